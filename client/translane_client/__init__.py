@@ -1,0 +1,1 @@
+"""Thin Python client of the Translane translation service."""

@@ -1,0 +1,1 @@
+"""Train a Transformer and export it as a Translane model bundle."""

@@ -1,0 +1,1 @@
+"""The Translane protocol: protobuf messages and gRPC stubs."""

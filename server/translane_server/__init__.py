@@ -1,0 +1,1 @@
+"""The Translane translation server."""
