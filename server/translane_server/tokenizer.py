@@ -1,0 +1,67 @@
+"""Text to token ids and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import sentencepiece
+
+from translane_server.bundle import Bundle
+from translane_server.errors import BundleError
+
+
+class Tokenizer(Protocol):
+    """Safe to call from several threads at once."""
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Source ids of each text, ended by the end-of-sentence id; an empty list where a text has no tokens."""
+
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """Target texts of lists of ids, which hold no end-of-sentence id."""
+
+
+class SentencePieceTokenizer:
+    """Kudo and Richardson 2018, https://aclanthology.org/D18-2012."""
+
+    def __init__(
+        self, source: sentencepiece.SentencePieceProcessor, target: sentencepiece.SentencePieceProcessor, eos: int
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._eos = eos
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """See `Tokenizer.encode`."""
+        return [[*ids, self._eos] if ids else [] for ids in self._source.encode(list(texts), out_type=int)]
+
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """See `Tokenizer.decode`."""
+        # one thread per call: the batch API would start one for each core
+        return [self._target.decode(list(sentence)) for sentence in ids]
+
+
+def load_tokenizer(bundle: Bundle) -> Tokenizer:
+    """The tokenizer of `bundle`.
+
+    Raises:
+        BundleError: its files are not what the manifest says they are.
+    """
+    manifest = bundle.manifest
+    source = _load_sentencepiece(bundle, manifest.tokenizer.source, manifest.architecture.source_vocab_size)
+    target = _load_sentencepiece(bundle, manifest.tokenizer.target, manifest.architecture.target_vocab_size)
+    return SentencePieceTokenizer(source, target, manifest.special_ids.eos)
+
+
+def _load_sentencepiece(bundle: Bundle, name: str, vocab_size: int) -> sentencepiece.SentencePieceProcessor:
+    processor = sentencepiece.SentencePieceProcessor()
+    try:
+        processor.LoadFromSerializedProto(bundle.path(name).read_bytes())
+    except (OSError, RuntimeError):
+        raise BundleError(f"model bundle {bundle.folder}: {name} is not a SentencePiece model") from None
+    if processor.get_piece_size() > vocab_size:
+        raise BundleError(
+            f"model bundle {bundle.folder}: {name} has {processor.get_piece_size()} pieces,"
+            f" and the model embeds {vocab_size}"
+        )
+    return processor
