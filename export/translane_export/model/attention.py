@@ -1,0 +1,83 @@
+"""Scaled dot-product and multi-head attention (paper §3.2)."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+def scaled_dot_product_attention(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None) -> Tensor:
+    """softmax(QKᵀ / √D) V (paper §3.2.1), written out to be read; the model runs PyTorch's fused equivalent.
+
+    Shapes: queries [B, H, T, D], keys and values [B, H, S, D], mask boolean and broadcastable to [B, H, T, S],
+    True where a query may look. A query that may look nowhere gets zeros. Returns [B, H, T, D].
+    """
+    scores = queries @ keys.transpose(-2, -1) / math.sqrt(queries.shape[-1])  # [B, H, T, S]
+    if mask is None:
+        return torch.softmax(scores, dim=-1) @ values
+    # The lowest finite number instead of -inf keeps a fully masked row free of NaN, forwards and backwards.
+    weights = torch.softmax(scores.masked_fill(~mask, torch.finfo(scores.dtype).min), dim=-1)
+    return weights.masked_fill(~mask, 0.0) @ values
+
+
+class KeysValues(NamedTuple):
+    """What attention looks at, already projected and split into heads: both [B, H, S, D]."""
+
+    keys: Tensor
+    values: Tensor
+
+
+class MultiHeadAttention(nn.Module):
+    """H attentions side by side, each on its own D-sized projection of the input (paper §3.2.2).
+
+    The head size D is independent of d_model / heads. The projections are separate from the attention itself, so
+    that an incremental decoder can project one position and attend over keys and values it has kept.
+    """
+
+    def __init__(self, d_model: int, heads: int, head_size: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.heads = heads
+        self.head_size = head_size
+        self.dropout = dropout
+        self.q_proj = nn.Linear(d_model, heads * head_size)
+        self.k_proj = nn.Linear(d_model, heads * head_size)
+        self.v_proj = nn.Linear(d_model, heads * head_size)
+        self.out_proj = nn.Linear(heads * head_size, d_model)
+
+    def forward(self, x: Tensor, memory: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Let each position of ``x`` [B, T, M] look at ``memory`` [B, S, M]; self-attention passes x twice.
+
+        ``mask`` is broadcastable to [B, H, T, S]. Returns [B, T, M].
+        """
+        return self.attend(self.project_queries(x), self.project_keys_values(memory), mask)
+
+    def project_queries(self, x: Tensor) -> Tensor:
+        """[B, T, M] -> [B, H, T, D]."""
+        return self._split_heads(self.q_proj(x))
+
+    def project_keys_values(self, memory: Tensor) -> KeysValues:
+        """[B, S, M] -> keys and values [B, H, S, D]."""
+        return KeysValues(self._split_heads(self.k_proj(memory)), self._split_heads(self.v_proj(memory)))
+
+    def attend(self, queries: Tensor, keys_values: KeysValues, mask: Tensor | None = None) -> Tensor:
+        """Attend with queries [B, H, T, D] over keys and values [B, H, S, D] and project back to [B, T, M]."""
+        context = F.scaled_dot_product_attention(
+            queries,
+            keys_values.keys,
+            keys_values.values,
+            attn_mask=mask,
+            dropout_p=self.dropout if self.training else 0.0,
+        )  # [B, H, T, D]
+        output: Tensor = self.out_proj(self._merge_heads(context))
+        return output
+
+    def _split_heads(self, x: Tensor) -> Tensor:
+        rows, size, _ = x.shape
+        return x.view(rows, size, self.heads, self.head_size).transpose(1, 2)  # [B, T, H * D] -> [B, H, T, D]
+
+    def _merge_heads(self, x: Tensor) -> Tensor:
+        return x.transpose(1, 2).flatten(2)  # [B, H, T, D] -> [B, T, H * D]

@@ -1,0 +1,34 @@
+"""Token embeddings with their positions (paper §3.4, §3.5)."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor, nn
+
+from translane_export.model.config import TransformerConfig
+from translane_export.model.positions import build_positions
+
+
+class Embedding(nn.Module):
+    """Token vector, times √M when the config scales embeddings, plus position vector, then dropout (§5.4)."""
+
+    def __init__(self, config: TransformerConfig, vocab_size: int) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(vocab_size, config.d_model, padding_idx=config.pad_id)
+        self.positions = build_positions(config)
+        self.scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, ids: Tensor, positions: Tensor | None = None) -> Tensor:
+        """Embed ``ids`` [B, T] at ``positions`` [B, T], or at 0..T-1 when not given: -> [B, T, M].
+
+        Explicit positions serve a decoder step whose rows are at different lengths.
+        Raises ValueError for a position past the config's max_positions.
+        """
+        if positions is None:
+            position_vectors = self.positions.first(ids.shape[1], ids.device)  # [T, M]
+        else:
+            position_vectors = self.positions(positions)  # [B, T, M]
+        output: Tensor = self.dropout(self.tokens(ids) * self.scale + position_vectors)
+        return output
