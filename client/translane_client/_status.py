@@ -1,0 +1,109 @@
+"""From a gRPC error to an exception of ours."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError
+from google.rpc import error_details_pb2, status_pb2
+from grpc_status import rpc_status
+
+from translane_client import errors
+
+DOMAIN = "translane"
+
+_CLASSES: dict[grpc.StatusCode, type[errors.TranslaneError]] = {
+    kind.code: kind
+    for kind in (
+        errors.InvalidArgument,
+        errors.NotFound,
+        errors.ResourceExhausted,
+        errors.Unavailable,
+        errors.DeadlineExceeded,
+        errors.Cancelled,
+        errors.Unauthenticated,
+        errors.PermissionDenied,
+        errors.Unimplemented,
+        errors.Internal,
+    )
+}
+
+# What gRPC's own description of a lost or refused connection holds → what to say about it.
+_CAUSES = {
+    "connection refused": "connection refused",
+    "dns resolution failed": "the host name is not known",
+    "domain name not found": "the host name is not known",
+    "certificate_verify_failed": "its TLS certificate is not trusted",
+    "handshake": "the TLS handshake failed",
+    "ssl_error": "the TLS handshake failed",
+    "timed out": "the connection timed out",
+    "timeout": "the connection timed out",
+    "no route to host": "no route to the host",
+    "network is unreachable": "the network is unreachable",
+    "no such file or directory": "there is no such socket",
+    "http/2": "it does not speak gRPC",
+    "socket closed": "the connection was lost",
+    "connection reset": "the connection was lost",
+    "recvmsg": "the connection was lost",
+    "broken pipe": "the connection was lost",
+    "goaway": "the connection was lost",
+}
+
+
+def exception_from(error: grpc.RpcError, *, address: str, offset: int = 0) -> errors.TranslaneError:
+    """The exception that says what `error` says.
+
+    Args:
+        error: What a call of grpc or grpc.aio raised.
+        address: The server's address, for the messages that are not its own.
+        offset: Index of the request's first text in the caller's list; "texts[i]" is told by the caller's count.
+    """
+    call: Any = error  # both of grpc's errors are calls as well, which their types do not say
+    code: grpc.StatusCode = call.code() or grpc.StatusCode.UNKNOWN
+    info = error_details_pb2.ErrorInfo()
+    bad_request = error_details_pb2.BadRequest()
+    retry = error_details_pb2.RetryInfo()
+    for detail in _details(call):
+        for known in (info, bad_request, retry):
+            detail.Unpack(known)
+
+    def recounted(text: str) -> str:
+        return re.sub(r"\btexts\[(\d+)\]", lambda match: f"texts[{int(match[1]) + offset}]", text)
+
+    ours = info.domain == DOMAIN
+    retry_after = retry.retry_delay.seconds + retry.retry_delay.nanos / 1e9 if retry.HasField("retry_delay") else None
+    kind = _CLASSES.get(code, errors.TranslaneError)
+    if kind is errors.ResourceExhausted and retry_after is not None:
+        kind = errors.QueueFull
+    return kind(
+        recounted(call.details()) if ours and call.details() else _message(code, call.details() or "", address),
+        code=code,
+        reason=info.reason if ours else "",
+        violations=tuple(
+            errors.FieldViolation(recounted(violation.field), recounted(violation.description))
+            for violation in bad_request.field_violations
+        ),
+        retry_after=None if retry_after is None else max(0.0, retry_after),
+    )
+
+
+def _details(call: Any) -> list[Any]:
+    """The google.protobuf.Any details of google.rpc.Status in the trailing metadata, where there is a sound one."""
+    try:
+        status: status_pb2.Status | None = rpc_status.from_call(call)
+    except (ValueError, DecodeError):  # a status that contradicts the call's, or is no status
+        return []
+    return list(status.details) if status else []
+
+
+def _message(code: grpc.StatusCode, details: str, address: str) -> str:
+    """A sentence for an error that did not come from Translane: gRPC's own, or that of something in between."""
+    if code is grpc.StatusCode.UNAVAILABLE:
+        lowered = details.lower()
+        cause = next((told for found, told in _CAUSES.items() if found in lowered), details or "no reason given")
+        return f"cannot reach {address}: {cause}"
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return f"no answer from {address} before the deadline"
+    return f"{address} answered {code.name}" + (f": {details}" if details else "")

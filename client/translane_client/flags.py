@@ -1,0 +1,86 @@
+"""Command-line flags with environment twins."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+PREFIX = "TRANSLANE_CLIENT_"
+
+
+class Flags:
+    """Adds flags to a parser; `fill` gives those that were not set their environment twin's value, or the default.
+
+    The twin of --source-language is TRANSLANE_CLIENT_SOURCE_LANGUAGE. An empty variable is an unset one.
+    """
+
+    def __init__(self, parser: argparse.ArgumentParser) -> None:
+        self._parser = parser
+        self._defaults: dict[str, tuple[argparse.Action, Any]] = {}
+
+    def add(self, *names: str, default: Any = None, help: str, **settings: Any) -> None:
+        """Adds a flag as `ArgumentParser.add_argument` does."""
+        action = self._parser.add_argument(*names, default=None, **settings)
+        shown = "" if default in (None, "", False) else f"default {default}; "
+        action.help = f"{help} ({shown}environment {self._variable(action)})"
+        self._defaults[action.dest] = (action, default)
+
+    def fill(self, arguments: argparse.Namespace, environ: Mapping[str, str]) -> None:
+        """Sets what is still None in `arguments`; a variable with a wrong value is a usage error."""
+        for name, (action, default) in self._defaults.items():
+            if getattr(arguments, name) is None:
+                text = environ.get(self._variable(action), "")
+                setattr(arguments, name, self._converted(action, text) if text else default)
+
+    @staticmethod
+    def _variable(action: argparse.Action) -> str:
+        return PREFIX + action.dest.upper()
+
+    def _converted(self, action: argparse.Action, text: str) -> Any:
+        convert: Callable[[str], Any] = boolean if action.nargs == 0 else action.type or str  # type: ignore[assignment]
+        try:
+            return convert(text)
+        except (argparse.ArgumentTypeError, ValueError) as error:
+            self._parser.error(f"environment variable {self._variable(action)}: {error}")
+
+
+def boolean(text: str) -> bool:
+    """1, true, yes or on; 0, false, no or off."""
+    lowered = text.lower()
+    if lowered in ("1", "true", "yes", "on"):
+        return True
+    if lowered in ("0", "false", "no", "off"):
+        return False
+    raise argparse.ArgumentTypeError(f"true or false is needed, not {text!r}")
+
+
+def integer(text: str) -> int:
+    """Any integer."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"an integer is needed, not {text!r}") from None
+
+
+def count(text: str) -> int:
+    """A positive integer."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"a positive integer is needed, not {text!r}")
+    return value
+
+
+def seconds(text: str) -> float:
+    """A positive number."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"a positive number of seconds is needed, not {text!r}")
+    return value

@@ -1,0 +1,60 @@
+"""`translane models`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+
+from translane_client.client import Client
+from translane_client.flags import Flags
+from translane_client.retry import RetryPolicy
+from translane_client.streams import Streams
+from translane_client.types import ModelInfo, ServerInfo
+
+_COLUMNS = ("NAME", "VERSION", "LANGUAGES", "PRECISION", "DEVICE", "PARAMETERS", "SOURCE TOKENS", "TARGET TOKENS")
+
+
+def add_flags(parser: argparse.ArgumentParser, flags: Flags) -> None:
+    """Declares the arguments of the command."""
+    flags.add("--json", action=argparse.BooleanOptionalAction, default=False, help="write JSON")
+    parser.epilog = "The limits of source and target tokens are those of one text."
+
+
+def run(arguments: argparse.Namespace, streams: Streams) -> int:
+    """Lists the server's models and limits."""
+    with Client(arguments.server, retry=RetryPolicy(attempts=arguments.attempts)) as client:
+        info = client.server_info(timeout=arguments.timeout)
+    shown = json.dumps(asdict(info), ensure_ascii=False, indent=2) if arguments.json else table(info)
+    streams.stdout.write(shown.encode() + b"\n")
+    streams.stdout.flush()
+    return 0
+
+
+def table(info: ServerInfo) -> str:
+    """The models, one on each line under their headings, and the server's limits."""
+    rows = [_COLUMNS, *(_row(model) for model in info.models)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    limits = info.limits
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"server {info.version}: at most {limits.texts_per_request} texts per request, "
+            f"{limits.sentences_waiting} sentences waiting, beam size {limits.beam_size}",
+        ]
+    )
+
+
+def _row(model: ModelInfo) -> tuple[str, ...]:
+    return (
+        model.name,
+        model.version,
+        f"{','.join(model.source_languages)}→{','.join(model.target_languages)}",
+        model.precision,
+        model.device,
+        f"{model.parameters:,}",
+        str(model.max_source_tokens),
+        str(model.max_target_tokens),
+    )
