@@ -1,0 +1,106 @@
+"""The rows' keys and values: where they lie, and copying one row over another.
+
+Every layer and kind (self or cross, key or value) is a contiguous block [rows, H, C, D], so that the first n rows of it
+are one tensor of a graph. Which memory the blocks are in is the subclass's affair: `HostCache` here, `CudaCache` in
+`cuda.py`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from translane_server.backend import RowMove
+
+
+@dataclass(frozen=True, slots=True)
+class CacheShape:
+    """Sizes of the rows' memory: N decoder layers, R rows, H heads, D head size, and the two capacities."""
+
+    layers: int
+    rows: int
+    heads: int
+    head_size: int
+    source_capacity: int
+    target_capacity: int
+    dtype: np.dtype[np.generic]
+
+    def names(self, kind: str) -> list[str]:
+        """Names of the tensors of a `kind` ("self" or "cross"), in the order of their blocks."""
+        return [f"{kind}_{part}_{layer}" for layer, part in itertools.product(range(self.layers), ("key", "value"))]
+
+    def blocks(self, capacity: int) -> tuple[int, int, int, int, int]:
+        """Shape of all blocks of one kind: [2N, R, H, C, D]."""
+        return (2 * self.layers, self.rows, self.heads, capacity, self.head_size)
+
+
+class Cache(Protocol):
+    """Rows of keys and values in some memory."""
+
+    shape: CacheShape
+
+    def self_pointers(self) -> list[int]:
+        """Addresses of the self-attention blocks, as `shape.names("self")` orders them."""
+
+    def cross_pointers(self) -> list[int]:
+        """Addresses of the cross-attention blocks, as `shape.names("cross")` orders them."""
+
+    def staging_pointers(self) -> list[int]:
+        """Addresses the encoder writes to: a block [B, H, S, D] for each cross-attention block."""
+
+    def store(self, sources: int, length: int, first_row: int) -> None:
+        """Copy staged keys and values, of `sources` sentences padded to `length`, into rows from `first_row`."""
+
+    def move(self, moves: Sequence[RowMove]) -> None:
+        """Copy rows over others, in the order given: only what is valid."""
+
+
+class HostCache:
+    """Rows in main memory.
+
+    The memory is filled, not only reserved, so that no decoder step meets the page faults of first touches.
+    """
+
+    def __init__(self, shape: CacheShape, staging_tokens: int) -> None:
+        self.shape = shape
+        self._self = np.zeros(shape.blocks(shape.target_capacity), shape.dtype)
+        self._cross = np.zeros(shape.blocks(shape.source_capacity), shape.dtype)
+        self._staging = np.zeros((2 * shape.layers, staging_tokens * shape.heads * shape.head_size), shape.dtype)
+        for array in (self._self, self._cross, self._staging):
+            array.fill(0)  # np.zeros leaves the pages untouched
+
+    def self_pointers(self) -> list[int]:
+        """See `Cache.self_pointers`."""
+        return _block_pointers(self._self)
+
+    def cross_pointers(self) -> list[int]:
+        """See `Cache.cross_pointers`."""
+        return _block_pointers(self._cross)
+
+    def staging_pointers(self) -> list[int]:
+        """See `Cache.staging_pointers`."""
+        return _block_pointers(self._staging)
+
+    def store(self, sources: int, length: int, first_row: int) -> None:
+        """See `Cache.store`."""
+        layers, _, heads, _, head_size = self.shape.blocks(length)
+        staged = self._staging[:, : sources * heads * length * head_size]
+        staged = staged.reshape(layers, sources, heads, length, head_size)  # [2N, B, H, S, D]
+        self._cross[:, first_row : first_row + sources, :, :length] = staged
+
+    def move(self, moves: Sequence[RowMove]) -> None:
+        """See `Cache.move`."""
+        for move in moves:
+            length = slice(move.target_length)
+            self._self[:, move.target, :, length] = self._self[:, move.source, :, length]
+            length = slice(move.source_length)
+            self._cross[:, move.target, :, length] = self._cross[:, move.source, :, length]
+
+
+def _block_pointers(blocks: npt.NDArray[np.generic]) -> list[int]:
+    return [block.ctypes.data for block in blocks]

@@ -1,0 +1,107 @@
+"""The server's settings. docs/server.md describes each; a test keeps the two the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from translane_server.bundle import Manifest
+from translane_server.cpus import available_cpus
+from translane_server.errors import SettingsError
+from translane_server.settings import Settings
+
+ENV_PREFIX = "TRANSLANE_"
+
+# Longest source and target where the operator sets none [tokens]: rows of a longer capacity cost memory and cache
+# whether or not sentences are that long.
+_DEFAULT_MAX_TOKENS = 256
+
+
+class ServerSettings(Settings):
+    """Serves translations of a model bundle over gRPC."""
+
+    model: Path = Field(description="Folder of the model bundle to serve.")
+    host: str = Field(
+        default="127.0.0.1",
+        min_length=1,
+        description="Address or name to listen on, for gRPC and metrics; 0.0.0.0 is every IPv4 interface.",
+    )
+    port: int = Field(default=50051, ge=0, le=65535, description="gRPC port; 0 takes a free one.")
+    metrics_port: int = Field(default=9400, ge=0, le=65535, description="Prometheus port; 0 takes a free one.")
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        default="auto", description="What runs the model; auto is cuda where a GPU answers, else cpu."
+    )
+    threads: int | None = Field(
+        default=None, ge=1, le=1024, description="Threads of a model's operator; by default the CPUs granted."
+    )
+    rows: int = Field(default=64, ge=1, le=4096, description="Most sentences that decode at once.")
+    max_source_tokens: int | None = Field(
+        default=None, ge=2, description="Longest source text [tokens]; by default the model's limit, 256 at most."
+    )
+    max_target_tokens: int | None = Field(
+        default=None, ge=1, description="Longest translation [tokens]; by default the model's limit, 256 at most."
+    )
+    texts_per_request: int = Field(default=256, ge=1, description="Most texts of a request.")
+    sentences_waiting: int = Field(
+        default=1024, ge=1, description="Most sentences that wait for a row; more are refused."
+    )
+    encode_tokens: int = Field(
+        default=2048, ge=1, description="Source tokens, padding included, that are encoded between two decoder steps."
+    )
+    grace_period: float = Field(
+        default=30.0, ge=0, le=86400, description="Seconds that running requests get to finish after SIGTERM."
+    )
+    log_format: Literal["plain", "json"] = Field(default="plain", description="Shape of the log's lines.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Least severe level to log; debug has a line for each request."
+    )
+    log_texts: bool = Field(default=False, description="Log the texts of requests and their translations (at debug).")
+    reflection: bool = Field(default=True, description="Answer gRPC server reflection.")
+    max_message_bytes: int = Field(
+        default=4 * 1024 * 1024, ge=1024, le=2**31 - 1, description="Largest request message [bytes]."
+    )
+
+    @model_validator(mode="after")
+    def _a_full_request_can_wait(self) -> ServerSettings:
+        if self.sentences_waiting < self.texts_per_request:
+            raise ValueError(
+                f"--sentences-waiting ({self.sentences_waiting}) must be at least --texts-per-request"
+                f" ({self.texts_per_request}), or a request of that many texts could never be accepted"
+            )
+        return self
+
+    @property
+    def thread_count(self) -> int:
+        """`threads`, or as many as there are CPUs for this process."""
+        return self.threads or available_cpus()
+
+
+@dataclass(frozen=True)
+class TokenLimits:
+    """Longest source and target of the model on this server [tokens, end-of-sentence included]."""
+
+    source: int
+    target: int
+    default_max_length: int
+
+
+def token_limits(settings: ServerSettings, manifest: Manifest) -> TokenLimits:
+    """The limits set, held against the model's.
+
+    Raises:
+        SettingsError: a setting asks for more than the model can take.
+    """
+    source = _limit("--max-source-tokens", settings.max_source_tokens, manifest.limits.source_tokens)
+    target = _limit("--max-target-tokens", settings.max_target_tokens, manifest.limits.target_tokens)
+    return TokenLimits(source, target, min(manifest.decoding_defaults.max_length, target))
+
+
+def _limit(flag: str, asked: int | None, possible: int) -> int:
+    if asked is None:
+        return min(possible, _DEFAULT_MAX_TOKENS)
+    if asked > possible:
+        raise SettingsError(f"{flag} is {asked}, and the model takes {possible} at most")
+    return asked

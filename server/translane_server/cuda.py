@@ -1,0 +1,149 @@
+"""Rows of keys and values in a GPU's memory, copied by the CUDA runtime.
+
+onnxruntime's CUDA provider loads the CUDA runtime; this reaches the same library for the one thing onnxruntime has no
+call for, copying part of a tensor inside the device's memory (cudaMemcpy2DAsync,
+https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Protocol
+
+from translane_server.backend import RowMove
+from translane_server.cache import CacheShape
+from translane_server.errors import DeviceError
+
+_LIBRARIES = ("libcudart.so.13", "libcudart.so.12", "libcudart.so")
+_DEVICE_TO_DEVICE = 3
+
+
+class DeviceMemory(Protocol):
+    """Memory that is only addressed here, never read or written."""
+
+    def allocate(self, size: int) -> int:
+        """Reserve and zero `size` bytes; return their address."""
+
+    def free(self, address: int) -> None:
+        """Release what `allocate` returned."""
+
+    def copy_2d(self, target: int, target_pitch: int, source: int, source_pitch: int, width: int, height: int) -> None:
+        """Copy `height` lines of `width` bytes that start `*_pitch` bytes apart; may return before it is done."""
+
+    def synchronize(self) -> None:
+        """Wait until all copies are done."""
+
+
+class CudaMemory:
+    """The memory of the current CUDA device."""
+
+    def __init__(self) -> None:
+        self._runtime = _load_runtime()
+        size_t, pointer = ctypes.c_size_t, ctypes.c_void_p
+        self._runtime.cudaMalloc.argtypes = [ctypes.POINTER(pointer), size_t]
+        self._runtime.cudaMemset.argtypes = [pointer, ctypes.c_int, size_t]
+        self._runtime.cudaFree.argtypes = [pointer]
+        self._runtime.cudaMemcpy2DAsync.argtypes = [
+            pointer, size_t, pointer, size_t, size_t, size_t, ctypes.c_int, pointer,
+        ]  # fmt: skip
+        self._runtime.cudaGetErrorString.restype = ctypes.c_char_p
+
+    def allocate(self, size: int) -> int:
+        """See `DeviceMemory.allocate`."""
+        address = ctypes.c_void_p()
+        self._check(self._runtime.cudaMalloc(ctypes.byref(address), size), f"cannot reserve {size >> 20} MiB")
+        assert address.value is not None
+        self._check(self._runtime.cudaMemset(address, 0, size), "cannot clear memory")
+        return address.value
+
+    def free(self, address: int) -> None:
+        """See `DeviceMemory.free`."""
+        self._check(self._runtime.cudaFree(address), "cannot release memory")
+
+    def copy_2d(self, target: int, target_pitch: int, source: int, source_pitch: int, width: int, height: int) -> None:
+        """See `DeviceMemory.copy_2d`."""
+        status = self._runtime.cudaMemcpy2DAsync(
+            target, target_pitch, source, source_pitch, width, height, _DEVICE_TO_DEVICE, None
+        )
+        self._check(status, "cannot copy rows")
+
+    def synchronize(self) -> None:
+        """See `DeviceMemory.synchronize`."""
+        self._check(self._runtime.cudaStreamSynchronize(None), "copying rows failed")
+
+    def _check(self, status: int, what: str) -> None:
+        if status:
+            raise DeviceError(f"CUDA: {what}: {self._runtime.cudaGetErrorString(status).decode()}")
+
+
+class CudaCache:
+    """Rows in device memory; the same layout as `HostCache`."""
+
+    def __init__(self, shape: CacheShape, staging_tokens: int, memory: DeviceMemory) -> None:
+        self.shape = shape
+        self._memory = memory
+        item = shape.dtype.itemsize
+        # Bytes of one head of one row, of one row, and of one block.
+        self._self_head = shape.target_capacity * shape.head_size * item
+        self._cross_head = shape.source_capacity * shape.head_size * item
+        self._self_block = shape.rows * shape.heads * self._self_head
+        self._cross_block = shape.rows * shape.heads * self._cross_head
+        self._staging_block = staging_tokens * shape.heads * shape.head_size * item
+        self._self = memory.allocate(2 * shape.layers * self._self_block)
+        self._cross = memory.allocate(2 * shape.layers * self._cross_block)
+        self._staging = memory.allocate(2 * shape.layers * self._staging_block)
+
+    def self_pointers(self) -> list[int]:
+        """See `Cache.self_pointers`."""
+        return self._pointers(self._self, self._self_block)
+
+    def cross_pointers(self) -> list[int]:
+        """See `Cache.cross_pointers`."""
+        return self._pointers(self._cross, self._cross_block)
+
+    def staging_pointers(self) -> list[int]:
+        """See `Cache.staging_pointers`."""
+        return self._pointers(self._staging, self._staging_block)
+
+    def store(self, sources: int, length: int, first_row: int) -> None:
+        """See `Cache.store`."""
+        heads = self.shape.heads
+        width = length * self.shape.head_size * self.shape.dtype.itemsize
+        row = first_row * heads * self._cross_head
+        for block, staged in zip(self.cross_pointers(), self.staging_pointers(), strict=True):
+            # Neighbouring rows and their heads are evenly spaced in both: one copy of B * H lines.
+            self._memory.copy_2d(block + row, self._cross_head, staged, width, width, sources * heads)
+        self._memory.synchronize()
+
+    def move(self, moves: Sequence[RowMove]) -> None:
+        """See `Cache.move`."""
+        position = self.shape.head_size * self.shape.dtype.itemsize
+        for move in moves:
+            self._move(self.self_pointers(), self._self_head, move, move.target_length * position)
+            self._move(self.cross_pointers(), self._cross_head, move, move.source_length * position)
+        self._memory.synchronize()
+
+    def close(self) -> None:
+        """Release the memory."""
+        for address in (self._self, self._cross, self._staging):
+            self._memory.free(address)
+
+    def _move(self, blocks: list[int], head: int, move: RowMove, width: int) -> None:
+        row = self.shape.heads * head
+        if width:
+            for block in blocks:
+                source, target = block + move.source * row, block + move.target * row
+                self._memory.copy_2d(target, head, source, head, width, self.shape.heads)
+
+    def _pointers(self, start: int, block: int) -> list[int]:
+        return [start + index * block for index in range(2 * self.shape.layers)]
+
+
+def _load_runtime() -> ctypes.CDLL:
+    for name in _LIBRARIES:
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    raise DeviceError(f"the CUDA runtime library is not installed (looked for {', '.join(_LIBRARIES)})")

@@ -1,0 +1,37 @@
+"""What the engine tells whoever measures it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class EngineObserver(Protocol):
+    """Called on the engine's thread, so every method returns at once. All times are in seconds."""
+
+    def encoded(self, seconds: float, sentences: int, source_tokens: int) -> None:
+        """The encoder ran once, over `sentences` sentences of `source_tokens` tokens in all."""
+
+    def admitted(self, queue_seconds: float) -> None:
+        """A sentence got its row after waiting `queue_seconds`. Called once for each sentence."""
+
+    def stepped(self, seconds: float, rows: int) -> None:
+        """The decoder ran one step over `rows` rows, each of which got one token."""
+
+    def first_token(self, seconds: float) -> None:
+        """A sentence got its first token, `seconds` after its request was accepted."""
+
+
+class NullObserver:
+    """Measures nothing."""
+
+    def encoded(self, seconds: float, sentences: int, source_tokens: int) -> None:
+        """See `EngineObserver`."""
+
+    def admitted(self, queue_seconds: float) -> None:
+        """See `EngineObserver`."""
+
+    def stepped(self, seconds: float, rows: int) -> None:
+        """See `EngineObserver`."""
+
+    def first_token(self, seconds: float) -> None:
+        """See `EngineObserver`."""

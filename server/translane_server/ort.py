@@ -1,0 +1,289 @@
+"""The backend on ONNX Runtime, on a CPU or a CUDA device. The only module that imports onnxruntime.
+
+Graph inputs and outputs are bound by address to the first n rows of the cache, so a step allocates nothing and the
+new keys and values are written where the old ones are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime
+
+from translane_server.backend import Candidates, FloatArray, Int32Array, IntArray, RowMove
+from translane_server.bundle import Bundle, Precision
+from translane_server.cache import Cache, CacheShape, HostCache
+from translane_server.cuda import CudaCache, CudaMemory
+from translane_server.errors import BundleError, DeviceError
+
+Device = Literal["cpu", "cuda"]
+
+_CUDA_PROVIDER = "CUDAExecutionProvider"
+# The key/value type of each precision; int8 quantises weights and leaves keys and values alone.
+_CACHE_TYPES: dict[Precision, type[np.generic]] = {"fp32": np.float32, "fp16": np.float16, "int8": np.float32}
+
+
+def choose_device(requested: Literal["auto", "cpu", "cuda"], precision: Precision) -> Device:
+    """The device to run a bundle of `precision` on; "auto" is CUDA where it is there and can run it.
+
+    Raises:
+        DeviceError: CUDA was asked for, and its provider is missing or cannot run this precision.
+    """
+    available = _CUDA_PROVIDER in onnxruntime.get_available_providers() and _cuda_answers()
+    if requested == "auto":
+        return "cuda" if available and precision == "fp16" else "cpu"
+    if requested == "cuda":
+        if not available:
+            raise DeviceError(
+                "device cuda: this onnxruntime has no CUDA provider that works here; it takes an NVIDIA GPU and"
+                " 'pip install translane[server-cuda]' in place of translane[server]"
+            )
+        if precision != "fp16":
+            raise DeviceError(
+                f"device cuda: the model bundle is {precision}, and CUDA runs fp16 bundles;"
+                " export the checkpoint with --precision fp16"
+            )
+    return requested
+
+
+class OrtBackend:
+    """Runs a bundle's two graphs; see `translane_server.backend.Backend`.
+
+    Args:
+        bundle: what to run.
+        device: where to run it.
+        threads: threads of one operator.
+        rows: how many rows there are.
+        source_capacity: most source tokens of a row.
+        target_capacity: most decoder steps of a row.
+        encode_tokens: most padded source tokens the encoder is given at once; more are encoded in several runs.
+        num_candidates: K, how many candidates a step returns for each row.
+        spinning: whether idle operator threads spin before they sleep: faster steps, and processor time spent idle.
+        expose_logits: whether `logits` holds the logits of the last step.
+        profile: a file name prefix for onnxruntime's profiles, or None.
+
+    Raises:
+        BundleError: onnxruntime cannot load a graph.
+        DeviceError: the device cannot hold the rows.
+    """
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        *,
+        device: Device = "cpu",
+        threads: int,
+        rows: int,
+        source_capacity: int,
+        target_capacity: int,
+        encode_tokens: int = 2048,
+        num_candidates: int = 1,
+        spinning: bool = False,
+        expose_logits: bool = False,
+        profile: str | None = None,
+    ) -> None:
+        architecture = bundle.manifest.architecture
+        self._shape = CacheShape(
+            layers=architecture.decoder_layers,
+            rows=rows,
+            heads=architecture.heads,
+            head_size=architecture.head_size,
+            source_capacity=source_capacity,
+            target_capacity=target_capacity,
+            dtype=np.dtype(_CACHE_TYPES[bundle.manifest.precision]),
+        )
+        self._device: Device = device
+        self._encode_tokens = max(encode_tokens, source_capacity)
+        self._pad = bundle.manifest.special_ids.pad
+        sessions = _Sessions(bundle, device, threads=threads, spinning=spinning, profile=profile)
+        self._encoder, self._decoder = sessions.encoder, sessions.decoder
+        self._cache: Cache = self._allocate_cache()
+        # What a step reads and writes in main memory, at fixed addresses.
+        self._token_ids: IntArray = np.zeros(rows, np.int64)
+        self._positions: Int32Array = np.zeros(rows, np.int32)
+        self._source_lengths: Int32Array = np.ones(rows, np.int32)
+        self._num_candidates: IntArray = np.array([num_candidates], np.int64)
+        self._candidate_ids: IntArray = np.zeros(rows * num_candidates, np.int64)
+        self._candidate_log_probs: FloatArray = np.zeros(rows * num_candidates, np.float32)
+        logits_size = rows * architecture.target_vocab_size if expose_logits else 0
+        self._logits: FloatArray = np.zeros(logits_size, np.float32)
+        self._logits_rows = 0
+        self._vocab_size = architecture.target_vocab_size
+        self._bindings: dict[int, Any] = {}  # by number of rows
+
+    @property
+    def rows(self) -> int:
+        """See `Backend.rows`."""
+        return self._shape.rows
+
+    @property
+    def source_capacity(self) -> int:
+        """See `Backend.source_capacity`."""
+        return self._shape.source_capacity
+
+    @property
+    def target_capacity(self) -> int:
+        """See `Backend.target_capacity`."""
+        return self._shape.target_capacity
+
+    @property
+    def logits(self) -> FloatArray:
+        """Logits of the last step, [n, V]; only with `expose_logits`."""
+        assert self._logits.size, "logits were not asked for"
+        return self._logits[: self._logits_rows * self._vocab_size].reshape(self._logits_rows, self._vocab_size)
+
+    def encode(self, sources: Sequence[Sequence[int]], first_row: int) -> None:
+        """See `Backend.encode`."""
+        assert first_row + len(sources) <= self.rows, "no such row"
+        start = 0
+        while start < len(sources):
+            end, longest = start, 0
+            while end < len(sources):
+                longest = max(longest, len(sources[end]))
+                if end > start and longest * (end + 1 - start) > self._encode_tokens:
+                    break
+                end += 1
+            self._encode_together(sources[start:end], first_row + start)
+            start = end
+
+    def decode_step(self, token_ids: IntArray, positions: Int32Array) -> Candidates:
+        """See `Backend.decode_step`."""
+        n = len(token_ids)
+        assert 1 <= n <= self.rows, "no such number of rows"
+        assert 0 <= positions.min() <= positions.max() < self.target_capacity, "a row is full"  # CUDA does not check
+        self._token_ids[:n] = token_ids
+        self._positions[:n] = positions
+        binding = self._bindings.get(n)
+        if binding is None:
+            binding = self._bindings[n] = self._bind(n)
+        if self._device == "cuda":
+            self._bind_step_inputs(binding, n)  # binding is what copies them to the device
+        self._decoder.run_with_iobinding(binding)
+        self._logits_rows = n
+        k = int(self._num_candidates[0])
+        return Candidates(self._candidate_ids[: n * k].reshape(n, k), self._candidate_log_probs[: n * k].reshape(n, k))
+
+    def move_rows(self, moves: Sequence[RowMove]) -> None:
+        """See `Backend.move_rows`."""
+        self._cache.move(moves)
+        for move in moves:
+            self._source_lengths[move.target] = self._source_lengths[move.source]
+
+    def warm_up(self) -> None:
+        """Run both graphs once at the smallest and the largest size, so that the first request does not wait."""
+        for sources in (1, min(self.rows, max(1, self._encode_tokens // self.source_capacity))):
+            self.encode([[self._pad] * self.source_capacity] * sources, 0)
+        for rows in (1, self.rows):
+            self.decode_step(np.zeros(rows, np.int64), np.zeros(rows, np.int32))
+
+    def close(self) -> None:
+        """See `Backend.close`."""
+        self._bindings.clear()
+        if isinstance(self._cache, CudaCache):
+            self._cache.close()
+
+    def _allocate_cache(self) -> Cache:
+        try:
+            if self._device == "cuda":
+                return CudaCache(self._shape, self._encode_tokens, CudaMemory())
+            return HostCache(self._shape, self._encode_tokens)
+        except MemoryError:
+            raise DeviceError(
+                f"device {self._device}: there is no memory for {self._shape.rows} rows of"
+                f" {self._shape.source_capacity} source and {self._shape.target_capacity} target tokens"
+            ) from None
+
+    def _encode_together(self, sources: Sequence[Sequence[int]], first_row: int) -> None:
+        lengths = np.array([len(source) for source in sources], np.int32)
+        batch, longest = len(sources), int(lengths.max())
+        assert lengths.min() >= 1, "an empty source"
+        assert longest <= self.source_capacity, "a source is too long"
+        source_ids = np.full((batch, longest), self._pad, np.int64)  # [B, S]
+        for index, source in enumerate(sources):
+            source_ids[index, : len(source)] = source
+        binding = self._encoder.io_binding()
+        binding.bind_cpu_input("source_ids", source_ids)
+        binding.bind_cpu_input("source_lengths", lengths)
+        shape = (batch, self._shape.heads, longest, self._shape.head_size)
+        for name, pointer in zip(self._shape.names("cross"), self._cache.staging_pointers(), strict=True):
+            binding.bind_output(name, self._device, 0, self._shape.dtype, shape, pointer)
+        self._encoder.run_with_iobinding(binding)
+        self._cache.store(batch, longest, first_row)
+        self._source_lengths[first_row : first_row + batch] = lengths
+
+    def _bind(self, n: int) -> Any:
+        """Bind a step over rows 0 … n-1 to the addresses where everything lies."""
+        binding = self._decoder.io_binding()
+        self._bind_step_inputs(binding, n)
+        shape = self._shape
+        for kind, capacity, pointers in (
+            ("self", shape.target_capacity, self._cache.self_pointers()),
+            ("cross", shape.source_capacity, self._cache.cross_pointers()),
+        ):
+            block = (n, shape.heads, capacity, shape.head_size)  # [n, H, C, D]
+            for name, pointer in zip(shape.names(kind), pointers, strict=True):
+                binding.bind_input(name, self._device, 0, shape.dtype, block, pointer)
+                if kind == "self":
+                    binding.bind_output(f"present_{name}", self._device, 0, shape.dtype, block, pointer)
+        k = int(self._num_candidates[0])
+        _bind_host(binding.bind_output, "candidate_ids", self._candidate_ids, (n, k))
+        _bind_host(binding.bind_output, "candidate_log_probs", self._candidate_log_probs, (n, k))
+        if self._logits.size:
+            _bind_host(binding.bind_output, "logits", self._logits, (n, self._vocab_size))
+        return binding
+
+    def _bind_step_inputs(self, binding: Any, n: int) -> None:
+        _bind_host(binding.bind_input, "token_ids", self._token_ids, (n,))
+        _bind_host(binding.bind_input, "positions", self._positions, (n,))
+        _bind_host(binding.bind_input, "source_lengths", self._source_lengths, (n,))
+        _bind_host(binding.bind_input, "num_candidates", self._num_candidates, (1,))
+
+
+def _bind_host(bind: Any, name: str, array: npt.NDArray[Any], shape: tuple[int, ...]) -> None:
+    bind(name, "cpu", 0, array.dtype, shape, array.ctypes.data)
+
+
+class _Sessions:
+    """The bundle's graphs, loaded."""
+
+    def __init__(self, bundle: Bundle, device: Device, *, threads: int, spinning: bool, profile: str | None) -> None:
+        self._bundle = bundle
+        self._device = device
+        self._threads = threads
+        self._spinning = spinning
+        self.encoder = self._load(bundle.manifest.graphs.encoder.file, profile and f"{profile}-encoder")
+        self.decoder = self._load(bundle.manifest.graphs.decoder.file, profile and f"{profile}-decoder")
+
+    def _load(self, name: str, profile: str | None) -> Any:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = self._threads
+        options.inter_op_num_threads = 1
+        options.add_session_config_entry("session.intra_op.allow_spinning", "1" if self._spinning else "0")
+        options.log_severity_level = 3  # errors
+        if profile:
+            options.enable_profiling = True
+            options.profile_file_prefix = profile
+        providers = ["CPUExecutionProvider"]
+        if self._device == "cuda":
+            providers.insert(0, _CUDA_PROVIDER)
+        try:
+            session = onnxruntime.InferenceSession(str(self._bundle.path(name)), options, providers=providers)
+        except Exception as error:  # noqa: BLE001 - onnxruntime's exceptions share no base of their own
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise BundleError(f"model bundle {self._bundle.folder}: {name} does not load: {reason}") from None
+        if self._device == "cuda" and _CUDA_PROVIDER not in session.get_providers():
+            raise DeviceError("device cuda: onnxruntime's CUDA provider did not load; are its CUDA libraries there?")
+        return session
+
+
+def _cuda_answers() -> bool:
+    """Whether there is a CUDA device: the provider is listed on machines that have none, too."""
+    try:
+        onnxruntime.preload_dlls(directory="")
+        onnxruntime.OrtValue.ortvalue_from_numpy(np.zeros(1, np.float32), "cuda", 0)
+    except Exception:  # noqa: BLE001 - whatever goes wrong here, CUDA is not to be had
+        return False
+    return True

@@ -1,0 +1,56 @@
+"""Which waiting sentences enter the running batch, and in what order. Pure policy: no clock, no model."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Iterable
+
+from translane_server.job import Job
+
+
+class Scheduler:
+    """The waiting sentences: higher priority first, equal priorities in order of arrival.
+
+    Encoding new sentences holds up the rows that are decoding, so one round admits a bounded amount of work: at most
+    `encode_tokens` source tokens, counted as the encoder runs them, padded to the longest.
+    """
+
+    def __init__(self, encode_tokens: int) -> None:
+        self._encode_tokens = encode_tokens
+        self._arrivals = itertools.count()
+        self._heap: list[tuple[int, int, Job]] = []
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, jobs: Iterable[Job]) -> None:
+        """Let `jobs` wait, behind those of their priority that wait already."""
+        for job in jobs:
+            heapq.heappush(self._heap, (-job.priority, next(self._arrivals), job))
+
+    def remove(self, unwanted: Callable[[Job], bool]) -> int:
+        """Drop the waiting jobs that are `unwanted`; return how many they were."""
+        kept = [entry for entry in self._heap if not unwanted(entry[2])]
+        removed = len(self._heap) - len(kept)
+        if removed:
+            heapq.heapify(kept)
+            self._heap = kept
+        return removed
+
+    def schedule(self, free_rows: int) -> list[Job]:
+        """Take out the jobs that enter now, in order.
+
+        At most `free_rows` of them, whose padded size is at most `encode_tokens`; the first one enters however long
+        it is. No job is passed over for a later one of its priority, so none starves but by higher priorities.
+        """
+        admitted: list[Job] = []
+        longest = 0
+        while self._heap and len(admitted) < free_rows:
+            job = self._heap[0][2]
+            longest = max(longest, job.source_length)
+            if admitted and longest * (len(admitted) + 1) > self._encode_tokens:
+                break
+            heapq.heappop(self._heap)
+            admitted.append(job)
+        return admitted

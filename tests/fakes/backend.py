@@ -1,0 +1,90 @@
+"""A backend without a model: it checks that it is used rightly, and translates by a rule tests can state.
+
+A source [a, b, c, eos] translates to [a + 1000, b + 1000, c + 1000, eos], each token at log-probability
+-(position + 1) / 8. Every row remembers its source and the tokens it was fed, and a step fails where the row's memory
+is not what the engine believes it is: a move forgotten, done twice or too short is found at once.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+
+from translane_server.backend import Candidates
+
+DECODER_START = 2
+EOS = 3
+OFFSET = 1000
+
+
+class FakeBackend:
+    def __init__(self, rows=4, source_capacity=32, target_capacity=32):
+        self.rows = rows
+        self.source_capacity = source_capacity
+        self.target_capacity = target_capacity
+        self.sources = [None] * rows
+        self.fed = [None] * rows
+        self.log = []  # ("encode", B) | ("step", n) | ("move", source, target)
+        self.closed = False
+        self.fail_at_step = None
+        self.gate = None  # when set, every step waits for a permit
+        self.step_started = threading.Semaphore(0)
+
+    def hold(self):
+        """Let no step run until `release`."""
+        self.gate = threading.Semaphore(0)
+
+    def release(self, steps=None):
+        gate, count = self.gate, steps
+        if steps is None:
+            self.gate, count = None, 1_000_000
+        gate.release(count)
+
+    def encode(self, sources, first_row):
+        assert sources
+        assert first_row + len(sources) <= self.rows
+        for row, source in enumerate(sources, first_row):
+            assert 1 <= len(source) <= self.source_capacity
+            self.sources[row] = list(source)
+            self.fed[row] = []
+        self.log.append(("encode", len(sources)))
+
+    def decode_step(self, token_ids, positions):
+        if self.gate is not None:
+            self.step_started.release()
+            self.gate.acquire()
+        n = len(token_ids)
+        assert 1 <= n <= self.rows
+        if self.fail_at_step is not None and sum(e[0] == "step" for e in self.log) == self.fail_at_step:
+            raise RuntimeError("the device fell off the bus")
+        ids = np.zeros((n, 1), np.int64)
+        log_probs = np.zeros((n, 1), np.float32)
+        for row in range(n):
+            position = int(positions[row])
+            assert position < self.target_capacity
+            assert len(self.fed[row]) >= position, "the row's memory is shorter than its position"
+            self.fed[row] = [*self.fed[row][:position], int(token_ids[row])]
+            source = self.sources[row]
+            expected = [DECODER_START, *(token + OFFSET for token in source[:position])]
+            assert self.fed[row] == expected, f"row {row} holds {self.fed[row]}, not {expected}"
+            ids[row, 0] = EOS if source[position] == EOS else source[position] + OFFSET
+            log_probs[row, 0] = -(position + 1) / 8
+        self.log.append(("step", n))
+        return Candidates(ids, log_probs)
+
+    def move_rows(self, moves):
+        for move in moves:
+            assert move.source != move.target
+            self.sources[move.target] = self.sources[move.source][: move.source_length]
+            self.fed[move.target] = self.fed[move.source][: move.target_length]
+            self.sources[move.source] = self.fed[move.source] = None
+            self.log.append(("move", move.source, move.target))
+
+    def close(self):
+        assert not self.closed, "closed twice"
+        self.closed = True
+
+    @property
+    def step_rows(self):
+        return [entry[1] for entry in self.log if entry[0] == "step"]

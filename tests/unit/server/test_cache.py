@@ -1,0 +1,107 @@
+"""The host's and the device's cache do the same; the device's runs here on main memory."""
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from translane_server.backend import RowMove
+from translane_server.cache import CacheShape, HostCache
+from translane_server.cuda import CudaCache
+
+SHAPE = CacheShape(
+    layers=2, rows=4, heads=3, head_size=8, source_capacity=7, target_capacity=5, dtype=np.dtype(np.float16)
+)
+STAGING_TOKENS = 14
+
+
+class MainMemory:
+    """Device memory that a test can look into."""
+
+    def __init__(self):
+        self.blocks = {}
+
+    def allocate(self, size):
+        block = ctypes.create_string_buffer(size)
+        self.blocks[ctypes.addressof(block)] = block
+        return ctypes.addressof(block)
+
+    def free(self, address):
+        del self.blocks[address]
+
+    def copy_2d(self, target, target_pitch, source, source_pitch, width, height):
+        for line in range(height):
+            self._check(target + line * target_pitch, width)
+            self._check(source + line * source_pitch, width)
+            ctypes.memmove(target + line * target_pitch, source + line * source_pitch, width)
+
+    def synchronize(self):
+        pass
+
+    def _check(self, address, width):
+        assert any(start <= address and address + width <= start + len(block) for start, block in self.blocks.items())
+
+
+def host():
+    return HostCache(SHAPE, STAGING_TOKENS)
+
+
+def device():
+    return CudaCache(SHAPE, STAGING_TOKENS, MainMemory())
+
+
+def view(pointer, *shape):
+    size = int(np.prod(shape)) * SHAPE.dtype.itemsize
+    return np.frombuffer((ctypes.c_char * size).from_address(pointer), SHAPE.dtype).reshape(shape)
+
+
+def self_blocks(cache):
+    return [view(p, SHAPE.rows, SHAPE.heads, SHAPE.target_capacity, SHAPE.head_size) for p in cache.self_pointers()]
+
+
+def cross_blocks(cache):
+    return [view(p, SHAPE.rows, SHAPE.heads, SHAPE.source_capacity, SHAPE.head_size) for p in cache.cross_pointers()]
+
+
+def test_names_are_in_the_order_of_the_blocks():
+    assert SHAPE.names("cross") == ["cross_key_0", "cross_value_0", "cross_key_1", "cross_value_1"]
+
+
+@pytest.mark.parametrize("make", [host, device])
+def test_store_puts_staged_sentences_into_neighbouring_rows(make):
+    cache = make()
+    random = np.random.default_rng(0)
+    staged = [random.standard_normal((2, 3, 6, 8)).astype(np.float16) for _ in cache.staging_pointers()]
+    for pointer, block in zip(cache.staging_pointers(), staged, strict=True):
+        view(pointer, *block.shape)[:] = block
+    cache.store(2, 6, first_row=1)
+    for block, expected in zip(cross_blocks(cache), staged, strict=True):
+        assert np.array_equal(block[1:3, :, :6], expected)
+        assert not block[[0, 3]].any()
+        assert not block[:, :, 6:].any()
+
+
+@pytest.mark.parametrize("make", [host, device])
+def test_move_copies_only_what_is_valid(make):
+    cache = make()
+    random = np.random.default_rng(0)
+    for block in self_blocks(cache) + cross_blocks(cache):
+        block[:] = random.standard_normal(block.shape)
+    before_self = [block.copy() for block in self_blocks(cache)]
+    before_cross = [block.copy() for block in cross_blocks(cache)]
+    cache.move([RowMove(3, 0, target_length=2, source_length=5), RowMove(2, 1, target_length=0, source_length=7)])
+    for blocks, before, lengths in (
+        (self_blocks(cache), before_self, (2, 0)),
+        (cross_blocks(cache), before_cross, (5, 7)),
+    ):
+        for block, old in zip(blocks, before, strict=True):
+            assert np.array_equal(block[2:], old[2:])
+            for target, source, length in ((0, 3, lengths[0]), (1, 2, lengths[1])):
+                assert np.array_equal(block[target, :, :length], old[source, :, :length])
+                assert np.array_equal(block[target, :, length:], old[target, :, length:])
+
+
+def test_the_device_cache_gives_its_memory_back():
+    memory = MainMemory()
+    CudaCache(SHAPE, STAGING_TOKENS, memory).close()
+    assert memory.blocks == {}
