@@ -12,8 +12,9 @@ from typing import BinaryIO, TextIO
 from translane_client import models_command, translate_command
 from translane_client._core import target_of
 from translane_client.errors import TranslaneError
-from translane_client.flags import Flags
+from translane_client.flags import Flags, count, seconds
 from translane_client.lines import FileError
+from translane_client.retry import RetryPolicy
 from translane_client.streams import Streams
 
 _INTERRUPTED = 130  # 128 + SIGINT

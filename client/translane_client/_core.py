@@ -17,8 +17,8 @@ from itertools import islice
 from typing import Any
 
 import grpc
-from translane.v1 import translation_pb2 as pb
 
+from translane.v1 import translation_pb2 as pb
 from translane_client._messages import Batch, Call
 from translane_client._status import exception_from
 from translane_client.errors import DeadlineExceeded, TranslaneError

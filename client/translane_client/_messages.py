@@ -8,9 +8,9 @@ from typing import Any, Generic, TypeVar
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
+
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
-
 from translane_client.errors import FieldViolation, Internal, InvalidArgument
 from translane_client.types import (
     AlignmentPoint,
@@ -78,7 +78,7 @@ def translate_call(settings: pb.TranslateRequest, batch: Batch) -> Call[list[Tra
         except UnicodeEncodeError as error:
             violation = FieldViolation(f"texts[{index}]", f"not valid Unicode: {error.reason}")
             raise InvalidArgument(
-                f"{violation.field} is {violation.description}", reason="INVALID_TEXT", violations=(violation,)
+                f"{violation.field} is {violation.description}", reason="INVALID_FIELD", violations=(violation,)
             ) from error
 
     def parse(response: pb.TranslateResponse) -> list[Translation]:

@@ -11,8 +11,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Self, Unpack, overload
 
 import grpc
-from translane.v1 import translation_pb2 as pb
 
+from translane.v1 import translation_pb2 as pb
 from translane_client._core import CHANNEL_OPTIONS, BaseClient, Deadline, batches, settings_message
 from translane_client._messages import Answer, Batch, Call, server_call, stub_of, translate_call
 from translane_client.errors import Cancelled
