@@ -1,0 +1,202 @@
+"""The checkpoint folder: what training writes and the exporter reads.
+
+::
+
+    config.json        format and version, model sizes, languages, tokenizer files, how it was trained
+    model.safetensors  the weights; tied ones once, their other names in the header
+    source.spm target.spm
+    samples.txt        source sentences of the validation split, one per line, for parity reports
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from translane_export.model import TransformerConfig
+
+FORMAT = "translane-checkpoint"
+FORMAT_VERSION = 1
+
+_CONFIG = "config.json"
+_WEIGHTS = "model.safetensors"
+_SAMPLES = "samples.txt"
+_TOKENIZER = {"kind": "sentencepiece", "source": "source.spm", "target": "target.spm"}
+
+
+class CheckpointError(Exception):
+    """A checkpoint cannot be read; the message names the file and the reason."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """A checkpoint folder in memory; the tokenizers stay on disk.
+
+    ``state_dict`` is complete: tied weights appear under each of their names and share memory.
+    ``metadata`` is the "training" part of config.json: settings, steps, epochs, seed, scores, data licence.
+    """
+
+    config: TransformerConfig
+    state_dict: dict[str, torch.Tensor]
+    source_tokenizer: Path
+    target_tokenizer: Path
+    source_language: str
+    target_language: str
+    samples: tuple[str, ...]
+    metadata: dict[str, Any]
+
+
+def save_checkpoint(
+    directory: Path,
+    *,
+    config: TransformerConfig,
+    state_dict: Mapping[str, torch.Tensor],
+    source_tokenizer: Path,
+    target_tokenizer: Path,
+    source_language: str,
+    target_language: str,
+    samples: tuple[str, ...],
+    metadata: Mapping[str, Any],
+) -> None:
+    """Write a checkpoint folder; a checkpoint already there is replaced only once the new one is complete on disk."""
+    new = directory.with_name(directory.name + ".new")
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(parents=True)
+    description = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "model": config.to_dict(),
+        "source_language": source_language,
+        "target_language": target_language,
+        "tokenizer": _TOKENIZER,
+        "training": dict(metadata),
+    }
+    save_tensors(new / _WEIGHTS, state_dict)
+    shutil.copyfile(source_tokenizer, new / _TOKENIZER["source"])
+    shutil.copyfile(target_tokenizer, new / _TOKENIZER["target"])
+    (new / _SAMPLES).write_text("".join(f"{sample}\n" for sample in samples), encoding="utf-8")
+    (new / _CONFIG).write_text(json.dumps(description, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    for file in new.iterdir():
+        _flush(file)
+    _swap_in(new, directory)
+
+
+def load_checkpoint(directory: Path) -> Checkpoint:
+    """Read a checkpoint folder.
+
+    Raises:
+        CheckpointError: a file is missing, corrupt, of an unknown version, or disagrees with the others.
+    """
+    description = _read_description(directory / _CONFIG)
+    try:
+        config = TransformerConfig.from_dict(description["model"])
+        tokenizer = description["tokenizer"]
+        source_tokenizer, target_tokenizer = directory / tokenizer["source"], directory / tokenizer["target"]
+        languages = (str(description["source_language"]), str(description["target_language"]))
+        metadata = dict(description["training"])
+    except KeyError as error:
+        raise CheckpointError(f"{directory / _CONFIG}: the key {error} is missing") from error
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(f"{directory / _CONFIG}: {error}") from error
+    for path in (source_tokenizer, target_tokenizer):
+        if not path.is_file():
+            raise CheckpointError(f"{path}: the file is missing")
+    return Checkpoint(
+        config=config,
+        state_dict=load_tensors(directory / _WEIGHTS).tensors,
+        source_tokenizer=source_tokenizer,
+        target_tokenizer=target_tokenizer,
+        source_language=languages[0],
+        target_language=languages[1],
+        samples=tuple(_read_text(directory / _SAMPLES).splitlines()),
+        metadata=metadata,
+    )
+
+
+@dataclass(frozen=True)
+class StoredTensors:
+    """What a safetensors file holds: tensors by name, tied ones under each name, and the note its writer left."""
+
+    tensors: dict[str, torch.Tensor]
+    note: str
+
+
+def save_tensors(path: Path, state_dict: Mapping[str, torch.Tensor], note: str = "") -> None:
+    """Write tensors as safetensors, those that share memory once; the file appears complete or not at all."""
+    kept: dict[int, str] = {}
+    tensors: dict[str, torch.Tensor] = {}
+    aliases: dict[str, str] = {}
+    for name, tensor in state_dict.items():
+        owner = kept.setdefault(tensor.data_ptr(), name) if tensor.numel() else name
+        if owner == name:
+            tensors[name] = tensor.detach().cpu().contiguous()
+        else:
+            aliases[name] = owner
+    new = path.with_name(path.name + ".new")
+    save_file(tensors, new, metadata={"format": "pt", "tied": json.dumps(aliases), "note": note})
+    _flush(new)
+    new.replace(path)
+
+
+def load_tensors(path: Path) -> StoredTensors:
+    """Read what `save_tensors` wrote. Raises CheckpointError naming the file."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+            aliases = json.loads(header.get("tied", "{}"))
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (safe_open is no mapping)
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{path}: the file is missing") from error
+    except (OSError, SafetensorError, ValueError) as error:
+        raise CheckpointError(f"{path}: not a readable safetensors file ({error})") from error
+    for name, owner in aliases.items():
+        if owner not in tensors:
+            raise CheckpointError(f"{path}: the weight {owner}, which {name} is tied to, is missing")
+        tensors[name] = tensors[owner]
+    return StoredTensors(tensors, header.get("note", ""))
+
+
+def _read_description(path: Path) -> dict[str, Any]:
+    try:
+        description = json.loads(_read_text(path))
+    except json.JSONDecodeError as error:
+        raise CheckpointError(f"{path}: not valid JSON ({error})") from error
+    if not isinstance(description, dict) or description.get("format") != FORMAT:
+        raise CheckpointError(f'{path}: not a Translane checkpoint (its "format" is not "{FORMAT}")')
+    if description.get("format_version") != FORMAT_VERSION:
+        version = description.get("format_version")
+        raise CheckpointError(f"{path}: format version {version} is not supported; this release reads {FORMAT_VERSION}")
+    return description
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{path}: the file is missing") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise CheckpointError(f"{path}: cannot be read ({error})") from error
+
+
+def _flush(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def _swap_in(new: Path, directory: Path) -> None:
+    """Put the folder `new` where `directory` is. No one call replaces a folder, so the old one steps aside first."""
+    old = directory.with_name(directory.name + ".old")
+    shutil.rmtree(old, ignore_errors=True)
+    if directory.exists():
+        directory.rename(old)
+    new.rename(directory)
+    shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,96 @@
+"""What a run trains on: the two texts, their vocabularies, and the ids of each epoch."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+
+from translane_export.model import Transformer, load_word_vectors
+from translane_export.train.batches import EncodedPair
+from translane_export.train.data import Columns, ParallelText, read_parallel_text
+from translane_export.train.errors import DataError
+from translane_export.train.settings import TrainSettings
+from translane_export.train.vocabulary import Sampling, Vocabulary, VocabularySettings, train_vocabulary
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Parallel text with vocabularies trained on its training part alone."""
+
+    settings: TrainSettings
+    train: ParallelText
+    valid: ParallelText
+    source_vocabulary: Vocabulary
+    target_vocabulary: Vocabulary
+
+    def epoch_pairs(self, epoch: int) -> list[EncodedPair]:
+        """Return the ids of every training pair that fits; with subword sampling, drawn anew for each epoch."""
+        sources = self._encode(self.source_vocabulary, [pair.source for pair in self.train.pairs], 2 * epoch)
+        targets = self._encode(self.target_vocabulary, [pair.target for pair in self.train.pairs], 2 * epoch + 1)
+        limit = min(self.settings.max_length, self.settings.max_positions - 1)
+        encoded = [EncodedPair(source, target) for source, target in zip(sources, targets, strict=True)]
+        fitting = [pair for pair in encoded if pair.width <= limit + 1]
+        if not fitting:
+            raise DataError(f"{self.train.path}: every pair is longer than --max-length {limit}")
+        return fitting
+
+    def load_word_vectors(self, model: Transformer) -> None:
+        """Start the embeddings from the word vectors that the settings name."""
+        for path, vocabulary, embedding in (
+            (self.settings.source_word_vectors, self.source_vocabulary, model.encoder.embedding.tokens),
+            (self.settings.target_word_vectors, self.target_vocabulary, model.decoder.embedding.tokens),
+        ):
+            if path is not None:
+                try:
+                    load_word_vectors(
+                        path, embedding, vocabulary.pieces(), standard_deviation=model.config.d_model**-0.5
+                    )
+                except (OSError, ValueError) as error:
+                    raise DataError(f"word vectors: {error}") from error
+
+    def _encode(self, vocabulary: Vocabulary, texts: list[str], draw: int) -> list[list[int]]:
+        settings = self.settings
+        if not settings.sampling_alpha:
+            return vocabulary.encode(texts)
+        # SentencePiece seeds are 32 bits wide; runs with neighbouring seeds must not share draws.
+        seed = (settings.seed * 1_000_003 + draw) % 2**32
+        return vocabulary.sample(texts, Sampling(settings.sampling_alpha, settings.sampling_nbest), seed)
+
+
+def read_texts(settings: TrainSettings, train: Path, valid: Path) -> tuple[ParallelText, ParallelText]:
+    """Read the training and the validation text. Raises DataError."""
+    columns = Columns(settings.source_column, settings.target_column)
+    return (
+        read_parallel_text(train, columns, settings.bad_lines),
+        read_parallel_text(valid, columns, settings.bad_lines),
+    )
+
+
+def build_corpus(settings: TrainSettings, train: ParallelText, valid: ParallelText, output: Path) -> Corpus:
+    """Train the vocabularies into `output`. Training them again gives the same, so a resumed run does just that."""
+    sources, targets = ([pair.source for pair in train.pairs], [pair.target for pair in train.pairs])
+    if settings.joint_vocabulary:
+        joint = _train(settings, "source", itertools.chain(sources, targets), output / "joint.spm")
+        return Corpus(settings, train, valid, joint, joint)
+    return Corpus(
+        settings,
+        train,
+        valid,
+        source_vocabulary=_train(settings, "source", sources, output / "source.spm"),
+        target_vocabulary=_train(settings, "target", targets, output / "target.spm"),
+    )
+
+
+def _train(settings: TrainSettings, side: str, sentences: object, path: Path) -> Vocabulary:
+    return train_vocabulary(
+        sentences,  # type: ignore[arg-type]
+        VocabularySettings(
+            kind=settings.vocabulary,
+            size=getattr(settings, f"{side}_vocabulary_size"),
+            normalization=getattr(settings, f"{side}_normalization"),
+            character_coverage=settings.character_coverage,
+        ),
+        path,
+        settings.seed,
+    )

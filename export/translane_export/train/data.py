@@ -1,0 +1,114 @@
+"""Parallel text: a TSV file, plain or gzipped, read into sentence pairs."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Literal, cast
+
+from translane_export.train.errors import DataError
+
+BadLines = Literal["refuse", "skip"]
+
+_LISTED_PROBLEMS = 5
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns of the TSV hold the two sides, counted from 0."""
+
+    source: int = 0
+    target: int = 1
+
+
+@dataclass(frozen=True)
+class SentencePair:
+    """One line of parallel text."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True)
+class ParallelText:
+    """The usable pairs of a file, in file order, and what was wrong with the others."""
+
+    path: Path
+    pairs: tuple[SentencePair, ...]
+    skipped: int
+    problems: tuple[str, ...]
+    """The first few skipped lines, each as ``file:line: reason``."""
+    digest: str
+    """SHA-256 over the pairs and their order."""
+
+    def summary(self) -> str:
+        """Return a line for people: how many pairs, how many lines skipped, and the first of these."""
+        text = f"{self.path}: {len(self.pairs):,} pairs"
+        if self.skipped:
+            rest = self.skipped - len(self.problems)
+            listed = "".join(f"\n  {problem}" for problem in self.problems)
+            text += f", {self.skipped:,} bad lines skipped:{listed}" + (f"\n  and {rest:,} more" if rest else "")
+        return text
+
+
+def read_parallel_text(path: Path, columns: Columns, bad_lines: BadLines) -> ParallelText:
+    """Read the file's sentence pairs; white space around a side is dropped.
+
+    A line is bad when it has too few columns, an empty side or invalid UTF-8.
+
+    Raises:
+        DataError: the file is missing, not what its name says, or has no usable line; or, with `bad_lines` "refuse",
+            the first bad line.
+    """
+    pairs: list[SentencePair] = []
+    problems: list[str] = []
+    skipped = 0
+    digest = hashlib.sha256()
+    for number, line in enumerate(_lines(path), start=1):
+        try:
+            pair = _parse(line, columns)
+        except ValueError as error:
+            problem = f"{path}:{number}: {error}"
+            if bad_lines == "refuse":
+                raise DataError(problem) from error
+            skipped += 1
+            if len(problems) < _LISTED_PROBLEMS:
+                problems.append(problem)
+        else:
+            pairs.append(pair)
+            digest.update(f"{pair.source}\t{pair.target}\n".encode())
+    if not pairs:
+        first = f"; the first of {skipped:,} bad lines is {problems[0]}" if problems else ""
+        raise DataError(f"{path}: no usable sentence pair{first}")
+    return ParallelText(path, tuple(pairs), skipped, tuple(problems), digest.hexdigest())
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            # Bytes split at \n alone: str.splitlines would also split at U+2028 and the like, inside a sentence.
+            yield from cast(BinaryIO, file)
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: the file is missing") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: cannot be read ({error})") from error
+
+
+def _parse(line: bytes, columns: Columns) -> SentencePair:
+    try:
+        fields = line.decode("utf-8").rstrip("\r\n").split("\t")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"invalid UTF-8 at byte {error.start + 1}") from error
+    needed = max(columns.source, columns.target) + 1
+    if len(fields) < needed:
+        raise ValueError(f"{len(fields)} column{'s' * (len(fields) != 1)}, at least {needed} needed")
+    pair = SentencePair(fields[columns.source].strip(), fields[columns.target].strip())
+    if not pair.source:
+        raise ValueError(f"the source side (column {columns.source}) is empty")
+    if not pair.target:
+        raise ValueError(f"the target side (column {columns.target}) is empty")
+    return pair

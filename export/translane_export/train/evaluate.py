@@ -1,0 +1,63 @@
+"""Scores of a model on parallel text, by sacrebleu."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+
+from translane_export.checkpoint import CheckpointError, load_checkpoint
+from translane_export.model import Transformer
+from translane_export.train.data import ParallelText
+from translane_export.train.greedy import greedy_decode
+from translane_export.train.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Corpus scores (0 to 100) and the sacrebleu signatures that say how they were computed."""
+
+    bleu: float
+    chrf: float
+    bleu_signature: str
+    chrf_signature: str
+    hypotheses: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"BLEU {self.bleu:.2f}  {self.bleu_signature}\nchrF {self.chrf:.2f}  {self.chrf_signature}"
+
+
+def score(hypotheses: Sequence[str], references: Sequence[str]) -> Evaluation:
+    """Score translations against one reference each."""
+    bleu, chrf = BLEU(), CHRF()
+    bleu_score = bleu.corpus_score(list(hypotheses), [list(references)]).score
+    chrf_score = chrf.corpus_score(list(hypotheses), [list(references)]).score
+    return Evaluation(
+        bleu=bleu_score,
+        chrf=chrf_score,
+        bleu_signature=str(bleu.get_signature()),
+        chrf_signature=str(chrf.get_signature()),
+        hypotheses=tuple(hypotheses),
+    )
+
+
+def evaluate_model(model: Transformer, source: Vocabulary, target: Vocabulary, text: ParallelText) -> Evaluation:
+    """Translate the source side greedily and score it; sources beyond the model's positions are cut."""
+    room = model.config.max_positions - 1
+    ids = [sentence[:room] for sentence in source.encode([pair.source for pair in text.pairs])]
+    hypotheses = target.decode(greedy_decode(model, ids))
+    return score(hypotheses, [pair.target for pair in text.pairs])
+
+
+def evaluate_checkpoint(directory: Path, text: ParallelText) -> Evaluation:
+    """Score the checkpoint folder in fp32. Raises CheckpointError when it cannot be read."""
+    checkpoint = load_checkpoint(directory)
+    model = Transformer(checkpoint.config)
+    try:
+        model.load_state_dict(checkpoint.state_dict)
+    except RuntimeError as error:
+        raise CheckpointError(f"{directory}: the weights do not fit config.json ({error})") from error
+    return evaluate_model(model, Vocabulary(checkpoint.source_tokenizer), Vocabulary(checkpoint.target_tokenizer), text)

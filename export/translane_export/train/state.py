@@ -1,0 +1,85 @@
+"""What a killed run needs to go on exactly where it was: one file, replaced atomically."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from translane_export.checkpoint import CheckpointError, load_tensors, save_tensors
+from translane_export.train.errors import ResumeError
+
+FREE_ON_RESUME = ("max_epochs", "max_steps", "max_minutes", "patience", "threads", "train", "valid")
+"""Settings that a resumed run may change: they say when to stop, where things lie or how fast it goes."""
+
+
+@dataclass
+class RunState:
+    """Where a run is. Mutable: the trainer moves it on with each step."""
+
+    step: int = 0
+    """Updates done."""
+    epoch: int = 0
+    """The pass under way, counted from 0."""
+    batch: int = 0
+    """Batches of that pass already done."""
+    seconds: float = 0.0
+    """Wall time spent training, all parts of a resumed run together."""
+    best_bleu: float = -1.0
+    best_step: int = 0
+    stale_validations: int = 0
+    """Validations since the best one."""
+    checkpoints: list[int] = field(default_factory=list)
+    """Steps whose weights are on disk for averaging, oldest first."""
+
+
+def save_state(
+    path: Path, state: RunState, model: torch.nn.Module, optimizer: torch.optim.Optimizer, identity: dict[str, Any]
+) -> None:
+    """Write the run's state; `identity` is what a run that resumes it must share."""
+    tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+    for index, moments in optimizer.state_dict()["state"].items():
+        tensors.update({f"optimizer.{index}.{name}": value for name, value in moments.items()})
+    tensors["random.cpu"] = torch.get_rng_state()
+    if torch.cuda.is_available():
+        tensors["random.cuda"] = torch.cuda.get_rng_state()
+    save_tensors(path, tensors, note=json.dumps({"state": asdict(state), "identity": identity}))
+
+
+def load_state(
+    path: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, identity: dict[str, Any]
+) -> RunState:
+    """Put the model, the optimizer and the random generators back as they were and return where the run is.
+
+    Raises:
+        ResumeError: the file is unreadable, or its run differs from this one in more than when to stop.
+    """
+    try:
+        stored = load_tensors(path)
+        note = json.loads(stored.note)
+        state = RunState(**note["state"])
+        theirs = {name: value for name, value in note["identity"].items() if name not in FREE_ON_RESUME}
+    except (CheckpointError, ValueError, KeyError, TypeError) as error:
+        raise ResumeError(f"{path}: the run cannot be resumed ({error})") from error
+    different = sorted(key for key in theirs.keys() | identity.keys() if theirs.get(key) != identity.get(key))
+    if different:
+        changes = "; ".join(f"{key} was {theirs.get(key)!r}, is {identity.get(key)!r}" for key in different)
+        raise ResumeError(f"{path}: the run cannot be resumed with other settings ({changes})")
+
+    groups: dict[str, dict[str, torch.Tensor]] = {"model": {}, "optimizer": {}, "random": {}}
+    for name, tensor in stored.tensors.items():
+        group, _, rest = name.partition(".")
+        groups[group][rest] = tensor
+    model.load_state_dict(groups["model"])
+    moments: dict[int, dict[str, torch.Tensor]] = {}
+    for name, tensor in groups["optimizer"].items():
+        index, _, moment = name.partition(".")
+        moments.setdefault(int(index), {})[moment] = tensor
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
+    torch.set_rng_state(groups["random"]["cpu"])
+    if torch.cuda.is_available() and "cuda" in groups["random"]:
+        torch.cuda.set_rng_state(groups["random"]["cuda"])
+    return state

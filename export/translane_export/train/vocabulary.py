@@ -1,0 +1,137 @@
+"""SentencePiece vocabularies: training one, and turning text into ids and back."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import sentencepiece
+
+from translane_export.normalization import SIMPLIFYING_SUFFIX, rules_tsv
+from translane_export.train.errors import DataError, TrainError
+
+VocabularyKind = Literal["unigram", "bpe", "char", "word"]
+
+PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
+
+# SentencePiece sums over its threads' shares of the text, so the number of threads is part of the result.
+_TRAINING_THREADS = 4
+_QUIET = 2
+
+
+@dataclass(frozen=True)
+class VocabularySettings:
+    """How to train one vocabulary; `size` counts the special pieces too."""
+
+    kind: VocabularyKind
+    size: int
+    normalization: str
+    character_coverage: float
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Subword regularisation (Kudo 2018, https://arxiv.org/abs/1804.10959): draw a segmentation instead of the best.
+
+    For unigram vocabularies `alpha` smooths the distribution over the `nbest` best segmentations (-1: all of them);
+    for BPE it is the probability of skipping a merge and `nbest` is ignored.
+    """
+
+    alpha: float
+    nbest: int
+
+
+class Vocabulary:
+    """A trained SentencePiece model."""
+
+    def __init__(self, path: Path) -> None:
+        """Load the model at `path`. Raises TrainError when it is missing or not a SentencePiece model."""
+        self.path = path
+        try:
+            self._model = sentencepiece.SentencePieceProcessor(model_file=str(path))
+        except (OSError, RuntimeError) as error:
+            raise TrainError(f"{path}: not a readable SentencePiece model") from error
+
+    def __len__(self) -> int:
+        return int(self._model.get_piece_size())
+
+    def pieces(self) -> list[str]:
+        """Return the text of each piece, by id."""
+        return [str(self._model.id_to_piece(index)) for index in range(len(self))]
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the best segmentation of each text as ids, without begin or end markers."""
+        # A single thread: SentencePiece's pool starts as many as the host has cores, whatever this process may use.
+        return [list(ids) for ids in self._model.encode(list(texts), num_threads=1)]
+
+    def sample(self, texts: Sequence[str], sampling: Sampling, seed: int) -> list[list[int]]:
+        """Return one drawn segmentation of each text; the same seed draws the same ones."""
+        drawn: list[list[int]] = []
+
+        def draw() -> None:
+            sentencepiece.set_random_generator_seed(seed)
+            for text in texts:
+                ids = self._model.encode(
+                    text, enable_sampling=True, alpha=sampling.alpha, nbest_size=sampling.nbest, num_threads=1
+                )
+                drawn.append(list(ids))
+
+        # SentencePiece keeps one generator per thread and seeds it on first use, never again: a fresh thread per call.
+        thread = threading.Thread(target=draw, name="subword-sampling")
+        thread.start()
+        thread.join()
+        return drawn
+
+    def decode(self, sentences: Sequence[Sequence[int]]) -> list[str]:
+        """Return the text of each list of ids; special pieces are dropped."""
+        return [str(self._model.decode(list(ids))) for ids in sentences]
+
+
+def train_vocabulary(sentences: Iterable[str], settings: VocabularySettings, path: Path, seed: int) -> Vocabulary:
+    """Train a vocabulary on `sentences` and write it to `path`; the file appears complete or not at all.
+
+    Raises:
+        DataError: the text cannot carry a vocabulary of this size.
+    """
+    sentencepiece.set_random_generator_seed(seed)
+    sentencepiece.set_min_log_level(_QUIET)
+    written = io.BytesIO()
+    with tempfile.TemporaryDirectory() as scratch:
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(sentences),
+                model_writer=written,
+                model_type=settings.kind,
+                vocab_size=settings.size,
+                character_coverage=settings.character_coverage,
+                # Characters and words are counted, not chosen: fewer than asked for is no mistake.
+                hard_vocab_limit=settings.kind in ("unigram", "bpe"),
+                pad_id=PAD_ID,
+                unk_id=UNK_ID,
+                bos_id=BOS_ID,
+                eos_id=EOS_ID,
+                num_threads=_TRAINING_THREADS,
+                shuffle_input_sentence=False,
+                minloglevel=_QUIET,
+                **_normalization_options(settings.normalization, Path(scratch)),
+            )
+        except RuntimeError as error:
+            reason = str(error).split("] ")[-1].strip() or str(error)
+            raise DataError(f"no {settings.kind} vocabulary of {settings.size:,} pieces: {reason}") from error
+    new = path.with_name(path.name + ".new")
+    new.write_bytes(written.getvalue())
+    new.replace(path)
+    return Vocabulary(path)
+
+
+def _normalization_options(name: str, scratch: Path) -> dict[str, Any]:
+    if not name.endswith(SIMPLIFYING_SUFFIX):
+        return {"normalization_rule_name": name}
+    table = scratch / "rules.tsv"
+    table.write_text(rules_tsv(name), encoding="ascii")
+    return {"normalization_rule_tsv": str(table)}
