@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +17,7 @@ def scaled_dot_product_attention(
     True where a query may look. A query that may look nowhere gets zeros. ``dropout`` is the probability with which
     an attention weight is dropped. Returns [B, H, T, D].
     """
-    scores = queries @ keys.transpose(-2, -1) / math.sqrt(queries.shape[-1])  # [B, H, T, S]
+    scores = queries @ keys.transpose(-2, -1) / queries.shape[-1] ** 0.5  # [B, H, T, S]
     if mask is None:
         weights = torch.softmax(scores, dim=-1)
     else:
@@ -83,7 +81,7 @@ class MultiHeadAttention(nn.Module):
 
     def _split_heads(self, x: Tensor) -> Tensor:
         rows, size, _ = x.shape
-        return x.view(rows, size, self.heads, self.head_size).transpose(1, 2)  # [B, T, H * D] -> [B, H, T, D]
+        return x.reshape(rows, size, self.heads, self.head_size).transpose(1, 2)  # [B, T, H * D] -> [B, H, T, D]
 
     def _merge_heads(self, x: Tensor) -> Tensor:
         return x.transpose(1, 2).flatten(2)  # [B, H, T, D] -> [B, T, H * D]

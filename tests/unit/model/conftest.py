@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from translane_export.model import Transformer, TransformerConfig
+
+MakeConfig = Callable[..., TransformerConfig]
+MakeModel = Callable[..., Transformer]
+
+
+@pytest.fixture(autouse=True)
+def _one_thread_one_seed() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def make_config() -> MakeConfig:
+    """Build a config of a few thousand weights; N and M layers differ."""
+
+    def make(**changes: Any) -> TransformerConfig:
+        small: dict[str, Any] = {
+            "source_vocab_size": 13,
+            "target_vocab_size": 17,
+            "d_model": 16,
+            "encoder_layers": 2,
+            "decoder_layers": 3,
+            "heads": 2,
+            "ffn_size": 24,
+            "max_positions": 32,
+        }
+        return TransformerConfig(**(small | changes))
+
+    return make
+
+
+@pytest.fixture
+def make_model(make_config: MakeConfig) -> MakeModel:
+    """Build a float64 model in evaluation mode, every weight random (the zero biases too)."""
+
+    def make(**changes: Any) -> Transformer:
+        model = Transformer(make_config(**changes)).double().eval()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                if parameter.ndim == 1:
+                    parameter.add_(torch.randn_like(parameter), alpha=0.1)
+        return model
+
+    return make
