@@ -32,7 +32,7 @@ class ServerSettings(Settings):
     port: int = Field(default=50051, ge=0, le=65535, description="gRPC port; 0 takes a free one.")
     metrics_port: int = Field(default=9400, ge=0, le=65535, description="Prometheus port; 0 takes a free one.")
     device: Literal["auto", "cpu", "cuda"] = Field(
-        default="auto", description="What runs the model; auto is cuda where a GPU answers, else cpu."
+        default="auto", description="What runs the model; auto is cuda where a GPU can run it, else cpu."
     )
     threads: int | None = Field(
         default=None, ge=1, le=1024, description="Threads of a model's operator; by default the CPUs granted."

@@ -18,13 +18,20 @@ from typing import Any, NoReturn, TypeVar
 
 from pydantic import Field, ValidationError, create_model
 from pydantic_core import ErrorDetails
-from pydantic_settings import BaseSettings, CliSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    CliPositionalArg,
+    CliSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
 
 from translane_server.errors import SettingsError
 
 # Each command reads the variables of its own prefix; the server's prefix is the start of the others'.
 _COMMAND_PREFIXES = ("TRANSLANE_TRAIN_", "TRANSLANE_EXPORT_", "TRANSLANE_CLIENT_")
 _SHOWN_CHARACTERS = 60
+_POSITIONAL = typing.get_args(CliPositionalArg[str])[1]
 
 
 class Settings(BaseSettings):
@@ -37,7 +44,9 @@ class Settings(BaseSettings):
         cls,
         settings_cls: type[BaseSettings],  # noqa: ARG003 the signature is pydantic-settings'
         init_settings: PydanticBaseSettingsSource,
-        **_others: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """The constructor reads its arguments alone: the process's state belongs to the command's entry point."""
         return (init_settings,)
@@ -92,7 +101,7 @@ def load_settings(
 
 def flag_name(cls: type[Settings], name: str) -> str:
     """How the command line spells the field `name`: ``--metrics-port``, or ``CHECKPOINT`` where it has no flag."""
-    if any(type(extra).__name__ == "_CliPositionalArg" for extra in cls.model_fields[name].metadata):
+    if any(extra is _POSITIONAL for extra in cls.model_fields[name].metadata):
         return name.upper()
     return "--" + name.replace("_", "-")
 
@@ -109,6 +118,8 @@ class _Parser(argparse.ArgumentParser):
 def _add_argument(parser: Any, *names: str, **options: Any) -> Any:
     if isinstance(options.get("help"), str):
         options["help"] = options["help"].replace(" (default: None)", "")
+    if not names[0].startswith("-") and options.get("nargs") is None:
+        options |= {"nargs": "?", "default": argparse.SUPPRESS}  # the environment or the file may give it
     return argparse.ArgumentParser.add_argument(parser, *names, **options)
 
 

@@ -1,0 +1,25 @@
+"""`translane-server`: the only reader of the command line and the environment."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def main() -> int:
+    """Serve until a signal; the exit code tells how it ended."""
+    # gRPC reads this when it is loaded: what fails in it reaches the log, or the caller, as an error of our own.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    try:
+        from translane_server.command import run
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("translane"):
+            raise
+        hint = "install translane[server], or translane[server-cuda] for GPUs"
+        print(f"translane-server: {error.name} is not installed; {hint}", file=sys.stderr)
+        return 1
+    return run(sys.argv[1:], os.environ)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

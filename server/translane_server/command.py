@@ -1,0 +1,118 @@
+"""What `translane-server` does: settings, bundle, device, server; then wait for a signal, and drain."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+
+from translane_server.bundle import Bundle, load_bundle
+from translane_server.config import ENV_PREFIX, ServerSettings, TokenLimits
+from translane_server.engine import Engine
+from translane_server.errors import StartupError
+from translane_server.logs import configure_logging
+from translane_server.metrics import Metrics
+from translane_server.ort import Device, OrtBackend, choose_device
+from translane_server.server import Server
+from translane_server.service import ServedModel
+from translane_server.settings import load_settings
+from translane_server.tokenizer import load_tokenizer
+
+_PROG = "translane-server"
+_log = logging.getLogger(__name__)
+
+
+def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Serve as `argv` and `environ` say until SIGTERM or SIGINT, and return the exit code.
+
+    What stops the server from starting is one sentence on standard error.
+    """
+    try:
+        settings = load_settings(ServerSettings, argv, environ, prog=_PROG, env_prefix=ENV_PREFIX)
+        configure_logging(settings.log_format, settings.log_level)
+        bundle = load_bundle(settings.model)
+        device = choose_device(settings.device, bundle.manifest.precision)
+        model = ServedModel(bundle.manifest, load_tokenizer(bundle), device)
+        return asyncio.run(_serve(settings, bundle, device, model))
+    except StartupError as error:
+        print(f"{_PROG}: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+class _Signals:
+    """SIGTERM and SIGINT. The first sets `stop`, the second `hurry`; a third one kills, as if nobody listened."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.stop = asyncio.Event()
+        self.hurry = asyncio.Event()
+        self.number = 0
+        self._loop = loop
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._received, number)
+
+    def _received(self, number: int) -> None:
+        self.number = number
+        if self.stop.is_set():
+            self.hurry.set()
+            for each in (signal.SIGTERM, signal.SIGINT):
+                self._loop.remove_signal_handler(each)
+        self.stop.set()
+
+
+async def _serve(settings: ServerSettings, bundle: Bundle, device: Device, model: ServedModel) -> int:
+    signals = _Signals(asyncio.get_running_loop())
+    server = Server(settings, model)
+    try:
+        await server.start()
+        opening = asyncio.create_task(
+            server.open(lambda metrics: build_engine(settings, bundle, device, server.limits.tokens, metrics))
+        )
+        stopping = asyncio.create_task(signals.stop.wait())
+        await asyncio.wait([opening, stopping], return_when=asyncio.FIRST_COMPLETED)
+        if not opening.done():
+            await server.stop(grace=0)
+            logging.shutdown()
+            os._exit(0)  # the thread that loads the model cannot be interrupted, and nothing was accepted yet
+        await opening
+        await stopping
+    except BaseException:
+        await server.stop(grace=0)
+        raise
+    _log.info("%s: finishing what is running", signal.Signals(signals.number).name)
+    drained = await server.stop(settings.grace_period, signals.hurry)
+    if signals.hurry.is_set():
+        _log.warning("stopped at once")
+        return 128 + signals.number
+    if not drained:
+        _log.warning("stopped after the grace period of %g seconds, with requests unfinished", settings.grace_period)
+    else:
+        _log.info("stopped; every accepted request is answered")
+    return 0
+
+
+def build_engine(
+    settings: ServerSettings, bundle: Bundle, device: Device, tokens: TokenLimits, metrics: Metrics
+) -> Engine:
+    """The engine for `bundle`, warmed up and not started."""
+    backend = OrtBackend(
+        bundle,
+        device=device,
+        threads=settings.thread_count,
+        rows=settings.rows,
+        source_capacity=tokens.source,
+        target_capacity=tokens.target,
+        encode_tokens=settings.encode_tokens,
+    )
+    backend.warm_up()
+    ids = bundle.manifest.special_ids
+    return Engine(
+        backend,
+        decoder_start=ids.decoder_start,
+        eos=ids.eos,
+        waiting_limit=settings.sentences_waiting,
+        encode_tokens=settings.encode_tokens,
+        observer=metrics,
+    )

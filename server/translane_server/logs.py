@@ -1,0 +1,81 @@
+"""The log: one line per event on standard error, as plain text or JSON.
+
+A record's own data travels in ``extra=data(…)``: keys beside the message, in both shapes. Texts of requests are logged
+nowhere but under ``log_texts``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any, Literal, TextIO
+
+_ATTRIBUTE = "translane_data"
+# What a plain value may hold besides letters and digits; anything else is quoted as JSON, so that no value can
+# fake a line or a key.
+_PLAIN_PUNCTUATION = frozenset("._:/-+[]%,")
+
+
+def data(**values: Any) -> Mapping[str, Any]:
+    """`values` as the `extra` of a logging call."""
+    return {_ATTRIBUTE: values}
+
+
+def configure_logging(
+    log_format: Literal["plain", "json"],
+    level: Literal["debug", "info", "warning", "error"],
+    stream: TextIO | None = None,
+) -> None:
+    """Send this package's records of `level` and others' warnings to `stream`, standard error by default."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonFormatter() if log_format == "json" else PlainFormatter())
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    logging.getLogger("translane_server").setLevel(level.upper())
+    logging.captureWarnings(True)
+
+
+class PlainFormatter(logging.Formatter):
+    """``2030-01-31T12:00:00.123Z INFO listening on 127.0.0.1:50051 key=value``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line, and the traceback's lines where there is one."""
+        values = getattr(record, _ATTRIBUTE, {})
+        line = " ".join(
+            [_timestamp(record), record.levelname, _one_line(record.getMessage())]
+            + [f"{key}={_plain(value)}" for key, value in values.items()]
+        )
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object: `time`, `level`, `logger`, `message`, the record's data, and `exception` where there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line."""
+        line: dict[str, Any] = {
+            "time": _timestamp(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **getattr(record, _ATTRIBUTE, {}),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False, default=str)
+
+
+def _timestamp(record: logging.LogRecord) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03}Z"
+
+
+def _one_line(message: str) -> str:
+    return message if message.isprintable() else message.encode("unicode_escape").decode("ascii")
+
+
+def _plain(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    bare = not isinstance(value, str) or (text and all(c.isalnum() or c in _PLAIN_PUNCTUATION for c in text))
+    return text if bare else json.dumps(text, ensure_ascii=not text.isprintable())

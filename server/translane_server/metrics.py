@@ -1,0 +1,133 @@
+"""Every metric of the server, declared once. docs/server.md describes each; a test keeps the two the same."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from wsgiref.simple_server import WSGIServer
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    Info,
+    PlatformCollector,
+    ProcessCollector,
+    start_http_server,
+)
+
+# Upper bounds of the buckets [seconds], for what a caller waits for and for what the model does in one go.
+_REQUEST_BUCKETS = (0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0)
+_STEP_BUCKETS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1.0)
+_ROW_BUCKETS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024)
+
+# Reasons of errors.py that refuse a request before any of it is decoded.
+REJECTIONS = ("INVALID_FIELD", "UNSUPPORTED_OPTION", "MODEL_NOT_FOUND", "QUEUE_FULL", "UNAVAILABLE")
+
+
+class Metrics:
+    """The metrics of one server, in a registry of their own. It observes the engine (`observer.EngineObserver`)."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        PlatformCollector(registry=registry)
+        GCCollector(registry=registry)
+
+        method = ("grpc_type", "grpc_service", "grpc_method")
+        self.started = Counter("grpc_server_started_total", "RPCs that came in.", method, registry=registry)
+        self.handled = Counter(
+            "grpc_server_handled_total", "RPCs that were answered.", (*method, "grpc_code"), registry=registry
+        )
+        self.handling = Histogram(
+            "grpc_server_handling_seconds",
+            "From an RPC's arrival to its answer.",
+            method,
+            buckets=_REQUEST_BUCKETS,
+            registry=registry,
+        )
+        self.requests = _seconds(
+            registry, "translane_request_duration_seconds", "From receiving a Translate request to its translations."
+        )
+        self._queue = _seconds(
+            registry, "translane_queue_duration_seconds", "From a sentence's acceptance to entering the running batch."
+        )
+        self._first_token = _seconds(
+            registry, "translane_time_to_first_token_seconds", "From a sentence's acceptance to its first token."
+        )
+        self._encode = _seconds(registry, "translane_encode_duration_seconds", "One run of the encoder.", _STEP_BUCKETS)
+        self._step = _seconds(
+            registry, "translane_decode_step_duration_seconds", "One step of the decoder.", _STEP_BUCKETS
+        )
+        self._step_rows = Histogram(
+            "translane_step_rows", "Rows of a decoder step.", buckets=_ROW_BUCKETS, registry=registry
+        )
+        self._rows = Gauge("translane_rows", "Rows by what they do: active or free.", ("state",), registry=registry)
+        self._waiting = Gauge("translane_sentences_waiting", "Sentences that wait for a row.", registry=registry)
+        self._source_tokens = Counter("translane_source_tokens_total", "Tokens encoded.", registry=registry)
+        self._generated_tokens = Counter("translane_generated_tokens_total", "Tokens decoded.", registry=registry)
+        self.rejected = Counter(
+            "translane_rejected_total", "Requests refused before decoding.", ("reason",), registry=registry
+        )
+        for reason in REJECTIONS:
+            self.rejected.labels(reason)
+        self._model = Info("translane_model", "The model served.", registry=registry)
+
+    def describe_model(self, *, name: str, version: str, precision: str, device: str) -> None:
+        """Say which model is served."""
+        self._model.info({"name": name, "version": version, "precision": precision, "device": device})
+
+    def watch_engine(self, rows: int, active_rows: Callable[[], int], waiting: Callable[[], int]) -> None:
+        """Read the gauges from the engine whenever they are scraped."""
+        self._rows.labels("active").set_function(active_rows)
+        self._rows.labels("free").set_function(lambda: rows - active_rows())
+        self._waiting.set_function(waiting)
+
+    # The engine's observer: called once a step or rarer.
+
+    def encoded(self, seconds: float, sentences: int, source_tokens: int) -> None:  # noqa: ARG002 the observer's signature
+        """See `EngineObserver`."""
+        self._encode.observe(seconds)
+        self._source_tokens.inc(source_tokens)
+
+    def admitted(self, queue_seconds: float) -> None:
+        """See `EngineObserver`."""
+        self._queue.observe(queue_seconds)
+
+    def stepped(self, seconds: float, rows: int) -> None:
+        """See `EngineObserver`."""
+        self._step.observe(seconds)
+        self._step_rows.observe(rows)
+        self._generated_tokens.inc(rows)
+
+    def first_token(self, seconds: float) -> None:
+        """See `EngineObserver`."""
+        self._first_token.observe(seconds)
+
+
+class MetricsServer:
+    """Answers Prometheus on a port of its own, from its own thread.
+
+    Raises:
+        OSError: the port cannot be listened on.
+    """
+
+    def __init__(self, metrics: Metrics, host: str, port: int) -> None:
+        self._server: WSGIServer
+        self._thread: threading.Thread
+        self._server, self._thread = start_http_server(port, host, metrics.registry)
+        self.port: int = self._server.server_port
+
+    def stop(self) -> None:
+        """Close the port."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def _seconds(
+    registry: CollectorRegistry, name: str, documentation: str, buckets: tuple[float, ...] = _REQUEST_BUCKETS
+) -> Histogram:
+    return Histogram(name, documentation, buckets=buckets, registry=registry)

@@ -1,0 +1,178 @@
+"""One server: the gRPC port, the metrics port, and the engine behind them, from start to drained."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from translane.v1.translation_pb2_grpc import add_TranslationServiceServicer_to_server
+from translane_server.config import ServerSettings, token_limits
+from translane_server.engine import Engine
+from translane_server.errors import StartupError
+from translane_server.interceptors import CallInterceptor
+from translane_server.logs import data
+from translane_server.metrics import Metrics, MetricsServer
+from translane_server.service import SERVICE_NAME, ServedModel, TranslationService
+from translane_server.validation import RequestLimits
+
+_log = logging.getLogger(__name__)
+
+# Threads that turn text into tokens and back; the rest of the CPUs is the model's.
+_TOKENIZER_THREADS = 2
+# How often the engine is asked whether it still runs [seconds].
+_ENGINE_CHECK_INTERVAL = 0.25
+# How long answers that are ready get to leave, and health watchers to be told [seconds].
+_CLOSING_TIME = 0.5
+
+_SERVING = health_pb2.HealthCheckResponse.SERVING
+_NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+class Server:
+    """Listens from `start` on, translates from `open` on, and ends with `stop`. Lives in one event loop.
+
+    Args:
+        settings: how to serve.
+        model: what to serve.
+    """
+
+    def __init__(self, settings: ServerSettings, model: ServedModel) -> None:
+        self._settings = settings
+        self._model = model
+        self.metrics = Metrics()
+        self.limits = RequestLimits(
+            settings.texts_per_request, settings.sentences_waiting, token_limits(settings, model.manifest)
+        )
+        self._executor = ThreadPoolExecutor(_TOKENIZER_THREADS, thread_name_prefix="tokenizer")
+        self._service = TranslationService(
+            model, self.limits, self.metrics, self._executor, log_texts=settings.log_texts
+        )
+        self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]  # missing from the stubs
+        self._engine: Engine | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._metrics_server: MetricsServer | None = None
+        self._grpc: grpc.aio.Server | None = None
+        self.port = 0
+        self.metrics_port = 0
+
+    async def start(self) -> None:
+        """Listen on both ports; translations are refused until `open`.
+
+        Raises:
+            StartupError: a port cannot be listened on.
+        """
+        settings, manifest = self._settings, self._model.manifest
+        self.metrics.describe_model(
+            name=manifest.name, version=manifest.version, precision=manifest.precision, device=self._model.device
+        )
+        await self._set_health(_NOT_SERVING)
+        # Without this option a second server would share the port, and its requests, with the first.
+        options = [
+            ("grpc.so_reuseport", 0),
+            ("grpc.max_receive_message_length", settings.max_message_bytes),
+            ("grpc.max_send_message_length", -1),
+        ]
+        self._grpc = grpc.aio.server(interceptors=[CallInterceptor(self.metrics)], options=options)
+        add_TranslationServiceServicer_to_server(self._service, self._grpc)  # type: ignore[no-untyped-call]
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._grpc)
+        if settings.reflection:
+            names = (SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME)
+            reflection.enable_server_reflection(names, self._grpc)
+        try:
+            self.port = self._grpc.add_insecure_port(_address(settings.host, settings.port))
+        except RuntimeError:
+            raise StartupError(_refusal(settings.host, settings.port)) from None
+        try:
+            self._metrics_server = MetricsServer(self.metrics, settings.host, settings.metrics_port)
+        except OSError as error:
+            raise StartupError(_refusal(settings.host, settings.metrics_port, error)) from None
+        self.metrics_port = self._metrics_server.port
+        await self._grpc.start()
+        _log.info("listening on %s", _address(settings.host, self.port))
+        _log.info("metrics on http://%s/metrics", _address(settings.host, self.metrics_port))
+
+    async def open(self, build_engine: Callable[[Metrics], Engine]) -> None:
+        """Build the engine on another thread, start it, and translate.
+
+        Args:
+            build_engine: returns a warmed-up engine, which this server starts and stops, that reports to the metrics.
+        """
+        self._engine = engine = await asyncio.to_thread(build_engine, self.metrics)
+        engine.start()
+        self.metrics.watch_engine(engine.rows, lambda: engine.active_rows, lambda: engine.waiting)
+        self._service.open(engine)
+        await self._set_health(_SERVING)
+        self._watch = asyncio.create_task(self._watch_engine(engine))
+        manifest = self._model.manifest
+        facts = data(model=manifest.name, version=manifest.version, precision=manifest.precision)
+        _log.info("serving on %s with %d rows", self._model.device, engine.rows, extra=facts)
+
+    async def stop(self, grace: float, hurry: asyncio.Event | None = None) -> bool:
+        """Refuse new translations, finish the accepted ones within `grace` seconds, and close.
+
+        Once `hurry` is set, or after `grace`, what is left is answered with UNAVAILABLE.
+
+        Returns:
+            Whether every accepted translation was finished.
+        """
+        self._service.close()
+        await self._health.enter_graceful_shutdown()
+        if self._watch:
+            self._watch.cancel()
+        drained = await _first(self._service.idle(), hurry, grace)
+        if self._engine:
+            await asyncio.to_thread(self._engine.stop)
+        if self._grpc:
+            if not drained:  # the engine has answered what was left; let the answers be written
+                await _first(self._service.idle(), None, _CLOSING_TIME)
+            await self._grpc.stop(_CLOSING_TIME if not (hurry and hurry.is_set()) else 0)
+        if self._metrics_server:
+            await asyncio.to_thread(self._metrics_server.stop)
+        self._executor.shutdown(wait=False, cancel_futures=True)
+        return drained
+
+    async def _watch_engine(self, engine: Engine) -> None:
+        while engine.failed is None:  # noqa: ASYNC110 set by a thread
+            await asyncio.sleep(_ENGINE_CHECK_INTERVAL)
+        _log.error("the engine has failed, and nothing is translated any more; the server needs a restart")
+        await self._set_health(_NOT_SERVING)
+
+    async def _set_health(self, state: health_pb2.HealthCheckResponse.ServingStatus) -> None:
+        for service in ("", SERVICE_NAME):
+            await self._health.set(service, state)
+
+
+async def _first(wanted: Coroutine[Any, Any, None], hurry: asyncio.Event | None, seconds: float) -> bool:
+    """Whether `wanted` ends before `hurry` is set and `seconds` are over."""
+    done = asyncio.ensure_future(wanted)
+    others = [asyncio.ensure_future(hurry.wait())] if hurry else []
+    await asyncio.wait([done, *others], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    for task in (done, *others):
+        task.cancel()
+    return done.done() and not done.cancelled()
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _refusal(host: str, port: int, error: OSError | None = None) -> str:
+    """Why `host`:`port` cannot be listened on; gRPC does not tell, so it is tried once more."""
+    if error is None:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            with contextlib.closing(socket.create_server((host, port), family=family)):
+                pass
+        except OSError as refused:
+            error = refused
+    why = f": {error.strerror}" if error and error.strerror else ""
+    return f"cannot listen on {_address(host, port)}{why}"

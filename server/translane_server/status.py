@@ -1,0 +1,118 @@
+"""Our errors as gRPC statuses of the richer error model (https://google.aip.dev/193).
+
+Every status has an ErrorInfo with a stable reason; wrong fields are named in a BadRequest, and a RetryInfo says when
+to try again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+import grpc
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
+from google.rpc import error_details_pb2, status_pb2
+from grpc_status import rpc_status
+
+from translane_server.errors import (
+    CancelledError,
+    EngineError,
+    FieldViolation,
+    InvalidRequestError,
+    ModelNotFoundError,
+    QueueFullError,
+    RequestError,
+    UnavailableError,
+    UnsupportedOptionError,
+)
+
+DOMAIN = "translane"
+
+CODES: Mapping[type[RequestError], grpc.StatusCode] = {
+    InvalidRequestError: grpc.StatusCode.INVALID_ARGUMENT,
+    UnsupportedOptionError: grpc.StatusCode.UNIMPLEMENTED,
+    ModelNotFoundError: grpc.StatusCode.NOT_FOUND,
+    QueueFullError: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    UnavailableError: grpc.StatusCode.UNAVAILABLE,
+    CancelledError: grpc.StatusCode.CANCELLED,
+    EngineError: grpc.StatusCode.INTERNAL,
+}
+
+UNSUPPORTED_METHOD = "UNSUPPORTED_METHOD"
+INTERNAL = "INTERNAL"
+
+# A status travels in HTTP/2 headers, which peers refuse beyond 8 KiB: only the first violations are listed, and the
+# message is cut (a character of it takes up to 12 bytes on the wire).
+_MAX_VIOLATIONS = 16
+_MAX_MESSAGE = 240
+_MAX_DESCRIPTION = 120
+
+
+def status_of(error: RequestError) -> status_pb2.Status:
+    """The status that answers `error`."""
+    details: list[Message] = []
+    if isinstance(error, InvalidRequestError):
+        details.append(_bad_request(error.violations))
+    if isinstance(error, QueueFullError | UnavailableError):
+        details.append(_retry_info(error.retry_after))
+    return _status(CODES[type(error)], str(error), error.reason, details)
+
+
+def unimplemented(method: str) -> status_pb2.Status:
+    """The status of a method that the protocol has and this server does not."""
+    return _status(
+        grpc.StatusCode.UNIMPLEMENTED,
+        f"this server does not implement {method}",
+        UNSUPPORTED_METHOD,
+        metadata={"method": method},
+    )
+
+
+def internal() -> status_pb2.Status:
+    """The status of a bug: what happened is in the server's log, and nowhere else."""
+    return _status(grpc.StatusCode.INTERNAL, "internal error; the server's log has the details", INTERNAL)
+
+
+async def abort(context: grpc.aio.ServicerContext[Any, Any], status: status_pb2.Status) -> NoReturn:
+    """End the call with `status`."""
+    plain = rpc_status.to_status(status)
+    await context.abort(plain.code, plain.details, plain.trailing_metadata)
+
+
+def _status(
+    code: grpc.StatusCode,
+    message: str,
+    reason: str,
+    details: Sequence[Message] = (),
+    metadata: Mapping[str, str] | None = None,
+) -> status_pb2.Status:
+    info = error_details_pb2.ErrorInfo(reason=reason, domain=DOMAIN, metadata=metadata)
+    packed = [AnyMessage() for _ in range(1 + len(details))]
+    for target, detail in zip(packed, (info, *details), strict=True):
+        target.Pack(detail)
+    number: int = code.value[0]
+    return status_pb2.Status(code=number, message=_shortened(message, _MAX_MESSAGE), details=packed)
+
+
+def _bad_request(violations: Sequence[FieldViolation]) -> Message:
+    listed = [
+        error_details_pb2.BadRequest.FieldViolation(
+            field=violation.field, description=_shortened(violation.description, _MAX_DESCRIPTION)
+        )
+        for violation in violations[:_MAX_VIOLATIONS]
+    ]
+    request: Message = error_details_pb2.BadRequest(field_violations=listed)
+    return request
+
+
+def _retry_info(seconds: float) -> Message:
+    delay = Duration()
+    delay.FromNanoseconds(round(seconds * 1e9))
+    info: Message = error_details_pb2.RetryInfo(retry_delay=delay)
+    return info
+
+
+def _shortened(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
