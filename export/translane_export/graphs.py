@@ -1,0 +1,198 @@
+"""The two functions a bundle runs, as PyTorch modules over a Transformer's weights.
+
+`EncoderGraph` turns sources into each decoder layer's cross-attention keys and values; `DecoderGraph` is one step of
+an incremental decoder. The same modules become ONNX graphs and TorchScript, and run eagerly.
+
+Hidden states are [positions, M] throughout, rows and time flattened: every projection is then one Gemm on the weight
+as PyTorch stores it (which the tied output projection and the embedding lookup can share), and Q, K and V are one.
+Shapes: B rows, S source length, T target capacity, H heads, D head size, M model size, V vocabulary, K candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor, nn
+
+from translane_export import onnx_ops
+from translane_export.model import Transformer
+from translane_export.model.attention import KeysValues, MultiHeadAttention
+from translane_export.model.decoder import DecoderLayer
+from translane_export.model.embeddings import Embedding
+from translane_export.model.encoder import EncoderLayer
+from translane_export.model.residual import Residual
+
+Sublayer = Callable[[Tensor], Tensor]
+
+
+def per_layer(prefix: str, layers: int) -> list[str]:
+    """Return the names of each layer's keys and values: ``{prefix}_key_0``, ``{prefix}_value_0``, and so on."""
+    return [f"{prefix}_{part}_{layer}" for layer in range(layers) for part in ("key", "value")]
+
+
+class EncoderGraph(nn.Module):
+    """source_ids [B, S], source_lengths [B] -> each layer's keys and values, [B, H, S, D] each."""
+
+    def __init__(self, model: Transformer) -> None:
+        super().__init__()
+        self.stack = model.encoder
+        self.embedding = _TokenAndPosition(model.encoder.embedding)
+        self._layers = _encoder_layers(model)
+        self._packed = [_pack(layer.self_attention) for layer in self._layers]
+        self._cross = [layer.cross_attention for layer in _decoder_layers(model)]
+        self.packed, self.cross = nn.ModuleList(self._packed), nn.ModuleList(self._cross)
+        self.placement = model.config.norm
+        self.input_names = ["source_ids", "source_lengths"]
+        self.output_names = per_layer("cross", model.config.decoder_layers)
+
+    def forward(self, source_ids: Tensor, source_lengths: Tensor) -> tuple[Tensor, ...]:
+        """See the class."""
+        rows, size = source_ids.shape
+        x = self.embedding(source_ids, torch.arange(size, device=source_ids.device)).flatten(0, 1)  # [B * S, M]
+        sublayers: list[tuple[Residual, Sublayer]] = []
+        for layer, packed in zip(self._layers, self._packed, strict=True):
+            sublayers += [
+                (layer.self_attention_residual, _encoder_attention(layer, packed, source_lengths, rows, size)),
+                (layer.feed_forward_residual, layer.feed_forward),
+            ]
+        memory = _run_stack(x, sublayers, self.stack.final_norm, self.placement)  # [B * S, M]
+        outputs: list[Tensor] = []
+        for attention in self._cross:
+            for projection in (attention.k_proj, attention.v_proj):
+                split = projection(memory).view(rows, size, attention.heads, attention.head_size)
+                outputs.append(split.transpose(1, 2).contiguous())  # [B, H, S, D]
+        return tuple(outputs)
+
+
+class DecoderGraph(nn.Module):
+    """One token per row in, the best next tokens out, keys and values kept in caches the caller owns.
+
+    token_ids [B], positions [B] (tokens already in the row's cache), source_lengths [B], num_candidates [1], each
+    layer's self-attention caches [B, H, T, D], each layer's cross-attention keys and values [B, H, S, D]
+    -> candidate_ids [B, K], candidate_log_probs [B, K], logits [B, V], each layer's updated self-attention caches.
+    """
+
+    def __init__(self, model: Transformer) -> None:
+        super().__init__()
+        layers = model.config.decoder_layers
+        self.stack = model.decoder
+        self.embedding = _TokenAndPosition(model.decoder.embedding)
+        self._layers = _decoder_layers(model)
+        self._packed = [_pack(layer.self_attention) for layer in self._layers]
+        self.packed = nn.ModuleList(self._packed)
+        self.output_projection = model.output_projection
+        self.placement = model.config.norm
+        self.input_names = ["token_ids", "positions", "source_lengths", "num_candidates"]
+        self.input_names += [*per_layer("self", layers), *per_layer("cross", layers)]
+        self.output_names = ["candidate_ids", "candidate_log_probs", "logits", *per_layer("present_self", layers)]
+
+    def forward(
+        self, token_ids: Tensor, positions: Tensor, source_lengths: Tensor, num_candidates: Tensor, *caches: Tensor
+    ) -> tuple[Tensor, ...]:
+        """See the class."""
+        pairs = [KeysValues(*caches[index : index + 2]) for index in range(0, len(caches), 2)]
+        past, cross = pairs[: len(self.packed)], pairs[len(self.packed) :]
+        present: list[Tensor] = []
+        sublayers: list[tuple[Residual, Sublayer]] = []
+        for layer, packed, layer_past, layer_cross in zip(self._layers, self._packed, past, cross, strict=True):
+            sublayers += [
+                (layer.self_attention_residual, _step_attention(layer, packed, layer_past, positions, present)),
+                (layer.cross_attention_residual, _cross_attention(layer, layer_cross, source_lengths)),
+                (layer.feed_forward_residual, layer.feed_forward),
+            ]
+        x = _run_stack(self.embedding(token_ids, positions), sublayers, self.stack.final_norm, self.placement)
+        logits = self.output_projection(x).float()  # [B, V]
+        ids, log_probs = onnx_ops.best_candidates(logits, num_candidates)
+        return ids, log_probs, logits, *present
+
+
+class _TokenAndPosition(nn.Module):
+    """`Embedding` without its bound check, which a graph cannot raise: whoever runs the graph checks positions."""
+
+    table: Tensor
+
+    def __init__(self, embedding: Embedding) -> None:
+        super().__init__()
+        self.tokens = embedding.tokens
+        self.scale = embedding.scale
+        positions = embedding.positions
+        with torch.no_grad():
+            self.register_buffer("table", positions.lookup(torch.arange(positions.max_positions)), persistent=False)
+
+    def forward(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """[...], [... or its last dimension] -> [..., M]."""
+        output: Tensor = self.tokens(ids) * self.scale + nn.functional.embedding(positions, self.table)
+        return output
+
+
+def _run_stack(
+    x: Tensor, sublayers: Iterable[tuple[Residual, Sublayer]], final_norm: nn.Module, placement: str
+) -> Tensor:
+    """Run the sublayers as their residuals would, with each addition joined to the norm that follows it.
+
+    That norm is the residual's own in a post-norm stack, and the next residual's (or the final one) in a pre-norm one.
+    """
+    residuals, functions = zip(*sublayers, strict=True)
+    norms = [residual.norm for residual in residuals]
+    hidden = x
+    if placement == "pre":
+        hidden, norms = norms[0](x), [*norms[1:], final_norm]
+    for function, norm in zip(functions, norms, strict=True):
+        hidden, total = onnx_ops.add_and_norm(function(hidden), x, norm)
+        x = total if placement == "pre" else hidden
+    return hidden
+
+
+def _encoder_attention(layer: EncoderLayer, packed: nn.Linear, lengths: Tensor, rows: int, size: int) -> Sublayer:
+    attention = layer.self_attention
+
+    def run(x: Tensor) -> Tensor:
+        qkv = packed(x).view(rows, size, packed.out_features)  # [B, S, 3 * H * D]
+        context = onnx_ops.packed_self_attention(qkv, lengths, attention.heads)  # [B, S, H * D]
+        output: Tensor = attention.out_proj(context.flatten(0, 1))  # [B * S, M]
+        return output
+
+    return run
+
+
+def _step_attention(
+    layer: DecoderLayer, packed: nn.Linear, past: KeysValues, positions: Tensor, present: list[Tensor]
+) -> Sublayer:
+    attention = layer.self_attention
+
+    def run(x: Tensor) -> Tensor:
+        context, updated = onnx_ops.append_and_attend(packed(x), past, positions, attention.heads)
+        present.extend(updated)
+        output: Tensor = attention.out_proj(context)
+        return output
+
+    return run
+
+
+def _cross_attention(layer: DecoderLayer, keys_values: KeysValues, source_lengths: Tensor) -> Sublayer:
+    attention = layer.cross_attention
+
+    def run(x: Tensor) -> Tensor:
+        context = onnx_ops.attend(attention.q_proj(x), keys_values, source_lengths, attention.heads)
+        output: Tensor = attention.out_proj(context)
+        return output
+
+    return run
+
+
+def _pack(attention: MultiHeadAttention) -> nn.Linear:
+    """Return Q, K and V as one projection to 3·H·D."""
+    parts = (attention.q_proj, attention.k_proj, attention.v_proj)
+    packed = nn.Linear(parts[0].in_features, 3 * parts[0].out_features, device="meta")
+    packed.weight = nn.Parameter(torch.cat([part.weight.detach() for part in parts]), requires_grad=False)
+    packed.bias = nn.Parameter(torch.cat([part.bias.detach() for part in parts]), requires_grad=False)
+    return packed
+
+
+def _encoder_layers(model: Transformer) -> list[EncoderLayer]:
+    return [layer for layer in model.encoder.layers if isinstance(layer, EncoderLayer)]
+
+
+def _decoder_layers(model: Transformer) -> list[DecoderLayer]:
+    return [layer for layer in model.decoder.layers if isinstance(layer, DecoderLayer)]

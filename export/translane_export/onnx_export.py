@@ -1,0 +1,131 @@
+"""From the graph modules to ONNX models, cleaned of what only the exporter needs."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import onnx_ir as ir
+import torch
+from torch import Tensor
+from torch.export import Dim
+
+from translane_export.graphs import DecoderGraph, EncoderGraph
+from translane_export.model import TransformerConfig
+
+OPSET = 21
+
+_ROWS, _SOURCE, _TARGET = Dim("rows"), Dim("source"), Dim("target")
+# Whatever differs at run time differs in the examples too, or the exporter would take it for the same number.
+_EXAMPLE_ROWS, _EXAMPLE_SOURCE, _EXAMPLE_TARGET = 3, 5, 11
+
+
+def encoder_example(config: TransformerConfig) -> tuple[Tensor, ...]:
+    """Inputs to capture an encoder with."""
+    source_ids = torch.full((_EXAMPLE_ROWS, _EXAMPLE_SOURCE), config.eos_id)
+    return source_ids, torch.tensor([5, 2, 4], dtype=torch.int32)
+
+
+def decoder_example(config: TransformerConfig, dtype: torch.dtype) -> tuple[Tensor, ...]:
+    """Inputs to capture a decoder step with."""
+    sizes = [_EXAMPLE_TARGET] * (2 * config.decoder_layers) + [_EXAMPLE_SOURCE] * (2 * config.decoder_layers)
+    caches = [torch.zeros(_EXAMPLE_ROWS, config.heads, size, config.head_dim, dtype=dtype) for size in sizes]
+    return (
+        torch.full((_EXAMPLE_ROWS,), config.eos_id),
+        torch.tensor([0, 6, 2], dtype=torch.int32),
+        torch.tensor([5, 2, 4], dtype=torch.int32),
+        torch.tensor([1]),
+        *caches,
+    )
+
+
+def export_encoder(graph: EncoderGraph, config: TransformerConfig) -> ir.Model:
+    """Export the encoder; its weights are inside the model."""
+    model = _export(graph, encoder_example(config), ({0: _ROWS, 1: _SOURCE}, {0: _ROWS}))
+    keys_values: list[str | int] = ["batch", config.heads, "source", config.head_dim]
+    _set_shapes(model, {"source_ids": ["batch", "source"], "source_lengths": ["batch"]}, default=keys_values)
+    return model
+
+
+def export_decoder(graph: DecoderGraph, config: TransformerConfig, dtype: torch.dtype) -> ir.Model:
+    """Export the decoder step for caches of `dtype`; its weights are inside the model."""
+    rows, tensors = {0: _ROWS}, 2 * config.decoder_layers
+    caches = [{0: _ROWS, 2: _TARGET}] * tensors + [{0: _ROWS, 2: _SOURCE}] * tensors
+    model = _export(graph, decoder_example(config, dtype), (rows, rows, rows, None, tuple(caches)))
+    cross: list[str | int] = ["rows", config.heads, "source_capacity", config.head_dim]
+    shapes: dict[str, list[str | int]] = {name: cross for name in graph.input_names if name.startswith("cross_")}
+    shapes |= {name: ["rows"] for name in ("token_ids", "positions", "source_lengths")}
+    shapes |= {name: ["rows", "candidates"] for name in ("candidate_ids", "candidate_log_probs")}
+    shapes |= {"num_candidates": [1], "logits": ["rows", config.target_vocab_size]}
+    _set_shapes(model, shapes, default=["rows", config.heads, "target_capacity", config.head_dim])
+    return model
+
+
+def _export(
+    graph: EncoderGraph | DecoderGraph, example: tuple[Tensor, ...], dynamic_shapes: tuple[Any, ...]
+) -> ir.Model:
+    with torch.no_grad(), _quiet():
+        program = torch.onnx.export(
+            graph.eval(),
+            example,
+            dynamo=True,
+            opset_version=OPSET,
+            dynamic_shapes=dynamic_shapes,
+            input_names=graph.input_names,
+            output_names=graph.output_names,
+            verbose=False,
+        )
+    assert program is not None
+    model: ir.Model = program.model
+    _strip(model)
+    return model
+
+
+def _strip(model: ir.Model) -> None:
+    """Drop source paths, stack traces and the shapes of the example from the graph."""
+    model.metadata_props.clear()
+    model.graph.metadata_props.clear()
+    model.graph.doc_string = None
+    model.producer_name, model.producer_version = "translane-export", None
+    for value in model.graph.initializers.values():
+        value.metadata_props.clear()
+    for value in (*model.graph.inputs, *model.graph.outputs):
+        value.metadata_props.clear()
+    for node in model.graph:
+        node.metadata_props.clear()
+        node.doc_string = None
+        for index, value in enumerate(node.outputs):
+            value.metadata_props.clear()
+            if not value.is_graph_output():
+                value.shape = None
+                if not value.uses():
+                    _leave_out(node, index)
+
+
+def _leave_out(node: ir.Node, index: int) -> None:
+    """Tell ONNX Runtime that an optional output is not wanted."""
+    if node.domain == "com.microsoft":
+        node.outputs[index].name = ""
+
+
+def _set_shapes(model: ir.Model, shapes: dict[str, list[str | int]], default: list[str | int]) -> None:
+    for value in (*model.graph.inputs, *model.graph.outputs):
+        value.shape = ir.Shape(shapes.get(str(value.name), default))
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence what the exporter says about itself."""
+    registration = logging.getLogger("torch.onnx._internal.exporter._registration")
+    level = registration.level
+    registration.setLevel(logging.ERROR)  # torchvision is not installed
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=r".*LeafSpec.*is deprecated", category=FutureWarning)
+            warnings.filterwarnings("ignore", message=r"# The axis name: .* will not be used", category=UserWarning)
+            yield
+    finally:
+        registration.setLevel(level)

@@ -1,0 +1,149 @@
+"""ONNX Runtime's fused operators, each with the PyTorch that computes the same.
+
+While ``torch.onnx.export`` captures a graph, a function here emits one ``com.microsoft`` node; everywhere else (eager
+runs, TorchScript traces) it computes. Shapes: B rows, T positions, H heads, D head size, C cache capacity.
+https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from translane_export.model.attention import KeysValues
+from translane_export.model.masks import padding_mask
+
+_TRACED_CANDIDATES = 7  # the exporter wants some number for what is dynamic; the graph's shapes are cleared afterwards
+
+
+def packed_self_attention(qkv: Tensor, lengths: Tensor, heads: int) -> Tensor:
+    """Let every position of row b see the first ``lengths[b]`` ones.
+
+    qkv [B, T, 3·H·D], lengths [B] -> [B, T, H·D].
+    """
+    size = qkv.shape[-1] // 3  # H * D
+    if torch.onnx.is_in_onnx_export():
+        total = _scalar(qkv.shape[1])
+        inputs = (qkv, None, None, None, None, lengths - 1, total)
+        (output,) = _fused(inputs, heads, [(*qkv.shape[:2], size)], qkv.dtype, causal=False)
+        return output
+    queries, keys, values = (_split_heads(part, heads) for part in torch.split(qkv, size, dim=-1))  # [B, H, T, D]
+    context = nn.functional.scaled_dot_product_attention(queries, keys, values, padding_mask(lengths, qkv.shape[1]))
+    return context.transpose(1, 2).flatten(2)  # [B, H, T, D] -> [B, T, H * D]
+
+
+def append_and_attend(qkv: Tensor, past: KeysValues, positions: Tensor, heads: int) -> tuple[Tensor, KeysValues]:
+    """Write row b's new key and value at ``positions[b]`` of its cache, and let its query see the cache that far.
+
+    qkv [B, 3·H·D], past [B, H, C, D] each, positions [B] -> context [B, H·D] and the caches with the new entries.
+    Passing the capacity as the total length keeps ONNX Runtime off its "first prompt" path, which is wrong for rows
+    of different lengths.
+    """
+    rows, size = qkv.shape[0], qkv.shape[1] // 3
+    if torch.onnx.is_in_onnx_export():
+        inputs = (qkv.unsqueeze(1), None, None, *past, positions, _scalar(past.keys.shape[2]))
+        shapes = [(rows, 1, size), past.keys.shape, past.values.shape]
+        context, keys, values = _fused(inputs, heads, shapes, qkv.dtype)
+        return context.squeeze(1), KeysValues(keys, values)
+    query, key, value = (
+        _split_heads(part.unsqueeze(1), heads) for part in torch.split(qkv, size, dim=-1)
+    )  # [B, H, 1, D]
+    index = positions.long()[:, None, None, None].expand_as(key)  # [B, H, 1, D]
+    present = KeysValues(past.keys.scatter(2, index, key), past.values.scatter(2, index, value))
+    return _attend(query, present, positions + 1), present
+
+
+def attend(query: Tensor, keys_values: KeysValues, lengths: Tensor, heads: int) -> Tensor:
+    """Let row b's query see the first ``lengths[b]`` entries.
+
+    query [B, H·D], keys and values [B, H, C, D], lengths [B] -> [B, H·D].
+    """
+    query = query.unsqueeze(1)  # [B, 1, H * D]
+    if torch.onnx.is_in_onnx_export():
+        nothing = query[:, :0]  # [B, 0, H * D]: nothing is appended
+        inputs = (query, nothing, nothing, *keys_values, lengths - 1, _scalar(keys_values.keys.shape[2]))
+        (context,) = _fused(inputs, heads, [query.shape], query.dtype)
+        return context.squeeze(1)
+    return _attend(_split_heads(query, heads), keys_values, lengths)
+
+
+def add_and_norm(x: Tensor, residual: Tensor, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
+    """Return norm(x + residual) and x + residual, all [B, M]."""
+    if torch.onnx.is_in_onnx_export():
+        inputs = (x, residual, norm.weight, norm.bias)
+        # mean and inverse deviation are outputs 1 and 2 of the operator; nothing computes them on inference
+        normed, _, _, total = torch.onnx.ops.symbolic_multi_out(
+            "com.microsoft::SkipLayerNormalization",
+            inputs,
+            {"epsilon": norm.eps},
+            dtypes=[x.dtype] * 4,
+            shapes=[x.shape] * 4,
+            version=1,
+        )
+        return normed, total
+    total = x + residual
+    return norm(total), total
+
+
+def best_candidates(logits: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the ``count`` [1] best ids of each row, best first, and their log-probabilities: [B, V] -> [B, K] each.
+
+    LogSoftmax over the whole vocabulary and a gather: ONNX Runtime runs it row by row (so that a row's values never
+    depend on its neighbours) and ten times as fast as ReduceLogSumExp, which would normalise K values alone.
+    """
+    if torch.onnx.is_in_onnx_export():
+        shape = (logits.shape[0], _TRACED_CANDIDATES)
+        _, ids = torch.onnx.ops.symbolic_multi_out(
+            "::TopK", (logits, count), {}, dtypes=[logits.dtype, torch.int64], shapes=[shape, shape]
+        )
+    elif torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]  # public, but unannotated
+        ids = _scripted_top_ids()(logits, count)
+    else:
+        ids = _top_ids(logits, count)
+    return ids, logits.log_softmax(-1).gather(1, ids)
+
+
+def _fused(
+    inputs: tuple[Tensor | None, ...],
+    heads: int,
+    shapes: list[Any],
+    dtype: torch.dtype,
+    *,
+    causal: bool = True,
+) -> tuple[Tensor, ...]:
+    attributes: dict[str, Any] = {"num_heads": heads, "kv_num_heads": heads}
+    if not causal:
+        attributes["causal"] = 0
+    outputs = torch.onnx.ops.symbolic_multi_out(
+        "com.microsoft::GroupQueryAttention", inputs, attributes, dtypes=[dtype] * len(shapes), shapes=shapes, version=1
+    )
+    return tuple(outputs)
+
+
+def _attend(query: Tensor, keys_values: KeysValues, lengths: Tensor) -> Tensor:
+    mask = padding_mask(lengths, keys_values.keys.shape[2])  # [B, 1, 1, C]
+    context = nn.functional.scaled_dot_product_attention(
+        query, keys_values.keys, keys_values.values, mask
+    )  # [B, H, 1, D]
+    return context.flatten(1)  # [B, H * D]
+
+
+def _split_heads(x: Tensor, heads: int) -> Tensor:
+    return x.view(*x.shape[:2], heads, x.shape[2] // heads).transpose(1, 2)  # [B, T, H * D] -> [B, H, T, D]
+
+
+def _scalar(size: int | torch.SymInt) -> Tensor:
+    """Return a size as the graph's int32 scalar, computed from the shape at run time."""
+    return torch.scalar_tensor(size, dtype=torch.int32)  # type: ignore[arg-type]  # SymInt is meant
+
+
+def _top_ids(logits: Tensor, count: Tensor) -> Tensor:
+    return logits.topk(int(count.item()), dim=-1)[1]
+
+
+@cache
+def _scripted_top_ids() -> Any:
+    return torch.jit.script(_top_ids)  # a trace alone would fix the count it was made with
