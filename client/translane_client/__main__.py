@@ -36,14 +36,24 @@ def main(
         exit_code: int = arguments.run(arguments, streams)
     except (TranslaneError, FileError, translate_command.TranslateError) as error:
         print(f"translane: {error}", file=streams.stderr)
+        _forget_unwritten(stdout)
         return 1
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:
-        if stdout is None:  # or Python complains when it flushes at exit
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_unwritten(stdout)
         return _BROKEN_PIPE
     return exit_code
+
+
+def _forget_unwritten(stdout: BinaryIO | None) -> None:
+    """Keeps Python from writing again, at exit, what the process' own standard output does not take."""
+    if stdout is not None:
+        return
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _arguments(argv: Sequence[str] | None, environ: Mapping[str, str]) -> argparse.Namespace:

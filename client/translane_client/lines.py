@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -31,15 +32,18 @@ def texts_of(file: BinaryIO, name: str) -> Iterator[tuple[str, int]]:
             line = file.readline(LONGEST_LINE + 1)
         except OSError as error:
             raise FileError(f"{name}, line {number}: {error.strerror or error}") from error
+        size = len(line)
+        if number == 1:
+            line = line.removeprefix(BOM_UTF8)
         if not line:
             return
-        if len(line) > LONGEST_LINE:
+        if size > LONGEST_LINE:
             raise FileError(f"{name}, line {number}: longer than {LONGEST_LINE} bytes")
         try:
-            text = line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8-sig" if number == 1 else "utf-8")
+            text = line.removesuffix(b"\n").removesuffix(b"\r").decode()
         except UnicodeDecodeError as error:
             raise FileError(f"{name}, line {number}: not valid UTF-8 (byte {error.start + 1} of the line)") from error
-        yield text, len(line)
+        yield text, size
 
 
 class LineWriter:
@@ -63,6 +67,8 @@ class LineWriter:
             try:
                 self._file.close()
             except OSError as problem:
+                if kind is not None:  # which is this very failure, or more important
+                    return
                 raise FileError(f"{self.name}: {problem.strerror or problem}") from problem
 
     def write(self, text: str) -> None:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 
 from translane_client.client import Client
 from translane_client.flags import Flags
+from translane_client.lines import LineWriter
 from translane_client.retry import RetryPolicy
 from translane_client.streams import Streams
 from translane_client.types import ModelInfo, ServerInfo
@@ -26,8 +27,9 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
     with Client(arguments.server, retry=RetryPolicy(attempts=arguments.attempts)) as client:
         info = client.server_info(timeout=arguments.timeout)
     shown = json.dumps(asdict(info), ensure_ascii=False, indent=2) if arguments.json else table(info)
-    streams.stdout.write(shown.encode() + b"\n")
-    streams.stdout.flush()
+    with LineWriter(None, streams.stdout) as output:
+        for line in shown.split("\n"):
+            output.write(line)
     return 0
 
 

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+
+import pytest
+from unit.client.fake_server import FakeServer
+
+from translane_client import AsyncClient, Client
+
+
+class FakeTime:
+    """A clock that only sleeping moves."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.pauses: list[float] = []
+
+    def clock(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
+
+    async def asleep(self, seconds: float) -> None:
+        self.sleep(seconds)
+
+
+class Blocking:
+    """An AsyncClient with the face of a Client, so that each test runs against both."""
+
+    def __init__(self, runner: asyncio.Runner, *arguments, **settings) -> None:
+        self._runner = runner
+        self.client = AsyncClient(*arguments, **settings)
+
+    def __getattr__(self, name):
+        return lambda *arguments, **settings: self._runner.run(getattr(self.client, name)(*arguments, **settings))
+
+    def translate_iter(self, *arguments, **settings):
+        translations = self.client.translate_iter(*arguments, **settings)
+        return self._iterate(translations)
+
+    def _iterate(self, translations):
+        try:
+            while True:
+                try:
+                    yield self._runner.run(anext(translations))
+                except StopAsyncIteration:
+                    return
+        finally:
+            self._runner.run(translations.aclose())
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_grpc_proxy", "127.0.0.1,localhost")
+
+
+@pytest.fixture
+def server() -> Iterator[FakeServer]:
+    server = FakeServer().start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def time() -> FakeTime:
+    return FakeTime()
+
+
+@pytest.fixture
+def refused() -> str:
+    """An address nobody listens at."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{free.getsockname()[1]}"
+
+
+@pytest.fixture(params=["sync", "async"])
+def connect(request, time: FakeTime):
+    """Makes clients of either kind that live on fake time; the random number is always 0.5."""
+    clients = []
+    with asyncio.Runner() as runner:
+
+        def make(address: str, **settings):
+            settings = {"clock": time.clock, "jitter": lambda: 0.5, **settings}
+            if request.param == "sync":
+                clients.append(Client(address, **{"sleep": time.sleep, **settings}))
+            else:
+                clients.append(Blocking(runner, address, **{"sleep": time.asleep, **settings}))
+            return clients[-1]
+
+        yield make
+        for client in clients:
+            client.close()

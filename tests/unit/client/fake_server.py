@@ -1,0 +1,168 @@
+"""A Translane server in this process that does what a test tells it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import grpc
+from google.protobuf import any_pb2
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
+from google.rpc import error_details_pb2, status_pb2
+from grpc_status import rpc_status
+
+from translane.v1 import translation_pb2 as pb
+from translane.v1 import translation_pb2_grpc
+
+Behaviour = Callable[[pb.TranslateRequest, grpc.ServicerContext], pb.TranslateResponse]
+
+
+def translated(text: str) -> str:
+    return f"<{text}>" if text else ""
+
+
+def answer(request: pb.TranslateRequest) -> pb.TranslateResponse:
+    return pb.TranslateResponse(
+        translations=[
+            pb.Translation(
+                hypotheses=[pb.Hypothesis(text=translated(text), score=-0.5, finish_reason=1)],
+                source_tokens=len(text),
+            )
+            for text in request.texts
+        ],
+        model="zh-en",
+        timing=pb.Timing(queue=Duration(nanos=500_000_000), total=Duration(seconds=2)),
+    )
+
+
+def fails(code: grpc.StatusCode, message: str = "no", *details: Message) -> Behaviour:
+    """A behaviour that answers an error of the richer error model, or a plain one without details."""
+
+    def behave(request: pb.TranslateRequest, context: grpc.ServicerContext) -> pb.TranslateResponse:
+        if not details:
+            context.abort(code, message)
+        packed = []
+        for detail in details:
+            packed.append(any_pb2.Any())
+            packed[-1].Pack(detail)
+        context.abort_with_status(
+            rpc_status.to_status(status_pb2.Status(code=code.value[0], message=message, details=packed))
+        )
+
+    return behave
+
+
+def reason(name: str, domain: str = "translane") -> error_details_pb2.ErrorInfo:
+    return error_details_pb2.ErrorInfo(reason=name, domain=domain)
+
+
+def retry_in(seconds: int, nanos: int = 0) -> error_details_pb2.RetryInfo:
+    return error_details_pb2.RetryInfo(retry_delay=Duration(seconds=seconds, nanos=nanos))
+
+
+def bad_fields(*fields: tuple[str, str]) -> error_details_pb2.BadRequest:
+    violations = [error_details_pb2.BadRequest.FieldViolation(field=path, description=what) for path, what in fields]
+    return error_details_pb2.BadRequest(field_violations=violations)
+
+
+@dataclass
+class FakeServer(translation_pb2_grpc.TranslationServiceServicer):
+    """Answers `translated` texts; the next calls follow `script` where it has behaviours left."""
+
+    script: deque[Behaviour] = field(default_factory=deque)
+    always: Behaviour | None = None
+    limits: pb.Limits = field(
+        default_factory=lambda: pb.Limits(texts_per_request=64, sentences_waiting=256, beam_size=1)
+    )
+    requests: list[pb.TranslateRequest] = field(default_factory=list)
+    time_remaining: list[float | None] = field(default_factory=list)
+    listings: int = 0
+    running: int = 0
+    most_running: int = 0
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    released: threading.Event = field(default_factory=threading.Event)
+
+    def start(self, credentials: grpc.ServerCredentials | None = None) -> FakeServer:
+        self._pool = ThreadPoolExecutor(8)
+        self._lock = threading.Lock()
+        self._server = grpc.server(self._pool)
+        translation_pb2_grpc.add_TranslationServiceServicer_to_server(self, self._server)
+        any_port = "127.0.0.1:0"
+        if credentials is None:
+            port = self._server.add_insecure_port(any_port)
+        else:
+            port = self._server.add_secure_port(any_port, credentials)
+        self.address = f"127.0.0.1:{port}"
+        self._server.start()
+        return self
+
+    def stop(self) -> None:
+        self.released.set()
+        self._server.stop(0).wait()
+        self._pool.shutdown()
+
+    def by_text(self, **behaviours: Behaviour) -> None:
+        """From now on, the behaviour of the first of these texts that a request holds; else a good answer."""
+
+        def behave(request: pb.TranslateRequest, context: grpc.ServicerContext) -> pb.TranslateResponse:
+            chosen = next((behaviours[text] for text in request.texts if text in behaviours), None)
+            return chosen(request, context) if chosen else answer(request)
+
+        self.always = behave
+
+    def hang(self, request: pb.TranslateRequest, context: grpc.ServicerContext) -> pb.TranslateResponse:
+        """A behaviour that answers only when the test is over, and notes that the call was cancelled."""
+        context.add_callback(self.cancelled.set)
+        self.released.wait(30)
+        return answer(request)
+
+    def Translate(self, request: pb.TranslateRequest, context: grpc.ServicerContext) -> pb.TranslateResponse:  # noqa: N802
+        with self._lock:
+            self.requests.append(request)
+            self.time_remaining.append(context.time_remaining())
+            behave = self.script.popleft() if self.script else self.always
+            self.running += 1
+            self.most_running = max(self.most_running, self.running)
+        try:
+            return behave(request, context) if behave else answer(request)
+        finally:
+            with self._lock:
+                self.running -= 1
+
+    def ListModels(self, request: pb.ListModelsRequest, context: grpc.ServicerContext) -> pb.ListModelsResponse:  # noqa: N802
+        self.listings += 1
+        return pb.ListModelsResponse(
+            models=[
+                pb.Model(
+                    name="zh-en",
+                    version="1.2",
+                    source_languages=["zh-Hans", "zh-Hant"],
+                    target_languages=["en"],
+                    precision="fp32",
+                    device="cpu",
+                    license="CC-BY-2.0",
+                    parameters=9_876_543,
+                    max_source_tokens=256,
+                    max_target_tokens=128,
+                    default_max_length=100,
+                )
+            ],
+            server_version="0.1.0",
+            limits=self.limits,
+        )
+
+    def wait_for_requests(self, count: int) -> None:
+        """Returns once `count` calls have arrived."""
+        for _ in range(1000):
+            if len(self.requests) >= count:
+                return
+            time.sleep(0.01)
+        raise AssertionError(f"{len(self.requests)} of {count} calls arrived")
+
+    def sizes(self) -> Sequence[int]:
+        return [len(request.texts) for request in self.requests]

@@ -1,0 +1,91 @@
+"""What is peculiar to one of the clients: threads, tasks, and closing while calls are under way."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from unit.client.fake_server import FakeServer, answer
+
+from translane_client import AsyncClient, Cancelled, Client, RetryPolicy
+
+
+def test_threads_share_a_client(server: FakeServer):
+    with Client(server.address, batch_size=2) as client, ThreadPoolExecutor(6) as pool:
+        lists = [[f"{thread}-{index}" for index in range(9)] for thread in range(12)]
+        answers = list(pool.map(client.translate, lists))
+    assert [[str(each) for each in given] for given in answers] == [[f"<{text}>" for text in texts] for texts in lists]
+
+
+def test_closing_ends_a_call_of_another_thread(server: FakeServer):
+    server.always = server.hang
+    client = Client(server.address)
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(client.translate, "a")
+        server.wait_for_requests(1)
+        client.close()
+        with pytest.raises(Cancelled):
+            future.result(10)
+    assert server.cancelled.wait(10)
+
+
+def test_leaving_ends_a_pause(refused: str):
+    policy = RetryPolicy(initial=60.0, maximum=60.0)
+    failed = threading.Event()
+
+    def texts():
+        yield "a"
+        failed.wait(10)
+        raise KeyboardInterrupt
+
+    def jitter() -> float:
+        failed.set()
+        return 1.0
+
+    with (
+        Client(refused, retry=policy, batch_size=1, jitter=jitter) as client,
+        pytest.raises(KeyboardInterrupt),
+    ):
+        list(client.translate_iter(texts()))  # would take minutes if it waited for the pause
+
+
+async def test_cancelling_a_task_cancels_its_calls(server: FakeServer):
+    server.always = server.hang
+    async with AsyncClient(server.address, batch_size=1) as client:
+        task = asyncio.create_task(client.translate(["a", "b"]))
+        await asyncio.to_thread(server.wait_for_requests, 2)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await asyncio.to_thread(server.cancelled.wait, 10)
+
+
+async def test_closing_ends_a_call_of_another_task(server: FakeServer):
+    server.always = server.hang
+    client = AsyncClient(server.address)
+    task = asyncio.create_task(client.translate("a"))
+    await asyncio.to_thread(server.wait_for_requests, 1)
+    await client.close()
+    with pytest.raises(Cancelled):
+        await task
+
+
+async def test_texts_may_come_asynchronously(server: FakeServer):
+    async def texts():
+        for text in "abcde":
+            await asyncio.sleep(0)
+            yield text
+
+    async with AsyncClient(server.address, batch_size=2) as client:
+        received = [str(translation) async for translation in client.translate_iter(texts())]
+    assert received == [f"<{text}>" for text in "abcde"]
+    assert sorted(server.sizes()) == [1, 2, 2]
+
+
+async def test_tasks_share_a_client(server: FakeServer):
+    server.always = lambda request, context: answer(request)
+    async with AsyncClient(server.address) as client:
+        answers = await asyncio.gather(*(client.translate(str(n)) for n in range(40)))
+    assert [str(each) for each in answers] == [f"<{n}>" for n in range(40)]

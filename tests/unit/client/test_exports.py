@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+import translane_client
+from translane_client import AsyncClient, Client
+
+
+@pytest.mark.parametrize("name", translane_client.__all__)
+def test_exported_names_and_their_members_are_documented(name: str):
+    exported = getattr(translane_client, name)
+    assert exported.__module__.startswith("translane_client.")
+    assert inspect.getdoc(exported)
+    for member, value in vars(exported).items():
+        if not member.startswith("_") and (inspect.isfunction(value) or isinstance(value, property)):
+            assert inspect.getdoc(value), f"{name}.{member}"
+
+
+def test_everything_public_is_exported():
+    public = {
+        name
+        for name, value in vars(translane_client).items()
+        if not name.startswith("_") and not inspect.ismodule(value)
+    }
+    assert public == set(translane_client.__all__)
+
+
+def test_both_clients_have_the_same_methods_and_parameters():
+    def face(kind: type) -> dict[str, list[str]]:
+        return {
+            name: list(inspect.signature(value).parameters)
+            for name, value in vars(kind).items()
+            if inspect.isfunction(value) and (not name.startswith("_") or name == "__init__")
+        }
+
+    assert face(Client) == face(AsyncClient)
+
+
+def test_nothing_heavy_is_imported():
+    program = (
+        "import sys, translane_client.__main__\n"
+        "heavy = {'numpy', 'torch', 'onnxruntime', 'pydantic', 'tqdm', 'translane_server', 'translane_export'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

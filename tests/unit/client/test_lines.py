@@ -1,0 +1,40 @@
+"""One line is one text, whatever is on it."""
+
+from __future__ import annotations
+
+import io
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from translane_client._core import batches
+from translane_client.lines import LineWriter, texts_of
+
+UNICODE = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+@given(st.lists(UNICODE.filter(lambda text: not {"\r", "\n"} & set(text))), st.sampled_from(["\n", "\r\n"]))
+def test_what_is_written_is_read_back(texts: list[str], end: str):
+    stdout = io.BytesIO()
+    writer = LineWriter(None, stdout)
+    for text in texts:
+        writer.write(text)
+    data = b"\xef\xbb\xbf" + stdout.getvalue().replace(b"\n", end.encode())
+    read = list(texts_of(io.BytesIO(data), "memory"))
+    assert [text for text, _ in read] == texts
+    assert sum(size for _, size in read) == (len(data) if texts else 0)
+
+
+@given(UNICODE)
+def test_a_translation_is_always_one_line(text: str):
+    stdout = io.BytesIO()
+    LineWriter(None, stdout).write(text)
+    assert len(list(texts_of(io.BytesIO(stdout.getvalue()), "memory"))) == 1
+
+
+@given(st.lists(st.text()), st.integers(1, 9))
+def test_batches_are_the_texts(texts: list[str], size: int):
+    cut = list(batches(texts, size))
+    assert [text for batch in cut for text in batch.texts] == texts
+    assert [batch.offset for batch in cut] == list(range(0, len(texts), size))
+    assert all(1 <= len(batch.texts) <= size for batch in cut)

@@ -1,0 +1,119 @@
+"""Attempts, pauses and deadlines, on fake time."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import grpc
+import pytest
+from unit.client.fake_server import FakeServer, fails, reason, retry_in
+
+from translane_client import DeadlineExceeded, InvalidArgument, QueueFull, ResourceExhausted, RetryPolicy, Unavailable
+
+UNAVAILABLE = fails(grpc.StatusCode.UNAVAILABLE, "starting", reason("STARTING"))
+QUEUE_FULL = fails(grpc.StatusCode.RESOURCE_EXHAUSTED, "full", reason("QUEUE_FULL"), retry_in(2, 500_000_000))
+
+
+def test_pauses_grow_to_the_maximum(server: FakeServer, connect, time):
+    server.script = deque([UNAVAILABLE] * 5)
+    policy = RetryPolicy(attempts=6, initial=1.0, maximum=5.0, multiplier=2.0)
+    assert connect(server.address, retry=policy).translate("a").text == "<a>"
+    assert time.pauses == [0.5, 1.0, 2.0, 2.5, 2.5]  # half of 1, 2, 4, 5, 5: the random number is 0.5
+
+
+def test_the_servers_wish_is_added(server: FakeServer, connect, time):
+    server.script = deque([QUEUE_FULL, QUEUE_FULL])
+    assert connect(server.address, retry=RetryPolicy(initial=1.0)).translate("a").text == "<a>"
+    assert time.pauses == [3.0, 3.5]
+
+
+def test_the_last_error_is_raised_when_attempts_are_used_up(server: FakeServer, connect, time):
+    server.always = QUEUE_FULL
+    with pytest.raises(QueueFull, match="full") as caught:
+        connect(server.address, retry=RetryPolicy(attempts=3)).translate("a")
+    assert caught.value.retry_after == 2.5
+    assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "kind"),
+    [
+        (fails(grpc.StatusCode.RESOURCE_EXHAUSTED, "message larger than max"), ResourceExhausted),
+        (fails(grpc.StatusCode.INVALID_ARGUMENT, "no", reason("INVALID_FIELD")), InvalidArgument),
+        (fails(grpc.StatusCode.DEADLINE_EXCEEDED, "late", reason("DEADLINE_EXCEEDED")), DeadlineExceeded),
+    ],
+)
+def test_what_will_not_change_is_not_tried_again(server: FakeServer, connect, time, behaviour, kind):
+    server.always = behaviour
+    with pytest.raises(kind) as caught:
+        connect(server.address).translate("a")
+    assert type(caught.value) is kind
+    assert len(server.requests) == 1
+    assert not time.pauses
+
+
+def test_a_pause_past_the_deadline_is_not_begun(server: FakeServer, connect, time):
+    server.always = QUEUE_FULL
+    started = time.now
+    with pytest.raises(QueueFull):
+        connect(server.address, retry=RetryPolicy(attempts=99, initial=0.0)).translate("a", timeout=6.0)
+    assert time.pauses == [2.5, 2.5]
+    assert time.now - started < 6.0
+    assert len(server.requests) == 3
+
+
+def test_each_attempt_gets_what_is_left_of_the_deadline(server: FakeServer, connect):
+    server.script = deque([QUEUE_FULL, QUEUE_FULL])
+    connect(server.address, timeout=20.0, retry=RetryPolicy(initial=0.0)).translate("a")
+    for seen, left in zip(server.time_remaining, [20.0, 17.5, 15.0], strict=True):
+        assert left - 1.5 < seen <= left + 0.1  # the server's own clock is the real one
+
+
+def test_without_a_timeout_there_is_no_deadline(server: FakeServer, connect):
+    connect(server.address).translate("a")
+    remaining = server.time_remaining[0]
+    assert remaining is None or remaining > 1e6
+
+
+def test_a_list_has_one_deadline_and_an_iteration_one_for_each_request(server: FakeServer, connect, time):
+    server.script = deque([QUEUE_FULL])
+    client = connect(server.address, batch_size=1, concurrency=1, timeout=20.0, retry=RetryPolicy(initial=0.0))
+    client.translate(["a", "b"])
+    list(client.translate_iter(["c", "d"]))
+    shared = server.time_remaining[2]
+    assert shared < 17.6
+    assert all(seen > 18.0 for seen in server.time_remaining[3:])
+
+
+def test_no_answer_is_a_deadline_exceeded(server: FakeServer, connect):
+    server.always = server.hang
+    with pytest.raises(DeadlineExceeded, match=f"^no answer from {server.address} before the deadline$"):
+        connect(server.address).translate("a", timeout=0.2)
+    assert server.cancelled.wait(10)
+
+
+def test_no_attempt_begins_after_the_deadline(server: FakeServer, connect, time):
+    ticks = iter([0.0, 0.0, 1.5])  # the client is made, the call begins, the attempt begins
+    client = connect(server.address, timeout=1.0, clock=lambda: next(ticks))
+    with pytest.raises(DeadlineExceeded):
+        client.translate("a")
+    assert not server.requests
+
+
+def test_a_refused_connection_is_tried_again_and_names_the_address(connect, refused: str, time):
+    with pytest.raises(Unavailable, match=f"^cannot reach {refused}: connection refused$"):
+        connect(refused, retry=RetryPolicy(attempts=3)).translate("a")
+    assert len(time.pauses) == 2
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"attempts": 0}, {"initial": -1.0}, {"initial": 9.0}, {"multiplier": 0.5}, {"multiplier": float("nan")}],
+)
+def test_a_policy_that_makes_no_sense_is_refused(settings):
+    with pytest.raises(ValueError, match=next(iter(settings))):
+        RetryPolicy(**settings)
+
+
+def test_a_policy_has_no_largest_number_of_attempts():
+    assert RetryPolicy().pause(Unavailable("x"), 10_000, 1.0) == 5.0

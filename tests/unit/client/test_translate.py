@@ -1,0 +1,274 @@
+"""What both clients do with texts: the same cases run against either."""
+
+from __future__ import annotations
+
+import math
+import threading
+
+import grpc
+import pytest
+from unit.client.fake_server import FakeServer, answer, bad_fields, fails, reason, translated
+
+from translane.v1 import translation_pb2 as pb
+from translane_client import Cancelled, DecodingOptions, FinishReason, Internal, InvalidArgument, Timing
+
+
+def test_one_text_gives_one_translation(server: FakeServer, connect):
+    translation = connect(server.address).translate("我有一只猫")
+    assert str(translation) == translation.text == "<我有一只猫>"
+    assert translation.score == -0.5
+    assert translation.finish_reason is FinishReason.END_OF_SENTENCE
+    assert translation.source_tokens == 5
+    assert translation.model == "zh-en"
+    assert translation.timing == Timing(queue=0.5, encode=0.0, decode=0.0, total=2.0)
+    assert server.listings == 0
+
+
+@pytest.mark.parametrize("text", ["", " ", "a\nb", "\x00\x07", "👩‍👩‍👧 \u2028", "x" * 100_000])
+def test_any_unicode_travels_unchanged(server: FakeServer, connect, text: str):
+    assert connect(server.address).translate(text).text == translated(text)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 8, 9, 50])
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_a_list_keeps_order_and_count(server: FakeServer, connect, count: int, concurrency: int):
+    texts = [f"text {index}" for index in range(count)]
+    client = connect(server.address, batch_size=4, concurrency=concurrency)
+    assert [each.text for each in client.translate(texts)] == [translated(text) for text in texts]
+    assert sum(server.sizes()) == count
+    assert max(server.sizes(), default=0) <= 4
+    assert server.most_running <= concurrency
+
+
+def test_the_first_batch_being_slowest_changes_no_order(server: FakeServer, connect):
+    others_arrived = threading.Event()
+
+    def slow(request, context):
+        others_arrived.wait(10)
+        return answer(request)
+
+    def last(request, context):
+        others_arrived.set()
+        return answer(request)
+
+    server.by_text(a=slow, c=last)
+    client = connect(server.address, batch_size=1, concurrency=3)
+    assert [str(each) for each in client.translate(["a", "b", "c", "d"])] == ["<a>", "<b>", "<c>", "<d>"]
+
+
+def test_batches_fit_the_servers_limit_which_is_asked_once(server: FakeServer, connect):
+    server.limits.texts_per_request = 3
+    client = connect(server.address)
+    for _ in range(2):
+        assert len(client.translate(list("abcdefgh"))) == 8
+    assert max(server.sizes()) == 3
+    assert server.listings == 1
+
+
+def test_an_unset_limit_is_none(server: FakeServer, connect):
+    server.limits.Clear()
+    assert len(connect(server.address).translate(["a"] * 65)) == 65
+    assert sorted(server.sizes()) == [1, 64]
+
+
+def test_a_request_holds_what_was_set_and_nothing_else(server: FakeServer, connect):
+    client = connect(server.address)
+    client.translate("a")
+    client.translate(
+        "a",
+        model="m",
+        source_language="zh",
+        target_language="en",
+        priority=-3,
+        max_length=0,
+        beam_size=None,
+        early_stopping=False,
+        suppressed_phrases=["x", "y"],
+        terminology={"猫": "cat"},
+    )
+    options = pb.DecodingOptions(
+        max_length=0,
+        early_stopping=False,
+        suppressed_phrases=["x", "y"],
+        terminology=[pb.Term(source="猫", target="cat")],
+    )
+    assert server.requests == [
+        pb.TranslateRequest(texts=["a"], options=pb.DecodingOptions()),
+        pb.TranslateRequest(
+            texts=["a"], model="m", source_language="zh", target_language="en", priority=-3, options=options
+        ),
+    ]
+
+
+def test_every_option_of_the_protocol_has_a_keyword():
+    assert set(DecodingOptions.__annotations__) == set(pb.DecodingOptions.DESCRIPTOR.fields_by_name)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings", "message"),
+    [
+        (["a"], {"beams": 3}, "beams"),
+        (["a"], {"max_length": "3"}, "max_length"),
+        (["a"], {"max_length": 1 << 40}, "max_length"),
+        (["a"], {"terminology": ["猫"]}, "terminology"),
+        (["a"], {"suppressed_phrases": "ab"}, "suppressed_phrases"),
+        (["a"], {"timeout": 0}, "timeout"),
+        (["a"], {"timeout": math.nan}, "timeout"),
+        ([["a", b"b"]], {}, r"texts\[1\]"),
+        ([[None]], {}, r"texts\[0\]"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_named(server: FakeServer, connect, arguments, settings, message: str):
+    with pytest.raises((TypeError, ValueError), match=message):
+        connect(server.address).translate(*arguments, **settings)
+    assert not server.requests
+
+
+def test_translate_iter_refuses_one_text(connect, refused: str):
+    with pytest.raises(TypeError):
+        connect(refused).translate_iter("abc")
+
+
+def test_a_lone_surrogate_is_an_invalid_argument(server: FakeServer, connect):
+    with pytest.raises(InvalidArgument, match=r"texts\[2\] is not valid Unicode") as caught:
+        connect(server.address, batch_size=2).translate(["a", "b", "\ud800"])
+    assert caught.value.field == "texts[2]"
+
+
+def test_a_failed_batch_names_the_callers_index_and_stops_the_rest(server: FakeServer, connect):
+    problem = fails(
+        grpc.StatusCode.INVALID_ARGUMENT,
+        "texts[1]: too long",
+        reason("INVALID_FIELD"),
+        bad_fields(("texts[1]", "too long")),
+    )
+    server.by_text(**{"6": problem})
+    translations = connect(server.address, batch_size=5, concurrency=2).translate_iter(str(n) for n in range(1000))
+    received = []
+    with pytest.raises(InvalidArgument, match=r"texts\[6\]: too long") as caught:
+        received.extend(translation.text for translation in translations)
+    assert received == [f"<{n}>" for n in range(5)]
+    assert caught.value.field == "texts[6]"
+    assert len(server.requests) <= 3
+
+
+@pytest.mark.parametrize(
+    "response", [pb.TranslateResponse(), pb.TranslateResponse(translations=[pb.Translation()])], ids=["none", "empty"]
+)
+def test_an_answer_that_breaks_the_protocol_is_refused(server: FakeServer, connect, response):
+    server.always = lambda request, context: response
+    with pytest.raises(Internal, match="the server answered"):
+        connect(server.address).translate("a")
+
+
+def test_all_of_a_hypothesis_arrives(server: FakeServer, connect):
+    hypothesis = pb.Hypothesis(
+        text="a cat",
+        tokens=["a", "cat"],
+        token_log_probs=[-0.5, -0.25],
+        finish_reason=99,
+        alignment=pb.Alignment(points=[pb.AlignmentPoint(source_token=1, target_token=2, weight=0.5)]),
+    )
+    second = pb.Hypothesis(text="cat", finish_reason=2)
+    server.always = lambda request, context: pb.TranslateResponse(
+        translations=[pb.Translation(hypotheses=[hypothesis, second])]
+    )
+    translation = connect(server.address).translate("猫", num_hypotheses=2)
+    best, other = translation.hypotheses
+    assert best.tokens == ("a", "cat")
+    assert best.token_log_probs == (-0.5, -0.25)
+    assert best.finish_reason is FinishReason.UNSPECIFIED
+    assert [(p.source_token, p.target_token, p.weight) for p in best.alignment] == [(1, 2, 0.5)]
+    assert other.finish_reason is FinishReason.MAX_LENGTH
+    assert translation.timing is None
+
+
+def test_models_and_limits(server: FakeServer, connect):
+    client = connect(server.address)
+    info = client.server_info()
+    assert (info.version, info.limits.texts_per_request, info.limits.sentences_waiting) == ("0.1.0", 64, 256)
+    (model,) = client.models()
+    assert info.models == (model,)
+    assert (model.name, model.source_languages, model.parameters) == ("zh-en", ("zh-Hans", "zh-Hant"), 9_876_543)
+
+
+def test_reading_runs_at_most_the_window_ahead(server: FakeServer, connect):
+    read = 0
+
+    def texts():
+        nonlocal read
+        for read in range(1, 201):
+            yield str(read)
+
+    received = 0
+    for received, translation in enumerate(
+        connect(server.address, batch_size=5, concurrency=3).translate_iter(texts()), 1
+    ):
+        assert translation.text == f"<{received}>"
+        assert read - (received - 1) <= 15
+    assert received == 200
+
+
+def test_leaving_early_cancels_what_is_under_way(server: FakeServer, connect):
+    def first(request, context):
+        server.wait_for_requests(3)
+        return answer(request)
+
+    server.by_text(a=first, b=server.hang, c=server.hang)
+    translations = connect(server.address, batch_size=1, concurrency=3).translate_iter(iter(["a", "b", "c", "d"]))
+    assert next(translations).text == "<a>"
+    translations.close()
+    assert server.cancelled.wait(10)
+    assert len(server.requests) == 3
+
+
+def test_a_closed_client_refuses(server: FakeServer, connect):
+    client = connect(server.address)
+    client.translate("a")
+    client.close()
+    client.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        client.translate("a")
+
+
+@pytest.mark.parametrize("settings", [{"batch_size": 0}, {"concurrency": 0}, {"timeout": -1.0}])
+def test_settings_that_make_no_sense_are_refused(connect, settings):
+    with pytest.raises(ValueError, match=next(iter(settings))):
+        connect("localhost", **settings)
+
+
+@pytest.mark.parametrize(
+    ("address", "target"),
+    [
+        ("localhost", "localhost:50051"),
+        ("10.0.0.1", "10.0.0.1:50051"),
+        ("[::1]", "[::1]:50051"),
+        ("host:1", "host:1"),
+        ("dns:///host:1", "dns:///host:1"),
+        ("unix:/run/translane", "unix:/run/translane"),
+    ],
+)
+def test_an_address_without_a_port_gets_the_servers_default(connect, address: str, target: str):
+    client = connect(address)
+    assert getattr(client, "client", client).address == target
+
+
+@pytest.mark.parametrize("address", ["", " ", "http://localhost:50051"])
+def test_an_address_that_is_none_is_refused(connect, address: str):
+    with pytest.raises(ValueError, match="HOST:PORT"):
+        connect(address)
+
+
+def test_cancelled_by_the_server(server: FakeServer, connect):
+    server.always = fails(grpc.StatusCode.CANCELLED, "gone", reason("CANCELLED"))
+    with pytest.raises(Cancelled, match="gone"):
+        connect(server.address).translate("a")
+
+
+def test_credentials_make_the_channel_secure(connect):
+    server = FakeServer().start(grpc.local_server_credentials())
+    try:
+        client = connect(server.address, credentials=grpc.local_channel_credentials())
+        assert client.translate("a").text == "<a>"
+    finally:
+        server.stop()
