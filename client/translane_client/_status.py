@@ -48,6 +48,7 @@ _CAUSES = {
     "connection reset": "the connection was lost",
     "recvmsg": "the connection was lost",
     "broken pipe": "the connection was lost",
+    "cancelling all calls": "the connection was lost",
     "goaway": "the connection was lost",
 }
 

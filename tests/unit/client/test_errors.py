@@ -99,6 +99,7 @@ def test_unsound_details_are_ignored(payload: bytes):
         ("errors resolving x:5: [field:hostname Domain name not found]", "the host name is not known"),
         ("Tls handshake failed (TSI_PROTOCOL_FAILURE): SSL_ERROR_SSL", "the TLS handshake failed"),
         ("Socket closed", "the connection was lost"),
+        ("Cancelling all calls", "the connection was lost"),
         ("Failed parsing HTTP/2 (Expected SETTINGS frame)", "it does not speak gRPC"),
         ("upstream is away", "upstream is away"),
         (None, "no reason given"),
