@@ -26,11 +26,6 @@ from translane_export.model.residual import Residual
 Sublayer = Callable[[Tensor], Tensor]
 
 
-def per_layer(prefix: str, layers: int) -> list[str]:
-    """Return the names of each layer's keys and values: ``{prefix}_key_0``, ``{prefix}_value_0``, and so on."""
-    return [f"{prefix}_{part}_{layer}" for layer in range(layers) for part in ("key", "value")]
-
-
 class EncoderGraph(nn.Module):
     """source_ids [B, S], source_lengths [B] -> each layer's keys and values, [B, H, S, D] each."""
 
@@ -43,13 +38,11 @@ class EncoderGraph(nn.Module):
         self._cross = [layer.cross_attention for layer in _decoder_layers(model)]
         self.packed, self.cross = nn.ModuleList(self._packed), nn.ModuleList(self._cross)
         self.placement = model.config.norm
-        self.input_names = ["source_ids", "source_lengths"]
-        self.output_names = per_layer("cross", model.config.decoder_layers)
 
     def forward(self, source_ids: Tensor, source_lengths: Tensor) -> tuple[Tensor, ...]:
         """See the class."""
         rows, size = source_ids.shape
-        x = self.embedding(source_ids, torch.arange(size, device=source_ids.device)).flatten(0, 1)  # [B * S, M]
+        x = self.embedding(source_ids, self.embedding.table[:size]).flatten(0, 1)  # [B * S, M]
         sublayers: list[tuple[Residual, Sublayer]] = []
         for layer, packed in zip(self._layers, self._packed, strict=True):
             sublayers += [
@@ -75,7 +68,6 @@ class DecoderGraph(nn.Module):
 
     def __init__(self, model: Transformer) -> None:
         super().__init__()
-        layers = model.config.decoder_layers
         self.stack = model.decoder
         self.embedding = _TokenAndPosition(model.decoder.embedding)
         self._layers = _decoder_layers(model)
@@ -83,15 +75,18 @@ class DecoderGraph(nn.Module):
         self.packed = nn.ModuleList(self._packed)
         self.output_projection = model.output_projection
         self.placement = model.config.norm
-        self.input_names = ["token_ids", "positions", "source_lengths", "num_candidates"]
-        self.input_names += [*per_layer("self", layers), *per_layer("cross", layers)]
-        self.output_names = ["candidate_ids", "candidate_log_probs", "logits", *per_layer("present_self", layers)]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type of the caches."""
+        return self.output_projection.weight.dtype
 
     def forward(
         self, token_ids: Tensor, positions: Tensor, source_lengths: Tensor, num_candidates: Tensor, *caches: Tensor
     ) -> tuple[Tensor, ...]:
         """See the class."""
         pairs = [KeysValues(*caches[index : index + 2]) for index in range(0, len(caches), 2)]
+        x = self.embedding(token_ids, nn.functional.embedding(positions, self.embedding.table))  # [B, M]
         past, cross = pairs[: len(self.packed)], pairs[len(self.packed) :]
         present: list[Tensor] = []
         sublayers: list[tuple[Residual, Sublayer]] = []
@@ -101,7 +96,7 @@ class DecoderGraph(nn.Module):
                 (layer.cross_attention_residual, _cross_attention(layer, layer_cross, source_lengths)),
                 (layer.feed_forward_residual, layer.feed_forward),
             ]
-        x = _run_stack(self.embedding(token_ids, positions), sublayers, self.stack.final_norm, self.placement)
+        x = _run_stack(x, sublayers, self.stack.final_norm, self.placement)  # [B, M]
         logits = self.output_projection(x).float()  # [B, V]
         ids, log_probs = onnx_ops.best_candidates(logits, num_candidates)
         return ids, log_probs, logits, *present
@@ -120,9 +115,9 @@ class _TokenAndPosition(nn.Module):
         with torch.no_grad():
             self.register_buffer("table", positions.lookup(torch.arange(positions.max_positions)), persistent=False)
 
-    def forward(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """[...], [... or its last dimension] -> [..., M]."""
-        output: Tensor = self.tokens(ids) * self.scale + nn.functional.embedding(positions, self.table)
+    def forward(self, ids: Tensor, position_vectors: Tensor) -> Tensor:
+        """[...] and vectors of the table that broadcast to [..., M] -> [..., M]."""
+        output: Tensor = self.tokens(ids) * self.scale + position_vectors
         return output
 
 

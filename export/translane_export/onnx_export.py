@@ -10,11 +10,12 @@ from typing import Any
 
 import onnx_ir as ir
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.export import Dim
 
 from translane_export.graphs import DecoderGraph, EncoderGraph
 from translane_export.model import TransformerConfig
+from translane_server.bundle import Graph
 
 OPSET = 21
 
@@ -42,31 +43,20 @@ def decoder_example(config: TransformerConfig, dtype: torch.dtype) -> tuple[Tens
     )
 
 
-def export_encoder(graph: EncoderGraph, config: TransformerConfig) -> ir.Model:
+def export_encoder(graph: EncoderGraph, config: TransformerConfig, signature: Graph) -> ir.Model:
     """Export the encoder; its weights are inside the model."""
-    model = _export(graph, encoder_example(config), ({0: _ROWS, 1: _SOURCE}, {0: _ROWS}))
-    keys_values: list[str | int] = ["batch", config.heads, "source", config.head_dim]
-    _set_shapes(model, {"source_ids": ["batch", "source"], "source_lengths": ["batch"]}, default=keys_values)
-    return model
+    return _export(graph, encoder_example(config), ({0: _ROWS, 1: _SOURCE}, {0: _ROWS}), signature)
 
 
-def export_decoder(graph: DecoderGraph, config: TransformerConfig, dtype: torch.dtype) -> ir.Model:
-    """Export the decoder step for caches of `dtype`; its weights are inside the model."""
+def export_decoder(graph: DecoderGraph, config: TransformerConfig, signature: Graph) -> ir.Model:
+    """Export the decoder step; its weights are inside the model."""
     rows, tensors = {0: _ROWS}, 2 * config.decoder_layers
     caches = [{0: _ROWS, 2: _TARGET}] * tensors + [{0: _ROWS, 2: _SOURCE}] * tensors
-    model = _export(graph, decoder_example(config, dtype), (rows, rows, rows, None, tuple(caches)))
-    cross: list[str | int] = ["rows", config.heads, "source_capacity", config.head_dim]
-    shapes: dict[str, list[str | int]] = {name: cross for name in graph.input_names if name.startswith("cross_")}
-    shapes |= {name: ["rows"] for name in ("token_ids", "positions", "source_lengths")}
-    shapes |= {name: ["rows", "candidates"] for name in ("candidate_ids", "candidate_log_probs")}
-    shapes |= {"num_candidates": [1], "logits": ["rows", config.target_vocab_size]}
-    _set_shapes(model, shapes, default=["rows", config.heads, "target_capacity", config.head_dim])
-    return model
+    dynamic_shapes = (rows, rows, rows, None, tuple(caches))
+    return _export(graph, decoder_example(config, graph.dtype), dynamic_shapes, signature)
 
 
-def _export(
-    graph: EncoderGraph | DecoderGraph, example: tuple[Tensor, ...], dynamic_shapes: tuple[Any, ...]
-) -> ir.Model:
+def _export(graph: nn.Module, example: tuple[Tensor, ...], dynamic_shapes: tuple[Any, ...], names: Graph) -> ir.Model:
     with torch.no_grad(), _quiet():
         program = torch.onnx.export(
             graph.eval(),
@@ -74,13 +64,16 @@ def _export(
             dynamo=True,
             opset_version=OPSET,
             dynamic_shapes=dynamic_shapes,
-            input_names=graph.input_names,
-            output_names=graph.output_names,
+            input_names=[tensor.name for tensor in names.inputs],
+            output_names=[tensor.name for tensor in names.outputs],
             verbose=False,
         )
     assert program is not None
     model: ir.Model = program.model
     _strip(model)
+    for values, tensors in ((model.graph.inputs, names.inputs), (model.graph.outputs, names.outputs)):
+        for value, tensor in zip(values, tensors, strict=True):
+            value.shape = ir.Shape(tensor.shape)
     return model
 
 
@@ -109,11 +102,6 @@ def _leave_out(node: ir.Node, index: int) -> None:
     """Tell ONNX Runtime that an optional output is not wanted."""
     if node.domain == "com.microsoft":
         node.outputs[index].name = ""
-
-
-def _set_shapes(model: ir.Model, shapes: dict[str, list[str | int]], default: list[str | int]) -> None:
-    for value in (*model.graph.inputs, *model.graph.outputs):
-        value.shape = ir.Shape(shapes.get(str(value.name), default))
 
 
 @contextlib.contextmanager

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from translane_export.model.attention import KeysValues
-from translane_export.model.masks import padding_mask
 
 _TRACED_CANDIDATES = 7  # the exporter wants some number for what is dynamic; the graph's shapes are cleared afterwards
 
@@ -24,14 +23,12 @@ def packed_self_attention(qkv: Tensor, lengths: Tensor, heads: int) -> Tensor:
 
     qkv [B, T, 3·H·D], lengths [B] -> [B, T, H·D].
     """
-    size = qkv.shape[-1] // 3  # H * D
     if torch.onnx.is_in_onnx_export():
-        total = _scalar(qkv.shape[1])
-        inputs = (qkv, None, None, None, None, lengths - 1, total)
-        (output,) = _fused(inputs, heads, [(*qkv.shape[:2], size)], qkv.dtype, causal=False)
+        inputs = (qkv, None, None, None, None, lengths - 1, _scalar(qkv.shape[1]))
+        (output,) = _fused(inputs, heads, [(*qkv.shape[:2], qkv.shape[2] // 3)], qkv.dtype, causal=False)
         return output
-    queries, keys, values = (_split_heads(part, heads) for part in torch.split(qkv, size, dim=-1))  # [B, H, T, D]
-    context = nn.functional.scaled_dot_product_attention(queries, keys, values, padding_mask(lengths, qkv.shape[1]))
+    queries, keys, values = (_split_heads(part, heads) for part in qkv.chunk(3, dim=-1))  # [B, H, T, D]
+    context = nn.functional.scaled_dot_product_attention(queries, keys, values, _visible(lengths, keys))
     return context.transpose(1, 2).flatten(2)  # [B, H, T, D] -> [B, T, H * D]
 
 
@@ -42,15 +39,12 @@ def append_and_attend(qkv: Tensor, past: KeysValues, positions: Tensor, heads: i
     Passing the capacity as the total length keeps ONNX Runtime off its "first prompt" path, which is wrong for rows
     of different lengths.
     """
-    rows, size = qkv.shape[0], qkv.shape[1] // 3
     if torch.onnx.is_in_onnx_export():
         inputs = (qkv.unsqueeze(1), None, None, *past, positions, _scalar(past.keys.shape[2]))
-        shapes = [(rows, 1, size), past.keys.shape, past.values.shape]
+        shapes = [(qkv.shape[0], 1, qkv.shape[1] // 3), past.keys.shape, past.values.shape]
         context, keys, values = _fused(inputs, heads, shapes, qkv.dtype)
         return context.squeeze(1), KeysValues(keys, values)
-    query, key, value = (
-        _split_heads(part.unsqueeze(1), heads) for part in torch.split(qkv, size, dim=-1)
-    )  # [B, H, 1, D]
+    query, key, value = (_split_heads(part.unsqueeze(1), heads) for part in qkv.chunk(3, dim=-1))  # [B, H, 1, D]
     index = positions.long()[:, None, None, None].expand_as(key)  # [B, H, 1, D]
     present = KeysValues(past.keys.scatter(2, index, key), past.values.scatter(2, index, value))
     return _attend(query, present, positions + 1), present
@@ -124,15 +118,22 @@ def _fused(
 
 
 def _attend(query: Tensor, keys_values: KeysValues, lengths: Tensor) -> Tensor:
-    mask = padding_mask(lengths, keys_values.keys.shape[2])  # [B, 1, 1, C]
-    context = nn.functional.scaled_dot_product_attention(
-        query, keys_values.keys, keys_values.values, mask
-    )  # [B, H, 1, D]
+    keys, values = keys_values
+    context = nn.functional.scaled_dot_product_attention(query, keys, values, _visible(lengths, keys))  # [B, H, 1, D]
     return context.flatten(1)  # [B, H * D]
 
 
+def _visible(lengths: Tensor, keys: Tensor) -> Tensor:
+    """Return the mask of the first ``lengths[b]`` of keys [B, H, C, D]: [B, 1, 1, C].
+
+    Positions are counted from the keys themselves: a trace of ``torch.arange`` would name the device it was made on.
+    """
+    ordinals = torch.ones_like(keys[0, 0, :, 0], dtype=torch.int32).cumsum(0)  # [C]
+    return (ordinals[None, :] <= lengths[:, None])[:, None, None, :]
+
+
 def _split_heads(x: Tensor, heads: int) -> Tensor:
-    return x.view(*x.shape[:2], heads, x.shape[2] // heads).transpose(1, 2)  # [B, T, H * D] -> [B, H, T, D]
+    return x.view(*x.shape[:2], heads, -1).transpose(1, 2)  # [B, T, H * D] -> [B, H, T, D]
 
 
 def _scalar(size: int | torch.SymInt) -> Tensor:

@@ -43,7 +43,7 @@ def share_weights(models: Iterable[ir.Model], path: Path, storage: WeightStorage
                     offset,
                     tensor.nbytes,
                     tensor.dtype,
-                    shape=ir.Shape(tensor.shape),
+                    shape=ir.Shape(tensor.shape.numpy()),
                     name=str(value.name),
                     base_dir=path.parent,
                 )

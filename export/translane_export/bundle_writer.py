@@ -1,0 +1,208 @@
+"""Checkpoint to bundle: read, capture, store, verify, describe. The folder appears when all of it is right."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+
+from translane_export import torchscript
+from translane_export.checkpoint import Checkpoint
+from translane_export.errors import ExportError
+from translane_export.graphs import DecoderGraph, EncoderGraph
+from translane_export.manifest import build_manifest
+from translane_export.model import Transformer
+from translane_export.model_card import model_card
+from translane_export.onnx_export import export_decoder, export_encoder
+from translane_export.onnx_weights import share_weights
+from translane_export.output_folder import check_replaceable, staged
+from translane_export.precision import Numerics, check_range, choose_numerics, round_weights
+from translane_export.settings import ExportSettings, Format
+from translane_export.signatures import decoder_signature, encoder_signature
+from translane_export.sources import find_reader
+from translane_export.verify import MOST_STEPS, ROWS, StepBackend, check_parity, passes, verification_sources
+from translane_server.bundle import (
+    MANIFEST,
+    Bundle,
+    Graphs,
+    Manifest,
+    Parity,
+    SentencePieceTokenizer,
+    file_entry,
+    load_bundle,
+)
+from translane_server.cpus import available_cpus
+from translane_server.errors import StartupError
+from translane_server.ort import OrtBackend
+from translane_server.tokenizer import load_tokenizer
+
+TORCHSCRIPT_MANIFEST = "torchscript.json"
+
+_WEIGHTS, _MODEL_CARD, _SOURCE_SPM, _TARGET_SPM = "weights.bin", "README.md", "source.spm", "target.spm"
+_MANIFESTS: dict[Format, str] = {"onnx": MANIFEST, "torchscript": TORCHSCRIPT_MANIFEST}
+_VERIFIED_SOURCE_TOKENS = 128
+
+Log = Callable[[str], None]
+
+
+def export_checkpoint(settings: ExportSettings, log: Log = lambda _line: None) -> Manifest:
+    """Export a checkpoint as `settings` say; return the manifest of the bundle that is now there.
+
+    Raises:
+        ExportError: the checkpoint, a setting or the output folder is wrong, or the export fails its verification;
+            whatever was at the output before is untouched.
+    """
+    numerics = choose_numerics(settings.precision, settings.weight_storage)
+    if settings.format == "torchscript" and settings.weight_storage:
+        raise ExportError("TorchScript files store weights as they compute; leave --weight-storage out")
+    check_replaceable(settings.output, force=settings.force, markers=tuple(_MANIFESTS.values()))
+    log(f"reading {settings.checkpoint}")
+    reader = find_reader(settings.checkpoint)
+    checkpoint = reader.read(settings.checkpoint)
+    model = _build_model(checkpoint)
+    check_range(model, numerics)
+    reference = round_weights(model, numerics)
+    with staged(settings.output) as folder:
+        graphs = _write_graphs(settings.format, reference, numerics, folder, log)
+        tokenizer = _write_tokenizer(checkpoint, folder)
+        manifest = build_manifest(
+            settings,
+            checkpoint,
+            model,
+            family=reader.family,
+            numerics=numerics,
+            graphs=graphs,
+            tokenizer=tokenizer,
+            files={path.name: file_entry(path) for path in sorted(folder.iterdir())},
+        )
+        parity = _verify(settings, Bundle(folder, manifest), checkpoint, reference, numerics, log)
+        manifest = manifest.model_copy(update={"parity": parity})
+        _write_model_card(settings, manifest, folder)
+        files = {**manifest.files, _MODEL_CARD: file_entry(folder / _MODEL_CARD)}
+        manifest = manifest.model_copy(update={"files": dict(sorted(files.items()))})
+        _write_manifest(settings.format, manifest, folder)
+    return manifest
+
+
+def _build_model(checkpoint: Checkpoint) -> Transformer:
+    config = checkpoint.config
+    if config.head_dim % 8:
+        raise ExportError(
+            f"the model's head size is {config.head_dim}, and ONNX Runtime's fused attention takes multiples of 8"
+        )
+    model = Transformer(config)
+    try:
+        model.load_state_dict(checkpoint.state_dict)
+    except RuntimeError as error:  # its message is one problem per line, after a headline
+        problem = (str(error).splitlines()[1:] or [str(error)])[0].strip().rstrip(".")
+        raise ExportError(f"the checkpoint's weights do not fit its configuration: {problem}") from None
+    return model.eval()
+
+
+def _write_graphs(form: Format, reference: Transformer, numerics: Numerics, folder: Path, log: Log) -> Graphs:
+    config = reference.config
+    model = copy.deepcopy(reference).to(numerics.dtype)
+    encoder, decoder = EncoderGraph(model), DecoderGraph(model)
+    names = ("encoder.onnx", "decoder.onnx") if form == "onnx" else (torchscript.ENCODER, torchscript.DECODER)
+    graphs = Graphs(
+        encoder=encoder_signature(config, numerics.dtype, names[0]),
+        decoder=decoder_signature(config, numerics.dtype, names[1]),
+    )
+    if form == "torchscript":
+        log("tracing the encoder and the decoder step")
+        torchscript.save_torchscript(encoder, decoder, config, folder)
+        return graphs
+    log("capturing the encoder")
+    encoder_model = export_encoder(encoder, config, graphs.encoder)
+    log("capturing the decoder step")
+    decoder_model = export_decoder(decoder, config, graphs.decoder)
+    log("storing the weights")
+    share_weights((encoder_model, decoder_model), folder / _WEIGHTS, numerics.storage)
+    ir.save(encoder_model, folder / graphs.encoder.file)
+    ir.save(decoder_model, folder / graphs.decoder.file)
+    return graphs
+
+
+def _write_tokenizer(checkpoint: Checkpoint, folder: Path) -> SentencePieceTokenizer:
+    shutil.copyfile(checkpoint.source_tokenizer, folder / _SOURCE_SPM)
+    if checkpoint.source_tokenizer.read_bytes() == checkpoint.target_tokenizer.read_bytes():
+        return SentencePieceTokenizer(source=_SOURCE_SPM, target=_SOURCE_SPM)
+    shutil.copyfile(checkpoint.target_tokenizer, folder / _TARGET_SPM)
+    return SentencePieceTokenizer(source=_SOURCE_SPM, target=_TARGET_SPM)
+
+
+def _verify(
+    settings: ExportSettings,
+    bundle: Bundle,
+    checkpoint: Checkpoint,
+    reference: Transformer,
+    numerics: Numerics,
+    log: Log,
+) -> Parity:
+    limits = bundle.manifest.limits
+    capacities: dict[str, Any] = {
+        "rows": ROWS,
+        "source_capacity": min(limits.source_tokens, _VERIFIED_SOURCE_TOKENS),
+        "target_capacity": min(limits.target_tokens, MOST_STEPS),
+    }
+    try:
+        samples = load_tokenizer(bundle).encode(checkpoint.samples)
+        sources = verification_sources(samples, reference, capacities["source_capacity"])
+        backend = _open_backend(settings, bundle, reference, capacities)
+        log(f"verifying with {len(sources)} sentences")
+        parity = check_parity(backend, reference, sources, numerics, _every_tenth(log))
+    except StartupError as error:
+        raise ExportError(f"the exported model does not load: {error}") from error
+    if not passes(parity):
+        raise ExportError(
+            f"the exported model differs from PyTorch's: logits by up to {parity.max_logit_difference:.2g}"
+            f" (tolerance {parity.tolerance:g}), {parity.token_mismatches} of {parity.tokens} tokens"
+        )
+    return parity
+
+
+def _open_backend(
+    settings: ExportSettings, bundle: Bundle, reference: Transformer, capacities: dict[str, Any]
+) -> StepBackend:
+    if settings.format == "torchscript":
+        return torchscript.TorchScriptBackend(bundle.folder, reference.config, **capacities)
+    threads = settings.threads or available_cpus()
+    return OrtBackend(bundle, device="cpu", threads=threads, expose_logits=True, **capacities)
+
+
+def _every_tenth(log: Log) -> Callable[[int, int], None]:
+    def report(done: int, total: int) -> None:
+        if done * 10 // total > (done - 1) * 10 // total:
+            log(f"verified {done}/{total} sentences")
+
+    return report
+
+
+def _write_model_card(settings: ExportSettings, manifest: Manifest, folder: Path) -> None:
+    target = folder / _MODEL_CARD
+    if settings.model_card is None:
+        target.write_text(model_card(manifest), encoding="utf-8")
+        return
+    try:
+        shutil.copyfile(settings.model_card, target)
+    except OSError as error:
+        raise ExportError(f"model card {settings.model_card}: it cannot be read: {error.strerror}") from None
+
+
+def _write_manifest(form: Format, manifest: Manifest, folder: Path) -> None:
+    """Write the manifest as the last file, and read everything back as the server will."""
+    content = manifest.model_dump(mode="json")
+    if form == "torchscript":
+        content = {"format": "translane-torchscript", **content}
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    (folder / _MANIFESTS[form]).write_text(text, encoding="utf-8")
+    if form == "onnx":
+        try:
+            load_bundle(folder)
+        except StartupError as error:
+            raise ExportError(f"the written bundle does not load: {error}") from error

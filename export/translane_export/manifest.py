@@ -1,0 +1,93 @@
+"""Fills a bundle's manifest from the checkpoint and the settings."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+import torch
+
+from translane_export.checkpoint import Checkpoint
+from translane_export.errors import ExportError
+from translane_export.model import Transformer
+from translane_export.precision import Numerics
+from translane_export.settings import ExportSettings
+from translane_server.bundle import (
+    Architecture,
+    DecodingDefaults,
+    FileEntry,
+    Graphs,
+    Manifest,
+    ModelLimits,
+    SentencePieceTokenizer,
+    SpecialIds,
+)
+
+
+def build_manifest(
+    settings: ExportSettings,
+    checkpoint: Checkpoint,
+    model: Transformer,
+    *,
+    family: str,
+    numerics: Numerics,
+    graphs: Graphs,
+    tokenizer: SentencePieceTokenizer,
+    files: dict[str, FileEntry],
+) -> Manifest:
+    """Return the manifest, still without a parity report.
+
+    Raises:
+        ExportError: a setting asks for more than the model can take.
+    """
+    config, training = checkpoint.config, checkpoint.metadata
+    most = config.max_positions
+    limits = ModelLimits(
+        source_tokens=_limit("--max-source-tokens", settings.max_source_tokens, most),
+        target_tokens=_limit("--max-target-tokens", settings.max_target_tokens, most),
+    )
+    return Manifest(
+        name=settings.name or f"{checkpoint.source_language}-{checkpoint.target_language}",
+        version=settings.model_version,
+        source_languages=(checkpoint.source_language,),
+        target_languages=(checkpoint.target_language,),
+        architecture=Architecture(
+            family=family,
+            encoder_layers=config.encoder_layers,
+            decoder_layers=config.decoder_layers,
+            d_model=config.d_model,
+            heads=config.heads,
+            head_size=config.head_dim,
+            ffn_size=config.ffn_size,
+            source_vocab_size=config.source_vocab_size,
+            target_vocab_size=config.target_vocab_size,
+            parameters=sum(parameter.numel() for parameter in model.parameters()),
+        ),
+        precision=numerics.precision,
+        weight_storage=numerics.storage,
+        special_ids=SpecialIds(
+            pad=config.pad_id,
+            unk=config.unk_id,
+            bos=config.bos_id,
+            eos=config.eos_id,
+            decoder_start=config.bos_id,
+        ),
+        limits=limits,
+        decoding_defaults=DecodingDefaults(max_length=min(settings.default_max_length, limits.target_tokens)),
+        tokenizer=tokenizer,
+        graphs=graphs,
+        license=settings.license or str(training.get("data_licence") or "unspecified"),
+        provenance={
+            "checkpoint": settings.checkpoint.resolve().name,
+            "attribution": settings.attribution,
+            "training": training,
+            "exporter": {"translane": version("translane"), "torch": torch.__version__},
+        },
+        parity=None,
+        files=files,
+    )
+
+
+def _limit(flag: str, asked: int | None, possible: int) -> int:
+    if asked is not None and asked > possible:
+        raise ExportError(f"{flag} is {asked}, and the model has {possible} positions")
+    return asked or possible

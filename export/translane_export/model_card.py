@@ -1,0 +1,84 @@
+"""The model card: README.md of a bundle, for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from translane_server.bundle import Manifest
+
+_SCORES = {"bleu": "BLEU", "chrf": "chrF"}
+
+
+def model_card(manifest: Manifest) -> str:
+    """Write the model card of a bundle from what its manifest says."""
+    languages = f"{', '.join(manifest.source_languages)} → {', '.join(manifest.target_languages)}"
+    sections = [
+        f"# {manifest.name} {manifest.version}",
+        f"A model for machine translation, {languages}, in the bundle format of Translane.",
+        "## Model",
+        _list(_model_facts(manifest)),
+        "## Data",
+        _list(_data_facts(manifest.provenance)),
+    ]
+    if scores := _score_facts(manifest.provenance.get("training", {})):
+        sections += ["## Scores", _list(scores)]
+    sections += ["## Limits", _list(_limit_facts(manifest))]
+    if manifest.parity:
+        sections += ["## Parity with PyTorch", _list(_parity_facts(manifest))]
+    return "\n\n".join(sections) + "\n"
+
+
+def _model_facts(manifest: Manifest) -> list[str]:
+    sizes = manifest.architecture
+    return [
+        f"Licence: {manifest.license}",
+        f"Architecture: {sizes.family}, {sizes.encoder_layers} encoder and {sizes.decoder_layers} decoder layers,"
+        f" model size {sizes.d_model}, {sizes.heads} heads of {sizes.head_size}, feed-forward {sizes.ffn_size}",
+        f"Parameters: {sizes.parameters:,}",
+        f"Vocabulary: {sizes.source_vocab_size:,} source and {sizes.target_vocab_size:,} target pieces",
+        f"Precision: computes in {manifest.precision}, weights stored as {manifest.weight_storage}",
+    ]
+
+
+def _data_facts(provenance: dict[str, Any]) -> list[str]:
+    training = provenance.get("training", {})
+    facts = [f"Licence of the data: {training.get('data_licence') or 'not recorded'}"]
+    if attribution := provenance.get("attribution"):
+        facts.append(f"Attribution: {attribution}")
+    if pairs := training.get("training_pairs"):
+        facts.append(f"Sentence pairs trained on: {pairs:,}")
+    return facts
+
+
+def _score_facts(training: dict[str, Any]) -> list[str]:
+    facts = []
+    for key, value in training.items():
+        split, _, metric = key.rpartition("_")
+        if metric in _SCORES and isinstance(value, int | float):
+            facts.append(f"{_SCORES[metric]} on the {split} split, greedy: {value}")
+    if facts and (signature := training.get("bleu_signature")):
+        facts.append(f"Signature: `{signature}`")
+    return facts
+
+
+def _limit_facts(manifest: Manifest) -> list[str]:
+    return [
+        f"At most {manifest.limits.source_tokens} source and {manifest.limits.target_tokens} target tokens a sentence.",
+        "Sentence by sentence: it sees no context beyond the text it is given.",
+        "It translates in the domain and style of its training data, and can be fluent and wrong:"
+        " have a person check what matters.",
+    ]
+
+
+def _parity_facts(manifest: Manifest) -> list[str]:
+    parity = manifest.parity
+    assert parity
+    return [
+        f"{parity.sentences} sentences decoded greedily, {parity.tokens:,} tokens,"
+        f" {parity.token_mismatches} different from PyTorch's",
+        f"Largest difference of a logit: {parity.max_logit_difference:.1e} (tolerance {parity.tolerance:.0e})",
+    ]
+
+
+def _list(facts: list[str]) -> str:
+    return "\n".join(f"- {fact}" for fact in facts)

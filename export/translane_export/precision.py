@@ -1,0 +1,74 @@
+"""What each precision stores, computes in, and is allowed to differ by."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from translane_export.errors import ExportError
+from translane_export.model import Transformer
+from translane_export.onnx_weights import WeightStorage
+from translane_server.bundle import Precision
+
+
+@dataclass(frozen=True)
+class Numerics:
+    """How a bundle's numbers are stored and computed.
+
+    ``tolerance`` is the largest difference of a logit from PyTorch's; ``token_margin`` is how much better PyTorch may
+    like another token than the bundle's choice before that counts as a different token.
+    """
+
+    precision: Precision
+    storage: WeightStorage
+    dtype: torch.dtype
+    tolerance: float
+    token_margin: float
+
+
+def choose_numerics(precision: Precision, storage: WeightStorage | None) -> Numerics:
+    """Return the numerics of a precision; `storage` None is the precision's own.
+
+    Raises:
+        ExportError: the combination is not available.
+    """
+    if precision == "int8":
+        raise ExportError("precision int8 is not available yet; use fp32 or fp16")
+    if precision == "fp16":
+        if storage == "float32":
+            raise ExportError("precision fp16 stores its weights as float16; leave --weight-storage out")
+        # Half a unit in the last place of a logit of 16 is 0.008 already; a choice between two that are closer than
+        # the tolerance is rounding's.
+        return Numerics("fp16", "float16", torch.float16, tolerance=0.1, token_margin=0.2)
+    return Numerics("fp32", storage or "float32", torch.float32, tolerance=1e-4, token_margin=0.0)
+
+
+def round_weights(model: Transformer, numerics: Numerics) -> Transformer:
+    """Return a copy of `model` that computes in float32 with the weights the bundle stores."""
+    rounded = copy.deepcopy(model).float()
+    if numerics.storage == "float16":
+        with torch.no_grad():
+            for tensor in {id(tensor): tensor for tensor in _tensors(rounded)}.values():
+                if numerics.dtype == torch.float16 or tensor.ndim >= 2:  # as `share_weights` stores them
+                    tensor.copy_(tensor.half())
+    return rounded
+
+
+def check_range(model: Transformer, numerics: Numerics) -> None:
+    """Refuse weights that are not finite once they are stored.
+
+    Raises:
+        ExportError: a weight is not finite, or too large for float16.
+    """
+    for name, tensor in model.state_dict().items():
+        if not torch.isfinite(tensor).all():
+            raise ExportError(f"the weight {name} holds numbers that are not finite")
+        if numerics.storage == "float16" and not torch.isfinite(tensor.half()).all():
+            raise ExportError(f"the weight {name} holds numbers too large for float16")
+
+
+def _tensors(module: nn.Module) -> list[torch.Tensor]:
+    return [*module.parameters(), *module.buffers()]

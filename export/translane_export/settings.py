@@ -1,0 +1,57 @@
+"""The exporter's settings. docs/export.md describes each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+from pydantic_settings import CliPositionalArg
+
+from translane_server.bundle import Precision
+from translane_server.settings import Settings
+
+ENV_PREFIX = "TRANSLANE_EXPORT_"
+
+Format = Literal["onnx", "torchscript"]
+
+
+class ExportSettings(Settings):
+    """Exports a trained checkpoint as a model bundle."""
+
+    checkpoint: CliPositionalArg[Path] = Field(description="Folder of the checkpoint.")
+    output: Path = Field(description="Folder to write the bundle to (short: -o); it appears once it is complete.")
+    precision: Precision = Field(
+        default="fp32", description="What the model computes in: fp32, fp16 (for CUDA) or int8 (not available yet)."
+    )
+    format: Format = Field(
+        default="onnx", description="onnx is what the server reads; torchscript is for LibTorch programs."
+    )
+    weight_storage: Literal["float32", "float16"] | None = Field(
+        default=None,
+        description="Type the weights are stored in; float16 halves an fp32 bundle. By default fp32's own.",
+    )
+    force: bool = Field(default=False, description="Replace the bundle that is there.")
+    name: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
+        description="What clients call the model; by default the languages, such as zh-en.",
+    )
+    model_version: str = Field(default="1", min_length=1, description="Version of the model.")
+    license: str | None = Field(
+        default=None, min_length=1, description="Licence of the model (SPDX); by default that of its data."
+    )
+    attribution: str = Field(default="", description="Whom to credit for the data, for the model card.")
+    model_card: Path | None = Field(default=None, description="Markdown file to use as the model card.")
+    max_source_tokens: int | None = Field(
+        default=None, ge=2, description="Longest source the bundle promises [tokens]; by default the model's limit."
+    )
+    max_target_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        description="Longest translation the bundle promises [tokens]; by default the model's limit.",
+    )
+    default_max_length: int = Field(
+        default=256, ge=1, description="Longest translation where a request sets none [tokens]."
+    )
+    threads: int | None = Field(default=None, ge=1, description="Threads to verify with; by default the CPUs granted.")

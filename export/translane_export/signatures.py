@@ -1,0 +1,58 @@
+"""Inputs and outputs of the two graphs: names, types and shapes, as the manifest and docs/export.md give them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from translane_export.model import TransformerConfig
+from translane_server.bundle import Graph, GraphTensor
+
+_TYPE_NAMES = {torch.float32: "float32", torch.float16: "float16"}
+
+
+def per_layer(prefix: str, layers: int) -> list[str]:
+    """Return the names of each layer's keys and values: ``{prefix}_key_0``, ``{prefix}_value_0``, and so on."""
+    return [f"{prefix}_{part}_{layer}" for layer in range(layers) for part in ("key", "value")]
+
+
+def encoder_signature(config: TransformerConfig, dtype: torch.dtype, file: str) -> Graph:
+    """Sources to each decoder layer's cross-attention keys and values."""
+    return Graph(
+        file=file,
+        inputs=(_tensor("source_ids", "int64", "batch", "source"), _tensor("source_lengths", "int32", "batch")),
+        outputs=_caches("cross", config, dtype, "batch", "source"),
+    )
+
+
+def decoder_signature(config: TransformerConfig, dtype: torch.dtype, file: str) -> Graph:
+    """One step: tokens, positions and caches to candidates, logits and updated caches."""
+    return Graph(
+        file=file,
+        inputs=(
+            _tensor("token_ids", "int64", "rows"),
+            _tensor("positions", "int32", "rows"),
+            _tensor("source_lengths", "int32", "rows"),
+            _tensor("num_candidates", "int64", 1),
+            *_caches("self", config, dtype, "rows", "target_capacity"),
+            *_caches("cross", config, dtype, "rows", "source_capacity"),
+        ),
+        outputs=(
+            _tensor("candidate_ids", "int64", "rows", "candidates"),
+            _tensor("candidate_log_probs", "float32", "rows", "candidates"),
+            _tensor("logits", "float32", "rows", config.target_vocab_size),
+            *_caches("present_self", config, dtype, "rows", "target_capacity"),
+        ),
+    )
+
+
+def _caches(
+    prefix: str, config: TransformerConfig, dtype: torch.dtype, rows: str, capacity: str
+) -> tuple[GraphTensor, ...]:
+    shape = (rows, config.heads, capacity, config.head_dim)
+    return tuple(_tensor(name, _TYPE_NAMES[dtype], *shape) for name in per_layer(prefix, config.decoder_layers))
+
+
+def _tensor(name: str, dtype: str, *shape: Any) -> GraphTensor:
+    return GraphTensor(name=name, dtype=dtype, shape=shape)

@@ -1,0 +1,153 @@
+"""Compares what was exported with the PyTorch model, over real greedy decodes.
+
+The exported graphs decode many sentences at once, each at its own position, as the server does. The PyTorch model then
+sees each sentence alone with the tokens that were chosen, in one full forward pass without any cache.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from translane_export.model import Transformer
+from translane_export.precision import Numerics
+from translane_server.backend import Candidates, Int32Array, IntArray
+from translane_server.bundle import Parity
+
+ROWS = 8
+MOST_STEPS = 96
+_RANDOM_LENGTHS = (1, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 96)
+
+
+class StepBackend(Protocol):
+    """What is verified: as much of `translane_server.backend.Backend` as greedy decoding takes, and the logits."""
+
+    @property
+    def source_capacity(self) -> int:
+        """Most source tokens of a row."""
+
+    @property
+    def target_capacity(self) -> int:
+        """Most steps of a row."""
+
+    @property
+    def logits(self) -> npt.NDArray[np.float32]:
+        """Logits of the last step, [n, V]."""
+
+    def encode(self, sources: Sequence[Sequence[int]], first_row: int) -> None:
+        """See `Backend.encode`."""
+
+    def decode_step(self, token_ids: IntArray, positions: Int32Array) -> Candidates:
+        """See `Backend.decode_step`."""
+
+
+@dataclass
+class _Decode:
+    """A sentence on a row, with what the graphs said at each step."""
+
+    source: list[int]
+    most_steps: int
+    tokens: list[int] = field(default_factory=list)
+    logits: list[npt.NDArray[np.float32]] = field(default_factory=list)
+
+
+def verification_sources(samples: Iterable[Sequence[int]], model: Transformer, capacity: int) -> list[list[int]]:
+    """Return the sources to verify with: the samples that fit, and random ids of many lengths."""
+    config = model.config
+    generator = random.Random(0)  # noqa: S311 the same sources at every export, nothing secret
+    sources = [list(sample) for sample in samples if 0 < len(sample) <= capacity]
+    ordinary = [i for i in range(config.source_vocab_size) if i not in (config.pad_id, config.bos_id, config.eos_id)]
+    for length in sorted({min(length, capacity) for length in _RANDOM_LENGTHS}):
+        sources.append([*generator.choices(ordinary, k=length - 1), config.eos_id])
+    generator.shuffle(sources)
+    return sources
+
+
+def check_parity(
+    backend: StepBackend,
+    reference: Transformer,
+    sources: Sequence[Sequence[int]],
+    numerics: Numerics,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> Parity:
+    """Decode `sources` with `backend` and compare every step with `reference`."""
+    difference, tokens, mismatches = 0.0, 0, 0
+    for done, decode in enumerate(_decode_greedily(backend, reference, sources), start=1):
+        expected = _teacher_forced_logits(reference, decode)  # [T, V]
+        actual = np.stack(decode.logits)  # [T, V]
+        # a NaN anywhere makes the maximum NaN, and NaN passes no tolerance
+        difference = float(np.maximum(difference, np.abs(actual - expected).max()))
+        chosen = expected[np.arange(len(decode.tokens)), decode.tokens]
+        mismatches += int((expected.max(axis=1) - chosen > numerics.token_margin).sum())
+        tokens += len(decode.tokens)
+        progress(done, len(sources))
+    return Parity(
+        sentences=len(sources),
+        tokens=tokens,
+        max_logit_difference=difference,
+        tolerance=numerics.tolerance,
+        token_mismatches=mismatches,
+    )
+
+
+def passes(parity: Parity) -> bool:
+    """Whether every logit is within the tolerance and every token is PyTorch's."""
+    return parity.max_logit_difference <= parity.tolerance and parity.token_mismatches == 0
+
+
+def _decode_greedily(
+    backend: StepBackend, reference: Transformer, sources: Sequence[Sequence[int]]
+) -> Iterable[_Decode]:
+    """Yield each sentence once it has ended. A row that becomes free takes the next sentence at once."""
+    config = reference.config
+    waiting: list[Sequence[int]] = list(reversed(sources))
+    rows: list[_Decode | None] = [None] * min(ROWS, len(sources))
+    while True:
+        _admit(backend, rows, waiting)
+        if not any(rows):
+            return
+        # a row without a sentence goes on at position 0 with whatever it holds
+        last = [decode.tokens[-1] if decode and decode.tokens else config.bos_id for decode in rows]
+        positions = [len(decode.tokens) if decode else 0 for decode in rows]
+        candidates = backend.decode_step(np.array(last, np.int64), np.array(positions, np.int32))
+        chosen, logits = candidates.token_ids[:, 0].tolist(), backend.logits
+        for row, decode in enumerate(rows):
+            if decode is None:
+                continue
+            decode.tokens.append(chosen[row])
+            decode.logits.append(logits[row].copy())
+            if chosen[row] == config.eos_id or len(decode.tokens) == decode.most_steps:
+                yield decode
+                rows[row] = None
+
+
+def _admit(backend: StepBackend, rows: list[_Decode | None], waiting: list[Sequence[int]]) -> None:
+    """Put waiting sentences on free rows; neighbouring ones are encoded together."""
+    row = 0
+    while row < len(rows):
+        first = row
+        while row < len(rows) and rows[row] is None and waiting:
+            source = list(waiting.pop())
+            # decodes of many lengths, also where a model never ends a sentence
+            rows[row] = _Decode(source, min(backend.target_capacity, MOST_STEPS, 2 * len(source) + 6))
+            row += 1
+        if row > first:
+            backend.encode([decode.source for decode in rows[first:row] if decode], first)
+        else:
+            row += 1
+
+
+def _teacher_forced_logits(reference: Transformer, decode: _Decode) -> npt.NDArray[np.float32]:
+    source = torch.tensor([decode.source])  # [1, S]
+    source_lengths = torch.tensor([len(decode.source)])  # [1]
+    target = torch.tensor([[reference.config.bos_id, *decode.tokens[:-1]]])  # [1, T]
+    with torch.inference_mode():
+        memory = reference.encode(source, source_lengths)
+        logits: npt.NDArray[Any] = reference.decode(target, memory, source_lengths)[0].numpy()  # [T, V]
+    return logits
