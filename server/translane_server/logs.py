@@ -76,6 +76,7 @@ def _one_line(message: str) -> str:
 
 
 def _plain(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    bare = not isinstance(value, str) or (text and all(c.isalnum() or c in _PLAIN_PUNCTUATION for c in text))
-    return text if bare else json.dumps(text, ensure_ascii=not text.isprintable())
+    if isinstance(value, str) and value and all(c.isalnum() or c in _PLAIN_PUNCTUATION for c in value):
+        return value
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if text.isprintable() else json.dumps(value, default=str)

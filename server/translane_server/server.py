@@ -61,6 +61,7 @@ class Server:
         self._watch: asyncio.Task[None] | None = None
         self._metrics_server: MetricsServer | None = None
         self._grpc: grpc.aio.Server | None = None
+        self.stopped = False
         self.port = 0
         self.metrics_port = 0
 
@@ -124,6 +125,7 @@ class Server:
         Returns:
             Whether every accepted translation was finished.
         """
+        self.stopped = True
         self._service.close()
         await self._health.enter_graceful_shutdown()
         if self._watch:

@@ -123,8 +123,7 @@ class TranslationService(TranslationServiceServicer):
                 timing=timing(results, seconds),
             )
         self._metrics.requests.observe(seconds)
-        generated = sum(len(h.token_ids) for result in results for h in result.hypotheses)
-        note(generated_tokens=generated)
+        note(generated_tokens=sum(map(_generated_tokens, (result for result in results if result is not _NOTHING))))
         if self._log_texts:
             note(source_texts=list(request.texts), translations=texts)
         return response
@@ -185,6 +184,10 @@ class TranslationService(TranslationServiceServicer):
 
     async def _run(self, function: Callable[[_Argument], _Result], argument: _Argument) -> _Result:
         return await asyncio.get_running_loop().run_in_executor(self._executor, function, argument)
+
+
+def _generated_tokens(result: SentenceResult) -> int:
+    return sum(len(h.token_ids) + (h.finish_reason is FinishReason.END_OF_SENTENCE) for h in result.hypotheses)
 
 
 async def _answer(engine: Translator, sentences: Sequence[Sentence], priority: int) -> tuple[SentenceResult, ...]:

@@ -204,5 +204,5 @@ def _field_name(flag: str) -> str:
 
 
 def _hint(name: str, known: Mapping[str, object]) -> str:
-    close = get_close_matches(name, known, n=1)
+    close = get_close_matches(name, known, n=1, cutoff=0.8)
     return f"; did you mean {close[0]}?" if close else ""

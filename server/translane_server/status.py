@@ -44,10 +44,10 @@ UNSUPPORTED_METHOD = "UNSUPPORTED_METHOD"
 INTERNAL = "INTERNAL"
 
 # A status travels in HTTP/2 headers, which peers refuse beyond 8 KiB: only the first violations are listed, and the
-# message is cut (a character of it takes up to 12 bytes on the wire).
-_MAX_VIOLATIONS = 16
-_MAX_MESSAGE = 240
-_MAX_DESCRIPTION = 120
+# message is cut (a character of it takes up to 16 bytes on the wire).
+_MAX_VIOLATIONS = 10
+_MAX_MESSAGE = 160
+_MAX_DESCRIPTION = 100
 
 
 def status_of(error: RequestError) -> status_pb2.Status:

@@ -14,7 +14,9 @@ class Example(Settings):
     """An example of a command."""
 
     source: CliPositionalArg[Path] = Field(description="What to read.")
-    output: Path = Field(default=Path("out"), description="What to write.", validation_alias=AliasChoices("output", "o"))
+    output: Path = Field(
+        default=Path("out"), description="What to write.", validation_alias=AliasChoices("output", "o")
+    )
     batch_size: int = Field(default=8, ge=1, description="How many at once.")
     languages: tuple[str, ...] = Field(default=(), description="Which ones.")
     fast: bool = Field(default=False, description="Hurry.")

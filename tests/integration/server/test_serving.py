@@ -1,0 +1,354 @@
+"""A real server on a real port, over a backend that is only arithmetic."""
+
+import asyncio
+from urllib.request import urlopen
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2, status_pb2
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from grpc_status import rpc_status
+
+from fakes.serving import serving
+from translane.v1 import translation_pb2 as pb
+from translane_server.errors import StartupError
+
+SERVICE = "translane.v1.TranslationService"
+SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
+
+METRICS = (
+    "grpc_server_started_total",
+    "grpc_server_handled_total",
+    "grpc_server_handling_seconds",
+    "translane_queue_duration_seconds",
+    "translane_encode_duration_seconds",
+    "translane_decode_step_duration_seconds",
+    "translane_time_to_first_token_seconds",
+    "translane_request_duration_seconds",
+    "translane_step_rows",
+    "translane_rows",
+    "translane_sentences_waiting",
+    "translane_source_tokens_total",
+    "translane_generated_tokens_total",
+    "translane_rejected_total",
+    "translane_model_info",
+)
+
+
+def request(*texts, **fields):
+    return pb.TranslateRequest(texts=texts, **fields)
+
+
+async def translate(running, *texts, timeout=10, **fields):  # noqa: ASYNC109 it is the call's deadline
+    response = await running.stub.Translate(request(*texts, **fields), timeout=timeout)
+    return [translation.hypotheses[0].text for translation in response.translations]
+
+
+async def failure(call):
+    """The code, the reason and the detail messages of a call that fails."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    error = caught.value
+    status = status_pb2.Status()
+    for key, value in error.trailing_metadata():
+        if key == rpc_status.GRPC_DETAILS_METADATA_KEY:
+            status.ParseFromString(value)
+    assert (status.code, status.message) == (error.code().value[0], error.details())
+    found = {}
+    for detail in status.details:
+        name = detail.TypeName().removeprefix("google.rpc.")
+        found[name] = getattr(error_details_pb2, name)()
+        detail.Unpack(found[name])
+    assert found["ErrorInfo"].domain == "translane"
+    return error.code(), found["ErrorInfo"].reason, found
+
+
+async def health(running):
+    stub = health_pb2_grpc.HealthStub(running.channel)
+    answers = [await stub.Check(health_pb2.HealthCheckRequest(service=name)) for name in ("", SERVICE)]
+    assert answers[0].status == answers[1].status
+    return answers[0].status
+
+
+async def scrape(running):
+    def read():
+        with urlopen(f"http://127.0.0.1:{running.server.metrics_port}/metrics") as response:
+            return response.read().decode()
+
+    return await asyncio.to_thread(read)
+
+
+async def handled(running, method, code):
+    """How often `method` was answered with `code`; the count follows the answer by a moment."""
+    labels = f'grpc_code="{code}",grpc_method="{method}"'
+    for _ in range(200):
+        for line in (await scrape(running)).splitlines():
+            if line.startswith("grpc_server_handled_total") and labels in line:
+                return float(line.split()[-1])
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"{method} was never answered with {code}")
+
+
+async def until(condition):
+    async with asyncio.timeout(5):
+        while not condition():  # noqa: ASYNC110 the engine's thread tells nobody
+            await asyncio.sleep(0.002)
+
+
+async def test_translate():
+    async with serving() as running:
+        texts = ["hello", "", "日本語 👩‍👩‍👧‍👦", "\x00\x1b[31m\r\n\u202e", "a"]
+        assert await translate(running, *texts) == texts
+
+
+async def test_many_callers_get_their_own_answers():
+    async with serving(rows=3, sentences_waiting=512) as running:
+        calls = [translate(running, f"text {n}", "x" * (n % 20 + 1)) for n in range(100)]
+        assert await asyncio.gather(*calls) == [[f"text {n}", "x" * (n % 20 + 1)] for n in range(100)]
+
+
+async def test_list_models():
+    async with serving(opened=False) as running:
+        response = await running.stub.ListModels(pb.ListModelsRequest())
+        assert response.models[0].name == "fake"
+
+
+async def test_health_and_refusals_while_starting():
+    async with serving(opened=False) as running:
+        assert await health(running) == NOT_SERVING
+        code, reason, details = await failure(running.stub.Translate(request("x")))
+        assert (code, reason) == (grpc.StatusCode.UNAVAILABLE, "UNAVAILABLE")
+        assert details["RetryInfo"].retry_delay.ToMilliseconds() > 0
+        await running.open()
+        assert await health(running) == SERVING
+        assert await translate(running, "x") == ["x"]
+
+
+async def test_health_tells_its_watchers():
+    async with serving(opened=False) as running:
+        watch = health_pb2_grpc.HealthStub(running.channel).Watch(health_pb2.HealthCheckRequest(service=SERVICE))
+        assert (await watch.read()).status == NOT_SERVING
+        await running.open()
+        assert (await watch.read()).status == SERVING
+        stopping = asyncio.create_task(running.server.stop(grace=1))
+        assert (await watch.read()).status == NOT_SERVING
+        assert await stopping
+
+
+async def test_an_unknown_service_has_no_health():
+    async with serving() as running:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await health_pb2_grpc.HealthStub(running.channel).Check(health_pb2.HealthCheckRequest(service="x"))
+        assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+        assert await handled(running, "Check", "NOT_FOUND") == 1
+
+
+async def test_a_failed_engine_is_not_healthy():
+    async with serving() as running:
+        running.backend.fail_at_step = 0
+        code, reason, details = await failure(running.stub.Translate(request("x")))
+        assert (code, reason) == (grpc.StatusCode.INTERNAL, "ENGINE_FAILURE")
+        assert "bus" not in str(details)
+        for _ in range(100):
+            if await health(running) == NOT_SERVING:
+                break
+            await asyncio.sleep(0.02)
+        assert await health(running) == NOT_SERVING
+
+
+async def services(running):
+    stub = reflection_pb2_grpc.ServerReflectionStub(running.channel)
+    call = stub.ServerReflectionInfo(iter([reflection_pb2.ServerReflectionRequest(list_services="")]))
+    return [service.name async for response in call for service in response.list_services_response.service]
+
+
+async def test_reflection():
+    async with serving() as running:
+        assert {SERVICE, "grpc.health.v1.Health"} <= set(await services(running))
+
+
+async def test_reflection_can_be_off():
+    async with serving(reflection=False) as running:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await services(running)
+        assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
+
+
+async def test_invalid_requests():
+    async with serving() as running:
+        bad = request("ok", "x" * 40, source_language="de", options=pb.DecodingOptions(max_length=0))
+        code, reason, details = await failure(running.stub.Translate(bad))
+        assert (code, reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD")
+        fields = [violation.field for violation in details["BadRequest"].field_violations]
+        assert sorted(fields) == ["options.max_length", "source_language", "texts[1]"]
+        code, reason, details = await failure(running.stub.Translate(request("x", options=pb.DecodingOptions(top_k=3))))
+        assert (code, reason) == (grpc.StatusCode.UNIMPLEMENTED, "UNSUPPORTED_OPTION")
+        assert details["BadRequest"].field_violations[0].field == "options.top_k"
+        code, reason, _ = await failure(running.stub.Translate(request("x", model="none")))
+        assert (code, reason) == (grpc.StatusCode.NOT_FOUND, "MODEL_NOT_FOUND")
+
+
+async def test_violations_of_every_text_fit_into_the_answer():
+    async with serving(texts_per_request=500, sentences_waiting=500) as running:
+        bad = request(*["长" * 40] * 500, source_language="语" * 100, target_language="言" * 100)
+        code, _, details = await failure(running.stub.Translate(bad))
+        assert code == grpc.StatusCode.INVALID_ARGUMENT
+        assert len(details["BadRequest"].field_violations) == 10
+
+
+async def test_methods_to_come():
+    async with serving() as running:
+        code, reason, _ = await failure(running.stub.Score(pb.ScoreRequest()))
+        assert (code, reason) == (grpc.StatusCode.UNIMPLEMENTED, "UNSUPPORTED_METHOD")
+        code, reason, _ = await failure(running.stub.TranslateStream(pb.TranslateStreamRequest()).read())
+        assert (code, reason) == (grpc.StatusCode.UNIMPLEMENTED, "UNSUPPORTED_METHOD")
+
+
+async def test_a_message_too_large():
+    async with serving(max_message_bytes=1024) as running:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await translate(running, "x" * 2000)
+        assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert await translate(running, "x") == ["x"]
+
+
+async def test_a_bug_says_nothing_to_the_caller(caplog):
+    async with serving() as running:
+        running.server._service._model.tokenizer.encode = None
+        code, reason, details = await failure(running.stub.Translate(request("secret")))
+        assert (code, reason) == (grpc.StatusCode.INTERNAL, "INTERNAL")
+        assert set(details) == {"ErrorInfo"}
+        assert "Traceback" in caplog.text
+        assert "secret" not in caplog.text
+        assert await handled(running, "Translate", "INTERNAL") == 1
+
+
+async def test_a_full_queue():
+    async with serving(rows=1, texts_per_request=2, sentences_waiting=2) as running:
+        running.backend.hold()
+        first = asyncio.create_task(translate(running, "a"))
+        await until(lambda: running.server._engine.active_rows == 1)
+        second = asyncio.create_task(translate(running, "b", "c"))
+        await until(lambda: running.server._engine.waiting == 2)
+        code, reason, details = await failure(running.stub.Translate(request("d")))
+        assert (code, reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL")
+        assert details["RetryInfo"].retry_delay.ToMilliseconds() > 0
+        text = await scrape(running)
+        assert 'translane_rejected_total{reason="QUEUE_FULL"} 1.0' in text
+        assert "translane_sentences_waiting 2.0" in text
+        assert 'translane_rows{state="active"} 1.0' in text
+        running.backend.release()
+        assert [*await first, *await second] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("code", ["CANCELLED", "DEADLINE_EXCEEDED"])
+async def test_an_abandoned_call_frees_its_rows(code):
+    async with serving(rows=2) as running:
+        running.backend.hold()
+        timeout = 0.2 if code == "DEADLINE_EXCEEDED" else 60
+        call = running.stub.Translate(request("abandoned", "too"), timeout=timeout)
+        ended = asyncio.create_task(call.code())
+        await until(lambda: running.server._engine.active_rows == 2)
+        if code == "CANCELLED":
+            call.cancel()
+        assert (await ended).name == code
+        assert await handled(running, "Translate", code) == 1
+        running.backend.release(steps=1)
+        await until(lambda: running.server._engine.active_rows == 0)
+        running.backend.release()
+        assert await translate(running, "next") == ["next"]
+
+
+async def test_unknown_methods_share_a_label():
+    async with serving() as running:
+        for name in ("/translane.v1.TranslationService/Nothing", "/x.Y/Z", "/odd"):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await running.channel.unary_unary(name)(b"")
+            assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
+        assert await handled(running, "unknown", "UNIMPLEMENTED") == 3
+        assert "Nothing" not in await scrape(running)
+
+
+async def test_metrics():
+    async with serving() as running:
+        await translate(running, "abc", "de", "")
+        assert await handled(running, "Translate", "OK") == 1
+        text = await scrape(running)
+        for name in METRICS:
+            assert f"\n{name}" in text, name
+        for line in (
+            'grpc_server_started_total{grpc_method="Translate",grpc_service="translane.v1.TranslationService",'
+            'grpc_type="unary"} 1.0',
+            "translane_request_duration_seconds_count 1.0",
+            "translane_source_tokens_total 7.0",
+            "translane_generated_tokens_total 7.0",
+            "translane_queue_duration_seconds_count 2.0",
+            "translane_time_to_first_token_seconds_count 2.0",
+        ):
+            assert line in text.splitlines()
+
+
+async def test_draining_loses_nothing():
+    async with serving(rows=2) as running:
+        running.backend.hold()
+        accepted = [asyncio.create_task(translate(running, f"text {n}")) for n in range(10)]
+        await until(lambda: running.server._service._running == 10)
+        stopping = asyncio.create_task(running.server.stop(grace=10))
+        await asyncio.sleep(0.05)
+        assert await health(running) == NOT_SERVING
+        code, reason, details = await failure(running.stub.Translate(request("late")))
+        assert (code, reason) == (grpc.StatusCode.UNAVAILABLE, "UNAVAILABLE")
+        assert details["RetryInfo"].retry_delay.ToMilliseconds() > 0
+        running.backend.release()
+        assert await asyncio.gather(*accepted) == [[f"text {n}"] for n in range(10)]
+        assert await stopping
+        assert running.backend.closed
+        with pytest.raises(grpc.aio.AioRpcError):
+            await translate(running, "gone")
+
+
+@pytest.mark.parametrize("hurried", [False, True])
+async def test_what_the_grace_period_leaves_is_answered(hurried):
+    async with serving(rows=1) as running:
+        running.backend.hold()
+        call = asyncio.create_task(failure(running.stub.Translate(request("slow"))))
+        await until(lambda: running.server._engine.active_rows == 1)
+        hurry = asyncio.Event()
+        stopping = asyncio.create_task(running.server.stop(grace=60 if hurried else 0.05, hurry=hurry))
+        await asyncio.sleep(0.1)
+        hurry.set()
+        await until(lambda: running.server._engine._stopping)
+        running.backend.release()
+        code, reason, details = await call
+        assert (code, reason) == (grpc.StatusCode.UNAVAILABLE, "UNAVAILABLE")
+        assert details["RetryInfo"].retry_delay.ToMilliseconds() > 0
+        assert not await stopping
+
+
+async def test_ports_in_use():
+    async with serving() as running:
+        port, metrics_port = running.server.port, running.server.metrics_port
+        for ports in ({"port": port}, {"metrics_port": metrics_port}):
+            taken = next(iter(ports.values()))
+            with pytest.raises(StartupError, match=f"cannot listen on 127.0.0.1:{taken}: Address already in use"):
+                async with serving(**ports):
+                    pass
+
+
+@pytest.mark.parametrize("log_texts", [False, True])
+async def test_one_line_for_each_request(caplog, log_texts):
+    caplog.set_level("DEBUG", "translane_server")
+    async with serving(log_texts=log_texts) as running:
+        await translate(running, "secret", "words")
+        await handled(running, "Translate", "OK")
+        await failure(running.stub.Translate(request("secret", source_language="xx")))
+        await handled(running, "Translate", "INVALID_ARGUMENT")
+    lines = [record.translane_data for record in caplog.records if record.getMessage() == "request"]
+    assert [(line["method"], line["code"]) for line in lines] == [
+        ("Translate", "OK"),
+        ("Translate", "INVALID_ARGUMENT"),
+    ]
+    assert (lines[0]["texts"], lines[0]["source_tokens"], lines[0]["generated_tokens"]) == (2, 13, 13)
+    assert lines[0]["milliseconds"] > 0
+    assert ("secret" in str([vars(record) for record in caplog.records])) == log_texts

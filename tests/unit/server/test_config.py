@@ -1,0 +1,62 @@
+"""The server's settings and what follows from them."""
+
+import pytest
+
+from fakes.serving import make_manifest, make_settings
+from translane_server.config import ENV_PREFIX, ServerSettings, token_limits
+from translane_server.errors import SettingsError
+from translane_server.settings import load_settings
+
+
+def load(*argv, **environ):
+    return load_settings(ServerSettings, argv, environ, prog="translane-server", env_prefix=ENV_PREFIX)
+
+
+def test_the_fixed_flags_and_ports():
+    settings = load("--model", "bundle")
+    assert (settings.port, settings.metrics_port, settings.device) == (50051, 9400, "auto")
+    argv = [
+        "--model",
+        "b",
+        "--host",
+        "::1",
+        "--port",
+        "1",
+        "--metrics-port",
+        "2",
+        "--device",
+        "cpu",
+        "--threads",
+        "3",
+        "--rows",
+        "4",
+    ]
+    settings = load(*argv)
+    assert (settings.host, settings.port, settings.metrics_port, settings.threads, settings.rows) == ("::1", 1, 2, 3, 4)
+
+
+def test_a_full_request_must_be_able_to_wait():
+    with pytest.raises(SettingsError, match=r"--sentences-waiting \(10\) must be at least --texts-per-request \(256\)"):
+        load("--model", "b", "--sentences-waiting", "10")
+
+
+def test_threads_default_to_the_cpus_granted():
+    assert make_settings(threads=3).thread_count == 3
+    assert make_settings().thread_count >= 1
+
+
+def test_token_limits():
+    limits = token_limits(make_settings(), make_manifest())
+    assert (limits.source, limits.target, limits.default_max_length) == (32, 24, 20)
+    limits = token_limits(make_settings(max_source_tokens=8, max_target_tokens=9), make_manifest())
+    assert (limits.source, limits.target, limits.default_max_length) == (8, 9, 9)
+    large = make_manifest(limits={"source_tokens": 5000, "target_tokens": 5000})
+    assert token_limits(make_settings(), large).source == 256
+    assert token_limits(make_settings(max_source_tokens=5000), large).source == 5000
+
+
+@pytest.mark.parametrize("name", ["max_source_tokens", "max_target_tokens"])
+def test_limits_beyond_the_model_are_refused(name):
+    flag = "--" + name.replace("_", "-")
+    with pytest.raises(SettingsError, match=f"{flag} is 33, and the model takes .. at most"):
+        token_limits(make_settings(**{name: 33}), make_manifest())

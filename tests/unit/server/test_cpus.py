@@ -1,0 +1,55 @@
+"""CPUs granted by control groups of both versions."""
+
+import os
+
+import pytest
+
+from translane_server.cpus import available_cpus
+
+
+@pytest.fixture(autouse=True)
+def _sixteen_cpus(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)))
+
+
+def cpus(tmp_path, membership, **files):
+    (tmp_path / "cgroup").write_text(membership)
+    for name, content in files.items():
+        path = tmp_path / "mount" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    return available_cpus(tmp_path / "cgroup", tmp_path / "mount")
+
+
+@pytest.mark.parametrize(
+    ("quota", "expected"), [("max 100000", 16), ("200000 100000", 2), ("150000 100000", 1), ("50000 100000", 1)]
+)
+def test_version_2(tmp_path, quota, expected):
+    assert cpus(tmp_path, "0::/a/b\n", **{"a/b/cpu.max": quota + "\n"}) == expected
+
+
+def test_the_tightest_group_of_the_lineage_counts(tmp_path):
+    files = {"a/b/cpu.max": "max 100000", "a/cpu.max": "300000 100000", "cpu.max": "800000 100000"}
+    assert cpus(tmp_path, "0::/a/b\n", **files) == 3
+
+
+def test_the_mounts_root_counts_where_the_path_is_the_hosts(tmp_path):
+    assert cpus(tmp_path, "0::/not/mounted/here\n", **{"cpu.max": "400000 100000"}) == 4
+
+
+@pytest.mark.parametrize("folder", ["cpu", "cpu,cpuacct"])
+def test_version_1(tmp_path, folder):
+    files = {f"{folder}/a/cpu.cfs_quota_us": "250000\n", f"{folder}/a/cpu.cfs_period_us": "100000\n"}
+    assert cpus(tmp_path, "4:memory:/a\n3:cpu,cpuacct:/a\n", **files) == 2
+    files[f"{folder}/a/cpu.cfs_quota_us"] = "-1"
+    assert cpus(tmp_path, "3:cpu,cpuacct:/a\n", **files) == 16
+
+
+def test_no_control_groups(tmp_path):
+    assert available_cpus(tmp_path / "none", tmp_path / "none") == 16
+    assert cpus(tmp_path, "0::/../outside\n") == 16
+
+
+def test_affinity_counts(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 5})
+    assert cpus(tmp_path, "0::/\n", **{"cpu.max": "max 100000"}) == 2

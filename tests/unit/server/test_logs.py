@@ -1,0 +1,73 @@
+"""The log's lines."""
+
+import io
+import json
+import logging
+
+import pytest
+
+from translane_server.logs import configure_logging, data
+
+
+@pytest.fixture
+def log():
+    root, ours = logging.getLogger(), logging.getLogger("translane_server")
+    before = (root.handlers[:], root.level, ours.level)
+    root.handlers = []  # configuring closes those it replaces
+    yield lambda log_format, level="info": (configure_logging(log_format, level, stream := io.StringIO()), stream)[1]
+    root.handlers[:], root.level, ours.level = before
+    logging.captureWarnings(False)
+
+
+def test_json(log):
+    stream = log("json")
+    logging.getLogger("translane_server.x").info("hello %s", "你", extra=data(rows=3, texts=["a\nb"]))
+    line = json.loads(stream.getvalue())
+    assert line.pop("time").endswith("Z")
+    assert line == {
+        "level": "info",
+        "logger": "translane_server.x",
+        "message": "hello 你",
+        "rows": 3,
+        "texts": ["a\nb"],
+    }
+
+
+def test_plain(log):
+    stream = log("plain")
+    logging.getLogger("translane_server.x").info("on %s", "1.2.3.4:5", extra=data(rows=3, name="a b", text="x\ny=1"))
+    assert stream.getvalue().split(" ", 1)[1] == 'INFO on 1.2.3.4:5 rows=3 name="a b" text="x\\ny=1"\n'
+
+
+@pytest.mark.parametrize("log_format", ["json", "plain"])
+def test_nothing_fakes_a_line(log, log_format):
+    stream = log(log_format)
+    nasty = "a\n2030 INFO \u2028 fake \x1b[31m\r\x85"
+    logging.getLogger("translane_server").warning(nasty, extra=data(text=nasty, texts=[nasty]))
+    assert len(stream.getvalue().splitlines()) == 1 or log_format == "json"
+    assert stream.getvalue().count("\n") == 1
+    assert "\x1b" not in stream.getvalue()
+
+
+def test_tracebacks(log):
+    for log_format in ("json", "plain"):
+        stream = log(log_format)
+        try:
+            raise ValueError("broken")
+        except ValueError:
+            logging.getLogger("translane_server").exception("failed")
+        assert "ValueError: broken" in stream.getvalue()
+        assert "failed" in stream.getvalue()
+
+
+def test_levels(log):
+    stream = log("plain", "info")
+    logging.getLogger("translane_server").debug("hidden")
+    logging.getLogger("grpc._cython").info("noise")
+    logging.getLogger("asyncio").debug("noise")
+    assert stream.getvalue() == ""
+    logging.getLogger("asyncio").warning("trouble")
+    assert "trouble" in stream.getvalue()
+    stream = log("plain", "debug")
+    logging.getLogger("translane_server").debug("shown")
+    assert "shown" in stream.getvalue()

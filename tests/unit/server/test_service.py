@@ -1,0 +1,263 @@
+"""The service, called as gRPC calls it: requests in, the engine's results out."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+import pytest
+
+from fakes.serving import FakeTokenizer, make_manifest, make_model, make_settings
+from translane.v1 import translation_pb2 as pb
+from translane_server import errors
+from translane_server.config import token_limits
+from translane_server.metrics import Metrics
+from translane_server.request import FinishReason, Hypothesis, SentenceResult, Timing
+from translane_server.service import TranslationService
+from translane_server.validation import RequestLimits
+
+
+class FakeEngine:
+    """Answers at once, on another thread, with the source as the translation; or holds its requests."""
+
+    def __init__(self):
+        self.requests = []
+        self.cancelled = []
+        self.hold = False
+        self.outcome = None
+        self.refusal = None
+        self._executor = ThreadPoolExecutor(1)
+
+    def submit(self, request):
+        if self.refusal:
+            raise self.refusal
+        self.requests.append(request)
+        if not self.hold:
+            self._executor.submit(request.on_done, self.outcome or tuple(map(self._result, request.sentences)))
+
+    async def submitted(self):
+        while not self.requests:  # noqa: ASYNC110 nobody tells
+            await asyncio.sleep(0.001)
+
+    def cancel(self, request):
+        self.cancelled.append(request)
+
+    def close(self):
+        self._executor.shutdown()
+
+    @staticmethod
+    def _result(sentence):
+        ids = tuple(i + 1000 for i in sentence.source_ids[:-1])
+        timing = Timing(queue=len(ids) / 10, encode=1.0, decode=1 / len(ids))
+        return SentenceResult((Hypothesis(ids, -float(len(ids)), FinishReason.MAX_LENGTH),), timing)
+
+
+@pytest.fixture
+def engine():
+    engine = FakeEngine()
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def make_service(engine):
+    with ThreadPoolExecutor(1) as executor:
+
+        def make(open_=True, model=None):
+            model = model or make_model()
+            limits = RequestLimits(4, 8, token_limits(make_settings(), model.manifest))
+            service = TranslationService(model, limits, Metrics(), executor)
+            if open_:
+                service.open(engine)
+            return service
+
+        yield make
+
+
+async def translate(service, *texts, **fields):
+    return await service.Translate(pb.TranslateRequest(texts=texts, **fields), None)
+
+
+async def violations(service, *texts, **fields):
+    with pytest.raises(errors.InvalidRequestError) as caught:
+        await translate(service, *texts, **fields)
+    return {violation.field: violation.description for violation in caught.value.violations}
+
+
+async def test_translations_in_order(make_service):
+    response = await translate(make_service(), "one", "", "three", "  ")
+    assert [t.hypotheses[0].text for t in response.translations] == ["one", "", "three", ""]
+    assert [t.hypotheses[0].score for t in response.translations] == [-3, 0, -5, 0]
+    assert [t.source_tokens for t in response.translations] == [4, 0, 6, 0]
+    reasons = [t.hypotheses[0].finish_reason for t in response.translations]
+    assert reasons == [pb.FINISH_REASON_MAX_LENGTH, pb.FINISH_REASON_END_OF_SENTENCE] * 2
+    assert response.model == "fake"
+
+
+async def test_timing_is_the_slowest_of_each_phase(make_service):
+    timing = (await translate(make_service(), "ab", "abcd")).timing
+    assert timing.queue.ToTimedelta().total_seconds() == 0.4
+    assert timing.encode.ToTimedelta().total_seconds() == 1.0
+    assert timing.decode.ToTimedelta().total_seconds() == 0.5
+    assert 0 < timing.total.ToTimedelta().total_seconds() < 5
+
+
+async def test_texts_without_tokens_never_enter_the_engine(make_service, engine):
+    response = await translate(make_service(), "", " \t")
+    assert [t.hypotheses[0].text for t in response.translations] == ["", ""]
+    await translate(make_service(), "", "x")
+    assert [len(request.sentences) for request in engine.requests] == [1]
+
+
+async def test_what_the_engine_gets(make_service, engine):
+    await translate(make_service(), "hi", priority=-3, options=pb.DecodingOptions(max_length=7))
+    await translate(make_service(), "hi")
+    first, second = engine.requests
+    assert (first.priority, first.sentences[0].max_length) == (-3, 7)
+    assert (second.priority, second.sentences[0].max_length) == (0, 20)
+    assert first.sentences[0].source_ids == FakeTokenizer().encode(["hi"])[0]
+
+
+@pytest.mark.parametrize(
+    "text", ["日本語と汉字", "👩‍👩‍👧‍👦🏳️‍🌈", "a\x00b\x1b[0m\r\n", "\u202eright to left", "e\u0301", "\U0010ffff"]
+)
+async def test_any_unicode(make_service, text):
+    response = await translate(make_service(), text)
+    assert response.translations[0].hypotheses[0].text == text
+
+
+async def test_wrong_texts(make_service):
+    service = make_service()
+    assert await violations(service) == {"texts": "is empty; at least one text is needed"}
+    assert await violations(service, *"abcde") == {"texts": "has 5 texts, at most 4 are accepted"}
+    assert await violations(service, "ok", "x" * 31, "x" * 32) == {"texts[2]": "has 33 tokens, at most 32 are accepted"}
+
+
+async def test_all_violations_are_collected(make_service):
+    options = pb.DecodingOptions(max_length=0, beam_size=4)
+    found = await violations(make_service(), "x" * 40, source_language="de", target_language="fr", options=options)
+    assert set(found) == {
+        "texts[0]",
+        "source_language",
+        "target_language",
+        "options.max_length",
+        "options.beam_size",
+    }
+
+
+@pytest.mark.parametrize("max_length", [-1, 0, 25, 2**31 - 1])
+async def test_wrong_max_length(make_service, max_length):
+    found = await violations(make_service(), "x", options=pb.DecodingOptions(max_length=max_length))
+    assert found == {"options.max_length": f"is {max_length}, it must be from 1 to 24"}
+
+
+async def test_languages(make_service):
+    service = make_service()
+    await translate(service, "x", source_language="ZH-Hans-CN", target_language="en-GB")
+    found = await violations(service, "x", source_language="xx")
+    assert found == {"source_language": "'xx' is not a language of the model, which has: zh"}
+    found = await violations(service, "x", target_language="y" * 1000)
+    assert len(found["target_language"]) < 120
+
+
+async def test_a_language_is_needed_where_there_are_several(make_service):
+    service = make_service(model=make_model(source_languages=("de", "fr")))
+    assert await violations(service, "x") == {"source_language": "is needed, the model has several: de, fr"}
+    await translate(service, "x", source_language="fr")
+
+
+async def test_models(make_service):
+    await translate(make_service(), "x", model="fake")
+    with pytest.raises(errors.ModelNotFoundError, match="there is no model 'other'; this server has fake"):
+        await translate(make_service(), "x", model="other")
+
+
+@pytest.mark.parametrize("field", [f for f in pb.DecodingOptions.DESCRIPTOR.fields if f.name != "max_length"], ids=str)
+async def test_every_other_option_is_refused(make_service, field):
+    options = pb.DecodingOptions()
+    if field.message_type:
+        options.terminology.add(source="a", target="b")
+    elif field.name == "suppressed_phrases":
+        options.suppressed_phrases.append("x")
+    elif field.cpp_type == field.CPPTYPE_STRING:
+        setattr(options, field.name, "x")
+    else:
+        setattr(options, field.name, True if field.cpp_type == field.CPPTYPE_BOOL else 2)
+    with pytest.raises(errors.UnsupportedOptionError) as caught:
+        await translate(make_service(), "x", options=options)
+    assert [violation.field for violation in caught.value.violations] == [f"options.{field.name}"]
+
+
+async def test_options_that_mean_greedy_search_are_accepted(make_service):
+    options = pb.DecodingOptions(beam_size=1, num_hypotheses=1, return_tokens=False, split_sentences=False)
+    await translate(make_service(), "x", options=options)
+
+
+async def test_refused_before_open_and_after_close(make_service):
+    service = make_service(open_=False)
+    with pytest.raises(errors.UnavailableError, match="starting"):
+        await translate(service, "x")
+    service = make_service()
+    service.close()
+    with pytest.raises(errors.UnavailableError, match="shutting down"):
+        await translate(service, "")
+
+
+async def test_the_engines_errors_reach_the_caller(make_service, engine):
+    engine.outcome = errors.EngineError("broken")
+    with pytest.raises(errors.EngineError):
+        await translate(make_service(), "x")
+    engine.refusal = errors.QueueFullError("full", retry_after=1)
+    with pytest.raises(errors.QueueFullError):
+        await translate(make_service(), "x")
+
+
+async def test_cancellation_reaches_the_engine(make_service, engine):
+    engine.hold = True
+    service = make_service()
+    task = asyncio.create_task(translate(service, "x"))
+    await engine.submitted()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert engine.cancelled == engine.requests
+    engine.requests[0].on_done(errors.CancelledError("late"))  # is ignored
+    await asyncio.wait_for(service.idle(), 1)
+
+
+async def test_idle_waits_for_accepted_requests(make_service, engine):
+    engine.hold = True
+    service = make_service()
+    await asyncio.wait_for(service.idle(), 1)
+    task = asyncio.create_task(translate(service, "x"))
+    await engine.submitted()
+    service.close()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(service.idle(), 0.02)
+    engine.requests[0].on_done((FakeEngine._result(engine.requests[0].sentences[0]),))
+    assert (await task).translations[0].hypotheses[0].text == "x"
+    await asyncio.wait_for(service.idle(), 1)
+
+
+async def test_list_models_fills_every_field(make_service):
+    response = await make_service(open_=False).ListModels(pb.ListModelsRequest(), None)
+    for message in (response, response.models[0], response.limits):
+        assert {field.name for field, _ in message.ListFields()} == set(message.DESCRIPTOR.fields_by_name)
+    model = response.models[0]
+    manifest = make_manifest()
+    assert (model.name, model.version, model.parameters) == (manifest.name, manifest.version, 12345)
+    assert (model.max_source_tokens, model.max_target_tokens, model.default_max_length) == (32, 24, 20)
+    assert (response.limits.texts_per_request, response.limits.sentences_waiting) == (4, 8)
+
+
+class Context:
+    async def abort(self, code, details, trailing_metadata):
+        raise grpc.aio.AbortError(code)
+
+
+@pytest.mark.parametrize(
+    ("method", "request_type"), [("Score", pb.ScoreRequest), ("TranslateStream", pb.TranslateStreamRequest)]
+)
+async def test_methods_to_come(make_service, method, request_type):
+    with pytest.raises(grpc.aio.AbortError) as caught:
+        await getattr(make_service(), method)(request_type(), Context())
+    assert caught.value.args == (grpc.StatusCode.UNIMPLEMENTED,)
