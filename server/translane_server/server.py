@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import socket
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -176,5 +177,8 @@ def _refusal(host: str, port: int, error: OSError | None = None) -> str:
                 pass
         except OSError as refused:
             error = refused
-    why = f": {error.strerror}" if error and error.strerror else ""
-    return f"cannot listen on {_address(host, port)}{why}"
+    if error is None or error.errno is None:
+        return f"cannot listen on {_address(host, port)}"
+    # of what Python says, the part that does not repeat the address; names that cannot be looked up have numbers < 0
+    why = os.strerror(error.errno) if error.errno > 0 else error.strerror
+    return f"cannot listen on {_address(host, port)}: {why}"

@@ -1,0 +1,166 @@
+"""`translane-server` as a process: its exit codes, its signals, and what it says."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import grpc
+import pytest
+
+from translane.v1 import translation_pb2 as pb
+from translane.v1 import translation_pb2_grpc
+
+TESTS = Path(__file__).parents[2]
+
+
+class Process:
+    """A running server; `lines` grows with its log."""
+
+    def __init__(self, *argv, **environ):
+        command = [sys.executable, str(TESTS / "fakes" / "command.py"), "--model", "x", "--port=0", "--metrics-port=0"]
+        environ = {**os.environ, "PYTHONPATH": str(TESTS), "GRPC_VERBOSITY": "NONE", **environ}
+        self.process = subprocess.Popen([*command, *argv], env=environ, stderr=subprocess.PIPE, text=True)
+        self.lines = []
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self):
+        for line in self.process.stderr:
+            self.lines.append(line.rstrip("\n"))
+
+    def wait_for(self, pattern):
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            for line in list(self.lines):
+                if found := re.search(pattern, line):
+                    return found
+            time.sleep(0.01)
+        raise AssertionError(f"no {pattern!r} in {self.lines}")
+
+    def stop(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+
+    def exit_code(self):
+        return self.process.wait(20)
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        self._reader.join()
+        self.process.stderr.close()
+
+
+@pytest.fixture
+def start():
+    started = []
+    yield lambda *argv, **environ: started.append(Process(*argv, **environ)) or started[-1]
+    for process in started:
+        process.close()
+
+
+@pytest.fixture
+def call():
+    channels = []
+
+    def translate(process, text):
+        port = process.wait_for(r"listening on 127\.0\.0\.1:(\d+)")[1]
+        channels.append(grpc.insecure_channel(f"127.0.0.1:{port}"))
+        stub = translation_pb2_grpc.TranslationServiceStub(channels[-1])
+        return stub.Translate.future(pb.TranslateRequest(texts=[text]), timeout=20)
+
+    yield translate
+    for channel in channels:
+        channel.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_drains(start, call, number):
+    server = start("--log-level=debug", FAKE_STEP_SECONDS="0.05")
+    server.wait_for("serving on cpu with 64 rows")
+    running = call(server, "ten letters")
+    server.wait_for("metrics on http://127.0.0.1:[0-9]+/metrics")
+    time.sleep(0.2)
+    server.stop(number)
+    assert running.result().translations[0].hypotheses[0].text == "ten letters"
+    assert server.exit_code() == 0
+    server.wait_for("every accepted request is answered")
+
+
+def test_the_grace_period_ends(start, call):
+    server = start("--grace-period=0.1", FAKE_STEP_SECONDS="0.2")
+    server.wait_for("serving on")
+    running = call(server, "twenty letters or so")
+    time.sleep(0.3)
+    server.stop()
+    assert running.code() == grpc.StatusCode.UNAVAILABLE
+    assert server.exit_code() == 0
+    server.wait_for("requests unfinished")
+
+
+def test_a_second_signal_stops_at_once(start, call):
+    server = start(FAKE_STEP_SECONDS="0.5")
+    server.wait_for("serving on")
+    running = call(server, "twenty letters or so")
+    time.sleep(0.3)
+    server.stop()
+    server.wait_for("SIGTERM: finishing what is running")
+    server.stop()
+    assert running.code() == grpc.StatusCode.UNAVAILABLE
+    assert server.exit_code() == 128 + signal.SIGTERM
+
+
+def test_a_signal_while_the_model_loads(start, call):
+    server = start(FAKE_WARM_UP_SECONDS="60")
+    server.wait_for("metrics on")
+    assert call(server, "x").code() == grpc.StatusCode.UNAVAILABLE
+    server.stop()
+    assert server.exit_code() == 0
+    assert not any("Traceback" in line for line in server.lines)
+
+
+def test_a_port_in_use(start):
+    first = start()
+    port = first.wait_for(r"listening on 127\.0\.0\.1:(\d+)")[1]
+    second = start(f"--port={port}")
+    assert second.exit_code() == 1
+    second.wait_for(f"^translane-server: cannot listen on 127.0.0.1:{port}: Address already in use$")
+    assert len(second.lines) == 1
+
+
+def test_json_logs(start):
+    server = start("--log-format=json")
+    server.wait_for(r'"message": "serving on cpu with 64 rows", "model": "fake", "version": "2.1"')
+
+
+def run(*argv, **environ):
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("TRANSLANE_")}
+    command = [sys.executable, "-m", "translane_server", *argv]
+    return subprocess.run(command, env=clean | environ, capture_output=True, text=True, timeout=60)
+
+
+def test_foreseeable_problems_are_one_sentence(tmp_path):
+    problems = [
+        run(),
+        run("--model", str(tmp_path), TRANSLANE_PROT="1"),
+        run("--model", str(tmp_path / "none")),
+        run("--model", str(tmp_path)),
+    ]
+    assert [problem.returncode for problem in problems] == [2, 2, 1, 1]
+    assert [problem.stdout for problem in problems] == [""] * 4
+    for problem, part in zip(
+        problems, ("--model is required", "TRANSLANE_PROT", "no such folder", "no manifest"), strict=True
+    ):
+        assert problem.stderr.startswith("translane-server: ")
+        assert problem.stderr.count("\n") == 1
+        assert part in problem.stderr
+
+
+def test_help():
+    answer = run("--help")
+    assert answer.returncode == 0
+    assert "--metrics-port" in answer.stdout
