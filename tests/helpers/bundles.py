@@ -1,0 +1,130 @@
+"""Checkpoints and bundles of random weights, made in seconds.
+
+A bundle of given settings is exported once for a test session; each caller gets a copy to do with as it likes.
+"""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import sentencepiece
+import torch
+
+from translane_export.bundle_writer import export_checkpoint
+from translane_export.checkpoint import save_checkpoint
+from translane_export.model import Transformer, TransformerConfig
+from translane_export.settings import ExportSettings
+
+SOURCES = (
+    "我有一只猫。",
+    "你好！",
+    "今天天气很好，我们去公园吧。",
+    "他在看书。",
+    "她喜欢喝茶，不喜欢喝咖啡。",
+    "请问，火车站在哪里？",
+    "好。",
+    "这本书很有意思，你应该看一看。",
+    "汤姆昨天买了一辆新车。",
+    "我不知道他为什么没有来。",
+)
+TARGETS = (
+    "I have a cat.",
+    "Hello!",
+    "The weather is nice today, let's go to the park.",
+    "He is reading a book.",
+    "She likes tea and does not like coffee.",
+    "Excuse me, where is the railway station?",
+    "Good.",
+    "This book is very interesting; you should read it.",
+    "Tom bought a new car yesterday.",
+    "I don't know why he did not come.",
+)
+SIZES: dict[str, Any] = {
+    "d_model": 32,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "heads": 2,
+    "ffn_size": 64,
+    "max_positions": 64,
+}
+
+
+def random_checkpoint(
+    folder: Path, *, seed: int = 0, eos_bias: float = 0.0, joint: bool = False, **config: Any
+) -> Path:
+    """Write a checkpoint of random weights to `folder`; `config` overrides `SIZES` and `TransformerConfig`'s defaults.
+
+    `eos_bias` is added to the end-of-sentence logit: random weights alone rarely end a sentence. `joint` makes one
+    vocabulary for both sides.
+    """
+    texts = ((*SOURCES, *TARGETS),) * 2 if joint else (SOURCES, TARGETS)
+    with tempfile.TemporaryDirectory() as scratch:
+        vocabularies = [_train_vocabulary(Path(scratch) / f"{side}.spm", text) for side, text in enumerate(texts)]
+        sizes = [sentencepiece.SentencePieceProcessor(model_file=str(path)).get_piece_size() for path in vocabularies]
+        values = {"source_vocab_size": sizes[0], "target_vocab_size": sizes[1], **SIZES, **config}
+        model = random_model(TransformerConfig(**values), seed)
+        with torch.no_grad():
+            model.output_projection.bias[model.config.eos_id] += eos_bias
+        save_checkpoint(
+            folder,
+            config=model.config,
+            state_dict=model.state_dict(),
+            source_tokenizer=vocabularies[0],
+            target_tokenizer=vocabularies[1],
+            source_language="zh",
+            target_language="en",
+            samples=SOURCES,
+            metadata={"data_licence": "CC0-1.0", "training_pairs": len(SOURCES), "valid_bleu": 0.0},
+        )
+    return folder
+
+
+def random_bundle(folder: Path, *, export: dict[str, Any] | None = None, **checkpoint: Any) -> Path:
+    """Write a bundle of random weights to `folder`; `export` holds settings of the exporter, the rest is as above."""
+    exported = _exported(tuple(sorted((export or {}).items())), tuple(sorted(checkpoint.items())))
+    return Path(shutil.copytree(exported, folder))
+
+
+def random_model(config: TransformerConfig, seed: int = 0) -> Transformer:
+    """A Transformer whose every parameter is random, those included that start at 0 or 1."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = Transformer(config)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                if parameter.ndim == 1:
+                    parameter += torch.randn_like(parameter) * 0.1
+    return model.eval()
+
+
+@cache
+def _exported(export: tuple[tuple[str, Any], ...], checkpoint: tuple[tuple[str, Any], ...]) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="translane-bundle-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    source = random_checkpoint(folder / "checkpoint", **dict(checkpoint))
+    export_checkpoint(ExportSettings(checkpoint=source, output=folder / "bundle", threads=1, **dict(export)))
+    return folder / "bundle"
+
+
+def _train_vocabulary(path: Path, sentences: tuple[str, ...]) -> Path:
+    with path.open("wb") as file:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(sentences),
+            model_writer=file,
+            model_type="char",
+            vocab_size=1000,
+            hard_vocab_limit=False,
+            character_coverage=1.0,
+            normalization_rule_name="identity",
+            pad_id=0,
+            unk_id=1,
+            bos_id=2,
+            eos_id=3,
+            minloglevel=2,
+        )
+    return path
