@@ -100,6 +100,8 @@ def load_checkpoint(directory: Path) -> Checkpoint:
     try:
         config = TransformerConfig.from_dict(description["model"])
         tokenizer = description["tokenizer"]
+        if tokenizer["kind"] != _TOKENIZER["kind"]:
+            raise ValueError(f"tokenizer kind {tokenizer['kind']!r} is not supported")
         source_tokenizer, target_tokenizer = directory / tokenizer["source"], directory / tokenizer["target"]
         languages = (str(description["source_language"]), str(description["target_language"]))
         metadata = dict(description["training"])
@@ -132,11 +134,11 @@ class StoredTensors:
 
 def save_tensors(path: Path, state_dict: Mapping[str, torch.Tensor], note: str = "") -> None:
     """Write tensors as safetensors, those that share memory once; the file appears complete or not at all."""
-    kept: dict[int, str] = {}
+    kept: dict[tuple[int, torch.Size, tuple[int, ...]], str] = {}
     tensors: dict[str, torch.Tensor] = {}
     aliases: dict[str, str] = {}
     for name, tensor in state_dict.items():
-        owner = kept.setdefault(tensor.data_ptr(), name) if tensor.numel() else name
+        owner = kept.setdefault((tensor.data_ptr(), tensor.shape, tensor.stride()), name) if tensor.numel() else name
         if owner == name:
             tensors[name] = tensor.detach().cpu().contiguous()
         else:

@@ -50,13 +50,14 @@ def _train(settings: TrainSettings) -> None:
     assert settings.valid
     assert settings.output
     output = settings.output
-    if (output / STATE_FILE).exists() and not settings.resume:
+    resuming = (output / STATE_FILE).exists()
+    if resuming and not settings.resume:
         raise ResumeError(f"{output}: holds a run already; --resume continues it, another --output starts anew")
     texts = read_texts(settings, settings.train, settings.valid)
     for text in texts:
         print(text.summary(), file=sys.stderr)
     output.mkdir(parents=True, exist_ok=True)
-    trainer = Trainer(settings, build_corpus(settings, *texts, output), output)
+    trainer = Trainer(settings, build_corpus(settings, *texts, output, reuse=resuming), output)
     print(trainer.describe(), file=sys.stderr, flush=True)
     outcome = trainer.run()
     print(f"ended: {outcome.reason}, after {outcome.step:,} steps")

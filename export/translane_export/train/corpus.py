@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 from translane_export.model import Transformer, load_word_vectors
 from translane_export.train.batches import EncodedPair
 from translane_export.train.data import Columns, ParallelText, read_parallel_text
 from translane_export.train.errors import DataError
+from translane_export.train.sampling import SegmentationSampler
 from translane_export.train.settings import TrainSettings
-from translane_export.train.vocabulary import Sampling, Vocabulary, VocabularySettings, train_vocabulary
+from translane_export.train.vocabulary import Vocabulary, VocabularySettings, train_vocabulary
 
 
 @dataclass(frozen=True)
@@ -26,8 +30,11 @@ class Corpus:
 
     def epoch_pairs(self, epoch: int) -> list[EncodedPair]:
         """Return the ids of every training pair that fits; with subword sampling, drawn anew for each epoch."""
-        sources = self._encode(self.source_vocabulary, [pair.source for pair in self.train.pairs], 2 * epoch)
-        targets = self._encode(self.target_vocabulary, [pair.target for pair in self.train.pairs], 2 * epoch + 1)
+        if self.settings.sampling_alpha:
+            seed = self.settings.seed
+            sources, targets = (sampler.draw((seed, epoch, side)) for side, sampler in enumerate(self._samplers))
+        else:
+            sources, targets = self._best_ids
         limit = min(self.settings.max_length, self.settings.max_positions - 1)
         encoded = [EncodedPair(source, target) for source, target in zip(sources, targets, strict=True)]
         fitting = [pair for pair in encoded if pair.width <= limit + 1]
@@ -49,13 +56,22 @@ class Corpus:
                 except (OSError, ValueError) as error:
                     raise DataError(f"word vectors: {error}") from error
 
-    def _encode(self, vocabulary: Vocabulary, texts: list[str], draw: int) -> list[list[int]]:
-        settings = self.settings
-        if not settings.sampling_alpha:
-            return vocabulary.encode(texts)
-        # SentencePiece seeds are 32 bits wide; runs with neighbouring seeds must not share draws.
-        seed = (settings.seed * 1_000_003 + draw) % 2**32
-        return vocabulary.sample(texts, Sampling(settings.sampling_alpha, settings.sampling_nbest), seed)
+    @cached_property
+    def _best_ids(self) -> tuple[list[list[int]], list[list[int]]]:
+        return (
+            self.source_vocabulary.encode([pair.source for pair in self.train.pairs]),
+            self.target_vocabulary.encode([pair.target for pair in self.train.pairs]),
+        )
+
+    @cached_property
+    def _samplers(self) -> tuple[SegmentationSampler, SegmentationSampler]:
+        alpha, nbest = self.settings.sampling_alpha, self.settings.sampling_nbest
+        sources = [pair.source for pair in self.train.pairs]
+        targets = [pair.target for pair in self.train.pairs]
+        return (
+            SegmentationSampler(self.source_vocabulary, sources, alpha=alpha, nbest=nbest),
+            SegmentationSampler(self.target_vocabulary, targets, alpha=alpha, nbest=nbest),
+        )
 
 
 def read_texts(settings: TrainSettings, train: Path, valid: Path) -> tuple[ParallelText, ParallelText]:
@@ -67,8 +83,19 @@ def read_texts(settings: TrainSettings, train: Path, valid: Path) -> tuple[Paral
     )
 
 
-def build_corpus(settings: TrainSettings, train: ParallelText, valid: ParallelText, output: Path) -> Corpus:
-    """Train the vocabularies into `output`. Training them again gives the same, so a resumed run does just that."""
+def build_corpus(
+    settings: TrainSettings, train: ParallelText, valid: ParallelText, output: Path, *, reuse: bool = False
+) -> Corpus:
+    """Train the vocabularies into `output`, or `reuse` those that lie there.
+
+    Raises:
+        DataError: the text cannot carry such vocabularies.
+        TrainError: those to reuse cannot be read.
+    """
+    if reuse:
+        names = ("joint", "joint") if settings.joint_vocabulary else ("source", "target")
+        source, target = (Vocabulary(output / f"{name}.spm") for name in names)
+        return Corpus(settings, train, valid, source, target)
     sources, targets = ([pair.source for pair in train.pairs], [pair.target for pair in train.pairs])
     if settings.joint_vocabulary:
         joint = _train(settings, "source", itertools.chain(sources, targets), output / "joint.spm")
@@ -82,9 +109,11 @@ def build_corpus(settings: TrainSettings, train: ParallelText, valid: ParallelTe
     )
 
 
-def _train(settings: TrainSettings, side: str, sentences: object, path: Path) -> Vocabulary:
+def _train(
+    settings: TrainSettings, side: Literal["source", "target"], sentences: Iterable[str], path: Path
+) -> Vocabulary:
     return train_vocabulary(
-        sentences,  # type: ignore[arg-type]
+        sentences,
         VocabularySettings(
             kind=settings.vocabulary,
             size=getattr(settings, f"{side}_vocabulary_size"),

@@ -39,8 +39,8 @@ class TrainSettings(Settings):
     source_normalization: str = Field("nmt_nfkc", description=f"one of {', '.join(NORMALIZATIONS)}")
     target_normalization: str = Field("nmt_nfkc", description="as for the source")
     character_coverage: float = Field(1.0, gt=0, le=1, description="share of the training text's characters to keep")
-    sampling_alpha: float = Field(0.0, ge=0, description="subword sampling in training (unigram, bpe); 0 turns it off")
-    sampling_nbest: int = Field(-1, ge=-1, description="segmentations to draw from (unigram); -1 is all")
+    sampling_alpha: float = Field(0.0, ge=0, description="subword sampling in training (unigram only); 0 turns it off")
+    sampling_nbest: int = Field(16, ge=2, description="best segmentations of a sentence to draw from")
 
     # Model
     preset: Literal["base", "small", "tiny"] = Field("small", description="sizes to start from")
@@ -100,8 +100,8 @@ class TrainSettings(Settings):
                 raise ValueError(
                     f"{flag_name(type(self), name)}: {getattr(self, name)!r} is not one of {', '.join(NORMALIZATIONS)}"
                 )
-        if self.sampling_alpha and self.vocabulary not in ("unigram", "bpe"):
-            raise ValueError(f"--sampling-alpha: a {self.vocabulary} vocabulary has one segmentation only")
+        if self.sampling_alpha and self.vocabulary != "unigram":
+            raise ValueError(f"--sampling-alpha: a {self.vocabulary} vocabulary knows one segmentation of a text only")
         if self.joint_vocabulary and self.source_normalization != self.target_normalization:
             raise ValueError("--joint-vocabulary: both sides need the same normalization")
         if self.tie_embeddings == "three-way" and not self.joint_vocabulary:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import tempfile
-import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,15 +34,11 @@ class VocabularySettings:
 
 
 @dataclass(frozen=True)
-class Sampling:
-    """Subword regularisation (Kudo 2018, https://arxiv.org/abs/1804.10959): draw a segmentation instead of the best.
+class Segmentation:
+    """One way to cut a text into pieces, and its probability by the unigram model [nats]."""
 
-    For unigram vocabularies `alpha` smooths the distribution over the `nbest` best segmentations (-1: all of them);
-    for BPE it is the probability of skipping a merge and `nbest` is ignored.
-    """
-
-    alpha: float
-    nbest: int
+    ids: list[int]
+    log_probability: float
 
 
 class Vocabulary:
@@ -56,6 +51,7 @@ class Vocabulary:
             self._model = sentencepiece.SentencePieceProcessor(model_file=str(path))
         except (OSError, RuntimeError) as error:
             raise TrainError(f"{path}: not a readable SentencePiece model") from error
+        self._scores = [float(self._model.get_score(index)) for index in range(len(self))]
 
     def __len__(self) -> int:
         return int(self._model.get_piece_size())
@@ -69,23 +65,12 @@ class Vocabulary:
         # A single thread: SentencePiece's pool starts as many as the host has cores, whatever this process may use.
         return [list(ids) for ids in self._model.encode(list(texts), num_threads=1)]
 
-    def sample(self, texts: Sequence[str], sampling: Sampling, seed: int) -> list[list[int]]:
-        """Return one drawn segmentation of each text; the same seed draws the same ones."""
-        drawn: list[list[int]] = []
-
-        def draw() -> None:
-            sentencepiece.set_random_generator_seed(seed)
-            for text in texts:
-                ids = self._model.encode(
-                    text, enable_sampling=True, alpha=sampling.alpha, nbest_size=sampling.nbest, num_threads=1
-                )
-                drawn.append(list(ids))
-
-        # SentencePiece keeps one generator per thread and seeds it on first use, never again: a fresh thread per call.
-        thread = threading.Thread(target=draw, name="subword-sampling")
-        thread.start()
-        thread.join()
-        return drawn
+    def best_segmentations(self, text: str, count: int) -> list[Segmentation]:
+        """Return up to `count` segmentations of the text, best first; only a unigram vocabulary knows more than one."""
+        return [
+            Segmentation(list(ids), sum(self._scores[index] for index in ids))
+            for ids in self._model.nbest_encode(text, nbest_size=count)
+        ]
 
     def decode(self, sentences: Sequence[Sequence[int]]) -> list[str]:
         """Return the text of each list of ids; special pieces are dropped."""

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+NOUNS = {"猫": "cat", "狗": "dog", "书": "book", "马": "horse", "鸟": "bird", "鱼": "fish"}
+VERBS = {"看": "sees", "爱": "loves", "买": "buys", "找": "finds"}
+PEOPLE = {"他": "he", "她": "she", "你": "you", "我": "I"}
+
+
+@pytest.fixture
+def write_tsv(tmp_path: Path) -> Callable[[str, int, int], Path]:
+    """Writes `rows` synthetic sentence pairs that a tiny model can learn."""
+
+    def write(name: str, rows: int, seed: int) -> Path:
+        draw = random.Random(seed)
+        path = tmp_path / name
+        with path.open("w", encoding="utf-8") as file:
+            for _ in range(rows):
+                (who, who_en), (does, does_en), (what, what_en) = (
+                    draw.choice(list(words.items())) for words in (PEOPLE, VERBS, NOUNS)
+                )
+                file.write(f"{who}{does}{what}。\t{who_en} {does_en} a {what_en}.\tattribution\n")
+        return path
+
+    return write
+
+
+@pytest.fixture
+def run_flags(write_tsv: Callable[[str, int, int], Path], tmp_path: Path) -> Callable[..., list[str]]:
+    """Flags of a run that takes seconds; keywords override them."""
+
+    def flags(output: str = "run", **overrides: object) -> list[str]:
+        values: dict[str, object] = {
+            "train": write_tsv("train.tsv", 200, 1),
+            "valid": write_tsv("valid.tsv", 12, 2),
+            "output": tmp_path / output,
+            "vocabulary": "unigram",
+            "source_vocabulary_size": 26,
+            "target_vocabulary_size": 30,
+            "source_language": "zh",
+            "target_language": "en",
+            "preset": "tiny",
+            "d_model": 32,
+            "ffn_size": 64,
+            "max_positions": 32,
+            "max_tokens": 256,
+            "learning_rate": 0.01,
+            "warmup_steps": 20,
+            "sampling_alpha": 0.5,
+            "valid_every": 10,
+            "max_steps": 25,
+            "average": 2,
+            "threads": 1,
+            "device": "cpu",
+            "precision": "fp32",
+            **overrides,
+        }
+        return [
+            f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}") for name, value in values.items()
+        ]
+
+    return flags
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """A run sets the number of threads of the whole process; and on tiny tensors a second one costs time."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

@@ -1,0 +1,126 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors import safe_open
+
+from translane_export.checkpoint import CheckpointError, load_checkpoint, load_tensors, save_checkpoint, save_tensors
+from translane_export.model import Transformer, TransformerConfig
+
+CONFIG = TransformerConfig(
+    source_vocab_size=11, target_vocab_size=13, d_model=8, encoder_layers=1, decoder_layers=1, heads=2, ffn_size=8
+)
+
+
+@pytest.fixture
+def save(tmp_path: Path) -> Callable[..., Path]:
+    def write(name: str = "checkpoint", **overrides: Any) -> Path:
+        for side in ("source", "target"):
+            (tmp_path / f"{side}.model").write_bytes(side.encode())
+        values: dict[str, Any] = {
+            "config": CONFIG,
+            "state_dict": Transformer(CONFIG).state_dict(),
+            "source_tokenizer": tmp_path / "source.model",
+            "target_tokenizer": tmp_path / "target.model",
+            "source_language": "zh",
+            "target_language": "en",
+            "samples": ("我有一只猫。", "你好"),
+            "metadata": {"steps": 5},
+            **overrides,
+        }
+        save_checkpoint(tmp_path / name, **values)
+        return tmp_path / name
+
+    return write
+
+
+def test_what_is_saved_is_loaded(save: Callable[..., Path]) -> None:
+    model = Transformer(CONFIG)
+    checkpoint = load_checkpoint(save(state_dict=model.state_dict()))
+    assert checkpoint.config == CONFIG
+    assert checkpoint.state_dict.keys() == model.state_dict().keys()
+    assert all(torch.equal(checkpoint.state_dict[name], tensor) for name, tensor in model.state_dict().items())
+    assert checkpoint.source_tokenizer.read_bytes() == b"source"
+    assert checkpoint.target_tokenizer.read_bytes() == b"target"
+    assert (checkpoint.source_language, checkpoint.target_language) == ("zh", "en")
+    assert checkpoint.samples == ("我有一只猫。", "你好")
+    assert checkpoint.metadata == {"steps": 5}
+
+
+def test_tied_weights_are_stored_once_and_stay_tied(save: Callable[..., Path]) -> None:
+    directory = save()
+    with safe_open(directory / "model.safetensors", framework="pt") as file:
+        stored = set(file.keys())
+    tied = {"decoder.embedding.tokens.weight", "output_projection.weight"}
+    assert len(stored & tied) == 1
+    state = load_checkpoint(directory).state_dict
+    assert len({state[name].data_ptr() for name in tied}) == 1
+
+
+def test_saving_again_replaces_and_leaves_nothing_behind(save: Callable[..., Path], tmp_path: Path) -> None:
+    save()
+    directory = save(metadata={"steps": 6})
+    assert load_checkpoint(directory).metadata == {"steps": 6}
+    assert {path.name for path in tmp_path.iterdir()} == {"checkpoint", "source.model", "target.model"}
+    assert sorted(path.name for path in directory.iterdir()) == [
+        "config.json",
+        "model.safetensors",
+        "samples.txt",
+        "source.spm",
+        "target.spm",
+    ]
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "source.spm", "target.spm", "samples.txt"])
+def test_a_missing_file_is_named(save: Callable[..., Path], name: str) -> None:
+    directory = save()
+    (directory / name).unlink()
+    with pytest.raises(CheckpointError, match=f"{name}: the file is missing"):
+        load_checkpoint(directory)
+
+
+@pytest.mark.parametrize("keep", [0, 5, 1000])
+def test_truncated_weights_are_named(save: Callable[..., Path], keep: int) -> None:
+    weights = save() / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:keep])
+    with pytest.raises(CheckpointError, match=r"model\.safetensors: not a readable safetensors file"):
+        load_checkpoint(weights.parent)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"format": "other"}, "not a Translane checkpoint"),
+        ({"format_version": 2}, "format version 2 is not supported; this release reads 1"),
+        ({"model": {"d_model": 8}}, "missing Transformer settings"),
+        ({"model": 5}, "config.json"),
+        ({"tokenizer": {"kind": "sentencepiece", "source": "source.spm"}}, "the key 'target' is missing"),
+        ({"tokenizer": {"kind": "other", "source": "source.spm", "target": "target.spm"}}, "tokenizer kind 'other'"),
+    ],
+)
+def test_a_wrong_description_is_refused(save: Callable[..., Path], change: dict[str, Any], reason: str) -> None:
+    path = save() / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(CheckpointError, match=reason):
+        load_checkpoint(path.parent)
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff", b"[]"])
+def test_a_corrupt_description_is_refused(save: Callable[..., Path], content: bytes) -> None:
+    path = save() / "config.json"
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"config\.json: "):
+        load_checkpoint(path.parent)
+
+
+def test_tensors_of_equal_values_stay_apart_and_views_are_whole(tmp_path: Path) -> None:
+    base = torch.arange(6.0).reshape(2, 3)
+    save_tensors(tmp_path / "a.safetensors", {"base": base, "same": base, "view": base.T, "empty": torch.empty(0)}, "n")
+    stored = load_tensors(tmp_path / "a.safetensors")
+    assert stored.note == "n"
+    assert torch.equal(stored.tensors["same"], base)
+    assert torch.equal(stored.tensors["view"], base.T)
+    assert stored.tensors["empty"].numel() == 0

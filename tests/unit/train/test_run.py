@@ -1,0 +1,168 @@
+"""Whole runs of `translane-train`, tiny."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from translane_export.checkpoint import load_checkpoint, load_tensors
+from translane_export.train.__main__ import main
+
+Flags = Callable[..., list[str]]
+
+
+def _assert_same_run(one: Path, other: Path) -> None:
+    """Weights, moments, random states and kept checkpoints are equal bit for bit."""
+    for name in ("resume.safetensors", "best/model.safetensors", "latest/model.safetensors"):
+        ours, theirs = load_tensors(one / name).tensors, load_tensors(other / name).tensors
+        assert ours.keys() == theirs.keys()
+        assert all(torch.equal(ours[key], theirs[key]) for key in ours), name
+    assert sorted(path.name for path in (one / "weights").iterdir()) == sorted(
+        path.name for path in (other / "weights").iterdir()
+    )
+
+
+def test_a_run_learns_and_leaves_a_complete_checkpoint(
+    run_flags: Flags, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    flags = run_flags(max_steps=120, valid_every=40, max_tokens=512, data_licence="CC0", dropout=0.0)
+    assert main(flags) == 0
+    out, err = capfd.readouterr()
+    assert "ended: 120 steps are done, after 120 steps" in out
+    assert re.search(r"loss \d\.\d+, [\d,]+ tokens/s, .* left", err) or "step 120" in err
+    checkpoint = load_checkpoint(tmp_path / "run" / "best")
+    assert checkpoint.metadata["valid_bleu"] > 50
+    assert checkpoint.metadata["data_licence"] == "CC0"
+    assert checkpoint.metadata["settings"]["train"] == "train.tsv"
+    assert (checkpoint.source_language, checkpoint.target_language) == ("zh", "en")
+    assert len(checkpoint.samples) == 12
+
+    test = tmp_path / "valid.tsv"
+    assert main(["--evaluate", str(tmp_path / "run" / "best"), "--test", str(test)]) == 0
+    out = capfd.readouterr().out
+    assert re.match(r"BLEU \d+\.\d\d  nrefs:1\|case:mixed\|.*\nchrF \d+\.\d\d  nrefs:1\|", out)
+    assert float(out.split()[1]) == pytest.approx(checkpoint.metadata["valid_bleu"], abs=0.01)
+
+
+def test_the_same_seed_gives_the_same_run_and_another_another(run_flags: Flags, tmp_path: Path) -> None:
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        assert main(run_flags(name, seed=seed)) == 0
+    _assert_same_run(tmp_path / "a", tmp_path / "b")
+    ours, others = (load_tensors(tmp_path / name / "resume.safetensors").tensors for name in ("a", "c"))
+    assert not all(torch.equal(ours[key], others[key]) for key in ours)
+
+
+def test_a_run_killed_in_full_flight_resumes_exactly(run_flags: Flags, tmp_path: Path) -> None:
+    flags = run_flags("killed", max_steps=400, dropout=0.3)
+    state = tmp_path / "killed" / "resume.safetensors"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "translane_export.train", *flags],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    deadline = time.monotonic() + 120
+    while not state.exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.005)
+    time.sleep(0.05)  # somewhere between two validations
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+
+    resumed_at = _step(state)
+    assert 0 < resumed_at < 400
+    last = str(resumed_at + 35)
+    assert main([*run_flags("killed", dropout=0.3, resume=True, max_steps=last)]) == 0
+    assert main([*run_flags("whole", dropout=0.3, max_steps=last)]) == 0
+    assert _step(state) == int(last)
+    _assert_same_run(tmp_path / "killed", tmp_path / "whole")
+
+
+def _step(state: Path) -> int:
+    return int(re.search(r'"step": (\d+)', load_tensors(state).note)[1])  # type: ignore[index]
+
+
+def test_a_run_is_neither_overwritten_nor_mixed(
+    run_flags: Flags, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(run_flags(max_steps=12)) == 0
+    assert main(run_flags(max_steps=12)) == 1
+    assert "holds a run already; --resume continues it" in capfd.readouterr().err
+    assert main(run_flags(max_steps=20, resume=True, seed=2)) == 1
+    assert "cannot be resumed with other settings (seed was 1, is 2)" in capfd.readouterr().err
+    state = tmp_path / "run" / "resume.safetensors"
+    state.write_bytes(state.read_bytes()[:500])
+    assert main(run_flags(max_steps=20, resume=True)) == 1
+    assert "cannot be resumed" in capfd.readouterr().err
+
+
+def test_epochs_patience_and_minutes_end_a_run(
+    run_flags: Flags, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(run_flags("epochs", max_steps=0, max_epochs=2, valid_every=1000)) == 0
+    assert "ended: 2 epochs are done" in capfd.readouterr().out
+    assert (tmp_path / "epochs" / "best" / "model.safetensors").exists()
+    # at this rate nothing is learnt, so BLEU stays where it is
+    assert main(run_flags("patience", max_steps=0, patience=2, valid_every=2, learning_rate=1e-9)) == 0
+    assert "ended: 2 validations without a better BLEU, after 6 steps" in capfd.readouterr().out
+    assert main(run_flags("minutes", max_steps=0, max_minutes=0.005)) == 0
+    assert "ended: 0.005 minutes are over" in capfd.readouterr().out
+
+
+def test_joint_tied_bpe_in_bf16(run_flags: Flags, tmp_path: Path) -> None:
+    flags = run_flags(
+        vocabulary="bpe",
+        joint_vocabulary=True,
+        source_vocabulary_size=60,
+        tie_embeddings="three-way",
+        precision="bf16",
+        sampling_alpha=0,
+        max_steps=5,
+        norm="pre",
+    )
+    assert main(flags) == 0
+    checkpoint = load_checkpoint(tmp_path / "run" / "best")
+    assert checkpoint.source_tokenizer.read_bytes() == checkpoint.target_tokenizer.read_bytes()
+    assert checkpoint.config.source_vocab_size == checkpoint.config.target_vocab_size == 60
+
+
+def test_word_vectors_start_the_embeddings(run_flags: Flags, tmp_path: Path) -> None:
+    (tmp_path / "vectors.txt").write_text("1 32\n猫 " + " ".join(["1"] * 16 + ["-1"] * 16) + "\n", encoding="utf-8")
+    flags = run_flags(source_word_vectors=tmp_path / "vectors.txt", vocabulary="char", sampling_alpha=0, max_steps=1)
+    assert main([*flags, "--learning-rate=1e-12"]) == 0
+    weights = load_checkpoint(tmp_path / "run" / "best").state_dict["encoder.embedding.tokens.weight"]
+    assert any(torch.allclose(row, row[0] * torch.tensor([1.0] * 16 + [-1.0] * 16)) for row in weights[4:])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "code", "sentence"),
+    [
+        ({"train": "none.tsv"}, 1, "none.tsv: the file is missing"),
+        ({"target_column": 7}, 1, "train.tsv:1: 3 columns, at least 8 needed"),
+        ({"target_vocabulary_size": 9000}, 1, "no unigram vocabulary of 9,000 pieces"),
+        ({"max_length": 1}, 1, "every pair is longer than --max-length 1"),
+        ({"source_word_vectors": "none.vec"}, 1, "word vectors: "),
+        ({"dropout": 2}, 2, "--dropout"),
+    ],
+)
+def test_failures_are_one_sentence(
+    run_flags: Flags, capfd: pytest.CaptureFixture[str], overrides: dict[str, object], code: int, sentence: str
+) -> None:
+    assert main(run_flags(**overrides)) == code
+    last = capfd.readouterr().err.strip().splitlines()[-1]
+    assert last.startswith("translane-train: ")
+    assert sentence in last
+
+
+def test_a_missing_checkpoint_is_one_sentence(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "test.tsv").write_text("a\tb\n")
+    assert main(["--evaluate", str(tmp_path / "none"), "--test", str(tmp_path / "test.tsv")]) == 1
+    assert "config.json: the file is missing" in capfd.readouterr().err

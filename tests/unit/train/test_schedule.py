@@ -1,0 +1,23 @@
+import pytest
+
+from translane_export.train.schedule import WarmupInverseSqrt
+
+
+def test_the_rate_rises_linearly_and_falls_with_the_inverse_square_root() -> None:
+    schedule = WarmupInverseSqrt(peak=2e-3, warmup_steps=100)
+    assert schedule.rate(1) == pytest.approx(2e-5)
+    assert schedule.rate(50) == pytest.approx(1e-3)
+    assert schedule.rate(100) == pytest.approx(2e-3)
+    assert schedule.rate(400) == pytest.approx(1e-3)
+
+
+def test_without_warm_up_the_first_step_has_the_peak() -> None:
+    schedule = WarmupInverseSqrt(peak=1.0, warmup_steps=0)
+    assert [schedule.rate(1), schedule.rate(4)] == [1.0, 0.5]
+
+
+def test_the_papers_rate_at_its_peak() -> None:
+    # §5.3: d_model^-0.5 * min(step^-0.5, step * warmup^-1.5)
+    schedule = WarmupInverseSqrt(peak=512**-0.5 * 4000**-0.5, warmup_steps=4000)
+    for step in (1, 1000, 4000, 16000):
+        assert schedule.rate(step) == pytest.approx(512**-0.5 * min(step**-0.5, step * 4000**-1.5))

@@ -1,0 +1,65 @@
+import re
+from pathlib import Path
+
+import pytest
+
+from translane_export.train.settings import ENV_PREFIX, TrainSettings
+from translane_server.errors import SettingsError
+from translane_server.settings import load_settings
+
+NEEDED = ["--train=a.tsv", "--valid=b.tsv", "--output=run"]
+DOCS = Path(__file__).parents[3] / "docs" / "training.md"
+
+
+def _load(argv: list[str], environ: dict[str, str] | None = None) -> TrainSettings:
+    return load_settings(TrainSettings, argv, environ or {}, prog="translane-train", env_prefix=ENV_PREFIX)
+
+
+def test_flag_wins_over_environment_over_file_over_default(tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text("seed = 5\nheads = 8\nmax_epochs = 3\n")
+    environ = {"TRANSLANE_TRAIN_SEED": "6", "TRANSLANE_TRAIN_HEADS": "2", "TRANSLANE_TRAIN_CONFIG": str(file)}
+    settings = _load([*NEEDED, "--seed", "7"], environ)
+    assert (settings.seed, settings.heads, settings.max_epochs, settings.average) == (7, 2, 3, 5)
+
+
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        (["--train=a.tsv"], "--valid and --output must be given"),
+        (["--evaluate=run/best"], "--test must be given"),
+        ([*NEEDED, "--source-normalization=nfc"], "--source-normalization: 'nfc' is not one of nmt_nfkc, "),
+        (
+            [*NEEDED, "--vocabulary=word", "--sampling-alpha=0.1"],
+            "--sampling-alpha: a word vocabulary knows one segmentation",
+        ),
+        ([*NEEDED, "--tie-embeddings=three-way"], "--tie-embeddings three-way: needs --joint-vocabulary"),
+        ([*NEEDED, "--joint-vocabulary", "--source-normalization=nfkc"], "both sides need the same normalization"),
+        ([*NEEDED, "--heads=7"], "256 is not divisible by 7 heads"),
+        ([*NEEDED, "--dropout=1"], "--dropout: input should be less than 1"),
+        ([*NEEDED, "--unknown=1"], "--unknown"),
+        ([*NEEDED, "--sampling-nbest=1"], "--sampling-nbest"),
+    ],
+)
+def test_wrong_settings_are_refused_in_one_sentence(argv: list[str], sentence: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(sentence)) as caught:
+        _load(argv)
+    assert "\n" not in str(caught.value)
+
+
+def test_unknown_variables_and_keys_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="TRANSLANE_TRAIN_SEAD"):
+        _load(NEEDED, {"TRANSLANE_TRAIN_SEAD": "1"})
+    (tmp_path / "run.toml").write_text("sead = 1\n")
+    with pytest.raises(SettingsError, match="sead"):
+        _load([*NEEDED, "--config", str(tmp_path / "run.toml")])
+
+
+def test_presets_are_overridden_by_single_sizes() -> None:
+    config = _load([*NEEDED, "--preset=base", "--d-model=128"]).transformer_config(source_size=50, target_size=60)
+    assert (config.d_model, config.encoder_layers, config.source_vocab_size) == (128, 6, 50)
+
+
+def test_the_docs_table_lists_every_setting_and_no_other() -> None:
+    listed = re.findall(r"^\| `--([a-z0-9-]+)` \|", DOCS.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert sorted(listed) == sorted(name.replace("_", "-") for name in TrainSettings.model_fields)
