@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             _train(settings)
     except SettingsError as error:
         return _fail(error, 2)
-    except (TrainError, CheckpointError) as error:
+    except (TrainError, CheckpointError, OSError) as error:
         return _fail(error, 1)
     except KeyboardInterrupt:
         print("translane-train: interrupted; --resume continues from the last validation", file=sys.stderr)

@@ -6,13 +6,17 @@ from typing import Literal
 
 import torch
 
+from translane_server.errors import SettingsError
+
 Precision = Literal["auto", "bf16", "fp32"]
 
 
 def choose_device(name: Literal["auto", "cpu", "cuda"]) -> torch.device:
-    """Return the device; "auto" takes a GPU where there is one."""
+    """Return the device; "auto" takes a GPU where there is one. Raises SettingsError where a GPU asked for is missing."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise SettingsError("--device: cuda is asked for, but PyTorch finds no GPU")
     return torch.device(name)
 
 

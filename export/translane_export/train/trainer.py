@@ -15,7 +15,7 @@ from translane_export.train.batches import Batch, collate, plan_batches
 from translane_export.train.corpus import Corpus
 from translane_export.train.evaluate import evaluate_model
 from translane_export.train.precision import choose_device, uses_bf16
-from translane_export.train.progress import Limits, Progress
+from translane_export.train.progress import Progress
 from translane_export.train.schedule import WarmupInverseSqrt
 from translane_export.train.settings import TrainSettings
 from translane_export.train.state import FREE_ON_RESUME, RunState, load_state, save_state
@@ -82,8 +82,12 @@ class Trainer:
 
     def run(self) -> Outcome:
         """Train until a limit is reached; returns where the result is."""
-        limits = Limits(self._settings.max_steps, self._settings.max_minutes * 60)
-        progress = Progress(limits, self._state.step, self._state.seconds)
+        progress = Progress(
+            max_steps=self._settings.max_steps,
+            max_seconds=self._settings.max_minutes * 60,
+            done_steps=self._state.step,
+            done_seconds=self._state.seconds,
+        )
         try:
             reason = self._train(progress)
             self._save_state()
@@ -100,14 +104,15 @@ class Trainer:
         while not (reason := self._reason_to_stop()):
             pairs = self._corpus.epoch_pairs(state.epoch)
             plan = plan_batches(pairs, settings.max_tokens, settings.seed, state.epoch)
+            if settings.max_epochs:
+                progress.expect(state.step - state.batch + len(plan) * (settings.max_epochs - state.epoch))
             for rows in plan[state.batch :]:
                 started = time.monotonic()
                 batch = collate([pairs[row] for row in rows]).to(self._device)
                 loss = self._step(batch)
                 state.step += 1
                 state.batch += 1
-                tokens = batch.target_tokens
-                progress.update(loss * tokens, tokens)
+                progress.update(loss, batch.target_tokens)
                 state.seconds += time.monotonic() - started
                 if state.step % settings.valid_every == 0:
                     self._validate(progress)

@@ -38,7 +38,7 @@ def test_a_run_learns_and_leaves_a_complete_checkpoint(
     assert main(flags) == 0
     out, err = capfd.readouterr()
     assert "ended: 120 steps are done, after 120 steps" in out
-    assert re.search(r"loss \d\.\d+, [\d,]+ tokens/s, .* left", err) or "step 120" in err
+    assert re.search(r"step 120, epoch \d+, .* min: valid BLEU \d+\.\d\d, chrF", err)
     checkpoint = load_checkpoint(tmp_path / "run" / "best")
     assert checkpoint.metadata["valid_bleu"] > 50
     assert checkpoint.metadata["data_licence"] == "CC0"
@@ -150,7 +150,14 @@ def test_word_vectors_start_the_embeddings(run_flags: Flags, tmp_path: Path) -> 
         ({"target_vocabulary_size": 9000}, 1, "no unigram vocabulary of 9,000 pieces"),
         ({"max_length": 1}, 1, "every pair is longer than --max-length 1"),
         ({"source_word_vectors": "none.vec"}, 1, "word vectors: "),
+        ({"output": "/dev/null/run"}, 1, "/dev/null/run"),
         ({"dropout": 2}, 2, "--dropout"),
+        pytest.param(
+            {"device": "cuda"},
+            2,
+            "PyTorch finds no GPU",
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU"),
+        ),
     ],
 )
 def test_failures_are_one_sentence(
