@@ -71,12 +71,11 @@ def _timestamp(record: logging.LogRecord) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03}Z"
 
 
-def _one_line(message: str) -> str:
-    return message if message.isprintable() else message.encode("unicode_escape").decode("ascii")
+def _one_line(text: str) -> str:
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def _plain(value: Any) -> str:
     if isinstance(value, str) and value and all(c.isalnum() or c in _PLAIN_PUNCTUATION for c in value):
         return value
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if text.isprintable() else json.dumps(value, default=str)
+    return _one_line(json.dumps(value, ensure_ascii=False, default=str))

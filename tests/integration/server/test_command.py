@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from urllib.request import urlopen
 
 import grpc
 import pytest
@@ -41,6 +42,17 @@ class Process:
                     return found
             time.sleep(0.01)
         raise AssertionError(f"no {pattern!r} in {self.lines}")
+
+    def wait_for_a_request(self):
+        """Until a Translate request is accepted."""
+        address = self.wait_for("metrics on (http://.*)")[1]
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            with urlopen(address) as response:
+                if b'grpc_server_started_total{grpc_method="Translate"' in response.read():
+                    return
+            time.sleep(0.01)
+        raise AssertionError("no request came in")
 
     def stop(self, number=signal.SIGTERM):
         self.process.send_signal(number)
@@ -83,8 +95,7 @@ def test_a_signal_drains(start, call, number):
     server = start("--log-level=debug", FAKE_STEP_SECONDS="0.05")
     server.wait_for("serving on cpu with 64 rows")
     running = call(server, "ten letters")
-    server.wait_for("metrics on http://127.0.0.1:[0-9]+/metrics")
-    time.sleep(0.2)
+    server.wait_for_a_request()
     server.stop(number)
     assert running.result().translations[0].hypotheses[0].text == "ten letters"
     assert server.exit_code() == 0
@@ -95,7 +106,7 @@ def test_the_grace_period_ends(start, call):
     server = start("--grace-period=0.1", FAKE_STEP_SECONDS="0.2")
     server.wait_for("serving on")
     running = call(server, "twenty letters or so")
-    time.sleep(0.3)
+    server.wait_for_a_request()
     server.stop()
     assert running.code() == grpc.StatusCode.UNAVAILABLE
     assert server.exit_code() == 0
@@ -106,7 +117,7 @@ def test_a_second_signal_stops_at_once(start, call):
     server = start(FAKE_STEP_SECONDS="0.5")
     server.wait_for("serving on")
     running = call(server, "twenty letters or so")
-    time.sleep(0.3)
+    server.wait_for_a_request()
     server.stop()
     server.wait_for("SIGTERM: finishing what is running")
     server.stop()

@@ -1,0 +1,51 @@
+"""The command itself, on a bundle that `translane-export` wrote."""
+
+import subprocess
+import sys
+
+import grpc
+import pytest
+
+from helpers.bundles import SOURCES, random_bundle
+from translane.v1 import translation_pb2 as pb
+from translane.v1 import translation_pb2_grpc
+from translane_server import command
+from translane_server.bundle import load_bundle
+from translane_server.config import ServerSettings
+from translane_server.server import Server
+from translane_server.service import ServedModel
+from translane_server.tokenizer import load_tokenizer
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    return load_bundle(random_bundle(tmp_path_factory.mktemp("bundle") / "bundle"))
+
+
+async def test_a_text_translates_alone_as_it_does_among_others(bundle):
+    settings = ServerSettings(model=bundle.folder, port=0, metrics_port=0, threads=1, rows=4, device="cpu")
+    server = Server(settings, ServedModel(bundle.manifest, load_tokenizer(bundle), "cpu"))
+    try:
+        await server.start()
+        await server.open(lambda metrics: command.build_engine(settings, bundle, "cpu", server.limits.tokens, metrics))
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+            stub = translation_pb2_grpc.TranslationServiceStub(channel)
+            together = (await stub.Translate(pb.TranslateRequest(texts=SOURCES))).translations
+            alone = [(await stub.Translate(pb.TranslateRequest(texts=[text]))).translations[0] for text in SOURCES]
+        assert list(together) == alone
+        assert len({translation.hypotheses[0].text for translation in alone}) > 1
+    finally:
+        await server.stop(grace=5)
+
+
+def test_the_command_refuses_a_tampered_bundle(tmp_path):
+    folder = random_bundle(tmp_path / "bundle")
+    weights = next(folder.glob("*.bin"))
+    content = bytearray(weights.read_bytes())
+    content[100] ^= 1
+    weights.write_bytes(content)
+    command_line = [sys.executable, "-m", "translane_server", "--model", str(folder)]
+    answer = subprocess.run(command_line, capture_output=True, text=True, timeout=60)
+    assert answer.returncode == 1
+    assert answer.stderr.count("\n") == 1
+    assert f"{weights.name} is not the file that was exported" in answer.stderr
