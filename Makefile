@@ -1,0 +1,66 @@
+# Needs CPython 3.11 or newer; everything else is set up in .venv, at the versions of constraints.txt.
+# PYTHON=… chooses the interpreter, PYTEST_ARGS=… what pytest gets, SERVER_ARGS=… what the served model's server gets.
+
+.DEFAULT_GOAL := help
+.PHONY: help demo serve test check format stubs pins image clean
+.DELETE_ON_ERROR:
+
+MODEL  ?= models/zh-en
+DEVICE ?= cpu
+ENGINE ?= $(firstword $(notdir $(shell command -v docker podman 2>/dev/null)) docker)
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --build-constraint constraints.txt
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+
+help:  ## what can be made
+	@sed -n 's/^\([a-z]*\):.*##\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+demo: .venv/.server  ## set up, start the server on the bundled model, translate over gRPC, show metrics, stop
+	@$(BIN)/python scripts/demo --model $(MODEL)
+
+serve: .venv/.server  ## serve the bundled model (MODEL=… another) until Ctrl-C
+	@exec $(BIN)/translane-server --model $(MODEL) $(SERVER_ARGS)
+
+test: .venv/.everything  ## set up everything, PyTorch included, and run all tests
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+check: .venv/.everything  ## lint, format, types, generated code
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	scripts/generate-stubs --check
+	@if command -v buf >/dev/null; then echo 'buf lint'; buf lint; else echo 'buf lint: skipped, buf is not installed'; fi
+
+format: .venv/.everything  ## let ruff fix and format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+stubs:  ## generate the gRPC stubs from the .proto file
+	scripts/generate-stubs
+
+pins:  ## resolve constraints.txt and constraints-cuda.txt anew
+	scripts/update-pins
+
+image:  ## build the container image; DEVICE=cuda for GPUs
+	$(ENGINE) build --build-arg DEVICE=$(DEVICE) --build-arg VERSION=$(VERSION) \
+	    --build-arg REVISION=$(shell git rev-parse HEAD 2>/dev/null) --tag translane:$(VERSION)-$(DEVICE) .
+
+clean:  ## remove what these commands made
+	rm -rf .venv .venv-stubs build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/.made: scripts/make-venv
+	@echo 'setting up .venv …'
+	@scripts/make-venv .venv
+	@touch $@
+
+.venv/.server: .venv/.made constraints.txt pyproject.toml
+	@echo 'installing the server and the client …'
+	@$(PIP) -e '.[server]'
+	@touch $@
+
+.venv/.everything: .venv/.made constraints.txt pyproject.toml
+	@echo 'installing everything, PyTorch included …'
+	@$(PIP) -e '.[export]' --group dev
+	@touch $@ .venv/.server
