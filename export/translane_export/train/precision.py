@@ -12,7 +12,7 @@ Precision = Literal["auto", "bf16", "fp32"]
 
 
 def choose_device(name: Literal["auto", "cpu", "cuda"]) -> torch.device:
-    """Return the device; "auto" takes a GPU where there is one. Raises SettingsError where a GPU asked for is missing."""
+    """Return the device; "auto" takes a GPU where there is one. Raises SettingsError when one asked for is missing."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name == "cuda" and not torch.cuda.is_available():

@@ -66,6 +66,9 @@ class TrainSettings(Settings):
     max_tokens: int = Field(4096, ge=1, description="largest batch: rows times the longest side, in pieces")
     learning_rate: float = Field(1e-3, gt=0, description="peak rate, reached at the end of the warm-up")
     warmup_steps: int = Field(1000, ge=0, description="steps of linear warm-up before the inverse square root")
+    cooldown_steps: int = Field(
+        0, ge=0, description="at the end of --max-steps, fall linearly to zero in so many steps"
+    )
     adam_beta1: float = Field(0.9, ge=0, lt=1, description="Adam's decay of the mean gradient")
     adam_beta2: float = Field(0.98, ge=0, lt=1, description="Adam's decay of the squared gradient")
     weight_decay: float = Field(0.0, ge=0, description="decoupled weight decay")
@@ -102,6 +105,8 @@ class TrainSettings(Settings):
                 )
         if self.sampling_alpha and self.vocabulary != "unigram":
             raise ValueError(f"--sampling-alpha: a {self.vocabulary} vocabulary knows one segmentation of a text only")
+        if self.cooldown_steps > self.max_steps:
+            raise ValueError("--cooldown-steps: the cool-down must fit into --max-steps, which says when it ends")
         if self.joint_vocabulary and self.source_normalization != self.target_normalization:
             raise ValueError("--joint-vocabulary: both sides need the same normalization")
         if self.tie_embeddings == "three-way" and not self.joint_vocabulary:

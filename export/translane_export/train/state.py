@@ -12,8 +12,12 @@ import torch
 from translane_export.checkpoint import CheckpointError, load_tensors, save_tensors
 from translane_export.train.errors import ResumeError
 
-FREE_ON_RESUME = ("max_epochs", "max_steps", "max_minutes", "patience", "threads", "train", "valid")
-"""Settings that a resumed run may change: they say when to stop, where things lie or how fast it goes."""
+FREE_ON_RESUME = (
+    *("max_epochs", "max_steps", "max_minutes", "cooldown_steps", "patience"),
+    *("valid_every", "average"),
+    *("threads", "train", "valid"),
+)
+"""Settings that a resumed run may change: when to stop, what to keep, how fast it goes and where things lie."""
 
 
 @dataclass

@@ -49,7 +49,9 @@ class Trainer:
         self._output = output
         self._device = choose_device(settings.device)
         self._bf16 = uses_bf16(settings.precision, self._device)
-        self._schedule = WarmupInverseSqrt(settings.learning_rate, settings.warmup_steps)
+        self._schedule = WarmupInverseSqrt(
+            settings.learning_rate, settings.warmup_steps, settings.max_steps, settings.cooldown_steps
+        )
         self._config = settings.transformer_config(
             source_size=len(corpus.source_vocabulary), target_size=len(corpus.target_vocabulary)
         )

@@ -16,6 +16,15 @@ def test_without_warm_up_the_first_step_has_the_peak() -> None:
     assert [schedule.rate(1), schedule.rate(4)] == [1.0, 0.5]
 
 
+def test_a_cool_down_ends_the_run_at_almost_nothing_and_changes_nothing_before() -> None:
+    plain = WarmupInverseSqrt(peak=1.0, warmup_steps=10)
+    cooled = WarmupInverseSqrt(peak=1.0, warmup_steps=10, total_steps=100, cooldown_steps=19)
+    assert [cooled.rate(step) for step in range(1, 82)] == [plain.rate(step) for step in range(1, 82)]
+    assert cooled.rate(91) == pytest.approx(plain.rate(91) / 2)
+    assert cooled.rate(100) == pytest.approx(plain.rate(100) / 20)
+    assert cooled.rate(101) == 0
+
+
 def test_the_papers_rate_at_its_peak() -> None:
     # §5.3: d_model^-0.5 * min(step^-0.5, step * warmup^-1.5)
     schedule = WarmupInverseSqrt(peak=512**-0.5 * 4000**-0.5, warmup_steps=4000)

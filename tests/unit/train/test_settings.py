@@ -35,6 +35,7 @@ def test_flag_wins_over_environment_over_file_over_default(tmp_path: Path) -> No
         ),
         ([*NEEDED, "--tie-embeddings=three-way"], "--tie-embeddings three-way: needs --joint-vocabulary"),
         ([*NEEDED, "--joint-vocabulary", "--source-normalization=nfkc"], "both sides need the same normalization"),
+        ([*NEEDED, "--cooldown-steps=9", "--max-steps=8"], "--cooldown-steps: the cool-down must fit into --max-steps"),
         ([*NEEDED, "--heads=7"], "256 is not divisible by 7 heads"),
         ([*NEEDED, "--dropout=1"], "--dropout: input should be less than 1"),
         ([*NEEDED, "--unknown=1"], "--unknown"),
