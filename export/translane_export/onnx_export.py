@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
+from translane_export.errors import ExportError
 from translane_export.graphs import DecoderGraph, EncoderGraph
 from translane_export.model import TransformerConfig
 from translane_server.bundle import Graph
@@ -58,16 +59,20 @@ def export_decoder(graph: DecoderGraph, config: TransformerConfig, signature: Gr
 
 def _export(graph: nn.Module, example: tuple[Tensor, ...], dynamic_shapes: tuple[Any, ...], names: Graph) -> ir.Model:
     with torch.no_grad(), _quiet():
-        program = torch.onnx.export(
-            graph.eval(),
-            example,
-            dynamo=True,
-            opset_version=OPSET,
-            dynamic_shapes=dynamic_shapes,
-            input_names=[tensor.name for tensor in names.inputs],
-            output_names=[tensor.name for tensor in names.outputs],
-            verbose=False,
-        )
+        try:
+            program = torch.onnx.export(
+                graph.eval(),
+                example,
+                dynamo=True,
+                opset_version=OPSET,
+                dynamic_shapes=dynamic_shapes,
+                input_names=[tensor.name for tensor in names.inputs],
+                output_names=[tensor.name for tensor in names.outputs],
+                verbose=False,
+            )
+        except torch.onnx.OnnxExporterError as error:
+            reason = str(error).strip().splitlines()[0]
+            raise ExportError(f"PyTorch cannot capture {names.file}: {reason}") from error
     assert program is not None
     model: ir.Model = program.model
     _strip(model)

@@ -16,7 +16,7 @@ import sentencepiece
 import torch
 
 from translane_export.bundle_writer import export_checkpoint
-from translane_export.checkpoint import save_checkpoint
+from translane_export.checkpoint import load_checkpoint, save_checkpoint
 from translane_export.model import Transformer, TransformerConfig
 from translane_export.settings import ExportSettings
 
@@ -51,6 +51,7 @@ SIZES: dict[str, Any] = {
     "heads": 2,
     "ffn_size": 64,
     "max_positions": 64,
+    "tie_embeddings": "none",  # tied random weights repeat the token they are fed
 }
 
 
@@ -88,6 +89,14 @@ def random_bundle(folder: Path, *, export: dict[str, Any] | None = None, **check
     """Write a bundle of random weights to `folder`; `export` holds settings of the exporter, the rest is as above."""
     exported = _exported(tuple(sorted((export or {}).items())), tuple(sorted(checkpoint.items())))
     return Path(shutil.copytree(exported, folder))
+
+
+def bundle_model(**checkpoint: Any) -> Transformer:
+    """The PyTorch model behind `random_bundle(…, **checkpoint)`."""
+    stored = load_checkpoint(_exported((), tuple(sorted(checkpoint.items()))).parent / "checkpoint")
+    model = Transformer(stored.config)
+    model.load_state_dict(stored.state_dict)
+    return model.eval()
 
 
 def random_model(config: TransformerConfig, seed: int = 0) -> Transformer:

@@ -1,0 +1,130 @@
+"""Precisions, weight storage and TorchScript: what is stored, shared and reported."""
+
+import json
+
+import onnx
+import pytest
+import torch
+
+from helpers.bundles import bundle_model, random_bundle, random_checkpoint
+from translane_export.bundle_writer import TORCHSCRIPT_MANIFEST, export_checkpoint
+from translane_export.settings import ExportSettings
+from translane_server.bundle import Manifest, load_bundle
+
+MODEL = {"d_model": 64, "ffn_size": 256, "max_positions": 32}
+
+
+def weights_size(folder):
+    return (folder / "weights.bin").stat().st_size
+
+
+def test_fp32_parity_is_reported(tmp_path):
+    parity = load_bundle(random_bundle(tmp_path / "bundle", **MODEL)).manifest.parity
+    assert parity.token_mismatches == 0
+    assert 0 < parity.max_logit_difference <= parity.tolerance == 1e-4
+    assert parity.sentences > 10
+    assert parity.tokens > 100
+
+
+def test_float16_storage_halves_the_matrices_and_keeps_fp32_parity(tmp_path):
+    full = random_bundle(tmp_path / "full", **MODEL)
+    half = random_bundle(tmp_path / "half", export={"weight_storage": "float16"}, **MODEL)
+    manifest = load_bundle(half).manifest
+    assert weights_size(half) < 0.6 * weights_size(full)
+    assert manifest.weight_storage == "float16"
+    assert manifest.precision == "fp32"
+    assert manifest.parity.tolerance == 1e-4
+    assert manifest.graphs.decoder.inputs[4].dtype == "float32"
+
+
+def test_fp16_computes_in_fp16_and_answers_in_float32(tmp_path):
+    manifest = load_bundle(random_bundle(tmp_path / "bundle", export={"precision": "fp16"}, **MODEL)).manifest
+    types = {
+        tensor.name: tensor.dtype for tensor in (*manifest.graphs.decoder.inputs, *manifest.graphs.decoder.outputs)
+    }
+    assert types["self_key_0"] == types["cross_value_1"] == types["present_self_value_0"] == "float16"
+    assert types["logits"] == types["candidate_log_probs"] == "float32"
+    assert manifest.parity.max_logit_difference < 0.05
+
+
+def test_weights_are_stored_once(tmp_path):
+    config = {**MODEL, "tie_embeddings": "three-way", "joint": True}
+    folder = random_bundle(tmp_path / "bundle", **config)
+    model = bundle_model(**config)
+    table = MODEL["max_positions"] * MODEL["d_model"] * 4
+    matrices = sum(parameter.nbytes for parameter in model.parameters() if parameter.ndim > 1) + table
+    everything = sum(parameter.nbytes for parameter in model.parameters()) + table
+    tensors = [
+        tensor
+        for name in ("encoder.onnx", "decoder.onnx")
+        for tensor in onnx.load(str(folder / name), load_external_data=False).graph.initializer
+        if tensor.external_data
+    ]
+    regions = {}
+    for tensor in tensors:
+        entry = {item.key: item.value for item in tensor.external_data}
+        assert entry["location"] == "weights.bin"
+        assert int(entry["offset"]) % 4096 == 0
+        regions[int(entry["offset"])] = int(entry["length"])
+    assert matrices <= sum(regions.values()) <= everything
+    assert len(tensors) > len(regions)  # both graphs name the position table
+    assert not (folder / "target.spm").exists()  # one vocabulary, one file
+
+
+def test_graphs_say_nothing_about_the_machine_that_made_them(tmp_path):
+    folder = random_bundle(tmp_path / "bundle", **MODEL)
+    for name in ("encoder.onnx", "decoder.onnx"):
+        content = (folder / name).read_bytes()
+        assert b".py" not in content
+        assert b"/home" not in content
+        assert str(tmp_path).encode() not in content
+
+
+def test_declared_shapes_are_the_manifest_s(tmp_path):
+    folder = random_bundle(tmp_path / "bundle", **MODEL)
+    manifest = load_bundle(folder).manifest
+    for graph in (manifest.graphs.encoder, manifest.graphs.decoder):
+        stored = onnx.load(str(folder / graph.file), load_external_data=False).graph
+        for described, values in ((graph.inputs, stored.input), (graph.outputs, stored.output)):
+            assert [tensor.name for tensor in described] == [value.name for value in values]
+            for tensor, value in zip(described, values, strict=True):
+                shape = tuple(dim.dim_param or dim.dim_value for dim in value.type.tensor_type.shape.dim)
+                assert tensor.shape == shape
+                dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+                assert tensor.dtype == str(dtype)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_torchscript(tmp_path, precision):
+    checkpoint = random_checkpoint(tmp_path / "checkpoint", **MODEL)
+    output = tmp_path / "scripted"
+    settings = ExportSettings(checkpoint=checkpoint, output=output, format="torchscript", precision=precision)
+    manifest = export_checkpoint(settings)
+    assert manifest.parity.token_mismatches == 0
+    content = json.loads((output / TORCHSCRIPT_MANIFEST).read_text(encoding="utf-8"))
+    assert content.pop("format") == "translane-torchscript"
+    assert Manifest.model_validate_json(json.dumps(content)) == manifest
+    assert {path.name for path in output.iterdir()} == {
+        "encoder.pt",
+        "decoder.pt",
+        "source.spm",
+        "target.spm",
+        "README.md",
+        TORCHSCRIPT_MANIFEST,
+    }
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.load` is deprecated:DeprecationWarning")
+def test_torchscript_takes_any_number_of_candidates_and_names_no_device(tmp_path):
+    checkpoint = random_checkpoint(tmp_path / "checkpoint", **MODEL)
+    output = tmp_path / "scripted"
+    export_checkpoint(ExportSettings(checkpoint=checkpoint, output=output, format="torchscript"))
+    decoder = torch.jit.load(str(output / "decoder.pt"))
+    assert 'device("cpu")' not in decoder.code
+    caches = [torch.zeros(2, 2, size, 32) for size in (9, 9, 9, 9, 6, 6, 6, 6)]
+    ids, log_probs, logits, *_ = decoder(
+        torch.tensor([2, 2]), torch.tensor([0, 0]), torch.tensor([6, 1]), torch.tensor([7]), *caches
+    )
+    assert ids.shape == log_probs.shape == (2, 7)
+    torch.testing.assert_close(log_probs, logits.log_softmax(-1).gather(1, ids))
