@@ -10,7 +10,7 @@ DEVICE ?= cpu
 ENGINE ?= $(firstword $(notdir $(shell command -v docker podman 2>/dev/null)) docker)
 
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --build-constraint constraints.txt
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt --build-constraint constraints.txt
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
 help:  ## what can be made
@@ -29,6 +29,7 @@ check: .venv/.everything  ## lint, format, types, generated code
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy scripts/demo
 	scripts/generate-stubs --check
 	@if command -v buf >/dev/null; then echo 'buf lint'; buf lint; else echo 'buf lint: skipped, buf is not installed'; fi
 
