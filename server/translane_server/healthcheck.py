@@ -28,7 +28,7 @@ def problem(address: str, timeout: float = _TIMEOUT) -> str | None:
     """Why the server at `address` does not translate, or None where it does."""
     # The server is on this machine: a proxy for the rest of the network does not reach it.
     with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
-        check = health_pb2_grpc.HealthStub(channel).Check  # type: ignore[no-untyped-call]
+        check = health_pb2_grpc.HealthStub(channel).Check
         try:
             answer = check(health_pb2.HealthCheckRequest(), timeout=timeout)
         except grpc.RpcError as error:

@@ -1,0 +1,50 @@
+# The server and the model that comes with it. DEVICE=cuda takes ONNX Runtime for NVIDIA GPUs in place of the one for
+# CPUs, and needs the NVIDIA Container Toolkit where it runs.
+FROM python:3.11-slim-bookworm AS build
+ARG DEVICE=cpu
+WORKDIR /src
+COPY constraints.txt constraints-cuda.txt ./
+# One environment builds; the other is what the image gets, without pip.
+RUN python3 -m venv /build \
+ && /build/bin/python -m pip install --no-cache-dir --disable-pip-version-check -c constraints.txt pip hatchling \
+ && python3 -m venv --without-pip /opt/translane
+COPY pyproject.toml README.md LICENSE ./
+COPY protos protos
+COPY client client
+COPY server server
+COPY export export
+RUN case "$DEVICE" in \
+      cpu) extra=server; pins=constraints.txt ;; \
+      cuda) extra=server-cuda; pins=constraints-cuda.txt ;; \
+      *) echo "DEVICE is cpu or cuda, not '$DEVICE'" >&2; exit 1 ;; \
+    esac \
+ && /build/bin/python -m pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /dist . \
+ && /build/bin/python -m pip --python /opt/translane/bin/python install --no-cache-dir -c "$pins" \
+      "$(echo /dist/*.whl)[$extra]"
+
+FROM python:3.11-slim-bookworm
+ARG DEVICE=cpu
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="Translane" \
+      org.opencontainers.image.description="Continuous-batching translation inference over gRPC on ONNX Runtime ($DEVICE)" \
+      org.opencontainers.image.version="$VERSION" \
+      org.opencontainers.image.revision="$REVISION" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.base.name="docker.io/library/python:3.11-slim-bookworm"
+COPY --from=build /opt/translane /opt/translane
+COPY models/zh-en /models/zh-en
+ENV PATH=/opt/translane/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    TRANSLANE_MODEL=/models/zh-en \
+    TRANSLANE_HOST=0.0.0.0 \
+    TRANSLANE_PORT=50051 \
+    TRANSLANE_METRICS_PORT=9400 \
+    TRANSLANE_LOG_FORMAT=json
+USER 10001:10001
+EXPOSE 50051 9400
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=30s --timeout=10s --start-period=30s --retries=3 \
+    CMD ["/opt/translane/bin/python", "-m", "translane_server.healthcheck"]
+ENTRYPOINT ["/opt/translane/bin/translane-server"]
