@@ -22,6 +22,7 @@ from translane_server.bundle import Parity
 
 ROWS = 8
 MOST_STEPS = 96
+_ADMITTED_TOGETHER = 3
 _RANDOM_LENGTHS = (1, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 96)
 
 
@@ -110,14 +111,15 @@ def _decode_greedily(
     rows: list[_Decode | None] = [None] * min(ROWS, len(sources))
     while True:
         _admit(backend, rows, waiting)
-        if not any(rows):
+        stepped = rows[: max((row + 1 for row, running in enumerate(rows) if running), default=0)]
+        if not stepped:
             return
-        # a row without a sentence goes on at position 0 with whatever it holds
-        last = [decode.tokens[-1] if decode and decode.tokens else config.bos_id for decode in rows]
-        positions = [len(decode.tokens) if decode else 0 for decode in rows]
+        # a row without a sentence between others goes on at position 0 with whatever it holds
+        last = [decode.tokens[-1] if decode and decode.tokens else config.bos_id for decode in stepped]
+        positions = [len(decode.tokens) if decode else 0 for decode in stepped]
         candidates = backend.decode_step(np.array(last, np.int64), np.array(positions, np.int32))
         chosen, logits = candidates.token_ids[:, 0].tolist(), backend.logits
-        for row, decode in enumerate(rows):
+        for row, decode in enumerate(stepped):
             if decode is None:
                 continue
             decode.tokens.append(chosen[row])
@@ -128,19 +130,19 @@ def _decode_greedily(
 
 
 def _admit(backend: StepBackend, rows: list[_Decode | None], waiting: list[Sequence[int]]) -> None:
-    """Put waiting sentences on free rows; neighbouring ones are encoded together."""
-    row = 0
-    while row < len(rows):
-        first = row
-        while row < len(rows) and rows[row] is None and waiting:
-            source = list(waiting.pop())
-            # decodes of many lengths, also where a model never ends a sentence
-            rows[row] = _Decode(source, min(backend.target_capacity, MOST_STEPS, 2 * len(source) + 6))
-            row += 1
-        if row > first:
-            backend.encode([decode.source for decode in rows[first:row] if decode], first)
-        else:
-            row += 1
+    """Put a few waiting sentences on the first free rows side by side, encoded together.
+
+    A few at a step, so that rows are at different places in their sentences.
+    """
+    first = next((row for row, running in enumerate(rows) if running is None), len(rows))
+    row = first
+    while row < min(len(rows), first + _ADMITTED_TOGETHER) and rows[row] is None and waiting:
+        source = list(waiting.pop())
+        # decodes of many lengths, also where a model never ends a sentence
+        rows[row] = _Decode(source, min(backend.target_capacity, MOST_STEPS, 2 * len(source) + 6))
+        row += 1
+    if row > first:
+        backend.encode([decode.source for decode in rows[first:row] if decode], first)
 
 
 def _teacher_forced_logits(reference: Transformer, decode: _Decode) -> npt.NDArray[np.float32]:

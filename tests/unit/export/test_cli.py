@@ -1,0 +1,195 @@
+"""`translane-export`: every failure is one sentence, an exit code and nothing left behind."""
+
+import json
+import re
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from helpers.bundles import random_checkpoint
+from translane_export import bundle_writer
+from translane_export.__main__ import main
+from translane_server.bundle import load_bundle
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_in_the_environment(monkeypatch):
+    for name in ("OUTPUT", "NAME", "CHECKPOINT"):
+        monkeypatch.delenv(f"TRANSLANE_EXPORT_{name}", raising=False)
+
+
+@pytest.fixture
+def fails(tmp_path, capsys):
+    """Run the command; return its one sentence once it is seen to leave nothing behind."""
+
+    def run(*arguments, code=1):
+        before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        assert main([*map(str, arguments)]) == code
+        assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+        last = capsys.readouterr().err.splitlines()[-1]
+        assert last.startswith("translane-export: ")
+        return last.removeprefix("translane-export: ")
+
+    return run
+
+
+def test_exports_and_reports(checkpoint, tmp_path, capsys):
+    output = tmp_path / "bundle"
+    flags = ["--name", "tiny", "--model-version", "7", "--license", "CC-BY-4.0", "--attribution", "Tatoeba"]
+    assert main([str(checkpoint), "-o", str(output), *flags]) == 0
+    manifest = load_bundle(output).manifest
+    assert (manifest.name, manifest.version, manifest.license) == ("tiny", "7", "CC-BY-4.0")
+    assert (manifest.source_languages, manifest.target_languages) == (("zh",), ("en",))
+    assert manifest.provenance["checkpoint"] == "best"
+    assert manifest.provenance["attribution"] == "Tatoeba"
+    assert manifest.provenance["training"]["data_licence"] == "CC0-1.0"
+    assert manifest.decoding_defaults.max_length == manifest.limits.target_tokens == 16
+    assert set(manifest.files) == {path.name for path in output.iterdir()} - {"manifest.json"}
+    captured = capsys.readouterr()
+    assert re.search(r"parity: \d+ sentences, [\d,]+ tokens, 0 differ; largest logit difference", captured.out)
+    assert "capturing the decoder step" in captured.err
+    card = (output / "README.md").read_text(encoding="utf-8")
+    assert "Attribution: Tatoeba" in card
+    assert "Licence: CC-BY-4.0" in card
+
+
+def test_defaults_come_from_the_checkpoint(checkpoint, tmp_path, monkeypatch):
+    output = tmp_path / "bundle"
+    card = tmp_path / "card.md"
+    card.write_text("# Mine\n")
+    monkeypatch.setenv("TRANSLANE_EXPORT_OUTPUT", str(output))
+    monkeypatch.setenv("TRANSLANE_EXPORT_MODEL_CARD", str(card))
+    assert main([str(checkpoint), "--max-source-tokens", "9", "--default-max-length", "5"]) == 0
+    manifest = load_bundle(output).manifest
+    assert (manifest.name, manifest.version, manifest.license) == ("zh-en", "1", "CC0-1.0")
+    assert (manifest.limits.source_tokens, manifest.limits.target_tokens) == (9, 16)
+    assert manifest.decoding_defaults.max_length == 5
+    assert (output / "README.md").read_text() == "# Mine\n"
+
+
+def test_force_replaces_a_bundle(checkpoint, tmp_path, fails):
+    output = tmp_path / "bundle"
+    assert main([str(checkpoint), "-o", str(output)]) == 0
+    assert "--force replaces it" in fails(checkpoint, "-o", output)
+    assert main([str(checkpoint), "-o", str(output), "--force", "--name", "other"]) == 0
+    assert load_bundle(output).manifest.name == "other"
+
+
+def test_settings_are_checked(checkpoint, tmp_path, fails):
+    output = tmp_path / "bundle"
+    assert "--output is required" in fails(checkpoint, code=2)
+    assert "CHECKPOINT is required" in fails("-o", output, code=2)
+    assert "unknown argument --precison" in fails(checkpoint, "-o", output, "--precison", "fp16", code=2)
+    assert "--precision" in fails(checkpoint, "-o", output, "--precision", "fp8", code=2)
+    assert "--name" in fails(checkpoint, "-o", output, "--name", "a name", code=2)
+    assert fails(checkpoint, "-o", output, "--precision", "int8") == (
+        "precision int8 is not available yet; use fp32 or fp16"
+    )
+    assert "leave --weight-storage out" in fails(
+        checkpoint, "-o", output, "--precision", "fp16", "--weight-storage", "float32"
+    )
+    assert "leave --weight-storage out" in fails(
+        checkpoint, "-o", output, "--format", "torchscript", "--weight-storage", "float16"
+    )
+    assert "--max-target-tokens is 99, and the model has 16 positions" in fails(
+        checkpoint, "-o", output, "--max-target-tokens", "99"
+    )
+    assert "model card" in fails(checkpoint, "-o", output, "--model-card", tmp_path / "none.md")
+
+
+def test_what_is_no_checkpoint(tmp_path, fails):
+    output = tmp_path / "bundle"
+    assert "there is no such folder" in fails(tmp_path / "none", "-o", output)
+    (tmp_path / "empty").mkdir()
+    assert "no known format (known: transformer)" in fails(tmp_path / "empty", "-o", output)
+
+
+def test_a_broken_checkpoint(checkpoint, tmp_path, fails):
+    broken, output = tmp_path / "broken", tmp_path / "bundle"
+    shutil.copytree(checkpoint, broken)
+    (broken / "model.safetensors").write_bytes(b"no")
+    assert "not a readable safetensors file" in fails(broken, "-o", output)
+    (broken / "model.safetensors").unlink()
+    assert "the file is missing" in fails(broken, "-o", output)
+
+
+def rewrite(checkpoint, folder, name, change):
+    """Copy a checkpoint with the weight `name` changed, or taken out where `change` gives None."""
+    shutil.copytree(checkpoint, folder)
+    weights = load_file(folder / "model.safetensors")
+    changed = change(weights.pop(name))
+    save_file(weights if changed is None else {**weights, name: changed}, folder / "model.safetensors")
+    return folder
+
+
+def test_weights_that_do_not_fit(checkpoint, tmp_path, fails):
+    name, output = "encoder.layers.0.feed_forward.up_proj.weight", tmp_path / "bundle"
+    for case, change, sentence in (
+        ("missing", lambda _: None, "do not fit its configuration: Missing key"),
+        ("wide", lambda weight: torch.zeros(3, 3), "do not fit its configuration: size mismatch"),
+        ("nan", lambda weight: weight * torch.nan, f"the weight {name} holds numbers that are not finite"),
+    ):
+        assert sentence in fails(rewrite(checkpoint, tmp_path / case, name, change), "-o", output)
+    huge = rewrite(checkpoint, tmp_path / "huge", name, lambda weight: weight * 1e7)
+    assert "too large for float16" in fails(huge, "-o", output, "--precision", "fp16")
+
+
+def test_a_head_size_the_fused_attention_cannot_take(tmp_path, fails):
+    odd = random_checkpoint(tmp_path / "odd", d_model=20, heads=5)
+    assert "head size is 4, and ONNX Runtime's fused attention takes multiples of 8" in fails(
+        odd, "-o", tmp_path / "out"
+    )
+
+
+def test_a_tokenizer_that_is_none(checkpoint, tmp_path, fails):
+    shutil.copytree(checkpoint, tmp_path / "broken")
+    (tmp_path / "broken" / "source.spm").write_bytes(b"no")
+    assert "source.spm is not a SentencePiece model" in fails(tmp_path / "broken", "-o", tmp_path / "bundle")
+
+
+@pytest.mark.parametrize("earlier", [False, True], ids=["new", "over an earlier bundle"])
+def test_an_export_that_differs_from_pytorch_leaves_nothing(checkpoint, tmp_path, fails, monkeypatch, earlier):
+    output = tmp_path / "bundle"
+    if earlier:
+        assert main([str(checkpoint), "-o", str(output)]) == 0
+    share_weights = bundle_writer.share_weights
+
+    def damage(models, path, storage):
+        share_weights(models, path, storage)
+        content = bytearray(path.read_bytes())
+        content[3] ^= 0x40  # the exponent of a weight
+        path.write_bytes(content)
+
+    monkeypatch.setattr(bundle_writer, "share_weights", damage)
+    sentence = fails(checkpoint, "-o", output, "--force")
+    assert re.fullmatch(
+        r"the exported model differs from PyTorch's: logits by up to \S+ \(tolerance 0.0001\), \d+ of \d+ tokens",
+        sentence,
+    )
+
+
+def test_a_graph_that_does_not_load_leaves_nothing(checkpoint, tmp_path, fails, monkeypatch):
+    monkeypatch.setattr(bundle_writer.ir, "save", lambda model, path: path.write_bytes(b"no graph"))
+    assert "the exported model does not load" in fails(checkpoint, "-o", tmp_path / "bundle")
+
+
+def test_an_interrupted_export_leaves_nothing(checkpoint, tmp_path, fails, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bundle_writer, "share_weights", interrupt)
+    assert fails(checkpoint, "-o", tmp_path / "bundle", code=130) == "interrupted; nothing is written"
+
+
+def test_a_tampered_bundle_does_not_load(checkpoint, tmp_path):
+    output = tmp_path / "bundle"
+    assert main([str(checkpoint), "-o", str(output)]) == 0
+    for name in json.loads((output / "manifest.json").read_text())["files"]:
+        content = (output / name).read_bytes()
+        (output / name).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        with pytest.raises(Exception, match=f"{name} is not the file that was exported"):
+            load_bundle(output)
+        (output / name).write_bytes(content)
+    load_bundle(output)

@@ -1,0 +1,138 @@
+"""The parity check notices what it is there to notice."""
+
+import numpy as np
+import pytest
+import torch
+
+from helpers.bundles import random_model
+from translane_export.model import TransformerConfig
+from translane_export.precision import choose_numerics
+from translane_export.verify import check_parity, passes, verification_sources
+from translane_server.backend import Candidates
+from translane_server.bundle import Parity
+
+FP32 = choose_numerics("fp32", None)
+
+
+class EagerBackend:
+    """PyTorch's own decode, row by row, with what a test wants wrong in it."""
+
+    source_capacity = 12
+    target_capacity = 10
+
+    def __init__(self, model, *, noise=0.0, wrong_token_at=None, wrong_encoder=False):
+        self.model = model
+        self.noise = noise
+        self.wrong_token_at = wrong_token_at
+        self.wrong_encoder = wrong_encoder
+        self.sources = {}
+        self.fed = {}
+        self.encoded_together = []
+        self.positions = []
+
+    def encode(self, sources, first_row):
+        self.encoded_together.append(len(sources))
+        for row, source in enumerate(sources, first_row):
+            self.sources[row] = source[::-1] if self.wrong_encoder else source
+            self.fed[row] = []
+
+    @torch.inference_mode()
+    def decode_step(self, token_ids, positions):
+        self.positions.append(set(positions.tolist()))
+        logits = []
+        for row, (token, position) in enumerate(zip(token_ids.tolist(), positions.tolist(), strict=True)):
+            del self.fed[row][position:]
+            self.fed[row].append(token)
+            source = self.sources[row]
+            logits.append(
+                self.model(torch.tensor([source]), torch.tensor([len(source)]), torch.tensor([self.fed[row]]))[0, -1]
+            )
+        self.logits = torch.stack(logits).numpy() + np.float32(self.noise)
+        order = np.argsort(-self.logits, axis=1)
+        chosen = order[:, 1 if self.wrong_token_at in positions else 0, None]
+        return Candidates(chosen, np.take_along_axis(self.logits, chosen, axis=1))
+
+
+@pytest.fixture(scope="module")
+def model():
+    model = random_model(
+        TransformerConfig(
+            source_vocab_size=30,
+            target_vocab_size=30,
+            d_model=16,
+            encoder_layers=1,
+            decoder_layers=1,
+            heads=2,
+            ffn_size=16,
+            max_positions=16,
+            tie_embeddings="none",
+        )
+    )
+    with torch.no_grad():
+        model.output_projection.bias[model.config.eos_id] -= 1  # some sentences end, some do not
+    return model
+
+
+@pytest.fixture(scope="module")
+def sources(model):
+    return verification_sources([[5, 6, 3], [], [4] * 40], model, 12)
+
+
+def test_the_same_model_passes(model, sources):
+    backend = EagerBackend(model)
+    parity = check_parity(backend, model, sources, FP32)
+    assert passes(parity)
+    assert parity.sentences == len(sources)
+    assert parity.tokens > len(sources)
+    assert max(backend.encoded_together) > 1
+    assert any(len(positions) > 2 for positions in backend.positions)  # rows at different places in their sentences
+
+
+def test_logits_that_differ_fail(model, sources):
+    parity = check_parity(EagerBackend(model, noise=1e-3), model, sources, FP32)
+    assert not passes(parity)
+    assert parity.max_logit_difference == pytest.approx(1e-3, rel=0.1)
+    assert parity.token_mismatches == 0
+
+
+def test_a_logit_that_is_no_number_fails(model, sources):
+    parity = check_parity(EagerBackend(model, noise=np.nan), model, sources, FP32)
+    assert not passes(parity)
+
+
+def test_another_token_fails_even_where_logits_agree(model, sources):
+    parity = check_parity(EagerBackend(model, wrong_token_at=3), model, sources, FP32)
+    assert parity.max_logit_difference < 1e-4
+    assert parity.token_mismatches > 0
+    assert not passes(parity)
+
+
+def test_another_source_fails(model, sources):
+    assert not passes(check_parity(EagerBackend(model, wrong_encoder=True), model, sources, FP32))
+
+
+def test_fp16_may_choose_either_of_two_that_are_almost_equal():
+    numerics = choose_numerics("fp16", None)
+    assert numerics.token_margin > 0
+    assert FP32.token_margin == 0
+
+
+def test_sources_are_the_samples_that_fit_and_random_ones_of_many_lengths(model, sources):
+    assert [5, 6, 3] in sources
+    assert all(1 <= len(source) <= 12 for source in sources)
+    assert len({len(source) for source in sources}) > 6
+    assert all(source[-1] == 3 and 0 not in source and 2 not in source for source in sources)
+    assert sources == verification_sources([[5, 6, 3], [], [4] * 40], model, 12)
+
+
+def test_progress_is_told(model, sources):
+    seen = []
+    check_parity(EagerBackend(model), model, sources, FP32, lambda done, total: seen.append((done, total)))
+    assert seen == [(done, len(sources)) for done in range(1, len(sources) + 1)]
+
+
+def test_passing_is_tolerance_and_tokens():
+    report = {"sentences": 1, "tokens": 1, "tolerance": 1e-4}
+    assert passes(Parity(**report, max_logit_difference=1e-4, token_mismatches=0))
+    assert not passes(Parity(**report, max_logit_difference=2e-4, token_mismatches=0))
+    assert not passes(Parity(**report, max_logit_difference=0.0, token_mismatches=1))
