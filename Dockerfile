@@ -37,6 +37,7 @@ COPY models/zh-en /models/zh-en
 ENV PATH=/opt/translane/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
+    ORT_DISABLE_TELEMETRY=1 \
     TRANSLANE_MODEL=/models/zh-en \
     TRANSLANE_HOST=0.0.0.0 \
     TRANSLANE_PORT=50051 \

@@ -9,6 +9,9 @@ MODEL  ?= models/zh-en
 DEVICE ?= cpu
 ENGINE ?= $(firstword $(notdir $(shell command -v docker podman 2>/dev/null)) docker)
 
+# Builds of ONNX Runtime report their use to their vendor unless this is set.
+export ORT_DISABLE_TELEMETRY := 1
+
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt --build-constraint constraints.txt
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
