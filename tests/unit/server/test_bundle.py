@@ -1,0 +1,167 @@
+"""Whatever is wrong with a bundle is one sentence that says what and where."""
+
+import json
+
+import pytest
+
+from translane_server.bundle import file_entry, load_bundle, read_manifest
+from translane_server.errors import BundleError
+
+TENSOR = {"name": "x", "dtype": "int64", "shape": ["batch", 4]}
+FILES = ("encoder.onnx", "decoder.onnx", "source.spm", "target.spm")
+
+
+def manifest(folder):
+    return {
+        "schema_version": 1,
+        "name": "zh-en",
+        "version": "1",
+        "source_languages": ["zh"],
+        "target_languages": ["en"],
+        "architecture": {
+            "family": "transformer",
+            "encoder_layers": 1,
+            "decoder_layers": 1,
+            "d_model": 16,
+            "heads": 2,
+            "head_size": 8,
+            "ffn_size": 32,
+            "source_vocab_size": 10,
+            "target_vocab_size": 10,
+            "parameters": 1000,
+        },
+        "precision": "fp32",
+        "weight_storage": "float32",
+        "special_ids": {"pad": 0, "unk": 1, "bos": 2, "eos": 3, "decoder_start": 2},
+        "limits": {"source_tokens": 16, "target_tokens": 16},
+        "decoding_defaults": {"max_length": 16},
+        "tokenizer": {"kind": "sentencepiece", "source": "source.spm", "target": "target.spm"},
+        "graphs": {
+            kind: {"file": f"{kind}.onnx", "inputs": [TENSOR], "outputs": [TENSOR]} for kind in ("encoder", "decoder")
+        },
+        "license": "Apache-2.0",
+        "provenance": {},
+        "parity": None,
+        "files": {name: file_entry(folder / name).model_dump() for name in FILES},
+    }
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name in FILES:
+        (tmp_path / name).write_bytes(name.encode())
+    write(tmp_path, manifest(tmp_path))
+    return tmp_path
+
+
+def write(folder, content):
+    (folder / "manifest.json").write_text(json.dumps(content))
+
+
+def change(folder, **values):
+    write(folder, manifest(folder) | values)
+
+
+def error(folder):
+    with pytest.raises(BundleError) as raised:
+        load_bundle(folder)
+    message = str(raised.value)
+    assert str(folder) in message
+    assert "\n" not in message
+    return message
+
+
+def test_a_good_bundle_loads(folder):
+    bundle = load_bundle(folder)
+    assert bundle.manifest.architecture.head_size == 8
+    assert bundle.manifest.graphs.encoder.inputs[0].shape == ("batch", 4)
+    assert bundle.path("source.spm").read_bytes() == b"source.spm"
+
+
+def test_no_folder(tmp_path):
+    assert "no such folder" in error(tmp_path / "nowhere")
+
+
+def test_no_manifest(tmp_path):
+    assert "has no manifest.json" in error(tmp_path)
+
+
+def test_a_manifest_that_is_not_json(folder):
+    (folder / "manifest.json").write_text('{"schema_version": 1,')
+    assert "not JSON" in error(folder)
+
+
+@pytest.mark.parametrize(
+    "content", [[], {}, {"schema_version": "1"}, {"schema_version": True}, {"schema_version": None}]
+)
+def test_no_schema_version(folder, content):
+    write(folder, content)
+    assert "has no schema_version" in error(folder)
+
+
+def test_a_newer_schema_version_says_to_upgrade(folder):
+    change(folder, schema_version=2)
+    assert "upgrade the server" in error(folder)
+
+
+def test_an_older_schema_version_says_to_export_again(folder):
+    change(folder, schema_version=0)
+    assert "translane-export" in error(folder)
+
+
+def test_a_missing_key_is_named(folder):
+    content = manifest(folder)
+    del content["architecture"]["head_size"]
+    write(folder, content)
+    assert "architecture.head_size" in error(folder)
+
+
+def test_an_unknown_key_is_named(folder):
+    change(folder, colour="blue")
+    assert "colour" in error(folder)
+
+
+def test_a_wrong_type_is_named(folder):
+    change(folder, limits={"source_tokens": "16", "target_tokens": 16})
+    assert "limits.source_tokens" in error(folder)
+
+
+def test_an_unsupported_precision_is_named(folder):
+    change(folder, precision="fp8")
+    assert "precision" in error(folder)
+
+
+def test_a_file_that_no_digest_covers(folder):
+    change(folder, tokenizer={"kind": "sentencepiece", "source": "other.spm", "target": "target.spm"})
+    assert "other.spm" in error(folder)
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "a\\b"])
+def test_a_file_outside_the_bundle(folder, name):
+    content = manifest(folder)
+    content["files"][name] = content["files"]["source.spm"]
+    write(folder, content)
+    assert "leaves the bundle" in error(folder)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_missing_file(folder, name):
+    (folder / name).unlink()
+    assert f"{name} is missing" in error(folder)
+
+
+@pytest.mark.parametrize("content", [b"encoder.onny", b"", b"encoder.onnx and more"])
+def test_a_file_that_was_tampered_with(folder, content):
+    (folder / "encoder.onnx").write_bytes(content)
+    assert "encoder.onnx is not the file that was exported" in error(folder)
+
+
+def test_a_folder_in_the_place_of_a_file(folder):
+    (folder / "encoder.onnx").unlink()
+    (folder / "encoder.onnx").mkdir()
+    assert "encoder.onnx" in error(folder)
+
+
+def test_the_manifest_alone_can_be_read(folder):
+    (folder / "encoder.onnx").unlink()
+    assert read_manifest(folder).name == "zh-en"
