@@ -65,8 +65,12 @@ def attend(query: Tensor, keys_values: KeysValues, lengths: Tensor, heads: int) 
 
 
 def add_and_norm(x: Tensor, residual: Tensor, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
-    """Return norm(x + residual) and x + residual, all [B, M]."""
-    if torch.onnx.is_in_onnx_export():
+    """Return norm(x + residual) and x + residual, all [B, M].
+
+    One operator in float16, which is for GPUs, where every operator is a launch. On a CPU the two it joins are faster:
+    a whole decoder step takes 5 to 10% less at 32 rows and more, and the same at one row.
+    """
+    if torch.onnx.is_in_onnx_export() and x.dtype == torch.float16:
         inputs = (x, residual, norm.weight, norm.bias)
         # mean and inverse deviation are outputs 1 and 2 of the operator; nothing computes them on inference
         normed, _, _, total = torch.onnx.ops.symbolic_multi_out(
