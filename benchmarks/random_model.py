@@ -1,0 +1,68 @@
+"""Writes a checkpoint of random weights: benchmarks of speed need a model of a size, not one that translates.
+
+python benchmarks/random_model.py -o runs/base-random --preset base --vocab-size 32000
+translane-export runs/base-random -o runs/base-random-bundle
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+from pathlib import Path
+
+import sentencepiece
+import torch
+
+from translane_export.checkpoint import save_checkpoint
+from translane_export.model import PRESETS, Transformer, TransformerConfig
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--preset", choices=sorted(PRESETS), default="base")
+    parser.add_argument("--vocab-size", type=int, default=32000)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+
+    torch.manual_seed(arguments.seed)
+    size = arguments.vocab_size
+    config = TransformerConfig(source_vocab_size=size, target_vocab_size=size, **PRESETS[arguments.preset])
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    vocabulary = arguments.output.with_suffix(".spm")
+    vocabulary.write_bytes(characters())
+    save_checkpoint(
+        arguments.output,
+        config=config,
+        state_dict=Transformer(config).state_dict(),
+        source_tokenizer=vocabulary,
+        target_tokenizer=vocabulary,
+        source_language="en",
+        target_language="en",
+        samples=[],
+        metadata={},
+    )
+    vocabulary.unlink()
+    print(f"{arguments.output}: {sum(p.numel() for p in Transformer(config).parameters()):,} parameters")
+
+
+def characters() -> bytes:
+    """A SentencePiece model of the letters: most ids of the model have no piece, and no benchmark asks for one."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXYZ"]),
+        model_writer=model,
+        model_type="char",
+        vocab_size=1000,
+        hard_vocab_limit=False,
+        pad_id=0,
+        unk_id=1,
+        bos_id=2,
+        eos_id=3,
+        minloglevel=2,
+    )
+    return model.getvalue()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""Where the time of a decoder step goes: in ONNX Runtime, or in the engine around it.
+
+    python benchmarks/steps.py models/zh-en
+    python benchmarks/steps.py runs/base-random-bundle --rows 1 8 32 64 --threads 2
+
+Two loads. *steady*: as many sentences as rows, of one length, none of which ends early, so every step runs all rows.
+*churn*: sentences of many lengths, more than there are rows, so that at almost every step some leave, rows are moved,
+and others are encoded and join. The share outside ONNX Runtime is what the loop's thread spends on everything else,
+from taking requests to answering them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+
+from translane_server.bundle import Bundle, load_bundle
+from translane_server.engine import Engine
+from translane_server.ort import OrtBackend
+from translane_server.request import Request, Sentence
+
+SOURCE_LENGTH = 12  # tokens, about what a Tatoeba or chat sentence has
+TARGET_LENGTH = 40
+CHURN_LENGTHS = (4, 60)  # shortest and longest target
+NEVER = -1  # an end-of-sentence id no model predicts
+
+
+class TimedSession:
+    """A session that adds up the seconds it runs."""
+
+    def __init__(self, session):
+        self._session = session
+        self.seconds = 0.0
+        self.runs = 0
+
+    def run_with_iobinding(self, binding):
+        started = time.perf_counter()
+        self._session.run_with_iobinding(binding)
+        self.seconds += time.perf_counter() - started
+        self.runs += 1
+
+    def __getattr__(self, name):
+        return getattr(self._session, name)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    steps: int
+    rows: float  # mean over the steps
+    step: float  # seconds
+    runtime: float  # seconds of a step inside ONNX Runtime, the encoder's runs included
+
+    @property
+    def outside(self) -> float:
+        return 1 - self.runtime / self.step
+
+
+def measure(bundle: Bundle, sentences: list[Sentence], rows: int, threads: int) -> Measurement:
+    """Decode `sentences` once; the time counts from the first step to the last."""
+    backend = OrtBackend(
+        bundle,
+        threads=threads,
+        rows=rows,
+        source_capacity=min(64, bundle.manifest.limits.source_tokens),
+        target_capacity=min(64, bundle.manifest.limits.target_tokens),
+    )
+    backend.warm_up()
+    encoder, decoder = TimedSession(backend._encoder), TimedSession(backend._decoder)
+    backend._encoder, backend._decoder = encoder, decoder
+    engine = Engine(
+        backend,
+        decoder_start=bundle.manifest.special_ids.decoder_start,
+        eos=NEVER,
+        waiting_limit=len(sentences),
+        encode_tokens=2048,
+    )
+    generated = sum(sentence.max_length for sentence in sentences)
+    unanswered = threading.Semaphore(0)
+    for sentence in sentences:
+        engine.submit(Request([sentence], lambda _result: unanswered.release()))
+    started = time.perf_counter()
+    engine.start()
+    for _ in sentences:
+        unanswered.acquire()
+    wall = time.perf_counter() - started
+    engine.stop()
+    steps = decoder.runs
+    return Measurement(steps, generated / steps, wall / steps, (encoder.seconds + decoder.seconds) / steps)
+
+
+def sentences(count: int, shortest: int, longest: int, vocabulary: int) -> list[Sentence]:
+    random = np.random.default_rng(0)
+    return [
+        Sentence(random.integers(4, vocabulary, SOURCE_LENGTH).tolist(), int(random.integers(shortest, longest + 1)))
+        for _ in range(count)
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("bundle", type=Path)
+    parser.add_argument("--rows", type=int, nargs="+", default=[1, 8, 32, 64])
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    bundle = load_bundle(arguments.bundle)
+    architecture = bundle.manifest.architecture
+    vocabulary = architecture.source_vocab_size
+    print(
+        f"{bundle.manifest.name}: {architecture.parameters:,} parameters, {bundle.manifest.precision};"
+        f" {arguments.threads} threads, onnxruntime {onnxruntime.__version__},"
+        f" {platform.processor() or platform.machine()};        f" medians of {arguments.rounds} rounds\n"
+    )
+    print("| load | rows | steps | mean rows | step ms | in ONNX Runtime ms | outside ms | outside % |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|")
+    loads = {"steady": lambda rows: sentences(rows, TARGET_LENGTH, TARGET_LENGTH, vocabulary)}
+    loads["churn"] = lambda rows: sentences(6 * rows, *CHURN_LENGTHS, vocabulary)
+    # Rounds go over all cells in turn, so that a slow minute of the machine is spread over them.
+    cells = [(load, rows) for load in loads for rows in arguments.rows]
+    results: dict[tuple[str, int], list[Measurement]] = {cell: [] for cell in cells}
+    for _ in range(arguments.rounds):
+        for load, rows in cells:
+            results[load, rows].append(measure(bundle, loads[load](rows), rows, arguments.threads))
+    for (load, rows), rounds in results.items():
+        step = statistics.median(m.step for m in rounds) * 1000
+        runtime = statistics.median(m.runtime for m in rounds) * 1000
+        outside = statistics.median(m.outside for m in rounds) * 100
+        print(
+            f"| {load} | {rows} | {rounds[0].steps} | {rounds[0].rows:.1f} | {step:.2f} | {runtime:.2f} |"
+            f" {step * outside / 100:.3f} | {outside:.1f} |"
+        )
+
+
+if __name__ == "__main__":
+    main()
