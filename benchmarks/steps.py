@@ -118,7 +118,8 @@ def main() -> None:
     print(
         f"{bundle.manifest.name}: {architecture.parameters:,} parameters, {bundle.manifest.precision};"
         f" {arguments.threads} threads, onnxruntime {onnxruntime.__version__},"
-        f" {platform.processor() or platform.machine()};        f" medians of {arguments.rounds} rounds\n"
+        f" {platform.processor() or platform.machine()};"
+        f" medians of {arguments.rounds} rounds\n"
     )
     print("| load | rows | steps | mean rows | step ms | in ONNX Runtime ms | outside ms | outside % |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|")
