@@ -1,0 +1,84 @@
+"""`make demo`, on a bundle of random weights."""
+
+import importlib.util
+import re
+import signal
+import subprocess
+import sys
+import time
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+
+import psutil
+import pytest
+
+pytestmark = pytest.mark.timeout(120)
+
+DEMO = Path(__file__).parents[3] / "scripts" / "demo"
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    from helpers.bundles import random_bundle
+
+    return random_bundle(tmp_path_factory.mktemp("demo") / "bundle")
+
+
+@pytest.fixture(scope="module")
+def module():
+    loader = SourceFileLoader("demo", str(DEMO))
+    loaded = importlib.util.module_from_spec(importlib.util.spec_from_loader("demo", loader))
+    loader.exec_module(loaded)
+    return loaded
+
+
+def servers(bundle):
+    """The processes that serve `bundle`."""
+    return [
+        process.pid
+        for process in psutil.process_iter(["cmdline"])
+        if str(bundle) in " ".join(process.info.get("cmdline") or [])
+        and "translane-server" in " ".join(process.info["cmdline"])
+    ]
+
+
+def command(bundle):
+    return [sys.executable, DEMO, "--model", bundle]
+
+
+def test_it_translates_every_sentence_and_leaves_no_server(bundle, module):
+    done = subprocess.run(command(bundle), capture_output=True, encoding="utf-8", timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    for text in module.SIMPLIFIED + module.TRADITIONAL:
+        assert re.search(rf"^  {re.escape(text)} +→ ", done.stdout, re.MULTILINE)
+    for metric in re.findall(r"^  (translane_\w+|grpc_\w+) +(\S+) ", done.stdout, re.MULTILINE):
+        assert float(metric[1]) > 0, metric
+    assert done.stdout.count("translane_") >= 6
+    assert servers(bundle) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_the_server_too(bundle, number):
+    with subprocess.Popen(command(bundle), stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8") as process:
+        line = process.stdout.readline()
+        deadline = time.monotonic() + 60
+        while not servers(bundle) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert servers(bundle), line
+        process.send_signal(number)
+        assert process.wait(60) == 130, process.stderr.read()
+        process.stdout.read(), process.stderr.read()
+    assert servers(bundle) == []
+
+
+def test_a_bundle_that_is_missing_is_one_clear_error(tmp_path):
+    done = subprocess.run(command(tmp_path / "nothing"), capture_output=True, encoding="utf-8", timeout=120)
+    assert done.returncode == 1
+    assert "there is no such folder" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_columns_line_up(module):
+    assert module.padded("我有", 6) + "→" == "我有  →"
+    assert module.padded("ab", 6) + "→" == "ab    →"

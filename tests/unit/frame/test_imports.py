@@ -1,0 +1,225 @@
+"""Imports go one way: client → protos ← server ← export."""
+
+import ast
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+FOLDERS = {
+    "translane": "protos",
+    "translane_client": "client",
+    "translane_server": "server",
+    "translane_export": "export",
+}
+
+# What each package may import of the others, and the extras of pyproject.toml that hold what else it may import.
+FIRST_PARTY = {
+    "translane": set(),
+    "translane_client": {"translane"},
+    "translane_server": {"translane"},
+    "translane_export": {"translane_server"},
+}
+EXTRAS = {
+    "translane": [],
+    "translane_client": [],
+    "translane_server": ["server-base", "server"],
+    "translane_export": ["server-base", "server", "export"],
+}
+# What a distribution is imported as, where that is not its name.
+MODULES = {
+    "grpcio": {"grpc"},
+    "protobuf": {"google.protobuf"},
+    "googleapis-common-protos": {"google.rpc"},
+    "grpcio-status": {"grpc_status"},
+    "grpcio-health-checking": {"grpc_health"},
+    "grpcio-reflection": {"grpc_reflection"},
+    "prometheus-client": {"prometheus_client"},
+    "pydantic": {"pydantic", "pydantic_core"},  # pydantic pins its core exactly
+    "pydantic-settings": {"pydantic_settings"},
+    "onnx-ir": {"onnx_ir"},
+}
+# Policy knows neither the clock nor gRPC nor ONNX Runtime, and neither does anything that it imports.
+PURE = ["request", "scheduler", "batch", "cache", "backend", "decoding"]
+IMPURE = {"time", "datetime", "asyncio", "threading", "socket", "grpc", "google", "onnxruntime", "prometheus_client"}
+
+
+def imports(source, module, *, is_package=False):
+    """The full names that a module's source imports anywhere in it, as {(line, name)}."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {(node.lineno, alias.name) for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parents = module.split(".") if is_package else module.split(".")[:-1]
+                parents = parents[: len(parents) - node.level + 1]
+                base = ".".join([*parents, *filter(None, [base])])
+            found |= {(node.lineno, f"{base}.{alias.name}") for alias in node.names}
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in (
+            "importlib.import_module",
+            "import_module",
+            "__import__",
+        ):
+            name = node.args[0] if node.args else None
+            if isinstance(name, ast.Constant):
+                found.add((node.lineno, name.value))
+    return found
+
+
+def is_in(name, roots):
+    return any(name == root or name.startswith(f"{root}.") for root in roots)
+
+
+def violations(source, package, module, allowed, *, is_package=False):
+    """The imports of a module of `package` that are neither its own, nor Python's, nor in `allowed`."""
+    return sorted(
+        f"{module}:{line} imports {name}"
+        for line, name in imports(source, module, is_package=is_package)
+        if not is_in(name, {package, *allowed} | sys.stdlib_module_names)
+    )
+
+
+def modules(package):
+    """Name → path of every module of a package."""
+    folder = ROOT / FOLDERS[package]
+    found = {}
+    for path in sorted((folder / package).rglob("*.py")):
+        parts = path.relative_to(folder).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def violations_of(package, allowed):
+    return [
+        violation
+        for module, path in modules(package).items()
+        for violation in violations(
+            path.read_text(encoding="utf-8"), package, module, allowed, is_package=path.name == "__init__.py"
+        )
+    ]
+
+
+def declared(package):
+    """The modules of what pyproject.toml has a package's extras install."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    requirements = list(project["dependencies"])
+    for extra in EXTRAS[package]:
+        requirements += project["optional-dependencies"][extra]
+    names = {re.split(r"[\[<>=!~; ]", requirement)[0].lower() for requirement in requirements} - {"translane"}
+    return set().union(*(MODULES.get(name, {name}) for name in names))
+
+
+@pytest.mark.parametrize("package", FOLDERS)
+def test_a_package_imports_what_it_may(package):
+    assert len(modules(package)) > 1
+    assert violations_of(package, FIRST_PARTY[package] | declared(package)) == []
+
+
+def test_nothing_but_export_can_import_torch():
+    assert "torch" in declared("translane_export")
+    for package in ("translane", "translane_client", "translane_server"):
+        assert not declared(package) & {"torch", "onnx", "onnxscript"}
+
+
+def test_the_client_can_import_grpc_and_protobuf_alone():
+    assert declared("translane_client") == {"grpc", "grpc_status", "google.protobuf", "google.rpc"}
+
+
+@pytest.mark.parametrize(
+    ("package", "source"),
+    [
+        ("translane_server", "import torch"),
+        ("translane_server", "def late():\n    from torch import nn"),
+        ("translane_server", "from translane_export.model import Transformer"),
+        ("translane_server", "import translane_client"),
+        ("translane_server", "import importlib\nimportlib.import_module('translane_export')"),
+        ("translane_server", "import google.cloud"),
+        ("translane_client", "from numpy import typing"),
+        ("translane_client", "from translane_server import errors"),
+        ("translane_client", "from google.api import http_pb2"),
+        ("translane", "import translane_client"),
+        ("translane_export", "import translane_client"),
+        ("translane_export", "import requests"),
+    ],
+)
+def test_a_violation_is_found(package, source):
+    assert violations(source, package, f"{package}.made_up", FIRST_PARTY[package] | declared(package))
+
+
+@pytest.mark.parametrize(
+    ("package", "source"),
+    [
+        ("translane_server", "from __future__ import annotations\nimport os.path\nimport numpy as np"),
+        ("translane_server", "from google.protobuf import message\nfrom . import errors\nfrom .decoding import greedy"),
+        ("translane_client", "import grpc.aio\nfrom translane.v1 import translation_pb2"),
+        ("translane_export", "import torch.nn.functional as F\nfrom translane_server.ort import OrtBackend"),
+    ],
+)
+def test_what_is_allowed_is_not_a_violation(package, source):
+    assert violations(source, package, f"{package}.made_up", FIRST_PARTY[package] | declared(package)) == []
+
+
+def test_relative_imports_are_resolved():
+    assert imports("from . import a\nfrom .b import c\nfrom ..d import e", "p.q.r") == {
+        (1, "p.q.a"),
+        (2, "p.q.b.c"),
+        (3, "p.d.e"),
+    }
+    assert imports("from .b import c", "p.q", is_package=True) == {(1, "p.q.b.c")}
+
+
+def test_only_the_backend_imports_onnxruntime():
+    found = {
+        module
+        for package in FOLDERS
+        for module, path in modules(package).items()
+        if any(is_in(name, {"onnxruntime"}) for _, name in imports(path.read_text(encoding="utf-8"), module))
+    }
+    assert found == {"translane_server.ort"}
+
+
+def reached(start, sources):
+    """Every name that the modules of `start` import, directly or by way of modules in `sources`."""
+    waiting, seen, names = [module for module in sources if is_in(module, start)], set(), set()
+    while waiting:
+        module = waiting.pop()
+        if module in seen:
+            continue
+        seen.add(module)
+        found = {name for _, name in imports(sources[module], module)}
+        names |= found
+        waiting += [other for other in sources if any(name == other or name.startswith(f"{other}.") for name in found)]
+    return names
+
+
+def test_policy_reaches_no_clock_no_grpc_and_no_onnxruntime():
+    sources = {name: path.read_text(encoding="utf-8") for name, path in modules("translane_server").items()}
+    for noun in PURE:
+        start = f"translane_server.{noun}"
+        assert start in sources
+        assert {name for name in reached({start}, sources) if is_in(name, IMPURE)} == set(), start
+
+
+def test_a_detour_to_the_clock_is_found():
+    sources = {
+        "p.policy": "from p import helper",
+        "p.helper": "from p.watch import now",
+        "p.watch": "from time import monotonic as now",
+    }
+    assert "time.monotonic" in reached({"p.policy"}, sources)
+
+
+def test_only_entry_points_read_the_command_line_and_the_environment():
+    readers = {
+        module
+        for package in FOLDERS
+        for module, path in modules(package).items()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and ast.unparse(node) in ("os.environ", "os.getenv", "sys.argv")
+    }
+    assert {module for module in readers if not module.endswith(".__main__")} <= {"translane_server.healthcheck"}
