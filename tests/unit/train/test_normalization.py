@@ -1,24 +1,29 @@
 import random
-from pathlib import Path
+import tempfile
+from functools import cache
 
 import opencc
 import pytest
 import sentencepiece
 
-from translane_export.normalization import rules, rules_tsv
+from translane_export import normalization
+
+rules = cache(normalization.rules)  # some need a second to build
 
 
-def _normalizer(tmp_path: Path, name: str) -> sentencepiece.SentencePieceNormalizer:
+@cache
+def _normalizer(name: str) -> sentencepiece.SentencePieceNormalizer:
     sentencepiece.set_min_log_level(2)
-    table = tmp_path / f"{name}.tsv"
-    table.write_text(rules_tsv(name), encoding="ascii")
-    return sentencepiece.SentencePieceNormalizer(rule_tsv=str(table))
+    with tempfile.NamedTemporaryFile("w", encoding="ascii", suffix=".tsv") as table:
+        table.write(normalization.rules_tsv(name))
+        table.flush()
+        return sentencepiece.SentencePieceNormalizer(rule_tsv=table.name)
 
 
 @pytest.mark.parametrize("name", ["nmt_nfkc", "nfkc_cf"])
-def test_a_rule_read_back_from_its_compiled_form_normalizes_as_the_original(tmp_path: Path, name: str) -> None:
+def test_a_rule_read_back_from_its_compiled_form_normalizes_as_the_original(name: str) -> None:
     original = sentencepiece.SentencePieceNormalizer(rule_name=name)
-    ours = _normalizer(tmp_path, name)
+    ours = _normalizer(name)
     draw = random.Random(1)
     keys = draw.sample(sorted(rules(name)), 20_000)  # compositions of several code points included
     others = [chr(code) for code in draw.sample(range(1, 0xD800), 20_000)]
@@ -40,13 +45,13 @@ def test_multi_code_point_compositions_are_kept() -> None:
         ("漢\uf900字", "汉岂字"),  # a compatibility ideograph whose canonical form is Traditional
     ],
 )
-def test_both_spellings_become_one(tmp_path: Path, traditional: str, simplified: str) -> None:
-    normalizer = _normalizer(tmp_path, "nmt_nfkc_t2s")
+def test_both_spellings_become_one(traditional: str, simplified: str) -> None:
+    normalizer = _normalizer("nmt_nfkc_t2s")
     assert normalizer.normalize(traditional) == normalizer.normalize(simplified)
 
 
-def test_simplifying_twice_changes_nothing(tmp_path: Path) -> None:
-    normalizer = _normalizer(tmp_path, "nmt_nfkc_t2s")
+def test_simplifying_twice_changes_nothing() -> None:
+    normalizer = _normalizer("nmt_nfkc_t2s")
     ideographs = "".join(chr(code) for code in range(0x4E00, 0xA000))
     once = normalizer.normalize(ideographs).removeprefix("▁")
     assert normalizer.normalize(once).removeprefix("▁") == once
