@@ -1,0 +1,143 @@
+"""README, CONTRIBUTING, CHANGELOG, the image and the deployment files say what is so."""
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from translane_export.settings import ExportSettings
+from translane_export.train.settings import TrainSettings
+from translane_server.config import ServerSettings
+from translane_server.metrics import Metrics
+
+ROOT = Path(__file__).parents[3]
+PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/architecture.md"]
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+SETTINGS = {"translane-server": ServerSettings, "translane-export": ExportSettings, "translane-train": TrainSettings}
+
+
+def read(name):
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def table(page, heading):
+    section = read(page).split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")][2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page):
+    links = re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", read(page))
+    missing = [link for link in links if "://" not in link and not ((ROOT / page).parent / link).exists()]
+    if missing == ["models/zh-en/README.md"] and not (ROOT / "models" / "zh-en").exists():
+        pytest.skip("the bundled model is not in this tree")
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_can_be_made_exists(page):
+    targets = set(re.findall(r"^([a-z]+):", read("Makefile"), re.MULTILINE))
+    assert set(re.findall(r"(?:`|^    )make ([a-z]+)", read(page), re.MULTILINE)) <= targets
+
+
+def test_help_lists_every_target():
+    targets = set(re.findall(r"^([a-z]+):", read("Makefile"), re.MULTILINE))
+    done = subprocess.run(["make", "--no-print-directory", "help"], cwd=ROOT, capture_output=True, text=True)
+    assert set(re.findall(r"^  make ([a-z]+) {2,}\S", done.stdout, re.MULTILINE)) == targets
+
+
+@pytest.mark.parametrize("command", SETTINGS)
+def test_the_commands_shown_have_these_flags(command):
+    page = read("README.md").replace("\\\n", " ")
+    shown = re.findall(rf"^    {command} (.*)", page, re.MULTILINE)
+    assert shown
+    known = {"--" + name.replace("_", "-") for name in SETTINGS[command].model_fields}
+    assert {flag for line in shown for flag in re.findall(r"--[a-z-]+", line)} <= known
+
+
+def test_the_settings_shown_have_these_defaults():
+    fields = ServerSettings.model_fields
+    for flags, defaults, _ in table("README.md", "Settings"):
+        for flag, default in zip(re.findall(r"`--([a-z-]+)`", flags), defaults.split(", "), strict=True):
+            field = fields[flag.replace("-", "_")]
+            if field.is_required():
+                assert default == "required"
+            elif field.default is None:
+                assert default == "CPUs granted"
+            else:
+                assert type(field.default)(default) == field.default
+
+
+def test_the_metrics_shown_exist():
+    suffixes = {"counter": "_total", "info": "_info"}
+    declared = {family.name + suffixes.get(family.type, "") for family in Metrics().registry.collect()}
+    shown = set(re.findall(r"`((?:translane|grpc_server)_\w+)`", read("README.md").split("\n## Metrics\n")[1]))
+    assert shown
+    assert shown <= declared
+
+
+def test_layout_names_every_top_level_folder():
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if tracked.returncode != 0:
+        pytest.skip("not a git repository")
+    folders = {line.split("/")[0] for line in tracked.stdout.splitlines() if "/" in line}
+    listed = {row[0].strip("`/") for row in table("CONTRIBUTING.md", "Layout")}
+    assert {folder for folder in folders if not folder.startswith(".")} - {"docs", "scripts"} <= listed
+
+
+def test_the_architecture_names_every_module_of_the_server():
+    package = ROOT / "server" / "translane_server"
+    modules = {path.stem for path in package.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    rooms = {name for row in table("docs/architecture.md", "Rooms") for name in re.findall(r"`(\w+)`", row[0])}
+    assert rooms == modules - {"__init__"}
+
+
+def test_the_version_is_the_same_everywhere():
+    assert f"\n## [{VERSION}]" in read("CHANGELOG.md")
+    assert f"ARG VERSION={VERSION}\n" in read("Dockerfile")
+    for page in ("README.md", "deploy/compose.yaml", "deploy/kubernetes.yaml"):
+        assert set(re.findall(r"translane:([0-9][\w.]*)-cpu", read(page))) == {VERSION}
+
+
+def test_the_image_sets_what_the_server_knows():
+    values = dict(re.findall(r"(TRANSLANE_\w+)=(\S+)", read("Dockerfile")))
+    names = {name.removeprefix("TRANSLANE_").lower(): value for name, value in values.items()}
+    settings = ServerSettings.model_validate(names)
+    assert f"EXPOSE {settings.port} {settings.metrics_port}\n" in read("Dockerfile")
+    assert settings.host == "0.0.0.0"
+    assert f"COPY {settings.model.relative_to('/')} {settings.model}\n" in read("Dockerfile")
+
+
+def seconds(text):
+    return float(str(text).removesuffix("s"))
+
+
+def test_deployments_outlast_the_grace_period():
+    grace = ServerSettings.model_fields["grace_period"].default
+    compose = yaml.safe_load(read("deploy/compose.yaml"))["services"]["translane"]
+    assert seconds(compose["stop_grace_period"]) > grace
+
+    deployment, service = yaml.safe_load_all(read("deploy/kubernetes.yaml"))
+    pod = deployment["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    environ = {entry["name"]: entry["value"] for entry in container["env"]}
+    pause = seconds(container["lifecycle"]["preStop"]["exec"]["command"][1])
+    assert pod["terminationGracePeriodSeconds"] > pause + seconds(environ["TRANSLANE_GRACE_PERIOD"])
+    assert pod["enableServiceLinks"] is False
+    assert service["spec"]["selector"] == deployment["spec"]["selector"]["matchLabels"]
+    assert service["spec"]["selector"] == deployment["spec"]["template"]["metadata"]["labels"]
+
+
+def test_deployments_use_the_servers_ports():
+    grpc, metrics = (ServerSettings.model_fields[name].default for name in ("port", "metrics_port"))
+    deployment, service = yaml.safe_load_all(read("deploy/kubernetes.yaml"))
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert [port["containerPort"] for port in container["ports"]] == [grpc, metrics]
+    assert [port["port"] for port in service["spec"]["ports"]] == [grpc, metrics]
+    assert {container[f"{probe}Probe"]["grpc"]["port"] for probe in ("startup", "readiness", "liveness")} == {grpc}
+    assert f"translane:{metrics}" in read("deploy/prometheus.yaml")
+    assert read("deploy/compose.yaml").count(f":{grpc}") == 2
