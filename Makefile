@@ -47,7 +47,7 @@ pins:  ## resolve constraints.txt and constraints-cuda.txt anew
 	scripts/update-pins
 
 image:  ## build the container image; DEVICE=cuda for GPUs
-	$(ENGINE) build --build-arg DEVICE=$(DEVICE) --build-arg VERSION=$(VERSION) \
+	$(ENGINE) build $(if $(findstring podman,$(ENGINE)),--format docker) --build-arg DEVICE=$(DEVICE) --build-arg VERSION=$(VERSION) \
 	    --build-arg REVISION=$(shell git rev-parse HEAD 2>/dev/null) --tag translane:$(VERSION)-$(DEVICE) .
 
 clean:  ## remove what these commands made
