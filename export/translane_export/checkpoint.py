@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from translane_export.model import TransformerConfig
 
@@ -144,7 +144,8 @@ def save_tensors(path: Path, state_dict: Mapping[str, torch.Tensor], note: str =
         else:
             aliases[name] = owner
     new = path.with_name(path.name + ".new")
-    save_file(tensors, new, metadata={"format": "pt", "tied": json.dumps(aliases), "note": note})
+    # save_file would make the file readable by its owner alone.
+    new.write_bytes(save(tensors, metadata={"format": "pt", "tied": json.dumps(aliases), "note": note}))
     _flush(new)
     new.replace(path)
 

@@ -50,6 +50,11 @@ def test_what_is_saved_is_loaded(save: Callable[..., Path]) -> None:
     assert checkpoint.metadata == {"steps": 5}
 
 
+def test_whoever_may_read_the_config_may_read_the_weights(save: Callable[..., Path]) -> None:
+    directory = save()
+    assert len({(directory / name).stat().st_mode for name in ("config.json", "model.safetensors")}) == 1
+
+
 def test_tied_weights_are_stored_once_and_stay_tied(save: Callable[..., Path]) -> None:
     directory = save()
     with safe_open(directory / "model.safetensors", framework="pt") as file:
