@@ -18,7 +18,12 @@ def main() -> int:
         hint = "install translane[server], or translane[server-cuda] for GPUs"
         print(f"translane-server: {error.name} is not installed; {hint}", file=sys.stderr)
         return 1
-    return run(sys.argv[1:], os.environ)
+    except KeyboardInterrupt:
+        return 130
+    try:
+        return run(sys.argv[1:], os.environ)
+    except KeyboardInterrupt:  # before the server listens to signals
+        return 130
 
 
 if __name__ == "__main__":

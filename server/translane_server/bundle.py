@@ -133,6 +133,16 @@ class Manifest(_Model):
     files: dict[str, FileEntry]
 
     @model_validator(mode="after")
+    def _ids_are_in_the_vocabularies(self) -> Manifest:
+        ids, sizes = self.special_ids, self.architecture
+        if ids.pad >= sizes.source_vocab_size:
+            raise ValueError(f"special_ids.pad: {ids.pad} is not one of {sizes.source_vocab_size} source ids")
+        for name in ("bos", "eos", "decoder_start"):
+            if (number := getattr(ids, name)) >= sizes.target_vocab_size:
+                raise ValueError(f"special_ids.{name}: {number} is not one of {sizes.target_vocab_size} target ids")
+        return self
+
+    @model_validator(mode="after")
     def _named_files_are_listed(self) -> Manifest:
         named = {self.graphs.encoder.file, self.graphs.decoder.file, self.tokenizer.source, self.tokenizer.target}
         if missing := sorted(named - self.files.keys()):

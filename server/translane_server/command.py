@@ -77,7 +77,12 @@ async def _serve(settings: ServerSettings, bundle: Bundle, device: Device, model
             logging.shutdown()
             os._exit(0)  # the thread that loads the model cannot be interrupted, and nothing was accepted yet
         await opening
-        await stopping
+        failing = asyncio.create_task(server.failed.wait())
+        await asyncio.wait([stopping, failing], return_when=asyncio.FIRST_COMPLETED)
+        if failing.done():
+            await server.stop(grace=0)
+            return 1  # whoever watches the process starts another
+        failing.cancel()
     except BaseException:
         await server.stop(grace=0)
         raise

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from translane_server.bundle import Manifest
 from translane_server.cpus import available_cpus
@@ -18,6 +18,9 @@ ENV_PREFIX = "TRANSLANE_"
 # Longest source and target where the operator sets none [tokens]: rows of a longer capacity cost memory and cache
 # whether or not sentences are that long.
 _DEFAULT_MAX_TOKENS = 256
+
+# Largest count the protocol can carry.
+_MAX_COUNT = 2**31 - 1
 
 
 class ServerSettings(Settings):
@@ -39,17 +42,26 @@ class ServerSettings(Settings):
     )
     rows: int = Field(default=64, ge=1, le=4096, description="Most sentences that decode at once.")
     max_source_tokens: int | None = Field(
-        default=None, ge=2, description="Longest source text [tokens]; by default the model's limit, 256 at most."
+        default=None,
+        ge=2,
+        le=_MAX_COUNT,
+        description="Longest source text [tokens]; by default the model's limit, 256 at most.",
     )
     max_target_tokens: int | None = Field(
-        default=None, ge=1, description="Longest translation [tokens]; by default the model's limit, 256 at most."
+        default=None,
+        ge=1,
+        le=_MAX_COUNT,
+        description="Longest translation [tokens]; by default the model's limit, 256 at most.",
     )
-    texts_per_request: int = Field(default=256, ge=1, description="Most texts of a request.")
+    texts_per_request: int = Field(default=256, ge=1, le=_MAX_COUNT, description="Most texts of a request.")
     sentences_waiting: int = Field(
-        default=1024, ge=1, description="Most sentences that wait for a row; more are refused."
+        default=1024, ge=1, le=_MAX_COUNT, description="Most sentences that wait for a row; more are refused."
     )
     encode_tokens: int = Field(
-        default=2048, ge=1, description="Source tokens, padding included, that are encoded between two decoder steps."
+        default=2048,
+        ge=1,
+        le=_MAX_COUNT,
+        description="Source tokens, padding included, that are encoded between two decoder steps.",
     )
     grace_period: float = Field(
         default=30.0, ge=0, le=86400, description="Seconds that running requests get to finish after SIGTERM."
@@ -63,6 +75,11 @@ class ServerSettings(Settings):
     max_message_bytes: int = Field(
         default=4 * 1024 * 1024, ge=1024, le=2**31 - 1, description="Largest request message [bytes]."
     )
+
+    @field_validator("host")
+    @classmethod
+    def _without_brackets(cls, host: str) -> str:
+        return host[1:-1] if host.startswith("[") and host.endswith("]") else host
 
     @model_validator(mode="after")
     def _a_full_request_can_wait(self) -> ServerSettings:

@@ -110,20 +110,24 @@ class Engine:
             assert 1 <= len(sentence.source_ids) <= self._backend.source_capacity, "source tokens out of bounds"
             assert 1 <= sentence.max_length <= self._backend.target_capacity, "max_length out of bounds"
         with self._changed:
-            if self._failed is not None:
-                raise EngineError("the engine has failed; the server needs a restart")
-            if self._draining or self._stopping:
-                raise UnavailableError("the server is shutting down", retry_after=1.0)
-            if self._waiting + len(request.sentences) > self._waiting_limit:
-                raise QueueFullError(
-                    f"{self._waiting} sentences are waiting, {len(request.sentences)} more would exceed"
-                    f" the limit of {self._waiting_limit}",
-                    retry_after=min(max(self._last_wait, _RETRY_AFTER_MIN), _RETRY_AFTER_MAX),
-                )
+            self.check_room(len(request.sentences))
             self._submitted.append(PendingRequest(request, self._clock()))
             self._waiting += len(request.sentences)
             self._unanswered += 1
             self._changed.notify_all()
+
+    def check_room(self, sentences: int) -> None:
+        """Raise what `submit` would raise now for a request of so many sentences: cheaper than making one."""
+        if self._failed is not None:
+            raise EngineError("the engine has failed; the server needs a restart")
+        if self._draining or self._stopping:
+            raise UnavailableError("the server is shutting down", retry_after=1.0)
+        if self._waiting + sentences > self._waiting_limit:
+            raise QueueFullError(
+                f"{self._waiting} sentences are waiting, {sentences} more would exceed"
+                f" the limit of {self._waiting_limit}",
+                retry_after=min(max(self._last_wait, _RETRY_AFTER_MIN), _RETRY_AFTER_MAX),
+            )
 
     def cancel(self, request: Request) -> None:
         """Give up `request`: its rows are free at the next step, and it is answered with CancelledError.
@@ -169,6 +173,9 @@ class Engine:
         self._take_commands()
         for pending in list(self._pending.values()):
             self._answer(pending, error)
+        with self._changed:
+            self._waiting = 0
+        self._batch.remove(range(self._batch.size))
         self._backend.close()
 
     def _wait_for_work(self) -> bool:

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from translane_server import status
-from translane_server.errors import CancelledError, EngineError, RequestError
+from translane_server.errors import CancelledError, FieldViolation, InvalidRequestError, RequestError
 from translane_server.logs import data
 from translane_server.metrics import REJECTIONS, Metrics
 
@@ -59,6 +60,9 @@ class Method:
 
 
 _UNKNOWN = Method("unary", "unknown", "unknown")
+
+# Stands for a request that could not be parsed.
+_MALFORMED = object()
 
 
 class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the stubs alone
@@ -107,8 +111,6 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
             code = status.CODES[type(error)]
             if error.reason in REJECTIONS:
                 self._metrics.rejected.labels(error.reason).inc()
-            if isinstance(error, EngineError):
-                _log.error("decoding failed: %s", error)
             await status.abort(context, status.status_of(error))
         except Exception:  # noqa: BLE001 whatever it is, the caller must not see it
             code = grpc.StatusCode.INTERNAL
@@ -135,18 +137,31 @@ def _wrapped(handler: Any, around: Around) -> Any:
     shape = f"{_stream(handler.request_streaming)}_{_stream(handler.response_streaming)}"
     behavior = getattr(handler, shape)
 
+    def deserialize(message: bytes) -> Any:
+        try:
+            return handler.request_deserializer(message)
+        except DecodeError:  # raised here, gRPC would answer it, with the exception's text
+            return _MALFORMED
+
     async def answer(request: Any, context: Context) -> Any:
         async with around(context):
+            _check_message(request)
             return await behavior(request, context)
 
     async def stream(request: Any, context: Context) -> AsyncIterator[Any]:
         async with around(context):
+            _check_message(request)
             async for response in behavior(request, context):
                 yield response
 
     make = getattr(grpc, f"{shape}_rpc_method_handler")
     wrapped = stream if inspect.isasyncgenfunction(behavior) else answer
-    return make(wrapped, handler.request_deserializer, handler.response_serializer)
+    return make(wrapped, deserialize, handler.response_serializer)
+
+
+def _check_message(request: Any) -> None:
+    if request is _MALFORMED:
+        raise InvalidRequestError(FieldViolation("request", "is not a message of this method: it cannot be parsed"))
 
 
 def _stream(streaming: bool) -> str:

@@ -96,7 +96,8 @@ class OrtBackend:
             dtype=np.dtype(_CACHE_TYPES[bundle.manifest.precision]),
         )
         self._device: Device = device
-        self._encode_tokens = max(encode_tokens, source_capacity)
+        self._encode_tokens = max(min(encode_tokens, rows * source_capacity), source_capacity)
+        self._bundle = bundle
         self._pad = bundle.manifest.special_ids.pad
         sessions = _Sessions(bundle, device, threads=threads, spinning=spinning, profile=profile)
         self._encoder, self._decoder = sessions.encoder, sessions.decoder
@@ -173,11 +174,25 @@ class OrtBackend:
             self._source_lengths[move.target] = self._source_lengths[move.source]
 
     def warm_up(self) -> None:
-        """Run both graphs once at the smallest and the largest size, so that the first request does not wait."""
+        """Run both graphs once at the smallest and the largest size, so that the first request does not wait.
+
+        Raises:
+            BundleError: the graphs are not what the manifest says they are.
+        """
+        try:
+            self._run_all_sizes()
+        except Exception as error:  # noqa: BLE001 - onnxruntime's exceptions share no base of their own
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise BundleError(
+                f"model bundle {self._bundle.folder}: its graphs do not run as its manifest describes them: {reason}"
+            ) from None
+
+    def _run_all_sizes(self) -> None:
+        start = self._bundle.manifest.special_ids.decoder_start
         for sources in (1, min(self.rows, max(1, self._encode_tokens // self.source_capacity))):
             self.encode([[self._pad] * self.source_capacity] * sources, 0)
         for rows in (1, self.rows):
-            self.decode_step(np.zeros(rows, np.int64), np.zeros(rows, np.int32))
+            self.decode_step(np.full(rows, start, np.int64), np.zeros(rows, np.int32))
 
     def close(self) -> None:
         """See `Backend.close`."""
@@ -190,7 +205,7 @@ class OrtBackend:
             if self._device == "cuda":
                 return CudaCache(self._shape, self._encode_tokens, CudaMemory())
             return HostCache(self._shape, self._encode_tokens)
-        except MemoryError:
+        except (MemoryError, ValueError):  # numpy raises the latter for sizes beyond any memory
             raise DeviceError(
                 f"device {self._device}: there is no memory for {self._shape.rows} rows of"
                 f" {self._shape.source_capacity} source and {self._shape.target_capacity} target tokens"

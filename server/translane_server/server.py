@@ -33,6 +33,9 @@ _TOKENIZER_THREADS = 2
 _ENGINE_CHECK_INTERVAL = 0.25
 # How long answers that are ready get to leave, and health watchers to be told [seconds].
 _CLOSING_TIME = 0.5
+# How long calls are still answered, with UNAVAILABLE, once all is done: those on their way when the port closes get a
+# bare CANCELLED from gRPC [seconds].
+_LAST_CALLS_TIME = 0.2
 
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -62,6 +65,7 @@ class Server:
         self._watch: asyncio.Task[None] | None = None
         self._metrics_server: MetricsServer | None = None
         self._grpc: grpc.aio.Server | None = None
+        self.failed = asyncio.Event()  # set when nothing is translated any more
         self.stopped = False
         self.port = 0
         self.metrics_port = 0
@@ -132,6 +136,8 @@ class Server:
         if self._watch:
             self._watch.cancel()
         drained = await _first(self._service.idle(), hurry, grace)
+        if drained and self._engine:
+            await _first(asyncio.sleep(_LAST_CALLS_TIME), hurry, _LAST_CALLS_TIME)
         if self._engine:
             await asyncio.to_thread(self._engine.stop)
         if self._grpc:
@@ -148,6 +154,7 @@ class Server:
             await asyncio.sleep(_ENGINE_CHECK_INTERVAL)
         _log.error("the engine has failed, and nothing is translated any more; the server needs a restart")
         await self._set_health(_NOT_SERVING)
+        self.failed.set()
 
     async def _set_health(self, state: health_pb2.HealthCheckResponse.ServingStatus) -> None:
         for service in ("", SERVICE_NAME):
@@ -180,5 +187,5 @@ def _refusal(host: str, port: int, error: OSError | None = None) -> str:
     if error is None or error.errno is None:
         return f"cannot listen on {_address(host, port)}"
     # of what Python says, the part that does not repeat the address; names that cannot be looked up have numbers < 0
-    why = os.strerror(error.errno) if error.errno > 0 else error.strerror
+    why = os.strerror(error.errno) if error.errno > 0 else str(error.strerror).partition(" (while")[0]
     return f"cannot listen on {_address(host, port)}: {why}"

@@ -45,6 +45,9 @@ class Translator(Protocol):
     def submit(self, request: Request) -> None:
         """See `Engine.submit`."""
 
+    def check_room(self, sentences: int) -> None:
+        """See `Engine.check_room`."""
+
     def cancel(self, request: Request) -> None:
         """See `Engine.cancel`."""
 
@@ -110,7 +113,7 @@ class TranslationService(TranslationServiceServicer):
         note(texts=len(request.texts))
         self._check_model(request.model)
         with self._accepted() as engine:
-            sources = await self._sources(request)
+            sources = await self._sources(engine, request)
             note(source_tokens=sum(map(len, sources)))
             results = await self._decode(engine, request, sources)
             texts = await self._run(
@@ -161,13 +164,14 @@ class TranslationService(TranslationServiceServicer):
             if not self._running:
                 self._idle.set()
 
-    async def _sources(self, request: pb.TranslateRequest) -> list[list[int]]:
+    async def _sources(self, engine: Translator, request: pb.TranslateRequest) -> list[list[int]]:
         """The checked request's texts as tokens."""
         manifest, limits = self._model.manifest, self._limits
         wrong = check_request(request, manifest.source_languages, manifest.target_languages, limits)
         unsupported = check_options(request.options)
-        if not 1 <= len(request.texts) <= limits.texts_per_request:  # not worth the work of counting tokens
+        if any(violation.field.startswith("texts") for violation in wrong):  # not worth the work of counting tokens
             refuse(wrong, unsupported)
+        engine.check_room(sum(map(bool, request.texts)))
         sources = await self._run(self._model.tokenizer.encode, list(request.texts))
         refuse([*wrong, *check_tokens(sources, limits.tokens.source)], unsupported)
         return sources

@@ -33,11 +33,13 @@ class SentencePieceTokenizer:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """See `Tokenizer.encode`."""
-        return [[*ids, self._eos] if ids else [] for ids in self._source.encode(list(texts), out_type=int)]
+        # one thread: the default is one for each of the host's cores, however few of them are granted
+        encoded = self._source.encode(list(texts), out_type=int, num_threads=1)
+        return [[*ids, self._eos] if ids else [] for ids in encoded]
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """See `Tokenizer.decode`."""
-        # one thread per call: the batch API would start one for each core
+        # sentence by sentence, for the same reason
         return [self._target.decode(list(sentence)) for sentence in ids]
 
 

@@ -12,6 +12,10 @@ from translane_server.languages import lookup
 
 _SHOWN_CHARACTERS = 40
 
+# A text of more characters than this for each token it may have is refused unread: counting the tokens of megabytes
+# takes a second, and no real text has pieces of that length.
+_CHARACTERS_PER_TOKEN = 64
+
 # Options that are implemented; and of the others, the values that ask for nothing this server does not do anyway.
 _SUPPORTED = frozenset({"max_length"})
 _NEUTRAL: Mapping[str, object] = {
@@ -43,7 +47,7 @@ def check_request(
 ) -> list[FieldViolation]:
     """What is wrong with `request`, as far as can be told before its texts are tokens."""
     return [
-        *_check_texts(request.texts, limits.texts_per_request),
+        *_check_texts(request.texts, limits),
         *_check_language("source_language", request.source_language, source_languages),
         *_check_language("target_language", request.target_language, target_languages),
         *_check_max_length(request.options, limits.tokens.target),
@@ -86,12 +90,17 @@ def shown(value: str) -> str:
     return repr(value if len(value) <= _SHOWN_CHARACTERS else value[:_SHOWN_CHARACTERS] + "…")
 
 
-def _check_texts(texts: Sequence[str], limit: int) -> list[FieldViolation]:
+def _check_texts(texts: Sequence[str], limits: RequestLimits) -> list[FieldViolation]:
+    limit, characters = limits.texts_per_request, _CHARACTERS_PER_TOKEN * limits.tokens.source
     if not texts:
         return [FieldViolation("texts", "is empty; at least one text is needed")]
     if len(texts) > limit:
         return [FieldViolation("texts", f"has {len(texts)} texts, at most {limit} are accepted")]
-    return []
+    return [
+        FieldViolation(f"texts[{index}]", f"has {len(text)} characters, at most {characters} are accepted")
+        for index, text in enumerate(texts)
+        if len(text) > characters
+    ]
 
 
 def _check_language(name: str, wanted: str, available: Sequence[str]) -> list[FieldViolation]:

@@ -1,6 +1,6 @@
 """`translane-server` with everything real but the model: run as a script, with the command's own arguments.
 
-FAKE_WARM_UP_SECONDS and FAKE_STEP_SECONDS in the environment slow it down.
+FAKE_WARM_UP_SECONDS and FAKE_STEP_SECONDS in the environment slow it down; FAKE_FAIL_AT_STEP breaks it.
 """
 
 import os
@@ -14,11 +14,13 @@ from translane_server.bundle import Bundle
 
 STEP_SECONDS = float(os.environ.get("FAKE_STEP_SECONDS", "0"))
 WARM_UP_SECONDS = float(os.environ.get("FAKE_WARM_UP_SECONDS", "0"))
+FAIL_AT_STEP = int(os.environ.get("FAKE_FAIL_AT_STEP", "-1"))
 
 
 class SlowBackend(FakeBackend):
     def __init__(self, bundle, *, rows, source_capacity, target_capacity, **_others):
         super().__init__(rows, source_capacity, target_capacity)
+        self.fail_at_step = FAIL_AT_STEP
 
     def warm_up(self):
         time.sleep(WARM_UP_SECONDS)

@@ -134,6 +134,14 @@ def test_a_signal_while_the_model_loads(start, call):
     assert not any("Traceback" in line for line in server.lines)
 
 
+def test_a_failed_engine_ends_the_process_with_an_error(start, call):
+    server = start(FAKE_FAIL_AT_STEP="3")
+    server.wait_for("serving on")
+    assert call(server, "ten letters").code() == grpc.StatusCode.INTERNAL
+    assert server.exit_code() == 1
+    server.wait_for("needs a restart")
+
+
 def test_a_port_in_use(start):
     first = start()
     port = first.wait_for(r"listening on 127\.0\.0\.1:(\d+)")[1]

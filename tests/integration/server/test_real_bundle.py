@@ -1,5 +1,7 @@
 """The command itself, on a bundle that `translane-export` wrote."""
 
+import json
+import re
 import subprocess
 import sys
 
@@ -11,7 +13,9 @@ from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
 from translane_server import command
 from translane_server.bundle import load_bundle
-from translane_server.config import ServerSettings
+from translane_server.config import ServerSettings, TokenLimits
+from translane_server.errors import BundleError
+from translane_server.metrics import Metrics
 from translane_server.server import Server
 from translane_server.service import ServedModel
 from translane_server.tokenizer import load_tokenizer
@@ -36,6 +40,32 @@ async def test_a_text_translates_alone_as_it_does_among_others(bundle):
         assert len({translation.hypotheses[0].text for translation in alone}) > 1
     finally:
         await server.stop(grace=5)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"architecture": {"heads": 4, "head_size": 8}},
+        {"architecture": {"decoder_layers": 1}},
+        {"architecture": {"decoder_layers": 3}},
+        {"precision": "fp16"},
+        {"graphs": {"encoder": "decoder.onnx"}},
+    ],
+    ids=str,
+)
+def test_a_manifest_that_does_not_fit_its_graphs_is_one_sentence(tmp_path, change):
+    folder = random_bundle(tmp_path / "bundle")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    for name, value in change.items():
+        if name == "graphs":
+            manifest["graphs"]["encoder"]["file"] = value["encoder"]
+        else:
+            manifest[name] = manifest[name] | value if isinstance(value, dict) else value
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    bundle = load_bundle(folder)
+    limits = TokenLimits(source=32, target=32, default_max_length=32)
+    with pytest.raises(BundleError, match=f"^model bundle {re.escape(str(folder))}: [^\n]+$"):
+        command.build_engine(ServerSettings(model=folder, rows=2), bundle, "cpu", limits, Metrics())
 
 
 def test_the_command_refuses_a_tampered_bundle(tmp_path):

@@ -213,6 +213,16 @@ async def test_a_message_too_large():
         assert await translate(running, "x") == ["x"]
 
 
+@pytest.mark.parametrize("message", [b"\x0a\x02\xff\xfe", b"\xff"])
+async def test_a_malformed_message(message, caplog):
+    async with serving() as running:
+        call = running.channel.unary_unary(f"/{SERVICE}/Translate")
+        code, reason, _ = await failure(call(message))
+        assert (code, reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD")
+        assert "Traceback" not in caplog.text
+        assert await handled(running, "Translate", "INVALID_ARGUMENT") == 1
+
+
 async def test_a_bug_says_nothing_to_the_caller(caplog):
     async with serving() as running:
         running.server._service._model.tokenizer.encode = None

@@ -126,6 +126,12 @@ def test_a_wrong_type_is_named(folder):
     assert "limits.source_tokens" in error(folder)
 
 
+@pytest.mark.parametrize("name", ["pad", "bos", "eos", "decoder_start"])
+def test_a_special_id_outside_the_vocabulary_is_named(folder, name):
+    change(folder, special_ids=manifest(folder)["special_ids"] | {name: 10})
+    assert f"special_ids.{name}: 10" in error(folder)
+
+
 def test_an_unsupported_precision_is_named(folder):
     change(folder, precision="fp8")
     assert "precision" in error(folder)

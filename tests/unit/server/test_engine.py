@@ -149,6 +149,9 @@ def test_higher_priority_enters_first(make_engine, backend):
 def test_a_full_queue_refuses_the_whole_request_and_says_when_to_come_back(make_engine):
     engine = make_engine(waiting_limit=3)
     first = Call(engine, [1], [2])
+    engine.check_room(1)
+    with pytest.raises(QueueFullError):
+        engine.check_room(2)
     with pytest.raises(QueueFullError) as refused:
         Call(engine, [3], [4])
     assert 0 < refused.value.retry_after <= 10
@@ -251,6 +254,8 @@ def test_a_failing_backend_answers_every_caller(engine, backend, caplog):
     assert "fell off the bus" in caplog.text
     with pytest.raises(EngineError):
         Call(engine, [1])
+    engine.stop()
+    assert engine.active_rows == engine.waiting == 0
 
 
 def test_a_failing_callback_harms_nobody_else(engine, caplog):

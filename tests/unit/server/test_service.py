@@ -27,9 +27,11 @@ class FakeEngine:
         self.refusal = None
         self._executor = ThreadPoolExecutor(1)
 
-    def submit(self, request):
+    def check_room(self, sentences):
         if self.refusal:
             raise self.refusal
+
+    def submit(self, request):
         self.requests.append(request)
         if not self.hold:
             self._executor.submit(request.on_done, self.outcome or tuple(map(self._result, request.sentences)))
@@ -132,6 +134,19 @@ async def test_wrong_texts(make_service):
     assert await violations(service, "ok", "x" * 31, "x" * 32) == {"texts[2]": "has 33 tokens, at most 32 are accepted"}
 
 
+async def test_a_text_of_megabytes_is_refused_unread(make_service, monkeypatch):
+    monkeypatch.setattr(FakeTokenizer, "encode", None)
+    found = await violations(make_service(), "ok", "x" * 4_000_000)
+    assert found == {"texts[1]": "has 4000000 characters, at most 2048 are accepted"}
+
+
+async def test_a_full_queue_refuses_before_the_work_of_making_tokens(make_service, engine, monkeypatch):
+    monkeypatch.setattr(FakeTokenizer, "encode", None)
+    engine.refusal = errors.QueueFullError("full", retry_after=1.0)
+    with pytest.raises(errors.QueueFullError):
+        await translate(make_service(), "x")
+
+
 async def test_all_violations_are_collected(make_service):
     options = pb.DecodingOptions(max_length=0, beam_size=4)
     found = await violations(make_service(), "x" * 40, source_language="de", target_language="fr", options=options)
@@ -206,7 +221,7 @@ async def test_the_engines_errors_reach_the_caller(make_service, engine):
     engine.outcome = errors.EngineError("broken")
     with pytest.raises(errors.EngineError):
         await translate(make_service(), "x")
-    engine.refusal = errors.QueueFullError("full", retry_after=1)
+    engine.refusal = errors.errors.QueueFullError("full", retry_after=1)
     with pytest.raises(errors.QueueFullError):
         await translate(make_service(), "x")
 
