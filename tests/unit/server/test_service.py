@@ -221,7 +221,7 @@ async def test_the_engines_errors_reach_the_caller(make_service, engine):
     engine.outcome = errors.EngineError("broken")
     with pytest.raises(errors.EngineError):
         await translate(make_service(), "x")
-    engine.refusal = errors.errors.QueueFullError("full", retry_after=1)
+    engine.refusal = errors.QueueFullError("full", retry_after=1)
     with pytest.raises(errors.QueueFullError):
         await translate(make_service(), "x")
 
