@@ -6,11 +6,15 @@ new keys and values are written where the old ones are.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+
+# Some builds of ONNX Runtime report their use to their vendor unless this is set before they are loaded.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 import onnxruntime
 
 from translane_server.backend import Candidates, FloatArray, Int32Array, IntArray, RowMove
