@@ -21,7 +21,7 @@ import grpc
 from translane.v1 import translation_pb2 as pb
 from translane_client._messages import Batch, Call
 from translane_client._status import exception_from
-from translane_client.errors import DeadlineExceeded, TranslaneError
+from translane_client.errors import Cancelled, DeadlineExceeded, TranslaneError
 from translane_client.options import options_message
 from translane_client.retry import RetryPolicy
 from translane_client.types import ServerInfo
@@ -70,8 +70,16 @@ class Exchange:
     """
 
     def __init__(
-        self, call: Call[Any], *, address: str, retry: RetryPolicy, deadline: Deadline, jitter: Callable[[], float]
+        self,
+        call: Call[Any],
+        *,
+        address: str,
+        retry: RetryPolicy,
+        deadline: Deadline,
+        jitter: Callable[[], float],
+        closed: Callable[[], bool],
     ) -> None:
+        self._closed = closed
         self._offset = call.offset
         self._address = address
         self._retry = retry
@@ -98,6 +106,8 @@ class Exchange:
             TranslaneError: there is to be none: trying again makes no sense, the attempts are used up, or the pause
                 would not end before the deadline.
         """
+        if self._closed() and _code(failure) is grpc.StatusCode.CANCELLED:
+            raise Cancelled("the client was closed") from failure
         error: TranslaneError = exception_from(failure, address=self._address, offset=self._offset)
         if not self._retry.retries(error, self._attempt):
             raise error from failure
@@ -105,6 +115,11 @@ class Exchange:
         if pause >= self._deadline.remaining():
             raise error from failure
         return pause
+
+
+def _code(failure: Any) -> object:
+    """The status of an error of grpc's, which is a call as well, though its type does not say so."""
+    return failure.code()
 
 
 class BaseClient:
@@ -141,7 +156,14 @@ class BaseClient:
     def _exchange(self, call: Call[Any], deadline: Deadline) -> Exchange:
         if self._closed:
             raise RuntimeError("the client is closed")
-        return Exchange(call, address=self.address, retry=self._retry, deadline=deadline, jitter=self._jitter)
+        return Exchange(
+            call,
+            address=self.address,
+            retry=self._retry,
+            deadline=deadline,
+            jitter=self._jitter,
+            closed=lambda: self._closed,
+        )
 
     def _adopt_limits(self, info: ServerInfo) -> int:
         """Settles the batch size, where it was left open, by what the server takes at once."""

@@ -56,6 +56,9 @@ _CAUSES = {
 def exception_from(error: grpc.RpcError, *, address: str, offset: int = 0) -> errors.TranslaneError:
     """The exception that says what `error` says.
 
+    A call that the server cancelled without an ErrorInfo is Unavailable; whether it was this side that cancelled is
+    for the caller to know.
+
     Args:
         error: What a call of grpc or grpc.aio raised.
         address: The server's address, for the messages that are not its own.
@@ -75,11 +78,16 @@ def exception_from(error: grpc.RpcError, *, address: str, offset: int = 0) -> er
 
     ours = info.domain == DOMAIN
     retry_after = retry.retry_delay.seconds + retry.retry_delay.nanos / 1e9 if retry.HasField("retry_delay") else None
+    if code is grpc.StatusCode.CANCELLED and not ours:  # not told by the service: its server is shutting down
+        code = grpc.StatusCode.UNAVAILABLE
+        told = "the server cancelled the call; it may be shutting down"
+    else:
+        told = call.details() if ours and call.details() else _message(code, call.details() or "", address)
     kind = _CLASSES.get(code, errors.TranslaneError)
     if kind is errors.ResourceExhausted and retry_after is not None:
         kind = errors.QueueFull
     return kind(
-        recounted(call.details()) if ours and call.details() else _message(code, call.details() or "", address),
+        recounted(told) if ours else told,
         code=code,
         reason=info.reason if ours else "",
         violations=tuple(

@@ -115,5 +115,17 @@ def test_a_policy_that_makes_no_sense_is_refused(settings):
         RetryPolicy(**settings)
 
 
+def test_a_call_that_the_server_cancels_is_tried_again(server: FakeServer, connect, time):
+    server.script = deque([fails(grpc.StatusCode.CANCELLED, "CANCELLED")])
+    assert connect(server.address).translate("a").text == "<a>"
+    assert len(time.pauses) == 1
+
+
+def test_the_default_bridges_a_restart():
+    policy = RetryPolicy()
+    pauses = [policy.pause(Unavailable("x"), attempt, 0.5) for attempt in range(1, policy.attempts)]
+    assert sum(pauses) > 3
+
+
 def test_a_policy_has_no_largest_number_of_attempts():
     assert RetryPolicy().pause(Unavailable("x"), 10_000, 1.0) == 5.0
