@@ -3,6 +3,10 @@
 onnxruntime's CUDA provider loads the CUDA runtime; this reaches the same library for the one thing onnxruntime has no
 call for, copying part of a tensor inside the device's memory (cudaMemcpy2DAsync,
 https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html).
+
+onnxruntime works on a stream of its own, which does not wait for the default one that copies: a run has ended when
+`run_with_iobinding` returns, and copies have ended when `store` and `move` return. Neither holds with CUDA graphs or a
+caller's stream, which this server does not use.
 """
 
 from __future__ import annotations
@@ -93,6 +97,7 @@ class CudaCache:
         self._self = memory.allocate(2 * shape.layers * self._self_block)
         self._cross = memory.allocate(2 * shape.layers * self._cross_block)
         self._staging = memory.allocate(2 * shape.layers * self._staging_block)
+        memory.synchronize()  # zeroing is done before anyone on another stream writes
 
     def self_pointers(self) -> list[int]:
         """See `Cache.self_pointers`."""

@@ -30,6 +30,7 @@ class SentencePieceTokenizer:
         self._source = source
         self._target = target
         self._eos = eos
+        self._pieces = target.get_piece_size()  # a padded vocabulary has ids without a piece
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """See `Tokenizer.encode`."""
@@ -40,7 +41,7 @@ class SentencePieceTokenizer:
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """See `Tokenizer.decode`."""
         # sentence by sentence, for the same reason
-        return [self._target.decode(list(sentence)) for sentence in ids]
+        return [self._target.decode([i for i in sentence if i < self._pieces]) for sentence in ids]
 
 
 def load_tokenizer(bundle: Bundle) -> Tokenizer:
