@@ -21,7 +21,7 @@ import grpc
 from translane.v1 import translation_pb2 as pb
 from translane_client._messages import Batch, Call
 from translane_client._status import exception_from
-from translane_client.errors import Cancelled, DeadlineExceeded, TranslaneError
+from translane_client.errors import Cancelled, DeadlineExceeded, QueueFull, TranslaneError
 from translane_client.options import options_message
 from translane_client.retry import RetryPolicy
 from translane_client.types import ServerInfo
@@ -65,6 +65,8 @@ class Deadline:
 class Exchange:
     """One call and its attempts, up to an answer or an error that is final.
 
+    A `patient` one waits for room in the server's queue however often that is full, up to the deadline.
+
     A client attempts the call for `timeout()` seconds, hands a failure to `pause_after`, waits as long as that says
     and attempts again.
     """
@@ -78,7 +80,10 @@ class Exchange:
         deadline: Deadline,
         jitter: Callable[[], float],
         closed: Callable[[], bool],
+        patient: bool,
     ) -> None:
+        self._patient = patient
+        self._waits = 0
         self._closed = closed
         self._offset = call.offset
         self._address = address
@@ -109,7 +114,9 @@ class Exchange:
         if self._closed() and _code(failure) is grpc.StatusCode.CANCELLED:
             raise Cancelled("the client was closed") from failure
         error: TranslaneError = exception_from(failure, address=self._address, offset=self._offset)
-        if not self._retry.retries(error, self._attempt):
+        if self._patient and isinstance(error, QueueFull):
+            self._waits += 1  # and no attempt is used up: the server is well, and says when to come back
+        elif not self._retry.retries(error, self._attempt - self._waits):
             raise error from failure
         pause = self._retry.pause(error, self._attempt, self._jitter())
         if pause >= self._deadline.remaining():
@@ -153,7 +160,7 @@ class BaseClient:
     def _deadline(self, timeout: float | None) -> Deadline:
         return Deadline(self._timeout if timeout is None else timeout, self._clock)
 
-    def _exchange(self, call: Call[Any], deadline: Deadline) -> Exchange:
+    def _exchange(self, call: Call[Any], deadline: Deadline, patient: bool) -> Exchange:
         if self._closed:
             raise RuntimeError("the client is closed")
         return Exchange(
@@ -163,11 +170,15 @@ class BaseClient:
             deadline=deadline,
             jitter=self._jitter,
             closed=lambda: self._closed,
+            patient=patient,
         )
 
     def _adopt_limits(self, info: ServerInfo) -> int:
         """Settles the batch size, where it was left open, by what the server takes at once."""
-        self._batch_size = min(DEFAULT_BATCH_SIZE, info.limits.texts_per_request or DEFAULT_BATCH_SIZE)
+        limits = info.limits
+        self._batch_size = min(DEFAULT_BATCH_SIZE, limits.texts_per_request or DEFAULT_BATCH_SIZE)
+        if limits.sentences_waiting:  # all requests under way fit into the queue
+            self._batch_size = min(self._batch_size, max(1, limits.sentences_waiting // self._concurrency))
         return self._batch_size
 
 

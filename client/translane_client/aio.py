@@ -110,7 +110,7 @@ class AsyncClient(BaseClient):
         if not texts:
             return []
         size = 1 if len(texts) == 1 else None
-        return [each async for each in self._translate_batches(texts, settings, lambda: deadline, size)]
+        return [each async for each in self._translate_batches(texts, settings, lambda: deadline, size, patient=False)]
 
     def translate_iter(
         self,
@@ -128,7 +128,7 @@ class AsyncClient(BaseClient):
             raise TypeError("translate_iter() takes many texts; translate() takes one")
         settings = settings_message(model, source_language, target_language, priority, options)
         self._deadline(timeout)  # refuses a wrong timeout now and not at the first translation
-        return self._translate_batches(texts, settings, lambda: self._deadline(timeout), None)
+        return self._translate_batches(texts, settings, lambda: self._deadline(timeout), None, patient=True)
 
     async def server_info(self, *, timeout: float | None = None) -> ServerInfo:  # noqa: ASYNC109 - as above
         """The server's version, limits and models."""
@@ -144,13 +144,15 @@ class AsyncClient(BaseClient):
         settings: pb.TranslateRequest,
         deadline: Callable[[], Deadline],
         size: int | None,
+        *,
+        patient: bool,
     ) -> AsyncIterator[Translation]:
         """Keeps up to `concurrency` batches under way; hands out the oldest one's translations first."""
         window: deque[asyncio.Task[list[Translation]]] = deque()
         try:
             size = size or self._batch_size or self._adopt_limits(await self._run(server_call(), deadline()))
             async for batch in _batches(texts, size):
-                window.append(asyncio.create_task(self._translate_batch(settings, batch, deadline())))
+                window.append(asyncio.create_task(self._translate_batch(settings, batch, deadline(), patient)))
                 if len(window) == self._concurrency:
                     for translation in await window[0]:
                         yield translation
@@ -164,12 +166,12 @@ class AsyncClient(BaseClient):
             await asyncio.gather(*window, return_exceptions=True)
 
     async def _translate_batch(
-        self, settings: pb.TranslateRequest, batch: Batch, deadline: Deadline
+        self, settings: pb.TranslateRequest, batch: Batch, deadline: Deadline, patient: bool = False
     ) -> list[Translation]:
-        return await self._run(translate_call(settings, batch), deadline)
+        return await self._run(translate_call(settings, batch), deadline, patient)
 
-    async def _run(self, call: Call[Answer], deadline: Deadline) -> Answer:
-        exchange = self._exchange(call, deadline)
+    async def _run(self, call: Call[Answer], deadline: Deadline, patient: bool = False) -> Answer:
+        exchange = self._exchange(call, deadline, patient)
         method = getattr(self._opened(), call.method)
         while True:
             try:

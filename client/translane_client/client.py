@@ -29,7 +29,7 @@ class Client(BaseClient):
         credentials: TLS credentials, as `grpc.ssl_channel_credentials()` makes them; plain text without.
         timeout: Deadline in seconds of calls that set none themselves; None or math.inf for no deadline.
         retry: When to try again; None for the defaults of RetryPolicy.
-        batch_size: Most texts in one request; None for 64, or the server's limit where that is lower.
+        batch_size: Most texts in one request; None for 64, or less where the server's limits say so.
         concurrency: Most requests of one call under way at a time.
         clock: Monotonic seconds, for tests.
         jitter: Random numbers from 0 to 1, for tests.
@@ -132,7 +132,7 @@ class Client(BaseClient):
                 return self._translate_batch(calls, settings, Batch([texts], 0), deadline)[0]
         texts = list(texts)
         size = 1 if len(texts) == 1 else None
-        return list(self._translate_batches(texts, settings, lambda: deadline, size)) if texts else []
+        return list(self._translate_batches(texts, settings, lambda: deadline, size, patient=False)) if texts else []
 
     def translate_iter(
         self,
@@ -148,13 +148,14 @@ class Client(BaseClient):
         """Translates any number of texts in order and bounded memory.
 
         At most batch_size · concurrency texts are read ahead of the translation handed out last. `timeout` is that
-        of each request; otherwise as `translate`. A failed request is raised after the translations of those before it.
+        of each request, and a full queue is waited for as long, or for ever where there is none; otherwise as
+        `translate`. A failed request is raised after the translations of those before it.
         """
         if isinstance(texts, str):
             raise TypeError("translate_iter() takes many texts; translate() takes one")
         settings = settings_message(model, source_language, target_language, priority, options)
         self._deadline(timeout)  # refuses a wrong timeout now and not at the first translation
-        return self._translate_batches(texts, settings, lambda: self._deadline(timeout), None)
+        return self._translate_batches(texts, settings, lambda: self._deadline(timeout), None, patient=True)
 
     def server_info(self, *, timeout: float | None = None) -> ServerInfo:
         """The server's version, limits and models."""
@@ -166,26 +167,32 @@ class Client(BaseClient):
         return list(self.server_info(timeout=timeout).models)
 
     def _translate_batches(
-        self, texts: Iterable[str], settings: pb.TranslateRequest, deadline: Callable[[], Deadline], size: int | None
+        self,
+        texts: Iterable[str],
+        settings: pb.TranslateRequest,
+        deadline: Callable[[], Deadline],
+        size: int | None,
+        *,
+        patient: bool,
     ) -> Iterator[Translation]:
         """Keeps up to `concurrency` batches under way; hands out the oldest one's translations first."""
         window: deque[Future[list[Translation]]] = deque()
         with ThreadPoolExecutor(self._concurrency, "translane") as pool, _Calls(self._sleep) as calls:
             size = size or self._batch_size or self._adopt_limits(self._run(calls, server_call(), deadline()))
             for batch in batches(texts, size):
-                window.append(pool.submit(self._translate_batch, calls, settings, batch, deadline()))
+                window.append(pool.submit(self._translate_batch, calls, settings, batch, deadline(), patient))
                 if len(window) == self._concurrency:
                     yield from window.popleft().result()
             while window:
                 yield from window.popleft().result()
 
     def _translate_batch(
-        self, calls: _Calls, settings: pb.TranslateRequest, batch: Batch, deadline: Deadline
+        self, calls: _Calls, settings: pb.TranslateRequest, batch: Batch, deadline: Deadline, patient: bool = False
     ) -> list[Translation]:
-        return self._run(calls, translate_call(settings, batch), deadline)
+        return self._run(calls, translate_call(settings, batch), deadline, patient)
 
-    def _run(self, calls: _Calls, call: Call[Answer], deadline: Deadline) -> Answer:
-        exchange = self._exchange(call, deadline)
+    def _run(self, calls: _Calls, call: Call[Answer], deadline: Deadline, patient: bool = False) -> Answer:
+        exchange = self._exchange(call, deadline, patient)
         method = getattr(self._stub, call.method)
         while True:
             try:

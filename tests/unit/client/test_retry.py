@@ -127,5 +127,28 @@ def test_the_default_bridges_a_restart():
     assert sum(pauses) > 3
 
 
+def test_an_iteration_waits_for_room_beyond_its_attempts(server: FakeServer, connect, time):
+    server.script = deque([QUEUE_FULL] * 20)
+    client = connect(server.address, batch_size=1, concurrency=1, retry=RetryPolicy(attempts=2))
+    assert [str(each) for each in client.translate_iter(["a"])] == ["<a>"]
+    assert len(time.pauses) == 20
+
+
+def test_waiting_for_room_leaves_the_attempts_for_failures(server: FakeServer, connect, time):
+    server.script = deque([QUEUE_FULL] * 3 + [UNAVAILABLE] * 2)
+    client = connect(server.address, batch_size=1, retry=RetryPolicy(attempts=2))
+    with pytest.raises(Unavailable):
+        list(client.translate_iter(["a"]))
+    assert len(server.requests) == 5
+
+
+def test_an_iteration_waits_for_room_up_to_its_deadline(server: FakeServer, connect, time):
+    server.always = QUEUE_FULL
+    client = connect(server.address, batch_size=1, retry=RetryPolicy(initial=0.0))
+    with pytest.raises(QueueFull):
+        list(client.translate_iter(["a"], timeout=30.0))
+    assert time.pauses == [2.5] * 11
+
+
 def test_a_policy_has_no_largest_number_of_attempts():
     assert RetryPolicy().pause(Unavailable("x"), 10_000, 1.0) == 5.0

@@ -65,6 +65,13 @@ def test_batches_fit_the_servers_limit_which_is_asked_once(server: FakeServer, c
     assert server.listings == 1
 
 
+@pytest.mark.parametrize(("waiting", "concurrency", "size"), [(20, 4, 5), (3, 4, 1), (1000, 4, 64)])
+def test_the_requests_under_way_fit_the_servers_queue(server: FakeServer, connect, waiting, concurrency, size):
+    server.limits.sentences_waiting = waiting
+    assert len(connect(server.address, concurrency=concurrency).translate(["a"] * 70)) == 70
+    assert max(server.sizes()) == size
+
+
 def test_an_unset_limit_is_none(server: FakeServer, connect):
     server.limits.Clear()
     assert len(connect(server.address).translate(["a"] * 65)) == 65
