@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
 from typing import Any
 
 import grpc
@@ -28,6 +27,8 @@ from translane_client.types import ServerInfo
 
 DEFAULT_PORT = 50051
 DEFAULT_BATCH_SIZE = 64
+BATCH_BYTES = 1 << 20
+"""Most UTF-8 in one request of several texts: well below the 4 MiB that gRPC servers take by default."""
 
 CHANNEL_OPTIONS = [
     ("grpc.max_receive_message_length", -1),  # the answer is as long as the question asked for
@@ -48,14 +49,18 @@ def target_of(address: str) -> str:
     return f"{address}:{DEFAULT_PORT}" if re.fullmatch(r"[\w.-]+|\[[0-9a-fA-F:]+\]", address) else address
 
 
+_FOREVER = 1e9
+"""Seconds; gRPC takes deadlines much further away for ones that have passed."""
+
+
 class Deadline:
-    """A point in time by which a call has to be over; math.inf seconds from now for none."""
+    """A point in time by which a call has to be over; math.inf seconds from now, or more than 1e9, for none."""
 
     def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
         if not seconds > 0:
             raise ValueError(f"timeout must be a positive number of seconds, not {seconds}")
         self._clock = clock
-        self._at = clock() + seconds
+        self._at = math.inf if seconds > _FOREVER else clock() + seconds
 
     def remaining(self) -> float:
         """Seconds left; not positive once it has passed."""
@@ -196,9 +201,37 @@ def settings_message(
 
 
 def batches(texts: Iterable[str], size: int) -> Iterator[Batch]:
-    """`texts`, read only as far as batches are taken, `size` at a time."""
-    remaining = iter(texts)
-    offset = 0
-    while batch := list(islice(remaining, size)):
-        yield Batch(batch, offset)
-        offset += len(batch)
+    """`texts`, read only as far as batches are taken, up to `size` at a time."""
+    gatherer = Gatherer(size)
+    for text in texts:
+        yield from gatherer.add(text)
+    yield from gatherer.rest()
+
+
+class Gatherer:
+    """Gathers texts into batches of up to `size`, and of up to BATCH_BYTES where that is more than one text."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._texts = list[str]()
+        self._bytes = 0
+        self._offset = 0
+
+    def add(self, text: str) -> Iterator[Batch]:
+        """Takes one more text; yields the batches that are complete with it or without room for it."""
+        # What is no str, or no Unicode, is refused where the request is made: it names the text.
+        size = len(text.encode(errors="surrogatepass")) if isinstance(text, str) else 0
+        if self._bytes + size > BATCH_BYTES:
+            yield from self.rest()
+        self._texts.append(text)
+        self._bytes += size
+        if len(self._texts) == self._size:
+            yield from self.rest()
+
+    def rest(self) -> Iterator[Batch]:
+        """Yields what is gathered, if anything is."""
+        if self._texts:
+            batch = Batch(self._texts, self._offset)
+            self._offset += len(self._texts)
+            self._texts, self._bytes = [], 0
+            yield batch

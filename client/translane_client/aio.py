@@ -13,7 +13,7 @@ import grpc
 import grpc.aio
 
 from translane.v1 import translation_pb2 as pb
-from translane_client._core import CHANNEL_OPTIONS, BaseClient, Deadline, batches, settings_message
+from translane_client._core import CHANNEL_OPTIONS, BaseClient, Deadline, Gatherer, batches, settings_message
 from translane_client._messages import Answer, Batch, Call, server_call, stub_of, translate_call
 from translane_client.errors import Cancelled
 from translane_client.options import DecodingOptions
@@ -202,11 +202,9 @@ async def _batches(texts: Iterable[str] | AsyncIterable[str], size: int) -> Asyn
         for batch in batches(texts, size):
             yield batch
         return
-    offset, gathered = 0, list[str]()
+    gatherer = Gatherer(size)
     async for text in texts:
-        gathered.append(text)
-        if len(gathered) == size:
-            yield Batch(gathered, offset)
-            offset, gathered = offset + size, []
-    if gathered:
-        yield Batch(gathered, offset)
+        for batch in gatherer.add(text):
+            yield batch
+    for batch in gatherer.rest():
+        yield batch

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from translane_client.errors import QueueFull, TranslaneError, Unavailable
 
+_LONGEST_PAUSE = 86_400.0
+"""Seconds; whatever the server asks for, a later attempt is told again, and no way of sleeping overflows."""
+
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
@@ -43,7 +46,7 @@ class RetryPolicy:
     def pause(self, error: TranslaneError, attempt: int, jitter: float) -> float:
         """Seconds to wait after the `attempt`-th attempt; `jitter` is a random number from 0 to 1."""
         try:
-            longest = min(self.maximum, self.initial * self.multiplier ** (attempt - 1))
+            longest = min(self.maximum, _LONGEST_PAUSE, self.initial * self.multiplier ** (attempt - 1))
         except OverflowError:
-            longest = self.maximum
-        return (error.retry_after or 0.0) + jitter * longest
+            longest = min(self.maximum, _LONGEST_PAUSE)
+        return min(error.retry_after or 0.0, _LONGEST_PAUSE) + jitter * longest

@@ -89,3 +89,13 @@ async def test_tasks_share_a_client(server: FakeServer):
     async with AsyncClient(server.address) as client:
         answers = await asyncio.gather(*(client.translate(str(n)) for n in range(40)))
     assert [str(each) for each in answers] == [f"<{n}>" for n in range(40)]
+
+
+async def test_asynchronous_texts_travel_in_batches_below_the_longest_message(server: FakeServer):
+    async def texts():
+        for _ in range(5):
+            yield "a" * 500_000
+
+    async with AsyncClient(server.address, concurrency=1) as client:
+        assert len([each async for each in client.translate_iter(texts())]) == 5
+    assert server.sizes() == [2, 2, 1]

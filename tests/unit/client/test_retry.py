@@ -150,5 +150,20 @@ def test_an_iteration_waits_for_room_up_to_its_deadline(server: FakeServer, conn
     assert time.pauses == [2.5] * 11
 
 
+@pytest.mark.parametrize("timeout", [1e10, 1e300, 10**400])
+def test_a_huge_timeout_is_none(server: FakeServer, connect, timeout: float):
+    assert connect(server.address, timeout=timeout).translate("a").text == "<a>"
+    remaining = server.time_remaining[0]
+    assert remaining is None or remaining > 1e6
+
+
+def test_no_pause_overflows(server: FakeServer, connect, time):
+    full = fails(grpc.StatusCode.RESOURCE_EXHAUSTED, "full", reason("QUEUE_FULL"), retry_in(300_000_000_000))
+    server.script = deque([full])
+    policy = RetryPolicy(initial=1e300, maximum=float("inf"))
+    assert connect(server.address, retry=policy).translate("a").text == "<a>"
+    assert 0 < time.pauses[0] <= 2 * 86_400
+
+
 def test_a_policy_has_no_largest_number_of_attempts():
     assert RetryPolicy().pause(Unavailable("x"), 10_000, 1.0) == 5.0

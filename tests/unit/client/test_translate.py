@@ -72,6 +72,19 @@ def test_the_requests_under_way_fit_the_servers_queue(server: FakeServer, connec
     assert max(server.sizes()) == size
 
 
+def test_batches_stay_below_the_longest_message(server: FakeServer, connect):
+    long = "猫" * 100_000  # 300 kB each
+    client = connect(server.address, concurrency=1)
+    assert len(client.translate([long] * 8 + ["a"] * 3)) == 11
+    assert server.sizes() == [3, 3, 5]
+
+
+def test_a_text_longer_than_a_batch_travels_alone(server: FakeServer, connect):
+    long = "a" * (1 << 21)
+    assert len(connect(server.address, concurrency=1).translate([long, "a", "b"])) == 3
+    assert server.sizes() == [1, 2]
+
+
 def test_an_unset_limit_is_none(server: FakeServer, connect):
     server.limits.Clear()
     assert len(connect(server.address).translate(["a"] * 65)) == 65
