@@ -12,7 +12,7 @@ from typing import BinaryIO, TextIO
 from translane_client import models_command, translate_command
 from translane_client._core import target_of
 from translane_client.errors import TranslaneError
-from translane_client.flags import Flags, count, seconds
+from translane_client.flags import Flags, count, seconds, unicode
 from translane_client.lines import FileError
 from translane_client.retry import RetryPolicy
 from translane_client.streams import Streams
@@ -91,7 +91,7 @@ def _server_flags(parser: argparse.ArgumentParser) -> Flags:
 
 def _server(text: str) -> str:
     try:
-        return target_of(text)
+        return target_of(unicode(text))
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

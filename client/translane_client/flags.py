@@ -9,6 +9,8 @@ from typing import Any
 
 PREFIX = "TRANSLANE_CLIENT_"
 
+_INT32_MAX = 2**31 - 1
+
 
 class Flags:
     """Adds flags to a parser; `fill` gives those that were not set their environment twin's value, or the default.
@@ -56,22 +58,36 @@ def boolean(text: str) -> bool:
     raise argparse.ArgumentTypeError(f"true or false is needed, not {text!r}")
 
 
-def integer(text: str) -> int:
-    """Any integer."""
+def unicode(text: str) -> str:
+    """A text without bytes that are no UTF-8, which Python makes surrogates of."""
     try:
-        return int(text)
+        text.encode()
+    except UnicodeEncodeError:
+        raise argparse.ArgumentTypeError(f"not valid UTF-8: {text!r}") from None
+    return text
+
+
+def integer(text: str) -> int:
+    """An integer of 32 bits, as it travels in a request."""
+    try:
+        value = int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"an integer is needed, not {text!r}") from None
+    if not -_INT32_MAX <= value <= _INT32_MAX:
+        raise argparse.ArgumentTypeError(f"an integer from {-_INT32_MAX} to {_INT32_MAX} is needed, not {text!r}")
+    return value
 
 
 def count(text: str) -> int:
-    """A positive integer."""
+    """A positive integer of 32 bits."""
     try:
         value = int(text)
     except ValueError:
         value = 0
     if value < 1:
         raise argparse.ArgumentTypeError(f"a positive integer is needed, not {text!r}")
+    if value > _INT32_MAX:
+        raise argparse.ArgumentTypeError(f"a positive integer up to {_INT32_MAX} is needed, not {text!r}")
     return value
 
 

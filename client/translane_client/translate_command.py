@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 from translane_client.client import Client
 from translane_client.errors import TranslaneError
-from translane_client.flags import Flags, count, integer
+from translane_client.flags import Flags, count, integer, unicode
 from translane_client.lines import FileError, LineWriter, texts_of
 from translane_client.progress import Progress
 from translane_client.retry import RetryPolicy
@@ -34,9 +34,19 @@ def add_flags(parser: argparse.ArgumentParser, flags: Flags) -> None:
     parser.add_argument("texts", nargs="*", metavar="TEXT", help="a text to translate; none: read -i or standard input")
     flags.add("-i", "--input", metavar="FILE", type=Path, help="file of texts, one on each line; - is standard input")
     flags.add("-o", "--output", metavar="FILE", type=Path, help="file for the translations; - is standard output")
-    flags.add("--model", default="", metavar="NAME", help="model to translate with; needed where the server has many")
-    flags.add("--source-language", default="", metavar="TAG", help="BCP-47 tag; needed where the model has many")
-    flags.add("--target-language", default="", metavar="TAG", help="BCP-47 tag; needed where the model has many")
+    flags.add(
+        "--model",
+        type=unicode,
+        default="",
+        metavar="NAME",
+        help="model to translate with; needed where the server has many",
+    )
+    flags.add(
+        "--source-language", type=unicode, default="", metavar="TAG", help="BCP-47 tag; needed where the model has many"
+    )
+    flags.add(
+        "--target-language", type=unicode, default="", metavar="TAG", help="BCP-47 tag; needed where the model has many"
+    )
     flags.add("--max-length", type=count, metavar="N", help="most tokens of a translation")
     flags.add("--priority", type=integer, default=0, metavar="N", help="higher ones are translated first")
     flags.add("--batch-size", type=count, metavar="N", help="lines in one request; 64 or the server's limit if unset")
@@ -83,17 +93,10 @@ def _translate(
         batch_size=1 if source.typed else arguments.batch_size,  # a person who types waits for each line's answer
         concurrency=1 if source.typed else arguments.concurrency,
     )
+    translations = _translations(client, arguments, source.texts())
     with client, output:
         try:
-            for translation in client.translate_iter(
-                source.texts(),
-                model=arguments.model,
-                source_language=arguments.source_language,
-                target_language=arguments.target_language,
-                priority=arguments.priority,
-                timeout=arguments.timeout,
-                max_length=arguments.max_length,
-            ):
+            for translation in translations:
                 output.write(_json(translation) if arguments.json else translation.text)
                 size = source.sizes.popleft()
                 if progress:
@@ -106,6 +109,23 @@ def _translate(
             if progress:
                 progress.close()
     return 0
+
+
+def _translations(client: Client, arguments: argparse.Namespace, texts: Iterator[str]) -> Iterator[Translation]:
+    """The translations to come. Exits where the arguments make no request."""
+    try:
+        return client.translate_iter(
+            texts,
+            model=arguments.model,
+            source_language=arguments.source_language,
+            target_language=arguments.target_language,
+            priority=arguments.priority,
+            timeout=arguments.timeout,
+            max_length=arguments.max_length,
+        )
+    except (TypeError, ValueError) as error:  # the latter of which a UnicodeError is
+        parser: argparse.ArgumentParser = arguments.parser
+        parser.error(str(error))
 
 
 class _Arguments:
