@@ -8,35 +8,39 @@
 Needs grpcio and protobuf alone: neither numpy nor a deep-learning framework is imported.
 """
 
-from translane_client.aio import AsyncClient
-from translane_client.client import Client
-from translane_client.errors import (
-    Cancelled,
-    DeadlineExceeded,
-    FieldViolation,
-    Internal,
-    InvalidArgument,
-    NotFound,
-    PermissionDenied,
-    QueueFull,
-    ResourceExhausted,
-    TranslaneError,
-    Unauthenticated,
-    Unavailable,
-    Unimplemented,
-)
-from translane_client.options import DecodingOptions
-from translane_client.retry import RetryPolicy
-from translane_client.types import (
-    AlignmentPoint,
-    FinishReason,
-    Hypothesis,
-    Limits,
-    ModelInfo,
-    ServerInfo,
-    Timing,
-    Translation,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from translane_client.aio import AsyncClient
+    from translane_client.client import Client
+    from translane_client.errors import (
+        Cancelled,
+        DeadlineExceeded,
+        FieldViolation,
+        Internal,
+        InvalidArgument,
+        NotFound,
+        PermissionDenied,
+        QueueFull,
+        ResourceExhausted,
+        TranslaneError,
+        Unauthenticated,
+        Unavailable,
+        Unimplemented,
+    )
+    from translane_client.options import DecodingOptions
+    from translane_client.retry import RetryPolicy
+    from translane_client.types import (
+        AlignmentPoint,
+        FinishReason,
+        Hypothesis,
+        Limits,
+        ModelInfo,
+        ServerInfo,
+        Timing,
+        Translation,
+    )
 
 __all__ = [
     "AlignmentPoint",
@@ -65,3 +69,53 @@ __all__ = [
     "Unavailable",
     "Unimplemented",
 ]
+
+_MODULES = {
+    name: module
+    for module, names in {
+        "aio": ("AsyncClient",),
+        "client": ("Client",),
+        "errors": (
+            "Cancelled",
+            "DeadlineExceeded",
+            "FieldViolation",
+            "Internal",
+            "InvalidArgument",
+            "NotFound",
+            "PermissionDenied",
+            "QueueFull",
+            "ResourceExhausted",
+            "TranslaneError",
+            "Unauthenticated",
+            "Unavailable",
+            "Unimplemented",
+        ),
+        "options": ("DecodingOptions",),
+        "retry": ("RetryPolicy",),
+        "types": (
+            "AlignmentPoint",
+            "FinishReason",
+            "Hypothesis",
+            "Limits",
+            "ModelInfo",
+            "ServerInfo",
+            "Timing",
+            "Translation",
+        ),
+    }.items()
+    for name in names
+}
+"""Where each exported name is defined."""
+
+
+def __getattr__(name: str) -> Any:
+    """Imports what is exported when it is first used: gRPC takes a while, which the command's start does not spend."""
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

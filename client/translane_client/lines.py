@@ -49,7 +49,7 @@ def texts_of(file: BinaryIO, name: str) -> Iterator[tuple[str, int]]:
 class LineWriter:
     """Writes texts, one on each line, and counts them; opens its file with the first one."""
 
-    def __init__(self, path: Path | None, stdout: BinaryIO) -> None:
+    def __init__(self, path: Path | None, stdout: BinaryIO | None) -> None:
         self.name = "standard output" if path is None else str(path)
         self.count = 0
         self._path = path
@@ -91,7 +91,8 @@ class LineWriter:
 
     def _open(self) -> BinaryIO:
         if self._file is None:
-            assert self._path is not None
+            if self._path is None:
+                raise FileError(f"{self.name} is closed")
             try:
                 self._file = self._path.open("wb")
             except OSError as error:

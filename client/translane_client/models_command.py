@@ -24,10 +24,11 @@ def add_flags(parser: argparse.ArgumentParser, flags: Flags) -> None:
 
 def run(arguments: argparse.Namespace, streams: Streams) -> int:
     """Lists the server's models and limits."""
+    stdout = streams.stdout
     with Client(arguments.server, retry=RetryPolicy(attempts=arguments.attempts)) as client:
         info = client.server_info(timeout=arguments.timeout)
     shown = json.dumps(asdict(info), ensure_ascii=False, indent=2) if arguments.json else table(info)
-    with LineWriter(None, streams.stdout) as output:
+    with LineWriter(None, stdout) as output:
         for line in shown.split("\n"):
             output.write(line)
     return 0

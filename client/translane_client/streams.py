@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import BinaryIO, TextIO
 
+from translane_client.lines import FileError
 
-@dataclass(frozen=True, slots=True)
+
 class Streams:
     """Where a command reads and writes: bytes for texts, which are UTF-8 whatever the locale, and text for people."""
 
-    stdin: BinaryIO
-    stdout: BinaryIO
-    stderr: TextIO
+    def __init__(self, stdin: BinaryIO | None, stdout: BinaryIO | None, stderr: TextIO) -> None:
+        self._stdin = stdin
+        self._stdout = stdout
+        self.stderr = stderr
+
+    @property
+    def stdin(self) -> BinaryIO:
+        """Standard input. FileError: the command was started without one."""
+        return _opened(self._stdin, "input")
+
+    @property
+    def stdout(self) -> BinaryIO:
+        """Standard output. FileError: the command was started without one."""
+        return _opened(self._stdout, "output")
+
+
+def _opened(stream: BinaryIO | None, name: str) -> BinaryIO:
+    if stream is None:
+        raise FileError(f"standard {name} is closed")
+    return stream

@@ -69,9 +69,10 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
         TranslateError: the translation ended early.
     """
     output = None if arguments.output in (None, Path("-")) else arguments.output
+    stdout = None if output else streams.stdout
     with ExitStack() as stack:
         if arguments.texts:
-            return _translate(arguments, _Arguments(arguments.texts), LineWriter(output, streams.stdout), None)
+            return _translate(arguments, _Arguments(arguments.texts), LineWriter(output, stdout), None)
         if arguments.input in (None, Path("-")):
             file, name = streams.stdin, _STDIN
         else:
@@ -79,9 +80,9 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
         if output is not None and _is_same(file, output):
             raise FileError(f"{output} is the input and cannot be the output as well")
         progress = None
-        if _is_terminal(streams.stderr) and not _is_terminal(file) and (output or not _is_terminal(streams.stdout)):
+        if _is_terminal(streams.stderr) and not _is_terminal(file) and (output or not _is_terminal(stdout)):
             progress = Progress(streams.stderr, _size(file))
-        return _translate(arguments, _Lines(file, name), LineWriter(output, streams.stdout), progress)
+        return _translate(arguments, _Lines(file, name), LineWriter(output, stdout), progress)
 
 
 def _translate(

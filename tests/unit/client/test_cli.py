@@ -372,6 +372,40 @@ def test_ctrl_c_ends_it_quietly(server: FakeServer):
     assert server.cancelled.wait(10)
 
 
+def test_ctrl_c_during_the_start_is_quiet(monkeypatch: pytest.MonkeyPatch, capsys):
+    class Interrupted:
+        def find_spec(self, name, *_):
+            if name == "translane_client.command":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "translane_client.command", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
+    assert main(["translate", "a"]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("closing", "argv", "status", "out", "err"),
+    [
+        (">&-", "translate a", 1, "", "translane: standard output is closed\n"),
+        (">&-", "models", 1, "", "translane: standard output is closed\n"),
+        (">&-", "translate a -o /dev/stderr", 0, "", "<a>\n"),
+        ("<&-", "translate a", 0, "<a>\n", ""),
+        ("<&-", "translate", 1, "", "translane: standard input is closed\n"),
+        ("2>&-", "translate a", 0, "<a>\n", ""),
+    ],
+)
+def test_closed_standard_streams_are_told(server: FakeServer, closing, argv: str, status, out: str, err: str):
+    done = subprocess.run(
+        ["bash", "-c", f'"$0" -m translane_client {argv} {closing}', sys.executable],
+        env={**os.environ, "TRANSLANE_CLIENT_SERVER": server.address},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (status, out, err)
+
+
 def test_version(capsys):
     with pytest.raises(SystemExit) as caught:
         main(["--version"])

@@ -21,12 +21,16 @@ def test_exported_names_and_their_members_are_documented(name: str):
 
 
 def test_everything_public_is_exported():
-    public = {
-        name
-        for name, value in vars(translane_client).items()
-        if not name.startswith("_") and not inspect.ismodule(value)
-    }
-    assert public == set(translane_client.__all__)
+    assert set(translane_client._MODULES) == set(translane_client.__all__)
+    assert set(translane_client.__all__) <= set(dir(translane_client))
+    with pytest.raises(AttributeError, match="Nothing"):
+        _ = translane_client.Nothing
+
+
+def test_the_command_starts_without_importing_grpc_first():
+    program = "import sys, translane_client.__main__; print('grpc' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
 
 
 def test_both_clients_have_the_same_methods_and_parameters():
@@ -42,7 +46,7 @@ def test_both_clients_have_the_same_methods_and_parameters():
 
 def test_nothing_heavy_is_imported():
     program = (
-        "import sys, translane_client.__main__\n"
+        "import sys, translane_client.command\n"
         "heavy = {'numpy', 'torch', 'onnxruntime', 'pydantic', 'tqdm', 'translane_server', 'translane_export'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
