@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import BinaryIO, TextIO
@@ -21,7 +22,8 @@ def main(
     try:
         from translane_client.command import run
 
-        return run(argv, stdin=stdin, stdout=stdout, stderr=stderr, environ=environ)
+        arguments = sys.argv[1:] if argv is None else argv
+        return run(arguments, os.environ if environ is None else environ, stdin=stdin, stdout=stdout, stderr=stderr)
     except KeyboardInterrupt:
         return _INTERRUPTED
 

@@ -22,12 +22,12 @@ _BROKEN_PIPE = 141  # 128 + SIGPIPE
 
 
 def run(
-    argv: Sequence[str] | None,
+    argv: Sequence[str],
+    environ: Mapping[str, str],
     *,
     stdin: BinaryIO | None,
     stdout: BinaryIO | None,
     stderr: TextIO | None,
-    environ: Mapping[str, str] | None,
 ) -> int:
     """Runs the command and returns its exit code: 0, 1 for a failure, 2 for wrong usage."""
     # A process may be started without standard streams (`<&-`, `>&-`, `2>&-`); Python has None for them.
@@ -36,7 +36,7 @@ def run(
         stdout or getattr(sys.stdout, "buffer", None),
         stderr or sys.stderr or io.StringIO(),
     )
-    arguments = _arguments(argv, os.environ if environ is None else environ)
+    arguments = _arguments(argv, environ)
     try:
         exit_code: int = arguments.run(arguments, streams)
     except (TranslaneError, FileError, translate_command.TranslateError) as error:
@@ -59,7 +59,7 @@ def _forget_unwritten(stdout: BinaryIO | None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _arguments(argv: Sequence[str] | None, environ: Mapping[str, str]) -> argparse.Namespace:
+def _arguments(argv: Sequence[str], environ: Mapping[str, str]) -> argparse.Namespace:
     """The arguments of the command, with what they leave out taken from the environment. Exits on wrong usage."""
     parser = argparse.ArgumentParser("translane", description="Client of the Translane translation service.")
     parser.add_argument("--version", action="version", version=f"translane {version('translane')}")
