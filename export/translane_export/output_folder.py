@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -17,7 +18,7 @@ def check_replaceable(folder: Path, *, force: bool, markers: Sequence[str]) -> N
     Args:
         folder: where the output is to appear.
         force: whether an earlier output may be replaced; nothing else ever is.
-        markers: files one of which tells that a folder is an earlier output.
+        markers: manifests, one of which lists the files of an earlier output.
 
     Raises:
         ExportError: there is something already, or the folder cannot be made.
@@ -26,10 +27,31 @@ def check_replaceable(folder: Path, *, force: bool, markers: Sequence[str]) -> N
         raise ExportError(f"output {folder}: it is not a folder")
     if not folder.exists() or not any(folder.iterdir()):
         return
-    if not any((folder / marker).is_file() for marker in markers):
+    listed = next((files for marker in markers if (files := _listed_files(folder / marker)) is not None), None)
+    if listed is None:
         raise ExportError(f"output {folder}: it holds other files than a model bundle, which are left alone")
+    if others := _other_entries(folder, listed):
+        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+        raise ExportError(f"output {folder}: it holds other files: {others[0]}{more}; they are left alone")
     if not force:
         raise ExportError(f"output {folder}: there is a model bundle already; --force replaces it")
+
+
+def _listed_files(manifest: Path) -> set[str] | None:
+    """Return the names of a bundle's files, its manifest among them; None where `manifest` is not a bundle's."""
+    try:
+        content = json.loads(manifest.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    if not isinstance(content, dict) or "schema_version" not in content or not isinstance(content.get("files"), dict):
+        return None
+    return {*content["files"], manifest.name}
+
+
+def _other_entries(folder: Path, listed: set[str]) -> list[str]:
+    known = {Path(name) for name in listed}
+    known |= {parent for path in known for parent in path.parents}
+    return sorted(str(name) for path in folder.rglob("*") if (name := path.relative_to(folder)) not in known)
 
 
 @contextlib.contextmanager
@@ -60,11 +82,17 @@ def _swap(staging: Path, folder: Path) -> None:
         return
     old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
-        folder.rename(old / "old")
-        try:
-            staging.rename(folder)
-        except OSError:
-            (old / "old").rename(folder)
-            raise
+        _replace(folder, staging, old / "old")
     finally:
         shutil.rmtree(old, ignore_errors=True)
+
+
+def _replace(folder: Path, new: Path, old: Path) -> None:
+    """Move `folder` to `old` and `new` to where it was; whatever comes between, even Ctrl-C, `folder` is back."""
+    try:
+        folder.rename(old)
+        new.rename(folder)
+    except BaseException:
+        if old.exists() and not folder.exists():
+            old.rename(folder)
+        raise

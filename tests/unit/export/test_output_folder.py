@@ -1,11 +1,15 @@
 """The output appears complete or not at all, and nothing but an earlier output is ever replaced."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from translane_export.errors import ExportError
 from translane_export.output_folder import check_replaceable, staged
 
-MARKERS = ("manifest.json",)
+MARKERS = ("manifest.json", "torchscript.json")
+MANIFEST = json.dumps({"schema_version": 1, "files": {"weights.bin": {}}})
 
 
 def write(folder, name="manifest.json", text="old"):
@@ -62,7 +66,8 @@ def test_what_may_be_replaced(tmp_path):
     check_replaceable(output, force=False, markers=MARKERS)
     output.mkdir()
     check_replaceable(output, force=False, markers=MARKERS)
-    write(output)
+    write(output, text=MANIFEST)
+    write(output, "weights.bin")
     check_replaceable(output, force=True, markers=MARKERS)
     with pytest.raises(ExportError, match="there is a model bundle already; --force replaces it"):
         check_replaceable(output, force=False, markers=MARKERS)
@@ -78,3 +83,48 @@ def test_other_files_are_left_alone(tmp_path, force):
     (tmp_path / "link").symlink_to(tmp_path / "notes")
     with pytest.raises(ExportError, match="it is not a folder"):
         check_replaceable(tmp_path / "link", force=force, markers=MARKERS)
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("text", ["old", "[]", '{"name": "an extension"}', '{"schema_version": 1, "files": ["a"]}'])
+def test_a_manifest_of_something_else_is_left_alone(tmp_path, force, text):
+    write(tmp_path, text=text)
+    with pytest.raises(ExportError, match="it holds other files than a model bundle"):
+        check_replaceable(tmp_path, force=force, markers=MARKERS)
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("marker", MARKERS)
+def test_files_put_into_a_bundle_are_left_alone(tmp_path, force, marker):
+    write(tmp_path, marker, MANIFEST)
+    write(tmp_path, "thesis.txt")
+    with pytest.raises(ExportError, match=r"it holds other files: thesis\.txt; they are left alone"):
+        check_replaceable(tmp_path, force=force, markers=MARKERS)
+    write(tmp_path / "chapters", "one.txt")
+    with pytest.raises(ExportError, match=r"it holds other files: chapters and 2 more; they are left alone"):
+        check_replaceable(tmp_path, force=force, markers=MARKERS)
+
+
+@pytest.mark.parametrize("after", [1, 2])
+def test_an_interruption_between_the_renames_loses_nothing(tmp_path, monkeypatch, after):
+    output = tmp_path / "bundle"
+    write(output)
+    rename, calls = Path.rename, []
+
+    def interrupted(path, target):
+        calls.append(path)
+        if len(calls) == 2 and after == 2:
+            raise KeyboardInterrupt
+        rename(path, target)
+        if len(calls) == 1 and after == 1:
+            raise KeyboardInterrupt
+
+    def export():
+        with staged(output) as folder:
+            write(folder, text="new")
+            monkeypatch.setattr(Path, "rename", interrupted)
+
+    with pytest.raises(KeyboardInterrupt):
+        export()
+    assert (output / "manifest.json").read_text() == "old"
+    assert list(tmp_path.iterdir()) == [output]
