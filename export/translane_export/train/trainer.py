@@ -13,6 +13,7 @@ from translane_export.checkpoint import load_tensors, save_checkpoint, save_tens
 from translane_export.model import Transformer, label_smoothed_cross_entropy
 from translane_export.train.batches import Batch, collate, plan_batches
 from translane_export.train.corpus import Corpus
+from translane_export.train.errors import TrainError
 from translane_export.train.evaluate import evaluate_model
 from translane_export.train.precision import choose_device, uses_bf16
 from translane_export.train.progress import Progress
@@ -133,12 +134,22 @@ class Trainer:
         with torch.autocast(self._device.type, torch.bfloat16, enabled=self._bf16):
             logits = self._model(batch.source_ids, batch.source_lengths, batch.target_input)  # [B, T, V]
         loss = label_smoothed_cross_entropy(logits, batch.target_output, PAD_ID, settings.label_smoothing).mean
+        self._require_finite(loss, "loss")
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         if settings.clip_norm:
-            torch.nn.utils.clip_grad_norm_(self._model.parameters(), settings.clip_norm)
+            norm = torch.nn.utils.clip_grad_norm_(self._model.parameters(), settings.clip_norm)
+            self._require_finite(norm, "gradient norm")
         self._optimizer.step()
         return float(loss.detach())
+
+    def _require_finite(self, value: torch.Tensor, name: str) -> None:
+        """Raise TrainError where the run diverges, before the weights take it up."""
+        if not torch.isfinite(value):
+            raise TrainError(
+                f"step {self._state.step + 1}: the {name} is not finite; "
+                "lower --learning-rate or lengthen --warmup-steps"
+            )
 
     def _reason_to_stop(self) -> str:
         state, settings = self._state, self._settings

@@ -104,6 +104,22 @@ def test_a_run_is_neither_overwritten_nor_mixed(
     assert "cannot be resumed" in capfd.readouterr().err
 
 
+def test_a_run_that_diverges_fails_and_keeps_its_last_good_state(
+    run_flags: Flags, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(run_flags("huge", learning_rate=1e38, warmup_steps=0)) == 1
+    assert re.search(r"step \d+: the (loss|gradient norm) is not finite; lower --learning-rate", capfd.readouterr().err)
+    assert not (tmp_path / "huge" / "best").exists()
+
+    assert main(run_flags(max_steps=10)) == 0
+    state = tmp_path / "run" / "resume.safetensors"
+    good = state.read_bytes()
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", lambda *_: torch.tensor(torch.inf))
+    assert main(run_flags(max_steps=25, resume=True)) == 1
+    assert "step 11: the gradient norm is not finite; lower --learning-rate" in capfd.readouterr().err
+    assert state.read_bytes() == good
+
+
 def test_epochs_patience_and_minutes_end_a_run(
     run_flags: Flags, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
