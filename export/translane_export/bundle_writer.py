@@ -25,7 +25,15 @@ from translane_export.precision import Numerics, check_range, choose_numerics, r
 from translane_export.settings import ExportSettings, Format
 from translane_export.signatures import decoder_signature, encoder_signature
 from translane_export.sources import find_reader
-from translane_export.verify import MOST_STEPS, ROWS, StepBackend, check_parity, passes, verification_sources
+from translane_export.verify import (
+    CANDIDATES,
+    LONGEST,
+    ROWS,
+    StepBackend,
+    check_parity,
+    passes,
+    verification_sources,
+)
 from translane_server.bundle import (
     MANIFEST,
     Bundle,
@@ -45,7 +53,6 @@ TORCHSCRIPT_MANIFEST = "torchscript.json"
 
 _WEIGHTS, _MODEL_CARD, _SOURCE_SPM, _TARGET_SPM = "weights.bin", "README.md", "source.spm", "target.spm"
 _MANIFESTS: dict[Format, str] = {"onnx": MANIFEST, "torchscript": TORCHSCRIPT_MANIFEST}
-_VERIFIED_SOURCE_TOKENS = 128
 
 Log = Callable[[str], None]
 
@@ -147,8 +154,8 @@ def _verify(
     limits = bundle.manifest.limits
     capacities: dict[str, Any] = {
         "rows": ROWS,
-        "source_capacity": min(limits.source_tokens, _VERIFIED_SOURCE_TOKENS),
-        "target_capacity": min(limits.target_tokens, MOST_STEPS),
+        "source_capacity": min(limits.source_tokens, LONGEST),
+        "target_capacity": min(limits.target_tokens, LONGEST),
     }
     try:
         samples = load_tokenizer(bundle).encode(checkpoint.samples)
@@ -172,7 +179,10 @@ def _open_backend(
     if settings.format == "torchscript":
         return torchscript.TorchScriptBackend(bundle.folder, reference.config, **capacities)
     threads = settings.threads or available_cpus()
-    return OrtBackend(bundle, device="cpu", threads=threads, expose_logits=True, **capacities)
+    candidates = min(CANDIDATES, reference.config.target_vocab_size)
+    return OrtBackend(
+        bundle, device="cpu", threads=threads, num_candidates=candidates, expose_logits=True, **capacities
+    )
 
 
 def _every_tenth(log: Log) -> Callable[[int, int], None]:

@@ -6,6 +6,7 @@ sees each sentence alone with the tokens that were chosen, in one full forward p
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -15,13 +16,16 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from translane_export.errors import ExportError
 from translane_export.model import Transformer
 from translane_export.precision import Numerics
 from translane_server.backend import Candidates, Int32Array, IntArray
 from translane_server.bundle import Parity
 
 ROWS = 8
-MOST_STEPS = 96
+CANDIDATES = 4
+LONGEST = 512
+_MOST_STEPS = 96
 _ADMITTED_TOGETHER = 3
 _RANDOM_LENGTHS = (1, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 96)
 
@@ -55,16 +59,17 @@ class _Decode:
     source: list[int]
     most_steps: int
     tokens: list[int] = field(default_factory=list)
-    logits: list[npt.NDArray[np.float32]] = field(default_factory=list)
+    candidates: list[Candidates] = field(default_factory=list)  # [K] each
+    logits: list[npt.NDArray[np.float32]] = field(default_factory=list)  # [V] each
 
 
 def verification_sources(samples: Iterable[Sequence[int]], model: Transformer, capacity: int) -> list[list[int]]:
-    """Return the sources to verify with: the samples that fit, and random ids of many lengths."""
+    """Return the sources to verify with: the samples that fit, and random ids of many lengths up to `capacity`."""
     config = model.config
     generator = random.Random(0)  # noqa: S311 the same sources at every export, nothing secret
     sources = [list(sample) for sample in samples if 0 < len(sample) <= capacity]
     ordinary = [i for i in range(config.source_vocab_size) if i not in (config.pad_id, config.bos_id, config.eos_id)]
-    for length in sorted({min(length, capacity) for length in _RANDOM_LENGTHS}):
+    for length in sorted({capacity, *(min(length, capacity) for length in _RANDOM_LENGTHS)}):
         sources.append([*generator.choices(ordinary, k=length - 1), config.eos_id])
     generator.shuffle(sources)
     return sources
@@ -77,15 +82,32 @@ def check_parity(
     numerics: Numerics,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Parity:
-    """Decode `sources` with `backend` and compare every step with `reference`."""
+    """Decode `sources` with `backend` and compare every step with `reference`.
+
+    The last source is decoded alone up to the capacity, whether or not the sentence ends before.
+
+    Raises:
+        ExportError: a step chose an id outside the vocabulary.
+    """
     difference, tokens, mismatches = 0.0, 0, 0
-    for done, decode in enumerate(_decode_greedily(backend, reference, sources), start=1):
+    decodes = itertools.chain(
+        _decode_greedily(backend, reference, sources[:-1]),
+        _decode_greedily(backend, reference, sources[-1:], to_capacity=True),
+    )
+    for done, decode in enumerate(decodes, start=1):
         expected = _teacher_forced_logits(reference, decode)  # [T, V]
         actual = np.stack(decode.logits)  # [T, V]
         # a NaN anywhere makes the maximum NaN, and NaN passes no tolerance
         difference = float(np.maximum(difference, np.abs(actual - expected).max()))
+        ids = np.stack([candidates.token_ids for candidates in decode.candidates])  # [T, K]
+        log_probs = np.stack([candidates.log_probs for candidates in decode.candidates])  # [T, K]
+        known = np.clip(ids, 0, expected.shape[1] - 1)
+        expected_log_probs = torch.log_softmax(torch.from_numpy(expected), dim=1).numpy()  # [T, V]
+        expected_log_probs = np.take_along_axis(expected_log_probs, known, axis=1)  # [T, K]
+        difference = float(np.maximum(difference, np.abs(log_probs - expected_log_probs).max()))
         chosen = expected[np.arange(len(decode.tokens)), decode.tokens]
-        mismatches += int((expected.max(axis=1) - chosen > numerics.token_margin).sum())
+        wrong = (expected.max(axis=1) - chosen > numerics.token_margin) | (known != ids).any(axis=1)
+        mismatches += int((wrong | ~_are_best(known, actual)).sum())
         tokens += len(decode.tokens)
         progress(done, len(sources))
     return Parity(
@@ -102,15 +124,22 @@ def passes(parity: Parity) -> bool:
     return parity.max_logit_difference <= parity.tolerance and parity.token_mismatches == 0
 
 
+def _are_best(ids: IntArray, logits: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
+    """Return for each step whether `ids` [T, K] are different tokens with the K best of `logits` [T, V], in order."""
+    best = -np.sort(-logits, axis=1)[:, : ids.shape[1]]
+    in_order: npt.NDArray[np.bool_] = (np.take_along_axis(logits, ids, axis=1) == best).all(axis=1)
+    return in_order & (np.diff(np.sort(ids, axis=1), axis=1) > 0).all(axis=1)
+
+
 def _decode_greedily(
-    backend: StepBackend, reference: Transformer, sources: Sequence[Sequence[int]]
+    backend: StepBackend, reference: Transformer, sources: Sequence[Sequence[int]], *, to_capacity: bool = False
 ) -> Iterable[_Decode]:
     """Yield each sentence once it has ended. A row that becomes free takes the next sentence at once."""
     config = reference.config
     waiting: list[Sequence[int]] = list(reversed(sources))
     rows: list[_Decode | None] = [None] * min(ROWS, len(sources))
     while True:
-        _admit(backend, rows, waiting)
+        _admit(backend, rows, waiting, to_capacity=to_capacity)
         stepped = rows[: max((row + 1 for row, running in enumerate(rows) if running), default=0)]
         if not stepped:
             return
@@ -122,14 +151,22 @@ def _decode_greedily(
         for row, decode in enumerate(stepped):
             if decode is None:
                 continue
+            if not 0 <= chosen[row] < config.target_vocab_size:
+                raise ExportError(f"the exported model chose {chosen[row]}, which is no id of its target vocabulary")
             decode.tokens.append(chosen[row])
             decode.logits.append(logits[row].copy())
-            if chosen[row] == config.eos_id or len(decode.tokens) == decode.most_steps:
+            # the backend gives the same memory at every step
+            decode.candidates.append(Candidates(candidates.token_ids[row].copy(), candidates.log_probs[row].copy()))
+            # PyTorch takes padding for what is not there, so a decode cannot go on after it
+            ended = chosen[row] == config.pad_id or (chosen[row] == config.eos_id and not to_capacity)
+            if ended or len(decode.tokens) == decode.most_steps:
                 yield decode
                 rows[row] = None
 
 
-def _admit(backend: StepBackend, rows: list[_Decode | None], waiting: list[Sequence[int]]) -> None:
+def _admit(
+    backend: StepBackend, rows: list[_Decode | None], waiting: list[Sequence[int]], *, to_capacity: bool
+) -> None:
     """Put a few waiting sentences on the first free rows side by side, encoded together.
 
     A few at a step, so that rows are at different places in their sentences.
@@ -139,7 +176,8 @@ def _admit(backend: StepBackend, rows: list[_Decode | None], waiting: list[Seque
     while row < min(len(rows), first + _ADMITTED_TOGETHER) and rows[row] is None and waiting:
         source = list(waiting.pop())
         # decodes of many lengths, also where a model never ends a sentence
-        rows[row] = _Decode(source, min(backend.target_capacity, MOST_STEPS, 2 * len(source) + 6))
+        most = backend.target_capacity
+        rows[row] = _Decode(source, most if to_capacity else min(most, _MOST_STEPS, 2 * len(source) + 6))
         row += 1
     if row > first:
         backend.encode([decode.source for decode in rows[first:row] if decode], first)

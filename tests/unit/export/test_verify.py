@@ -1,10 +1,13 @@
 """The parity check notices what it is there to notice."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
 
 from helpers.bundles import random_model
+from translane_export.errors import ExportError
 from translane_export.model import TransformerConfig
 from translane_export.precision import choose_numerics
 from translane_export.verify import check_parity, passes, verification_sources
@@ -20,11 +23,12 @@ class EagerBackend:
     source_capacity = 12
     target_capacity = 10
 
-    def __init__(self, model, *, noise=0.0, wrong_token_at=None, wrong_encoder=False):
+    def __init__(self, model, *, noise=0.0, wrong_token_at=None, wrong_encoder=False, candidates=None):
         self.model = model
         self.noise = noise
         self.wrong_token_at = wrong_token_at
         self.wrong_encoder = wrong_encoder
+        self.candidates = candidates or (lambda ids, log_probs: (ids, log_probs))
         self.sources = {}
         self.fed = {}
         self.encoded_together = []
@@ -49,8 +53,10 @@ class EagerBackend:
             )
         self.logits = torch.stack(logits).numpy() + np.float32(self.noise)
         order = np.argsort(-self.logits, axis=1)
-        chosen = order[:, 1 if self.wrong_token_at in positions else 0, None]
-        return Candidates(chosen, np.take_along_axis(self.logits, chosen, axis=1))
+        first = 1 if self.wrong_token_at in positions else 0
+        chosen = order[:, first : first + 4]
+        log_probs = torch.log_softmax(torch.from_numpy(self.logits), dim=1).numpy()
+        return Candidates(*self.candidates(chosen, np.take_along_axis(log_probs, chosen, axis=1)))
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +92,44 @@ def test_the_same_model_passes(model, sources):
     assert parity.tokens > len(sources)
     assert max(backend.encoded_together) > 1
     assert any(len(positions) > 2 for positions in backend.positions)  # rows at different places in their sentences
+
+
+def test_every_position_is_verified(model, sources):
+    backend = EagerBackend(model)
+    check_parity(backend, model, sources, FP32)
+    assert set(range(backend.target_capacity)) == set.union(*backend.positions)
+    assert backend.positions[-1] == {backend.target_capacity - 1}
+    assert backend.source_capacity in {len(source) for source in sources}
+
+
+@pytest.mark.parametrize("part", ["encoder", "decoder"])
+def test_a_position_table_that_is_wrong_at_its_end_fails(model, sources, part):
+    broken = copy.deepcopy(model)
+    positions = getattr(broken, part).embedding.positions
+    lookup = positions.lookup
+    positions.lookup = lambda at: lookup(at) + (at >= 9)[..., None] * 0.5
+    assert not passes(check_parity(EagerBackend(broken), model, sources, FP32))
+
+
+@pytest.mark.parametrize(
+    "candidates",
+    [
+        lambda ids, log_probs: (ids, np.full_like(log_probs, -1.0)),
+        lambda ids, log_probs: (ids, log_probs * np.nan),
+        lambda ids, log_probs: (ids[:, [0, 0, 0, 0]], log_probs[:, [0, 0, 0, 0]]),
+        lambda ids, log_probs: (ids[:, [0, 2, 1, 3]], log_probs[:, [0, 2, 1, 3]]),
+        lambda ids, log_probs: (np.concatenate([ids[:, :3], ids[:, 3:] + 1000], axis=1), log_probs),
+    ],
+    ids=["constant log-probs", "no number", "all equal", "out of order", "no id"],
+)
+def test_candidates_that_are_wrong_fail(model, sources, candidates):
+    assert not passes(check_parity(EagerBackend(model, candidates=candidates), model, sources, FP32))
+
+
+def test_an_id_outside_the_vocabulary_is_one_sentence(model, sources):
+    backend = EagerBackend(model, candidates=lambda ids, log_probs: (ids + 1000, log_probs))
+    with pytest.raises(ExportError, match="which is no id of its target vocabulary"):
+        check_parity(backend, model, sources, FP32)
 
 
 def test_logits_that_differ_fail(model, sources):
