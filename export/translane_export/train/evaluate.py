@@ -15,6 +15,9 @@ from translane_export.train.data import ParallelText
 from translane_export.train.greedy import greedy_decode
 from translane_export.train.vocabulary import Vocabulary
 
+# Languages whose spaces, where there are any, do not part words as sacrebleu's default expects.
+_TOKENIZERS = {"zh": "zh", **dict.fromkeys(("ja", "ko", "th", "lo", "km", "my"), "char")}
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -30,9 +33,10 @@ class Evaluation:
         return f"BLEU {self.bleu:.2f}  {self.bleu_signature}\nchrF {self.chrf:.2f}  {self.chrf_signature}"
 
 
-def score(hypotheses: Sequence[str], references: Sequence[str]) -> Evaluation:
-    """Score translations against one reference each."""
-    bleu, chrf = BLEU(), CHRF()
+def score(hypotheses: Sequence[str], references: Sequence[str], target_language: str) -> Evaluation:
+    """Score translations against one reference each; BLEU's tokens follow from the language."""
+    primary = target_language.replace("_", "-").partition("-")[0].lower()
+    bleu, chrf = BLEU(tokenize=_TOKENIZERS.get(primary, "13a")), CHRF()
     bleu_score = bleu.corpus_score(list(hypotheses), [list(references)]).score
     chrf_score = chrf.corpus_score(list(hypotheses), [list(references)]).score
     return Evaluation(
@@ -44,12 +48,14 @@ def score(hypotheses: Sequence[str], references: Sequence[str]) -> Evaluation:
     )
 
 
-def evaluate_model(model: Transformer, source: Vocabulary, target: Vocabulary, text: ParallelText) -> Evaluation:
+def evaluate_model(
+    model: Transformer, source: Vocabulary, target: Vocabulary, text: ParallelText, target_language: str
+) -> Evaluation:
     """Translate the source side greedily and score it; sources beyond the model's positions are cut."""
     room = model.config.max_positions - 1
     ids = [sentence[:room] for sentence in source.encode([pair.source for pair in text.pairs])]
     hypotheses = target.decode(greedy_decode(model, ids))
-    return score(hypotheses, [pair.target for pair in text.pairs])
+    return score(hypotheses, [pair.target for pair in text.pairs], target_language)
 
 
 def evaluate_checkpoint(directory: Path, text: ParallelText) -> Evaluation:
@@ -60,4 +66,5 @@ def evaluate_checkpoint(directory: Path, text: ParallelText) -> Evaluation:
         model.load_state_dict(checkpoint.state_dict)
     except RuntimeError as error:
         raise CheckpointError(f"{directory}: the weights do not fit config.json ({error})") from error
-    return evaluate_model(model, Vocabulary(checkpoint.source_tokenizer), Vocabulary(checkpoint.target_tokenizer), text)
+    source, target = Vocabulary(checkpoint.source_tokenizer), Vocabulary(checkpoint.target_tokenizer)
+    return evaluate_model(model, source, target, text, checkpoint.target_language)

@@ -14,7 +14,7 @@ from translane_export.model import Transformer, label_smoothed_cross_entropy
 from translane_export.train.batches import Batch, collate, plan_batches
 from translane_export.train.corpus import Corpus
 from translane_export.train.errors import TrainError
-from translane_export.train.evaluate import evaluate_model
+from translane_export.train.evaluate import Evaluation, evaluate_model
 from translane_export.train.precision import choose_device, uses_bf16
 from translane_export.train.progress import Progress
 from translane_export.train.schedule import WarmupInverseSqrt
@@ -173,14 +173,15 @@ class Trainer:
         averaged = self._average(state.checkpoints[-self._settings.average :])
         self._averaged.load_state_dict(averaged)
         corpus = self._corpus
-        evaluation = evaluate_model(self._averaged, corpus.source_vocabulary, corpus.target_vocabulary, corpus.valid)
+        vocabularies = corpus.source_vocabulary, corpus.target_vocabulary
+        evaluation = evaluate_model(self._averaged, *vocabularies, corpus.valid, self._settings.target_language)
         state.stale_validations += 1
         is_best = evaluation.bleu > state.best_bleu
         if is_best:
             state.best_bleu, state.best_step, state.stale_validations = evaluation.bleu, state.step, 0
         state.seconds += time.monotonic() - started
         for name in ("latest", "best")[: 1 + is_best]:
-            self._save_checkpoint(self._output / name, evaluation.bleu, evaluation.chrf, evaluation.bleu_signature)
+            self._save_checkpoint(self._output / name, evaluation)
         progress.say(
             f"step {state.step:,}, epoch {state.epoch + 1}, {state.seconds / 60:.1f} min: "
             f"valid BLEU {evaluation.bleu:.2f}, chrF {evaluation.chrf:.2f}"
@@ -196,7 +197,7 @@ class Trainer:
                 total[name] = total[name] + tensor
         return {name: tensor / len(paths) for name, tensor in total.items()}
 
-    def _save_checkpoint(self, directory: Path, bleu: float, chrf: float, signature: str) -> None:
+    def _save_checkpoint(self, directory: Path, evaluation: Evaluation) -> None:
         state, settings, corpus = self._state, self._settings, self._corpus
         save_checkpoint(
             directory,
@@ -213,9 +214,10 @@ class Trainer:
                 "minutes": round(state.seconds / 60, 1),
                 "averaged_steps": state.checkpoints[-settings.average :],
                 "seed": settings.seed,
-                "valid_bleu": round(bleu, 2),
-                "valid_chrf": round(chrf, 2),
-                "bleu_signature": signature,
+                "valid_bleu": round(evaluation.bleu, 2),
+                "valid_chrf": round(evaluation.chrf, 2),
+                "bleu_signature": evaluation.bleu_signature,
+                "chrf_signature": evaluation.chrf_signature,
                 "data_licence": settings.data_licence,
                 "training_pairs": len(corpus.train.pairs),
                 "settings": self._portable_settings(),

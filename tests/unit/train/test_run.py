@@ -42,6 +42,7 @@ def test_a_run_learns_and_leaves_a_complete_checkpoint(
     checkpoint = load_checkpoint(tmp_path / "run" / "best")
     assert checkpoint.metadata["valid_bleu"] > 50
     assert checkpoint.metadata["data_licence"] == "CC0"
+    assert checkpoint.metadata["chrf_signature"].startswith("nrefs:1|")
     assert checkpoint.metadata["settings"]["train"] == "train.tsv"
     assert (checkpoint.source_language, checkpoint.target_language) == ("zh", "en")
     assert len(checkpoint.samples) == 12
