@@ -46,7 +46,7 @@ def _data_facts(provenance: dict[str, Any]) -> list[str]:
     if attribution := provenance.get("attribution"):
         facts.append(f"Attribution: {attribution}")
     if pairs := training.get("training_pairs"):
-        facts.append(f"Sentence pairs trained on: {pairs:,}")
+        facts.append(f"Sentence pairs trained on: {f'{pairs:,}' if isinstance(pairs, int | float) else pairs}")
     return facts
 
 

@@ -43,3 +43,7 @@ def test_what_is_not_known_is_left_out():
     assert "Licence of the data: not recorded" in text
     for heading in ("Scores", "Attribution", "Parity", "Sentence pairs"):
         assert heading not in text
+
+
+def test_a_number_of_pairs_that_is_no_number_is_given_as_it_is():
+    assert "Sentence pairs trained on: about 29k" in card(provenance={"training": {"training_pairs": "about 29k"}})
