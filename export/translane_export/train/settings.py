@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Literal, Self
 
@@ -14,6 +15,7 @@ from translane_export.train.vocabulary import VocabularyKind
 from translane_server.settings import Settings, flag_name
 
 ENV_PREFIX = "TRANSLANE_TRAIN_"
+_LANGUAGE = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*")
 
 
 class TrainSettings(Settings):
@@ -83,7 +85,7 @@ class TrainSettings(Settings):
     max_epochs: int = Field(0, ge=0, description="stop after so many passes; 0 is no limit")
     max_steps: int = Field(0, ge=0, description="stop after so many updates; 0 is no limit")
     max_minutes: float = Field(0.0, ge=0, description="stop after this wall time, resumed parts included; 0: no limit")
-    patience: int = Field(0, ge=0, description="stop after so many validations without a better BLEU; 0: never")
+    patience: int = Field(10, ge=0, description="stop after so many validations without a better BLEU; 0: never")
     valid_every: int = Field(500, ge=1, description="steps between validations, each with a checkpoint")
     average: int = Field(5, ge=1, description="average the weights of so many last checkpoints")
     resume: bool = Field(False, description="continue the run in the output folder where there is one")
@@ -98,6 +100,9 @@ class TrainSettings(Settings):
         missing = [flag_name(type(self), name) for name in needed if getattr(self, name) is None]
         if missing:
             raise ValueError(f"{' and '.join(missing)} must be given")
+        for name in () if self.evaluate else ("source_language", "target_language"):
+            if not _LANGUAGE.fullmatch(getattr(self, name)):
+                raise ValueError(f"{flag_name(type(self), name)}: must be given as a BCP-47 tag, such as en or zh-Hans")
         for name in ("source_normalization", "target_normalization"):
             if getattr(self, name) not in NORMALIZATIONS:
                 raise ValueError(

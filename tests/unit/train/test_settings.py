@@ -7,7 +7,7 @@ from translane_export.train.settings import ENV_PREFIX, TrainSettings
 from translane_server.errors import SettingsError
 from translane_server.settings import load_settings
 
-NEEDED = ["--train=a.tsv", "--valid=b.tsv", "--output=run"]
+NEEDED = ["--train=a.tsv", "--valid=b.tsv", "--output=run", "--source-language=zh-Hans", "--target-language=en"]
 DOCS = Path(__file__).parents[3] / "docs" / "training.md"
 
 
@@ -21,12 +21,16 @@ def test_flag_wins_over_environment_over_file_over_default(tmp_path: Path) -> No
     environ = {"TRANSLANE_TRAIN_SEED": "6", "TRANSLANE_TRAIN_HEADS": "2", "TRANSLANE_TRAIN_CONFIG": str(file)}
     settings = _load([*NEEDED, "--seed", "7"], environ)
     assert (settings.seed, settings.heads, settings.max_epochs, settings.average) == (7, 2, 3, 5)
+    assert settings.patience == 10
 
 
 @pytest.mark.parametrize(
     ("argv", "sentence"),
     [
         (["--train=a.tsv"], "--valid and --output must be given"),
+        (NEEDED[:3], "--source-language: must be given as a BCP-47 tag"),
+        (NEEDED[:4], "--target-language: must be given as a BCP-47 tag"),
+        ([*NEEDED, "--target-language=e n"], "--target-language: must be given as a BCP-47 tag"),
         (["--evaluate=run/best"], "--test must be given"),
         ([*NEEDED, "--source-normalization=nfc"], "--source-normalization: 'nfc' is not one of nmt_nfkc, "),
         (
