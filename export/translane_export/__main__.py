@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
+from types import FrameType
+from typing import NoReturn
 
 from translane_export.bundle_writer import export_checkpoint
 from translane_export.errors import ExportError
@@ -18,6 +21,7 @@ _PROGRAM = "translane-export"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Export; returns the exit code: 0 done, 1 failed, 2 wrong settings, 130 interrupted."""
+    signal.signal(signal.SIGTERM, _terminate)
     arguments = ["--output" if argument == "-o" else argument for argument in (sys.argv[1:] if argv is None else argv)]
     try:
         settings = load_settings(ExportSettings, arguments, os.environ, prog=_PROGRAM, env_prefix=ENV_PREFIX)
@@ -30,6 +34,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail("interrupted; nothing is written", 130)
     print(_report(settings, manifest))
     return 0
+
+
+def _terminate(number: int, _frame: FrameType | None) -> NoReturn:
+    """Leave by an exception, so that what is half-written is removed."""
+    sys.exit(128 + number)
 
 
 def _report(settings: ExportSettings, manifest: Manifest) -> str:

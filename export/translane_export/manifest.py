@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib.metadata import version
 
 import torch
@@ -22,6 +23,9 @@ from translane_server.bundle import (
     SpecialIds,
 )
 
+# What a BCP-47 tag is made of (RFC 5646), without its registry.
+_LANGUAGE = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*")
+
 
 def build_manifest(
     settings: ExportSettings,
@@ -37,7 +41,7 @@ def build_manifest(
     """Return the manifest, still without a parity report.
 
     Raises:
-        ExportError: a setting asks for more than the model can take.
+        ExportError: a setting asks for more than the model can take, or the checkpoint's languages name no model.
     """
     config, training = checkpoint.config, checkpoint.metadata
     most = config.max_positions
@@ -46,7 +50,7 @@ def build_manifest(
         target_tokens=_limit("--max-target-tokens", settings.max_target_tokens, most),
     )
     return Manifest(
-        name=settings.name or f"{checkpoint.source_language}-{checkpoint.target_language}",
+        name=_name(settings, checkpoint),
         version=settings.model_version,
         source_languages=(checkpoint.source_language,),
         target_languages=(checkpoint.target_language,),
@@ -85,6 +89,16 @@ def build_manifest(
         parity=None,
         files=files,
     )
+
+
+def _name(settings: ExportSettings, checkpoint: Checkpoint) -> str:
+    for side, language in (("source", checkpoint.source_language), ("target", checkpoint.target_language)):
+        if not _LANGUAGE.fullmatch(language):
+            raise ExportError(
+                f"{settings.checkpoint}: its {side}_language is {language!r}, and a bundle names languages by"
+                " BCP-47 tags such as zh or pt-BR"
+            )
+    return settings.name or f"{checkpoint.source_language}-{checkpoint.target_language}"
 
 
 def _limit(flag: str, asked: int | None, possible: int) -> int:

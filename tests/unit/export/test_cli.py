@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import signal
 
 import pytest
 import torch
@@ -134,6 +135,26 @@ def test_weights_that_do_not_fit(checkpoint, tmp_path, fails):
         assert sentence in fails(rewrite(checkpoint, tmp_path / case, name, change), "-o", output)
     huge = rewrite(checkpoint, tmp_path / "huge", name, lambda weight: weight * 1e7)
     assert "too large for float16" in fails(huge, "-o", output, "--precision", "fp16")
+
+
+@pytest.mark.parametrize("language", ["", "zh Hans", "-"])
+def test_a_language_that_is_none(checkpoint, tmp_path, fails, language):
+    folder = shutil.copytree(checkpoint, tmp_path / "nameless")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"source_language": language}))
+    assert f"its source_language is {language!r}" in fails(folder, "-o", tmp_path / "bundle")
+
+
+def test_sigterm_leaves_nothing(checkpoint, tmp_path, monkeypatch):
+    previous = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(bundle_writer, "_verify", lambda *_: signal.raise_signal(signal.SIGTERM))
+    try:
+        with pytest.raises(SystemExit) as ended:
+            main([str(checkpoint), "-o", str(tmp_path / "out" / "bundle")])
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+    assert ended.value.code == 128 + signal.SIGTERM
+    assert not list((tmp_path / "out").glob("*"))
 
 
 def test_a_head_size_the_fused_attention_cannot_take(tmp_path, fails):
