@@ -150,10 +150,7 @@ async def test_a_failed_engine_is_not_healthy():
         code, reason, details = await failure(running.stub.Translate(request("x")))
         assert (code, reason) == (grpc.StatusCode.INTERNAL, "ENGINE_FAILURE")
         assert "bus" not in str(details)
-        for _ in range(100):
-            if await health(running) == NOT_SERVING:
-                break
-            await asyncio.sleep(0.02)
+        await asyncio.wait_for(running.server.failed.wait(), 10)
         assert await health(running) == NOT_SERVING
 
 
