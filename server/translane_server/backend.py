@@ -16,7 +16,10 @@ FloatArray = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class RowMove:
-    """Copy row `source` over row `target`: its first `target_length` decoded and `source_length` encoded positions."""
+    """Copy row `source` over row `target`: its first `target_length` decoded and `source_length` encoded positions.
+
+    A `source_length` of 0 says that both rows decode the same sentence, whose encoded positions are there already.
+    """
 
     source: int
     target: int
@@ -25,14 +28,34 @@ class RowMove:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidates:
-    """The K best next tokens of n rows, best first: ids and natural log-probabilities, both [n, K].
+class StepNeeds:
+    """What a step is to return: how many candidates for each row, and whether logits and attention weights."""
 
-    The arrays belong to the backend and hold until its next step.
+    num_candidates: int = 1
+    logits: bool = False
+    attention: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """What a step returns for n rows. The arrays belong to the backend and hold until its next step.
+
+    Attributes:
+        token_ids: the K best next tokens, best first and of equal ones the lowest id first, [n, K]; K is what was
+            asked for or the vocabulary's size, if that is less.
+        log_probs: their natural log-probabilities, [n, K].
+        logits: of the whole vocabulary, [n, V], where asked for.
+        attention: how much this step attends to each source position, averaged over the heads the bundle names,
+            [n, S] with S at least the longest source's length; zero from a row's source length on; where asked for.
     """
 
     token_ids: IntArray
     log_probs: FloatArray
+    logits: FloatArray | None = None
+    attention: FloatArray | None = None
+
+
+_BEST_TOKEN = StepNeeds()
 
 
 class Backend(Protocol):
@@ -54,14 +77,23 @@ class Backend(Protocol):
     def target_capacity(self) -> int:
         """Most decoding steps a row holds."""
 
+    @property
+    def has_attention(self) -> bool:
+        """Whether a step can return attention weights."""
+
     def encode(self, sources: Sequence[Sequence[int]], first_row: int) -> None:
         """Encode B sources together, and make rows `first_row` … `first_row` + B - 1 theirs."""
 
-    def decode_step(self, token_ids: IntArray, positions: Int32Array) -> Candidates:
-        """Feed row i the token `token_ids[i]` as its `positions[i]`-th (from 0): both [n], for the first n rows."""
+    def decode_step(
+        self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = _BEST_TOKEN
+    ) -> Candidates:
+        """Feed row i the token `token_ids[i]` as its `positions[i]`-th (from 0): both [n], for the first n rows.
+
+        What a row gets does not depend on the other rows, nor on `needs`.
+        """
 
     def move_rows(self, moves: Sequence[RowMove]) -> None:
-        """Copy rows over others, in the order given."""
+        """Copy rows over others, in the order given; see `RowMove`."""
 
     def close(self) -> None:
         """Release the model and the rows."""

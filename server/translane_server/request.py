@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from translane_server.errors import RequestError
+from translane_server.options import DecodingOptions, RequiredPhrase
 
 
 class FinishReason(enum.Enum):
@@ -17,27 +18,61 @@ class FinishReason(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class AlignedToken:
+    """The source token that a target token attends to most, and the attention weight (0 … 1)."""
+
+    source_token: int
+    weight: float
+
+
+# Called on the engine's thread, as often as there is more: with the tokens that the best hypothesis will start with
+# whatever comes, and their alignment where it was asked for (else empty).
+OnProgress = Callable[[tuple[int, ...], tuple[AlignedToken, ...]], None]
+
+
+@dataclass(frozen=True, slots=True)
 class Sentence:
     """One source sentence to decode.
 
-    `source_ids` are the S source tokens, the end-of-sentence token included (S ≥ 1); at most `max_length` tokens are
-    generated, the end-of-sentence token included (≥ 1).
+    Attributes:
+        source_ids: the S source tokens, the end-of-sentence token included (S ≥ 1).
+        options: how to decode it.
+        forced_ids: tokens the translation starts with. Their log-probabilities are reported, and are no part of the
+            score. With `options.max_length` 0 they are all of it, the end-of-sentence token included: the sentence is
+            scored.
+        word_follows: the first generated token starts a word.
+        required_phrases: what has to occur in the text (beams only).
+        on_progress: takes the tokens that are certain, while there are more to come.
     """
 
     source_ids: Sequence[int]
-    max_length: int
+    options: DecodingOptions
+    forced_ids: tuple[int, ...] = ()
+    word_follows: bool = False
+    required_phrases: tuple[RequiredPhrase, ...] = ()
+    on_progress: OnProgress | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
-    """A translation as token ids, without the end-of-sentence token.
+    """A translation as token ids: the forced and the generated ones, without the end-of-sentence token.
 
-    `score` is the sum of the natural log-probabilities of the generated tokens, the end-of-sentence token included.
+    Attributes:
+        token_ids: T tokens.
+        score: greedy search and sampling: the sum of the natural log-probabilities of the generated tokens, the
+            end-of-sentence token included; beams: divided by their number ^ length_penalty, and less the coverage
+            penalty.
+        finish_reason: why it ended.
+        token_log_probs: natural log-probability of each token, under the model alone; one more than `token_ids` where
+            the end-of-sentence token ended it.
+        alignment: for each of `token_ids`, where it was asked for; else empty.
     """
 
     token_ids: tuple[int, ...]
     score: float
     finish_reason: FinishReason
+    token_log_probs: tuple[float, ...] = ()
+    alignment: tuple[AlignedToken, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

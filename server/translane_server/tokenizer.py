@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import sentencepiece
@@ -14,11 +14,30 @@ from translane_server.errors import BundleError
 class Tokenizer(Protocol):
     """Safe to call from several threads at once."""
 
+    @property
+    def target_surfaces(self) -> Sequence[bytes]:
+        """For each target id the UTF-8 it adds to a text; see `TargetVocabulary.surfaces`."""
+
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Source ids of each text, ended by the end-of-sentence id; an empty list where a text has no tokens."""
 
-    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """Target texts of lists of ids, which hold no end-of-sentence id."""
+    def encode_target(self, texts: Sequence[str]) -> list[list[int]]:
+        """Target ids of each text, without the end-of-sentence id."""
+
+    def decode(self, ids: Sequence[Sequence[int]], unknowns: Sequence[Mapping[int, str]] = ()) -> list[str]:
+        """Target texts of lists of ids, which hold no end-of-sentence id.
+
+        `unknowns` has for each list what to write for the unknown tokens at some of its positions.
+        """
+
+    def source_pieces(self, ids: Sequence[int]) -> list[str]:
+        """The source tokens as the vocabulary spells them."""
+
+    def target_pieces(self, ids: Sequence[int]) -> list[str]:
+        """The target tokens as the vocabulary spells them."""
+
+    def source_surfaces(self, text: str) -> list[str]:
+        """For each token of `encode([text])` the part of `text` it stands for; empty for the end of the sentence."""
 
 
 class SentencePieceTokenizer:

@@ -36,7 +36,7 @@ class TranslateRequest(_message.Message):
     def __init__(self, texts: _Optional[_Iterable[str]] = ..., model: _Optional[str] = ..., source_language: _Optional[str] = ..., target_language: _Optional[str] = ..., options: _Optional[_Union[DecodingOptions, _Mapping]] = ..., priority: _Optional[int] = ...) -> None: ...
 
 class DecodingOptions(_message.Message):
-    __slots__ = ("beam_size", "num_hypotheses", "length_penalty", "early_stopping", "patience", "coverage_penalty", "repetition_penalty", "no_repeat_ngram_size", "min_length", "max_length", "top_k", "top_p", "temperature", "seed", "target_prefix", "suppress_unknown", "replace_unknowns", "suppressed_phrases", "terminology", "return_tokens", "return_token_scores", "return_alignment", "split_sentences")
+    __slots__ = ("beam_size", "num_hypotheses", "length_penalty", "early_stopping", "patience", "coverage_penalty", "repetition_penalty", "no_repeat_ngram_size", "min_length", "max_length", "top_k", "top_p", "temperature", "seed", "target_prefix", "suppress_unknown", "replace_unknowns", "suppressed_phrases", "terminology", "return_tokens", "return_token_scores", "return_alignment", "split_sentences", "return_alternatives")
     BEAM_SIZE_FIELD_NUMBER: _ClassVar[int]
     NUM_HYPOTHESES_FIELD_NUMBER: _ClassVar[int]
     LENGTH_PENALTY_FIELD_NUMBER: _ClassVar[int]
@@ -60,6 +60,7 @@ class DecodingOptions(_message.Message):
     RETURN_TOKEN_SCORES_FIELD_NUMBER: _ClassVar[int]
     RETURN_ALIGNMENT_FIELD_NUMBER: _ClassVar[int]
     SPLIT_SENTENCES_FIELD_NUMBER: _ClassVar[int]
+    RETURN_ALTERNATIVES_FIELD_NUMBER: _ClassVar[int]
     beam_size: int
     num_hypotheses: int
     length_penalty: float
@@ -83,7 +84,8 @@ class DecodingOptions(_message.Message):
     return_token_scores: bool
     return_alignment: bool
     split_sentences: bool
-    def __init__(self, beam_size: _Optional[int] = ..., num_hypotheses: _Optional[int] = ..., length_penalty: _Optional[float] = ..., early_stopping: bool = ..., patience: _Optional[float] = ..., coverage_penalty: _Optional[float] = ..., repetition_penalty: _Optional[float] = ..., no_repeat_ngram_size: _Optional[int] = ..., min_length: _Optional[int] = ..., max_length: _Optional[int] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., temperature: _Optional[float] = ..., seed: _Optional[int] = ..., target_prefix: _Optional[str] = ..., suppress_unknown: bool = ..., replace_unknowns: bool = ..., suppressed_phrases: _Optional[_Iterable[str]] = ..., terminology: _Optional[_Iterable[_Union[Term, _Mapping]]] = ..., return_tokens: bool = ..., return_token_scores: bool = ..., return_alignment: bool = ..., split_sentences: bool = ...) -> None: ...
+    return_alternatives: bool
+    def __init__(self, beam_size: _Optional[int] = ..., num_hypotheses: _Optional[int] = ..., length_penalty: _Optional[float] = ..., early_stopping: bool = ..., patience: _Optional[float] = ..., coverage_penalty: _Optional[float] = ..., repetition_penalty: _Optional[float] = ..., no_repeat_ngram_size: _Optional[int] = ..., min_length: _Optional[int] = ..., max_length: _Optional[int] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., temperature: _Optional[float] = ..., seed: _Optional[int] = ..., target_prefix: _Optional[str] = ..., suppress_unknown: bool = ..., replace_unknowns: bool = ..., suppressed_phrases: _Optional[_Iterable[str]] = ..., terminology: _Optional[_Iterable[_Union[Term, _Mapping]]] = ..., return_tokens: bool = ..., return_token_scores: bool = ..., return_alignment: bool = ..., split_sentences: bool = ..., return_alternatives: bool = ...) -> None: ...
 
 class Term(_message.Message):
     __slots__ = ("source", "target")
@@ -104,12 +106,14 @@ class TranslateResponse(_message.Message):
     def __init__(self, translations: _Optional[_Iterable[_Union[Translation, _Mapping]]] = ..., model: _Optional[str] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ...) -> None: ...
 
 class Translation(_message.Message):
-    __slots__ = ("hypotheses", "source_tokens")
+    __slots__ = ("hypotheses", "source_tokens", "source_pieces")
     HYPOTHESES_FIELD_NUMBER: _ClassVar[int]
     SOURCE_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_PIECES_FIELD_NUMBER: _ClassVar[int]
     hypotheses: _containers.RepeatedCompositeFieldContainer[Hypothesis]
     source_tokens: int
-    def __init__(self, hypotheses: _Optional[_Iterable[_Union[Hypothesis, _Mapping]]] = ..., source_tokens: _Optional[int] = ...) -> None: ...
+    source_pieces: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, hypotheses: _Optional[_Iterable[_Union[Hypothesis, _Mapping]]] = ..., source_tokens: _Optional[int] = ..., source_pieces: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Hypothesis(_message.Message):
     __slots__ = ("text", "score", "tokens", "token_log_probs", "finish_reason", "alignment")
