@@ -26,7 +26,6 @@ from translane_export.settings import ExportSettings, Format
 from translane_export.signatures import decoder_signature, encoder_signature
 from translane_export.sources import find_reader
 from translane_export.verify import (
-    CANDIDATES,
     LONGEST,
     ROWS,
     StepBackend,
@@ -179,10 +178,7 @@ def _open_backend(
     if settings.format == "torchscript":
         return torchscript.TorchScriptBackend(bundle.folder, reference.config, **capacities)
     threads = settings.threads or available_cpus()
-    candidates = min(CANDIDATES, reference.config.target_vocab_size)
-    return OrtBackend(
-        bundle, device="cpu", threads=threads, num_candidates=candidates, expose_logits=True, **capacities
-    )
+    return OrtBackend(bundle, device="cpu", threads=threads, **capacities)
 
 
 def _every_tenth(log: Log) -> Callable[[int, int], None]:

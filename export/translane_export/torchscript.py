@@ -11,15 +11,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from translane_export.graphs import DecoderGraph, EncoderGraph
 from translane_export.model import TransformerConfig
 from translane_export.onnx_export import decoder_example, encoder_example
-from translane_server.backend import Candidates, Int32Array, IntArray
+from translane_server.backend import Candidates, Int32Array, IntArray, StepNeeds
 
 ENCODER, DECODER = "encoder.pt", "decoder.pt"
 
@@ -50,7 +48,6 @@ class TorchScriptBackend:
         self._past = [torch.zeros(block, dtype=dtype) for _ in range(2 * config.decoder_layers)]
         block = (rows, config.heads, source_capacity, config.head_dim)
         self._cross = [torch.zeros(block, dtype=dtype) for _ in range(2 * config.decoder_layers)]
-        self._logits = torch.empty(0)
 
     @property
     def source_capacity(self) -> int:
@@ -61,12 +58,6 @@ class TorchScriptBackend:
     def target_capacity(self) -> int:
         """See `StepBackend.target_capacity`."""
         return self._past[0].shape[2]
-
-    @property
-    def logits(self) -> npt.NDArray[np.float32]:
-        """See `StepBackend.logits`."""
-        logits: npt.NDArray[np.float32] = self._logits.numpy()
-        return logits
 
     def encode(self, sources: Sequence[Sequence[int]], first_row: int) -> None:
         """See `StepBackend.encode`."""
@@ -79,21 +70,21 @@ class TorchScriptBackend:
                 cache[rows, :, :longest] = encoded
         self._source_lengths[rows] = lengths
 
-    def decode_step(self, token_ids: IntArray, positions: Int32Array) -> Candidates:
+    def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds) -> Candidates:
         """See `StepBackend.decode_step`."""
         n = len(token_ids)
         caches: list[Tensor] = [cache[:n] for cache in (*self._past, *self._cross)]
         with torch.inference_mode():
-            ids, log_probs, self._logits, *present = self._decoder(
+            ids, log_probs, logits, *present = self._decoder(
                 torch.from_numpy(token_ids),
                 torch.from_numpy(positions),
                 self._source_lengths[:n],
-                torch.tensor([1]),
+                torch.tensor([needs.num_candidates]),
                 *caches,
             )
             for past, updated in zip(self._past, present, strict=True):
                 past[:n] = updated
-        return Candidates(ids.numpy(), log_probs.numpy())
+        return Candidates(ids.numpy(), log_probs.numpy(), logits.numpy())
 
 
 # torch.jit has no annotations.

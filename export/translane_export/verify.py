@@ -19,7 +19,7 @@ import torch
 from translane_export.errors import ExportError
 from translane_export.model import Transformer
 from translane_export.precision import Numerics
-from translane_server.backend import Candidates, Int32Array, IntArray
+from translane_server.backend import Candidates, Int32Array, IntArray, StepNeeds
 from translane_server.bundle import Parity
 
 ROWS = 8
@@ -31,7 +31,7 @@ _RANDOM_LENGTHS = (1, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 96
 
 
 class StepBackend(Protocol):
-    """What is verified: as much of `translane_server.backend.Backend` as greedy decoding takes, and the logits."""
+    """What is verified: as much of `translane_server.backend.Backend` as greedy decoding takes."""
 
     @property
     def source_capacity(self) -> int:
@@ -41,14 +41,10 @@ class StepBackend(Protocol):
     def target_capacity(self) -> int:
         """Most steps of a row."""
 
-    @property
-    def logits(self) -> npt.NDArray[np.float32]:
-        """Logits of the last step, [n, V]."""
-
     def encode(self, sources: Sequence[Sequence[int]], first_row: int) -> None:
         """See `Backend.encode`."""
 
-    def decode_step(self, token_ids: IntArray, positions: Int32Array) -> Candidates:
+    def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds) -> Candidates:
         """See `Backend.decode_step`."""
 
 
@@ -136,6 +132,7 @@ def _decode_greedily(
 ) -> Iterable[_Decode]:
     """Yield each sentence once it has ended. A row that becomes free takes the next sentence at once."""
     config = reference.config
+    needs = StepNeeds(min(CANDIDATES, config.target_vocab_size), logits=True)
     waiting: list[Sequence[int]] = list(reversed(sources))
     rows: list[_Decode | None] = [None] * min(ROWS, len(sources))
     while True:
@@ -146,8 +143,9 @@ def _decode_greedily(
         # a row without a sentence between others goes on at position 0 with whatever it holds
         last = [decode.tokens[-1] if decode and decode.tokens else config.bos_id for decode in stepped]
         positions = [len(decode.tokens) if decode else 0 for decode in stepped]
-        candidates = backend.decode_step(np.array(last, np.int64), np.array(positions, np.int32))
-        chosen, logits = candidates.token_ids[:, 0].tolist(), backend.logits
+        candidates = backend.decode_step(np.array(last, np.int64), np.array(positions, np.int32), needs)
+        chosen, logits = candidates.token_ids[:, 0].tolist(), candidates.logits
+        assert logits is not None
         for row, decode in enumerate(stepped):
             if decode is None:
                 continue

@@ -8,26 +8,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 # Some builds of ONNX Runtime report their use to their vendor unless this is set before they are loaded.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 import onnxruntime
 
-from translane_server.backend import Candidates, FloatArray, Int32Array, IntArray, RowMove
+from translane_server.backend import Candidates, Int32Array, IntArray, RowMove, StepNeeds
 from translane_server.bundle import Bundle, Precision
 from translane_server.cache import Cache, CacheShape, HostCache
 from translane_server.cuda import CudaCache, CudaMemory
 from translane_server.errors import BundleError, DeviceError
+from translane_server.step_buffers import StepBuffers
 
 Device = Literal["cpu", "cuda"]
 
 _CUDA_PROVIDER = "CUDAExecutionProvider"
 # The key/value type of each precision; int8 quantises weights and leaves keys and values alone.
 _CACHE_TYPES: dict[Precision, type[np.generic]] = {"fp32": np.float32, "fp16": np.float16, "int8": np.float32}
+
+_BEST_TOKEN = StepNeeds()
 
 
 def choose_device(requested: Literal["auto", "cpu", "cuda"], precision: Precision) -> Device:
@@ -64,9 +67,7 @@ class OrtBackend:
         source_capacity: most source tokens of a row.
         target_capacity: most decoder steps of a row.
         encode_tokens: most padded source tokens the encoder is given at once; more are encoded in several runs.
-        num_candidates: K, how many candidates a step returns for each row.
         spinning: whether idle operator threads spin before they sleep: faster steps, and processor time spent idle.
-        expose_logits: whether `logits` holds the logits of the last step.
         profile: a file name prefix for onnxruntime's profiles, or None.
 
     Raises:
@@ -84,9 +85,7 @@ class OrtBackend:
         source_capacity: int,
         target_capacity: int,
         encode_tokens: int = 2048,
-        num_candidates: int = 1,
         spinning: bool = False,
-        expose_logits: bool = False,
         profile: str | None = None,
     ) -> None:
         architecture = bundle.manifest.architecture
@@ -106,18 +105,9 @@ class OrtBackend:
         sessions = _Sessions(bundle, device, threads=threads, spinning=spinning, profile=profile)
         self._encoder, self._decoder = sessions.encoder, sessions.decoder
         self._cache: Cache = self._allocate_cache()
-        # What a step reads and writes in main memory, at fixed addresses.
-        self._token_ids: IntArray = np.zeros(rows, np.int64)
-        self._positions: Int32Array = np.zeros(rows, np.int32)
-        self._source_lengths: Int32Array = np.ones(rows, np.int32)
-        self._num_candidates: IntArray = np.array([num_candidates], np.int64)
-        self._candidate_ids: IntArray = np.zeros(rows * num_candidates, np.int64)
-        self._candidate_log_probs: FloatArray = np.zeros(rows * num_candidates, np.float32)
-        logits_size = rows * architecture.target_vocab_size if expose_logits else 0
-        self._logits: FloatArray = np.zeros(logits_size, np.float32)
-        self._logits_rows = 0
         self._vocab_size = architecture.target_vocab_size
-        self._bindings: dict[int, Any] = {}  # by number of rows
+        self._buffers = StepBuffers(rows, self._vocab_size)
+        self._bindings: dict[tuple[int, StepNeeds], Any] = {}  # by number of rows and what is needed
 
     @property
     def rows(self) -> int:
@@ -135,10 +125,9 @@ class OrtBackend:
         return self._shape.target_capacity
 
     @property
-    def logits(self) -> FloatArray:
-        """Logits of the last step, [n, V]; only with `expose_logits`."""
-        assert self._logits.size, "logits were not asked for"
-        return self._logits[: self._logits_rows * self._vocab_size].reshape(self._logits_rows, self._vocab_size)
+    def has_attention(self) -> bool:
+        """See `Backend.has_attention`."""
+        return False
 
     def encode(self, sources: Sequence[Sequence[int]], first_row: int) -> None:
         """See `Backend.encode`."""
@@ -154,28 +143,32 @@ class OrtBackend:
             self._encode_together(sources[start:end], first_row + start)
             start = end
 
-    def decode_step(self, token_ids: IntArray, positions: Int32Array) -> Candidates:
+    def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = _BEST_TOKEN) -> Candidates:
         """See `Backend.decode_step`."""
         n = len(token_ids)
         assert 1 <= n <= self.rows, "no such number of rows"
         assert 0 <= positions.min() <= positions.max() < self.target_capacity, "a row is full"  # CUDA does not check
-        self._token_ids[:n] = token_ids
-        self._positions[:n] = positions
-        binding = self._bindings.get(n)
+        assert needs.num_candidates >= 1, "no candidates"
+        assert self.has_attention or not needs.attention, "the bundle has no attention"
+        if needs.num_candidates > self._vocab_size:
+            needs = replace(needs, num_candidates=self._vocab_size)
+        if self._buffers.reserve(needs):
+            self._bindings.clear()
+        self._buffers.write(token_ids, positions, needs.num_candidates)
+        binding = self._bindings.get((n, needs))
         if binding is None:
-            binding = self._bindings[n] = self._bind(n)
+            binding = self._bindings[n, needs] = self._bind(n, needs)
         if self._device == "cuda":
-            self._bind_step_inputs(binding, n)  # binding is what copies them to the device
+            self._buffers.bind_inputs(binding, n)  # binding is what copies them to the device
         self._decoder.run_with_iobinding(binding)
-        self._logits_rows = n
-        k = int(self._num_candidates[0])
-        return Candidates(self._candidate_ids[: n * k].reshape(n, k), self._candidate_log_probs[: n * k].reshape(n, k))
+        return self._buffers.read(n, needs)
 
     def move_rows(self, moves: Sequence[RowMove]) -> None:
         """See `Backend.move_rows`."""
         self._cache.move(moves)
+        lengths = self._buffers.source_lengths
         for move in moves:
-            self._source_lengths[move.target] = self._source_lengths[move.source]
+            lengths[move.target] = lengths[move.source]
 
     def warm_up(self) -> None:
         """Run both graphs once at the smallest and the largest size, so that the first request does not wait.
@@ -231,12 +224,13 @@ class OrtBackend:
             binding.bind_output(name, self._device, 0, self._shape.dtype, shape, pointer)
         self._encoder.run_with_iobinding(binding)
         self._cache.store(batch, longest, first_row)
-        self._source_lengths[first_row : first_row + batch] = lengths
+        self._buffers.source_lengths[first_row : first_row + batch] = lengths
 
-    def _bind(self, n: int) -> Any:
+    def _bind(self, n: int, needs: StepNeeds) -> Any:
         """Bind a step over rows 0 … n-1 to the addresses where everything lies."""
         binding = self._decoder.io_binding()
-        self._bind_step_inputs(binding, n)
+        self._buffers.bind_inputs(binding, n)
+        self._buffers.bind_outputs(binding, n, needs)
         shape = self._shape
         for kind, capacity, pointers in (
             ("self", shape.target_capacity, self._cache.self_pointers()),
@@ -247,22 +241,7 @@ class OrtBackend:
                 binding.bind_input(name, self._device, 0, shape.dtype, block, pointer)
                 if kind == "self":
                     binding.bind_output(f"present_{name}", self._device, 0, shape.dtype, block, pointer)
-        k = int(self._num_candidates[0])
-        _bind_host(binding.bind_output, "candidate_ids", self._candidate_ids, (n, k))
-        _bind_host(binding.bind_output, "candidate_log_probs", self._candidate_log_probs, (n, k))
-        if self._logits.size:
-            _bind_host(binding.bind_output, "logits", self._logits, (n, self._vocab_size))
         return binding
-
-    def _bind_step_inputs(self, binding: Any, n: int) -> None:
-        _bind_host(binding.bind_input, "token_ids", self._token_ids, (n,))
-        _bind_host(binding.bind_input, "positions", self._positions, (n,))
-        _bind_host(binding.bind_input, "source_lengths", self._source_lengths, (n,))
-        _bind_host(binding.bind_input, "num_candidates", self._num_candidates, (1,))
-
-
-def _bind_host(bind: Any, name: str, array: npt.NDArray[Any], shape: tuple[int, ...]) -> None:
-    bind(name, "cpu", 0, array.dtype, shape, array.ctypes.data)
 
 
 class _Sessions:

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from helpers.bundles import SOURCES, random_bundle
+from translane_server.backend import StepNeeds
 from translane_server.bundle import load_bundle
 from translane_server.ort import OrtBackend
 from translane_server.tokenizer import load_tokenizer
@@ -28,13 +29,15 @@ def decode(folder: Path) -> tuple[dict[str, list[int]], float]:
     """Greedy ids of every source in the bundle `folder`, and the smallest lead a chosen token had over the next."""
     bundle = load_bundle(folder)
     special = bundle.manifest.special_ids
-    backend = OrtBackend(bundle, threads=1, rows=1, source_capacity=32, target_capacity=STEPS, num_candidates=2)
+    backend = OrtBackend(bundle, threads=1, rows=1, source_capacity=32, target_capacity=STEPS)
     found, margin = {}, float("inf")
     for text, source in zip(SOURCES, load_tokenizer(bundle).encode(SOURCES), strict=True):
         tokens = [special.decoder_start]
         backend.encode([source], 0)
         while len(tokens) <= STEPS and (len(tokens) == 1 or tokens[-1] != special.eos):
-            step = backend.decode_step(np.array(tokens[-1:], np.int64), np.array([len(tokens) - 1], np.int32))
+            step = backend.decode_step(
+                np.array(tokens[-1:], np.int64), np.array([len(tokens) - 1], np.int32), StepNeeds(2)
+            )
             margin = min(margin, float(step.log_probs[0, 0] - step.log_probs[0, 1]))
             tokens.append(int(step.token_ids[0, 0]))
         found[text] = tokens[1:]

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from helpers.bundles import bundle_model, random_bundle
+from translane_server.backend import StepNeeds
 from translane_server.bundle import load_bundle
 from translane_server.ort import OrtBackend
 
@@ -46,8 +47,6 @@ def test_logits_at_every_step(tmp_path, config):
         rows=len(sources),
         source_capacity=CAPACITY,
         target_capacity=CAPACITY,
-        num_candidates=5,
-        expose_logits=True,
     )
     backend.encode(sources[:4], 0)
     backend.encode(sources[4:], 4)
@@ -55,10 +54,10 @@ def test_logits_at_every_step(tmp_path, config):
     for step in range(CAPACITY + len(sources) - 1):
         rows = np.arange(len(sources))
         positions = np.clip(step - rows, 0, CAPACITY - 1).astype(np.int32)
-        candidates = backend.decode_step(targets[rows, positions], positions)
+        candidates = backend.decode_step(targets[rows, positions], positions, StepNeeds(5, logits=True))
         for row in rows:
             logits = expected[row][positions[row]]
-            np.testing.assert_allclose(backend.logits[row], logits, atol=1e-4, rtol=0)
+            np.testing.assert_allclose(candidates.logits[row], logits, atol=1e-4, rtol=0)
             log_probs = torch.log_softmax(torch.from_numpy(logits), -1).numpy()
             np.testing.assert_allclose(candidates.log_probs[row], np.sort(log_probs)[::-1][:5], atol=1e-4, rtol=0)
             np.testing.assert_allclose(

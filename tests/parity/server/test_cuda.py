@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 
 from helpers.bundles import SOURCES, random_bundle
-from translane_server.backend import RowMove
+from translane_server.backend import RowMove, StepNeeds
 from translane_server.bundle import load_bundle
 from translane_server.errors import DeviceError
 from translane_server.ort import OrtBackend, choose_device
 from translane_server.tokenizer import load_tokenizer
 
 ROWS, SOURCE_CAPACITY, TARGET_CAPACITY, STEPS = 8, 32, 24, 16
+LOGITS = StepNeeds(logits=True)
 
 
 def why_not():
@@ -39,7 +40,6 @@ def backend(bundle, device):
         rows=ROWS,
         source_capacity=SOURCE_CAPACITY,
         target_capacity=TARGET_CAPACITY,
-        expose_logits=True,
     )
 
 
@@ -50,8 +50,8 @@ def decode(runner, bundle, sources, feed=None):
     logits, fed = [], []
     for step in range(STEPS):
         fed.append(tokens.copy())
-        candidates = runner.decode_step(tokens, np.full(len(sources), step, np.int32))
-        logits.append(runner.logits.copy())
+        candidates = runner.decode_step(tokens, np.full(len(sources), step, np.int32), LOGITS)
+        logits.append(candidates.logits.copy())
         tokens = candidates.token_ids[:, 0].copy() if feed is None else feed[step + 1] if step + 1 < STEPS else tokens
     return np.stack(logits), np.stack(fed)
 
@@ -83,8 +83,8 @@ def test_a_moved_row_goes_on_where_it_was(bundle, sources):
     for step in range(half):
         runner.decode_step(fed[step], np.full(ROWS, step, np.int32))
     runner.move_rows([RowMove(ROWS - 1, 0, target_length=half, source_length=len(sources[-1]))])
-    runner.decode_step(fed[half][[ROWS - 1]], np.full(1, half, np.int32))
-    assert np.abs(runner.logits[0] - expected[half, ROWS - 1]).max() < bundle.manifest.parity.tolerance
+    step = runner.decode_step(fed[half][[ROWS - 1]], np.full(1, half, np.int32), LOGITS)
+    assert np.abs(step.logits[0] - expected[half, ROWS - 1]).max() < bundle.manifest.parity.tolerance
 
 
 def test_warm_up_and_close(bundle):

@@ -41,7 +41,7 @@ class EagerBackend:
             self.fed[row] = []
 
     @torch.inference_mode()
-    def decode_step(self, token_ids, positions):
+    def decode_step(self, token_ids, positions, needs):
         self.positions.append(set(positions.tolist()))
         logits = []
         for row, (token, position) in enumerate(zip(token_ids.tolist(), positions.tolist(), strict=True)):
@@ -51,12 +51,12 @@ class EagerBackend:
             logits.append(
                 self.model(torch.tensor([source]), torch.tensor([len(source)]), torch.tensor([self.fed[row]]))[0, -1]
             )
-        self.logits = torch.stack(logits).numpy() + np.float32(self.noise)
-        order = np.argsort(-self.logits, axis=1)
+        logits = torch.stack(logits).numpy() + np.float32(self.noise)
+        order = np.argsort(-logits, axis=1)
         first = 1 if self.wrong_token_at in positions else 0
-        chosen = order[:, first : first + 4]
-        log_probs = torch.log_softmax(torch.from_numpy(self.logits), dim=1).numpy()
-        return Candidates(*self.candidates(chosen, np.take_along_axis(log_probs, chosen, axis=1)))
+        chosen = order[:, first : first + needs.num_candidates]
+        log_probs = torch.log_softmax(torch.from_numpy(logits), dim=1).numpy()
+        return Candidates(*self.candidates(chosen, np.take_along_axis(log_probs, chosen, axis=1)), logits)
 
 
 @pytest.fixture(scope="module")

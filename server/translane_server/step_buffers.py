@@ -1,0 +1,75 @@
+"""What a decoder step reads and writes in main memory, at addresses that the bindings of its graph keep."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from translane_server.backend import Candidates, FloatArray, Int32Array, IntArray, StepNeeds
+
+
+class StepBuffers:
+    """Inputs and outputs of a step over the first n of `rows` rows; V is the size of the target vocabulary.
+
+    Inputs are there from the start. Outputs are reserved when a step first needs them, for all rows.
+    """
+
+    def __init__(self, rows: int, vocab_size: int) -> None:
+        self.source_lengths: Int32Array = np.ones(rows, np.int32)
+        self._rows = rows
+        self._vocab_size = vocab_size
+        self._token_ids: IntArray = np.zeros(rows, np.int64)
+        self._positions: Int32Array = np.zeros(rows, np.int32)
+        self._num_candidates: IntArray = np.zeros(1, np.int64)
+        self._candidate_ids: IntArray = np.zeros(0, np.int64)
+        self._candidate_log_probs: FloatArray = np.zeros(0, np.float32)
+        self._logits: FloatArray = np.zeros(0, np.float32)
+
+    def write(self, token_ids: IntArray, positions: Int32Array, num_candidates: int) -> None:
+        """Set what the next step over n rows reads: both [n]."""
+        n = len(token_ids)
+        self._token_ids[:n] = token_ids
+        self._positions[:n] = positions
+        self._num_candidates[0] = num_candidates
+
+    def reserve(self, needs: StepNeeds) -> bool:
+        """Make room for what a step returns; True says that outputs have moved and are to be bound anew."""
+        moved = False
+        if self._candidate_ids.size < self._rows * needs.num_candidates:
+            self._candidate_ids = np.zeros(self._rows * needs.num_candidates, np.int64)
+            self._candidate_log_probs = np.zeros(self._rows * needs.num_candidates, np.float32)
+            moved = True
+        if needs.logits and not self._logits.size:
+            self._logits = np.zeros(self._rows * self._vocab_size, np.float32)
+        return moved
+
+    def bind_inputs(self, binding: Any, n: int) -> None:
+        """Bind what every step over n rows reads."""
+        bind_host(binding.bind_input, "token_ids", self._token_ids, (n,))
+        bind_host(binding.bind_input, "positions", self._positions, (n,))
+        bind_host(binding.bind_input, "source_lengths", self.source_lengths, (n,))
+        bind_host(binding.bind_input, "num_candidates", self._num_candidates, (1,))
+
+    def bind_outputs(self, binding: Any, n: int, needs: StepNeeds) -> None:
+        """Bind what a step over n rows with these needs returns; room for it is reserved."""
+        k = needs.num_candidates
+        bind_host(binding.bind_output, "candidate_ids", self._candidate_ids, (n, k))
+        bind_host(binding.bind_output, "candidate_log_probs", self._candidate_log_probs, (n, k))
+        if needs.logits:
+            bind_host(binding.bind_output, "logits", self._logits, (n, self._vocab_size))
+
+    def read(self, n: int, needs: StepNeeds) -> Candidates:
+        """What the last step over n rows with these needs returned; not a copy."""
+        k, v = needs.num_candidates, self._vocab_size
+        return Candidates(
+            self._candidate_ids[: n * k].reshape(n, k),
+            self._candidate_log_probs[: n * k].reshape(n, k),
+            self._logits[: n * v].reshape(n, v) if needs.logits else None,
+        )
+
+
+def bind_host(bind: Any, name: str, array: npt.NDArray[Any], shape: tuple[int, ...]) -> None:
+    """Bind a graph's input or output `name` to the start of an array in main memory, as a tensor of `shape`."""
+    bind(name, "cpu", 0, array.dtype, shape, array.ctypes.data)
