@@ -25,8 +25,10 @@ import onnxruntime
 
 from translane_server.bundle import Bundle, load_bundle
 from translane_server.engine import Engine
+from translane_server.options import DecodingOptions
 from translane_server.ort import OrtBackend
 from translane_server.request import Request, Sentence
+from translane_server.vocabulary import TargetVocabulary
 
 SOURCE_LENGTH = 12  # tokens, about what a Tatoeba or chat sentence has
 TARGET_LENGTH = 40
@@ -78,12 +80,11 @@ def measure(bundle: Bundle, sentences: list[Sentence], rows: int, threads: int) 
     backend._encoder, backend._decoder = encoder, decoder
     engine = Engine(
         backend,
-        decoder_start=bundle.manifest.special_ids.decoder_start,
-        eos=NEVER,
+        vocabulary=TargetVocabulary(bundle.manifest.special_ids.decoder_start, NEVER),
         waiting_limit=len(sentences),
         encode_tokens=2048,
     )
-    generated = sum(sentence.max_length for sentence in sentences)
+    generated = sum(sentence.options.max_length for sentence in sentences)
     unanswered = threading.Semaphore(0)
     for sentence in sentences:
         engine.submit(Request([sentence], lambda _result: unanswered.release()))
@@ -100,7 +101,10 @@ def measure(bundle: Bundle, sentences: list[Sentence], rows: int, threads: int) 
 def sentences(count: int, shortest: int, longest: int, vocabulary: int) -> list[Sentence]:
     random = np.random.default_rng(0)
     return [
-        Sentence(random.integers(4, vocabulary, SOURCE_LENGTH).tolist(), int(random.integers(shortest, longest + 1)))
+        Sentence(
+            random.integers(4, vocabulary, SOURCE_LENGTH).tolist(),
+            DecodingOptions(int(random.integers(shortest, longest + 1))),
+        )
         for _ in range(count)
     ]
 

@@ -84,9 +84,7 @@ class Backend(Protocol):
     def encode(self, sources: Sequence[Sequence[int]], first_row: int) -> None:
         """Encode B sources together, and make rows `first_row` … `first_row` + B - 1 theirs."""
 
-    def decode_step(
-        self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = _BEST_TOKEN
-    ) -> Candidates:
+    def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = _BEST_TOKEN) -> Candidates:
         """Feed row i the token `token_ids[i]` as its `positions[i]`-th (from 0): both [n], for the first n rows.
 
         What a row gets does not depend on the other rows, nor on `needs`.

@@ -12,13 +12,14 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from translane_server.backend import Backend, Candidates
+from translane_server.backend import Backend, Candidates, RowMove
 from translane_server.batch import RunningBatch
 from translane_server.errors import CancelledError, EngineError, QueueFullError, RequestError, UnavailableError
 from translane_server.job import Job, PendingRequest
 from translane_server.observer import EngineObserver, NullObserver
-from translane_server.request import Hypothesis, Request, SentenceResult, Timing
+from translane_server.request import Hypothesis, Request, Sentence, SentenceResult, Timing
 from translane_server.scheduler import Scheduler
+from translane_server.vocabulary import TargetVocabulary
 
 _log = logging.getLogger(__name__)
 
@@ -34,8 +35,7 @@ class Engine:
 
     Args:
         backend: runs the model; the engine closes it when it stops.
-        decoder_start: the id the decoder is first fed.
-        eos: the end-of-sentence id.
+        vocabulary: of the target.
         waiting_limit: how many sentences may wait for a row; a request that would exceed it is refused whole.
         encode_tokens: how many padded source tokens are encoded at most between two decoder steps.
         observer: is told of every step.
@@ -46,8 +46,7 @@ class Engine:
         self,
         backend: Backend,
         *,
-        decoder_start: int,
-        eos: int,
+        vocabulary: TargetVocabulary,
         waiting_limit: int,
         encode_tokens: int,
         observer: EngineObserver | None = None,
@@ -58,7 +57,7 @@ class Engine:
         self._clock = clock
         self._waiting_limit = waiting_limit
         self._scheduler = Scheduler(encode_tokens)
-        self._batch = RunningBatch(backend.rows, backend.target_capacity, decoder_start=decoder_start, eos=eos)
+        self._batch = RunningBatch(backend.rows, backend.target_capacity, backend.source_capacity, vocabulary)
         self._pending: dict[Request, PendingRequest] = {}
         self._newcomers: Sequence[Job] = []  # encoded in this step
         self._last_wait = 0.0  # how long the last sentence admitted had waited
@@ -76,12 +75,12 @@ class Engine:
 
     @property
     def rows(self) -> int:
-        """How many sentences decode at once at most."""
+        """How many hypotheses decode at once at most."""
         return self._backend.rows
 
     @property
     def active_rows(self) -> int:
-        """How many sentences are decoding now."""
+        """How many hypotheses are decoding now."""
         return self._batch.size
 
     @property
@@ -107,14 +106,21 @@ class Engine:
         """
         assert request.sentences, "a request has sentences"
         for sentence in request.sentences:
-            assert 1 <= len(sentence.source_ids) <= self._backend.source_capacity, "source tokens out of bounds"
-            assert 1 <= sentence.max_length <= self._backend.target_capacity, "max_length out of bounds"
+            self._check(sentence)
         with self._changed:
             self.check_room(len(request.sentences))
             self._submitted.append(PendingRequest(request, self._clock()))
             self._waiting += len(request.sentences)
             self._unanswered += 1
             self._changed.notify_all()
+
+    def _check(self, sentence: Sentence) -> None:
+        """The service refuses what cannot be decoded; this finds where it does not."""
+        backend, options = self._backend, sentence.options
+        assert 1 <= len(sentence.source_ids) <= backend.source_capacity, "source tokens out of bounds"
+        assert 1 <= len(sentence.forced_ids) + options.max_length <= backend.target_capacity, "max_length out of bounds"
+        assert 1 <= options.rows <= backend.rows, "more beams or hypotheses than rows"
+        assert backend.has_attention or not options.attention, "this backend has no attention weights"
 
     def check_room(self, sentences: int) -> None:
         """Raise what `submit` would raise now for a request of so many sentences: cheaper than making one."""
@@ -175,7 +181,7 @@ class Engine:
             self._answer(pending, error)
         with self._changed:
             self._waiting = 0
-        self._batch.remove(range(self._batch.size))
+        self._batch.drop(lambda _job: True)
         self._backend.close()
 
     def _wait_for_work(self) -> bool:
@@ -190,7 +196,7 @@ class Engine:
     def _step(self) -> None:
         """One iteration: whoever has come joins, every active row gets one token, whoever has ended leaves."""
         self._drop(self._take_commands())
-        admitted = self._scheduler.schedule(self._backend.rows - self._batch.size)
+        admitted = self._scheduler.schedule(self._backend.rows - self._batch.reserved)
         if admitted:
             self._encode(admitted)
         if self._batch.size:
@@ -216,7 +222,7 @@ class Engine:
         dropped = self._scheduler.remove(lambda job: id(job.pending) in leaving)
         with self._changed:
             self._waiting -= dropped
-        self._free([row for row, job in enumerate(self._batch.jobs) if id(job.pending) in leaving])
+        self._move(self._batch.drop(lambda job: id(job.pending) in leaving))
         for request in cancelled:
             if pending := self._pending.get(request):
                 self._answer(pending, CancelledError("the request was cancelled"))
@@ -237,33 +243,34 @@ class Engine:
 
     def _decode(self) -> Candidates:
         started = self._clock()
-        candidates = self._backend.decode_step(self._batch.token_ids, self._batch.positions)
+        candidates = self._backend.decode_step(self._batch.token_ids, self._batch.positions, self._batch.needs)
         self._observer.stepped(self._clock() - started, self._batch.size)
         return candidates
 
     def _update(self, candidates: Candidates) -> None:
-        hypotheses = self._batch.advance(candidates)
+        update = self._batch.advance(candidates)
         now = self._clock()
         for job in self._newcomers:
             self._observer.first_token(now - job.pending.submitted_at)
         self._newcomers = []
-        finished = [(self._batch.jobs[row], hypothesis) for row, hypothesis in hypotheses.items()]
-        self._free(list(hypotheses))
-        for job, hypothesis in finished:
-            self._finish(job, hypothesis, now)
+        self._move(update.moves)
+        for job, hypotheses in update.done:
+            self._finish(job, hypotheses, now)
 
-    def _free(self, rows: Sequence[int]) -> None:
-        if rows and (moves := self._batch.remove(rows)):
+    def _move(self, moves: Sequence[RowMove]) -> None:
+        if moves:
+            started = self._clock()
             self._backend.move_rows(moves)
+            self._observer.moved(self._clock() - started, len(moves))
 
-    def _finish(self, job: Job, hypothesis: Hypothesis, now: float) -> None:
+    def _finish(self, job: Job, hypotheses: tuple[Hypothesis, ...], now: float) -> None:
         pending = job.pending
         timing = Timing(
             queue=job.admitted_at - pending.submitted_at,
             encode=job.encoded_at - job.admitted_at,
             decode=now - job.encoded_at,
         )
-        if pending.finish(job, SentenceResult((hypothesis,), timing)):
+        if pending.finish(job, SentenceResult(hypotheses, timing)):
             self._answer(pending)
 
     def _answer(self, pending: PendingRequest, error: RequestError | None = None) -> None:

@@ -56,6 +56,11 @@ class Job:
         return self.pending.request.priority
 
     @property
+    def rows(self) -> int:
+        """Rows the sentence takes at most."""
+        return self.sentence.options.rows
+
+    @property
     def source_length(self) -> int:
         """Source tokens S."""
         return len(self.sentence.source_ids)

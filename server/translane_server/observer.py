@@ -17,6 +17,9 @@ class EngineObserver(Protocol):
     def stepped(self, seconds: float, rows: int) -> None:
         """The decoder ran one step over `rows` rows, each of which got one token."""
 
+    def moved(self, seconds: float, rows: int) -> None:
+        """Hypotheses were copied to `rows` rows, after a step."""
+
     def first_token(self, seconds: float) -> None:
         """A sentence got its first token, `seconds` after its request was accepted."""
 
@@ -31,6 +34,9 @@ class NullObserver:
         """See `EngineObserver`."""
 
     def stepped(self, seconds: float, rows: int) -> None:
+        """See `EngineObserver`."""
+
+    def moved(self, seconds: float, rows: int) -> None:
         """See `EngineObserver`."""
 
     def first_token(self, seconds: float) -> None:

@@ -41,16 +41,17 @@ class Scheduler:
     def schedule(self, free_rows: int) -> list[Job]:
         """Take out the jobs that enter now, in order.
 
-        At most `free_rows` of them, whose padded size is at most `encode_tokens`; the first one enters however long
-        it is. No job is passed over for a later one of its priority, so none starves but by higher priorities.
+        Together they take at most `free_rows`, and their padded size is at most `encode_tokens`; the first one enters
+        however long it is. No job is passed over for a later one of its priority, not even one that waits for more
+        rows than are free, so none starves but by higher priorities.
         """
         admitted: list[Job] = []
         longest = 0
-        while self._heap and len(admitted) < free_rows:
-            job = self._heap[0][2]
+        while self._heap and (job := self._heap[0][2]).rows <= free_rows:
             longest = max(longest, job.source_length)
             if admitted and longest * (len(admitted) + 1) > self._encode_tokens:
                 break
             heapq.heappop(self._heap)
             admitted.append(job)
+            free_rows -= job.rows
         return admitted

@@ -1,8 +1,10 @@
 """A backend without a model: it checks that it is used rightly, and translates by a rule tests can state.
 
 A source [a, b, c, eos] translates to [a + 1000, b + 1000, c + 1000, eos], each token at log-probability
--(position + 1) / 8. Every row remembers its source and the tokens it was fed, and a step fails where the row's memory
-is not what the engine believes it is: a move forgotten, done twice or too short is found at once.
+-(position + 1) / 8; all others are much less probable, lower ids more than higher ones. Attention is on the source
+token that is copied, with weight 3/4, and on the end of the sentence. Every row remembers its source and the tokens it
+was fed, and a step fails where the row's memory is not what the engine believes it is: a move forgotten, done twice or
+too short is found at once.
 """
 
 from __future__ import annotations
@@ -11,16 +13,23 @@ import threading
 
 import numpy as np
 
-from translane_server.backend import Candidates
+from translane_server.backend import Candidates, StepNeeds
+from translane_server.vocabulary import TargetVocabulary
 
 DECODER_START = 2
 EOS = 3
 OFFSET = 1000
+VOCAB_SIZE = 2000
+VOCABULARY = TargetVocabulary(DECODER_START, EOS, [b" %d" % token for token in range(VOCAB_SIZE)])
+
+
+BEST_TOKEN = StepNeeds()
 
 
 class FakeBackend:
     def __init__(self, rows=4, source_capacity=32, target_capacity=32):
         self.rows = rows
+        self.has_attention = True
         self.source_capacity = source_capacity
         self.target_capacity = target_capacity
         self.sources = [None] * rows
@@ -50,7 +59,7 @@ class FakeBackend:
             self.fed[row] = []
         self.log.append(("encode", len(sources)))
 
-    def decode_step(self, token_ids, positions):
+    def decode_step(self, token_ids, positions, needs=BEST_TOKEN):
         if self.gate is not None:
             self.step_started.release()
             self.gate.acquire()
@@ -58,8 +67,8 @@ class FakeBackend:
         assert 1 <= n <= self.rows
         if self.fail_at_step is not None and sum(e[0] == "step" for e in self.log) == self.fail_at_step:
             raise RuntimeError("the device fell off the bus")
-        ids = np.zeros((n, 1), np.int64)
-        log_probs = np.zeros((n, 1), np.float32)
+        logits = np.full((n, VOCAB_SIZE), -50, np.float32) - np.arange(VOCAB_SIZE, dtype=np.float32) / 100
+        attention = np.zeros((n, self.source_capacity), np.float32)
         for row in range(n):
             position = int(positions[row])
             assert position < self.target_capacity
@@ -68,17 +77,25 @@ class FakeBackend:
             source = self.sources[row]
             expected = [DECODER_START, *(token + OFFSET for token in source[:position])]
             assert self.fed[row] == expected, f"row {row} holds {self.fed[row]}, not {expected}"
-            ids[row, 0] = EOS if source[position] == EOS else source[position] + OFFSET
-            log_probs[row, 0] = -(position + 1) / 8
+            logits[row, EOS if source[position] == EOS else source[position] + OFFSET] = -(position + 1) / 8
+            attention[row, len(source) - 1] += 0.25
+            attention[row, position] += 0.75
         self.log.append(("step", n))
-        return Candidates(ids, log_probs)
+        ids = np.argsort(-logits, axis=1, kind="stable")[:, : needs.num_candidates]
+        return Candidates(
+            ids,
+            np.take_along_axis(logits, ids, axis=1),
+            logits if needs.logits else None,
+            attention if needs.attention else None,
+        )
 
     def move_rows(self, moves):
         for move in moves:
             assert move.source != move.target
-            self.sources[move.target] = self.sources[move.source][: move.source_length]
+            if move.source_length:
+                self.sources[move.target] = self.sources[move.source][: move.source_length]
+            assert self.sources[move.target] == self.sources[move.source], "the row decodes another sentence"
             self.fed[move.target] = self.fed[move.source][: move.target_length]
-            self.sources[move.source] = self.fed[move.source] = None
             self.log.append(("move", move.source, move.target))
 
     def close(self):

@@ -16,8 +16,10 @@ from helpers.bundles import SOURCES, random_bundle
 from translane_server.bundle import load_bundle
 from translane_server.engine import Engine
 from translane_server.ort import OrtBackend
+from translane_server.options import DecodingOptions
 from translane_server.request import Request, Sentence
 from translane_server.tokenizer import load_tokenizer
+from translane_server.vocabulary import TargetVocabulary
 
 ROOT = Path(__file__).resolve().parents[3]
 DEMO = ROOT / "models" / "zh-en"
@@ -44,13 +46,16 @@ class Decoder:
         ]
         ids = bundle.manifest.special_ids
         self.engine = Engine(
-            self.backend, decoder_start=ids.decoder_start, eos=ids.eos, waiting_limit=10_000, encode_tokens=512
+            self.backend,
+            vocabulary=TargetVocabulary(ids.decoder_start, ids.eos),
+            waiting_limit=10_000,
+            encode_tokens=512,
         )
         self.engine.start()
 
     def submit(self, number, source, answers):
         on_done = lambda result: answers.put((number, result))  # noqa: E731
-        self.engine.submit(Request([Sentence(source, MAX_LENGTH)], on_done))
+        self.engine.submit(Request([Sentence(source, DecodingOptions(MAX_LENGTH))], on_done))
 
     def collect(self, count, answers):
         results = dict(answers.get(timeout=120) for _ in range(count))

@@ -5,13 +5,17 @@ from hypothesis import strategies as st
 from translane_server.backend import Candidates
 from translane_server.batch import RunningBatch
 from translane_server.job import PendingRequest
+from translane_server.options import DecodingOptions
 from translane_server.request import FinishReason, Request, Sentence
+from translane_server.vocabulary import TargetVocabulary
 
 EOS = 3
 
 
 def job(length=2, max_length=8):
-    return PendingRequest(Request([Sentence([7] * length, max_length)], on_done=lambda result: None), 0.0).jobs()[0]
+    return PendingRequest(
+        Request([Sentence([7] * length, DecodingOptions(max_length))], on_done=lambda result: None), 0.0
+    ).jobs()[0]
 
 
 def candidates(*token_ids, log_prob=-0.25):
@@ -20,7 +24,7 @@ def candidates(*token_ids, log_prob=-0.25):
 
 
 def batch(rows=8):
-    return RunningBatch(rows, target_capacity=8, decoder_start=2, eos=EOS)
+    return RunningBatch(rows, 8, 8, TargetVocabulary(2, EOS))
 
 
 def test_new_rows_start_with_the_start_token_at_position_zero():
@@ -33,27 +37,30 @@ def test_new_rows_start_with_the_start_token_at_position_zero():
 def test_a_row_ends_with_the_end_of_sentence_token_which_is_not_part_of_the_hypothesis():
     running = batch()
     running.add([job(), job()])
-    assert running.advance(candidates(10, 11)) == {}
+    first = running.jobs[0]
+    assert running.advance(candidates(10, 11)).done == []
     assert running.token_ids.tolist() == [10, 11]
-    ended = running.advance(candidates(EOS, 12))
-    assert list(ended) == [0]
-    assert ended[0].token_ids == (10,)
-    assert ended[0].score == -0.5
-    assert ended[0].finish_reason is FinishReason.END_OF_SENTENCE
+    ((member, (hypothesis,)),) = running.advance(candidates(EOS, 12)).done
+    assert member is first
+    assert hypothesis.token_ids == (10,)
+    assert hypothesis.score == -0.5
+    assert hypothesis.token_log_probs == (-0.25, -0.25)
+    assert hypothesis.finish_reason is FinishReason.END_OF_SENTENCE
 
 
 def test_a_row_ends_at_its_own_max_length():
     running = batch()
     running.add([job(max_length=1), job(max_length=2)])
-    ended = running.advance(candidates(10, 11))
-    assert {row: h.token_ids for row, h in ended.items()} == {0: (10,)}
-    assert ended[0].finish_reason is FinishReason.MAX_LENGTH
+    ((_, (hypothesis,)),) = running.advance(candidates(10, 11)).done
+    assert hypothesis.token_ids == (10,)
+    assert hypothesis.finish_reason is FinishReason.MAX_LENGTH
 
 
 def test_end_of_sentence_at_max_length_counts_as_the_end_of_the_sentence():
     running = batch()
     running.add([job(max_length=1)])
-    assert running.advance(candidates(EOS))[0].finish_reason is FinishReason.END_OF_SENTENCE
+    ((_, (hypothesis,)),) = running.advance(candidates(EOS)).done
+    assert hypothesis.finish_reason is FinishReason.END_OF_SENTENCE
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=8), st.data())
@@ -64,7 +71,7 @@ def test_compaction_keeps_every_surviving_row_and_moves_as_few_as_possible(lengt
     running.advance(candidates(*range(100, 100 + len(members))))
     content = {id(member): (100 + row, lengths[row]) for row, member in enumerate(members)}
     leaving = data.draw(st.sets(st.integers(0, len(members) - 1)))
-    moves = running.remove(sorted(leaving))
+    moves = running.drop(lambda one: any(one is members[row] for row in leaving))
     survivors = [member for row, member in enumerate(members) if row not in leaving]
     assert running.size == len(survivors)
     assert {id(member) for member in running.jobs} == {id(member) for member in survivors}

@@ -8,9 +8,10 @@ import time
 
 import pytest
 
-from fakes.backend import DECODER_START, EOS, OFFSET, FakeBackend
+from fakes.backend import EOS, OFFSET, VOCABULARY, FakeBackend
 from translane_server.engine import Engine
 from translane_server.errors import CancelledError, EngineError, QueueFullError, UnavailableError
+from translane_server.options import DecodingOptions
 from translane_server.request import FinishReason, Request, Sentence
 
 TIMEOUT = 10
@@ -22,7 +23,9 @@ class Call:
     def __init__(self, engine, *sources, max_length=32, priority=0):
         self.sources = sources
         self.answers = queue.SimpleQueue()
-        self.request = Request([Sentence([*s, EOS], max_length) for s in sources], self.answers.put, priority)
+        self.request = Request(
+            [Sentence([*s, EOS], DecodingOptions(max_length)) for s in sources], self.answers.put, priority
+        )
         engine.submit(self.request)
 
     def result(self):
@@ -50,7 +53,7 @@ def make_engine(backend):
 
     def make(**options):
         options = {"waiting_limit": 100, "encode_tokens": 1000, **options}
-        engine = Engine(backend, decoder_start=DECODER_START, eos=EOS, **options)
+        engine = Engine(backend, vocabulary=VOCABULARY, **options)
         engines.append(engine)
         return engine
 
@@ -140,7 +143,7 @@ def test_higher_priority_enters_first(make_engine, backend):
     order = []
     for name, priority in (("low", 0), ("high", 5)):
         on_done = lambda result, name=name: order.append(name)  # noqa: E731
-        engine.submit(Request([Sentence([9, EOS], 8)], on_done, priority))
+        engine.submit(Request([Sentence([9, EOS], DecodingOptions(8))], on_done, priority))
     engine.start()
     assert engine.drain(TIMEOUT)
     assert order == ["high", "low"]
@@ -262,7 +265,7 @@ def test_a_failing_callback_harms_nobody_else(engine, caplog):
     def explode(result):
         raise RuntimeError("the caller's bug")
 
-    engine.submit(Request([Sentence([1, EOS], 8)], explode))
+    engine.submit(Request([Sentence([1, EOS], DecodingOptions(8))], explode))
     call = Call(engine, [2])
     assert call.tokens() == call.expected()
     assert engine.drain(TIMEOUT)
@@ -289,6 +292,9 @@ def test_the_observer_hears_of_every_sentence_and_step(make_engine, backend):
         def stepped(self, seconds, rows):
             heard.append(("stepped", rows))
 
+        def moved(self, seconds, rows):
+            heard.append(("moved", rows))
+
         def first_token(self, seconds):
             heard.append(("first_token",))
 
@@ -304,6 +310,7 @@ def test_the_observer_hears_of_every_sentence_and_step(make_engine, backend):
         ("first_token",),
         ("first_token",),
         ("stepped", 2),
+        ("moved", 1),
         ("stepped", 1),
     ]
 

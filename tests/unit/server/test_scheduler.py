@@ -1,10 +1,13 @@
 from translane_server.job import PendingRequest
+from translane_server.options import DecodingOptions
 from translane_server.request import Request, Sentence
 from translane_server.scheduler import Scheduler
 
 
 def jobs(*lengths, priority=0):
-    request = Request([Sentence([7] * n, 9) for n in lengths], on_done=lambda result: None, priority=priority)
+    request = Request(
+        [Sentence([7] * n, DecodingOptions(9)) for n in lengths], on_done=lambda result: None, priority=priority
+    )
     return PendingRequest(request, 0.0).jobs()
 
 

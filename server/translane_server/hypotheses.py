@@ -1,0 +1,38 @@
+"""From a row to the hypothesis it holds."""
+
+from __future__ import annotations
+
+from translane_server.decoding.alignment import aligned_tokens
+from translane_server.request import AlignedToken, FinishReason, Hypothesis
+from translane_server.rows import RowTable
+from translane_server.search import Search
+
+
+def hypothesis_of(
+    table: RowTable, search: Search, row: int, length: int, last: int | None, log_prob: float, score: float
+) -> Hypothesis:
+    """The hypothesis of `row`: its first `length` tokens and one more, which ends it.
+
+    Args:
+        table: the state of the rows.
+        search: what the row decodes.
+        row: its number.
+        length: how many of the row's tokens are part of it.
+        last: the token after these; None where the sentence ends there.
+        log_prob: natural log-probability of `last`, or of the end of the sentence.
+        score: what the search ranks it by.
+    """
+    tokens = table.tokens(row, length) + ([] if last is None else [last])
+    return Hypothesis(
+        token_ids=tuple(tokens),
+        score=score,
+        finish_reason=FinishReason.END_OF_SENTENCE if last is None else FinishReason.MAX_LENGTH,
+        token_log_probs=(*table.log_probs[row, :length].tolist(), log_prob),
+        alignment=alignment_of(table, row, len(tokens)) if search.job.sentence.options.alignment else (),
+    )
+
+
+def alignment_of(table: RowTable, row: int, length: int) -> tuple[AlignedToken, ...]:
+    """The alignment of a row's first `length` tokens."""
+    source_length = int(table.source_length[row])
+    return aligned_tokens(table.attention_weights[row, :length, :source_length], source_length)

@@ -1,0 +1,110 @@
+"""What each row of the running batch is decoding: one array for each property, all indexed by row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from translane_server.backend import FloatArray, Int32Array, IntArray
+
+BoolArray = npt.NDArray[np.bool_]
+
+ALWAYS = np.iinfo(np.int32).max
+
+
+class RowTable:
+    """The state of R rows that hold up to T tokens each, of S source tokens at most.
+
+    Attributes:
+        history: what each row is fed, [R, T + 1]: the decoder's start, then forced and generated tokens.
+        positions: how many tokens of a row are decided, and so where it is fed next: column of `history`.
+        log_probs: natural log-probability of each decided token, [R, T].
+        scores: the sum over the generated tokens of what the search ranks by.
+        forced: tokens that are decided beforehand, [R, T]; `forced_length` of them.
+        limit: how many tokens are decided when a row ends at the latest.
+        eos_from: number of decided tokens from which the sentence may end.
+        special_until: number of decided tokens up to which the plain candidates are not enough: the row needs logits.
+        num_candidates: how many candidates of a step the row asks for.
+        attention: whether the row needs attention weights; kept in `attention_weights` [R, T, S].
+    """
+
+    def __init__(self, rows: int, target_capacity: int, source_capacity: int) -> None:
+        self._capacities = target_capacity, source_capacity
+        self.history: IntArray = np.zeros((rows, target_capacity + 1), np.int64)
+        self.positions: Int32Array = np.zeros(rows, np.int32)
+        self.log_probs: FloatArray = np.zeros((rows, target_capacity), np.float32)
+        self.scores = np.zeros(rows, np.float64)
+        self.source_length: Int32Array = np.zeros(rows, np.int32)
+        self.forced: IntArray = np.zeros((rows, target_capacity), np.int64)
+        self.forced_length: Int32Array = np.zeros(rows, np.int32)
+        self.limit: Int32Array = np.zeros(rows, np.int32)
+        self.eos_from: Int32Array = np.zeros(rows, np.int32)
+        self.special_until: Int32Array = np.zeros(rows, np.int32)
+        self.num_candidates: Int32Array = np.ones(rows, np.int32)
+        self.needed: Int32Array = np.ones(rows, np.int32)
+        self.kind = np.zeros(rows, np.int8)
+        self.repetition_penalty: FloatArray = np.ones(rows, np.float32)
+        self.ngram_size: Int32Array = np.zeros(rows, np.int32)
+        self.mask: Int32Array = np.zeros(rows, np.int32)
+        self.first_mask: Int32Array = np.zeros(rows, np.int32)
+        self.temperature = np.ones(rows, np.float64)
+        self.top_k: Int32Array = np.zeros(rows, np.int32)
+        self.top_p = np.ones(rows, np.float64)
+        self.seed = np.zeros(rows, np.uint64)
+        self.stream: IntArray = np.zeros(rows, np.int64)
+        self.attention: BoolArray = np.zeros(rows, np.bool_)
+        self._attention_weights: FloatArray | None = None
+        self._columns = [
+            self.positions,
+            self.scores,
+            self.source_length,
+            self.forced_length,
+            self.limit,
+            self.eos_from,
+            self.special_until,
+            self.num_candidates,
+            self.needed,
+            self.kind,
+            self.repetition_penalty,
+            self.ngram_size,
+            self.mask,
+            self.first_mask,
+            self.temperature,
+            self.top_k,
+            self.top_p,
+            self.seed,
+            self.stream,
+            self.attention,
+        ]
+
+    @property
+    def attention_weights(self) -> FloatArray:
+        """[R, T, S]; there from the first use on."""
+        if self._attention_weights is None:
+            self._attention_weights = np.zeros((len(self.positions), *self._capacities), np.float32)
+        return self._attention_weights
+
+    def tokens(self, row: int, length: int) -> list[int]:
+        """The first `length` decided tokens of a row."""
+        tokens: list[int] = self.history[row, 1 : length + 1].tolist()
+        return tokens
+
+    def copy(self, sources: Sequence[int], targets: Sequence[int]) -> None:
+        """Make each target row what its source row is. No row may be a source and a target."""
+        if not sources:
+            return
+        source, target = np.array(sources), np.array(targets)
+        length = int(self.positions[source].max())
+        for column in self._columns:
+            column[target] = column[source]
+        self.history[target, : length + 1] = self.history[source, : length + 1]
+        self.log_probs[target, :length] = self.log_probs[source, :length]
+        if (forced := int(self.forced_length[source].max())) > int(self.positions[source].min()):
+            self.forced[target, :forced] = self.forced[source, :forced]
+        for source_row, target_row in zip(sources, targets, strict=True):
+            if self.attention[source_row]:
+                # a step's weights are written before its tokens are decided
+                block = (slice(int(self.positions[source_row]) + 1), slice(int(self.source_length[source_row])))
+                self.attention_weights[target_row][block] = self.attention_weights[source_row][block]
