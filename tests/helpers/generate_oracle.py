@@ -1,0 +1,264 @@
+"""Hugging Face's `generate` on exactly our weights: what greedy and beam search are held to.
+
+`GenerateOracle` wraps a `Transformer` as a `PreTrainedModel`, so that the search, the logits processors and the
+warpers are those of the transformers library. Nothing is cached: every step runs the whole prefix through PyTorch.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+import numpy as np
+import onnx
+import torch
+import transformers
+from transformers import GenerationConfig, GenerationMixin, LogitsProcessorList, PreTrainedConfig, PreTrainedModel
+from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
+
+from translane_export.model import Transformer, TransformerConfig
+from translane_server.bundle import load_bundle
+from translane_server.options import DecodingOptions
+from translane_server.request import FinishReason, Sentence
+
+transformers.logging.set_verbosity_error()
+
+DEAD = -1e8  # Hugging Face keeps beams that do not exist at -1e9
+
+
+@dataclass(frozen=True)
+class Expected:
+    """A hypothesis of `generate`: forced and generated tokens without the end of the sentence, and its score."""
+
+    token_ids: tuple[int, ...]
+    score: float  # greedy search: the sum of the generated tokens' log-probabilities under the model alone
+    finish_reason: FinishReason
+
+
+@dataclass(frozen=True)
+class Generated:
+    """What `generate` returns for a sentence.
+
+    `margin` is the smallest distance between two neighbours among the candidates that it ranked, in any step: where it
+    is that of rounding errors, another order is as right.
+    """
+
+    hypotheses: tuple[Expected, ...]
+    margin: float
+
+
+class _Config(PreTrainedConfig):
+    model_type = "translane"
+
+
+class _Encoder(torch.nn.Module):
+    main_input_name = "input_ids"
+
+    def __init__(self, transformer: Transformer) -> None:
+        super().__init__()
+        self.transformer = transformer
+
+    def forward(self, input_ids, attention_mask, **_kwargs):
+        return BaseModelOutput(self.transformer.encode(input_ids, attention_mask.sum(1)))
+
+
+class _GenerateModel(PreTrainedModel, GenerationMixin):
+    """As little of a `PreTrainedModel` as `generate` takes. `post_init` is left out: it would initialise weights."""
+
+    config_class = _Config
+    main_input_name = "input_ids"
+
+    def __init__(self, config: _Config, transformer: Transformer) -> None:
+        super().__init__(config)
+        self.encoder = _Encoder(transformer)
+        self.transformer = transformer
+        self.margins: torch.Tensor | None = None  # [B], where beams are searched
+
+    def get_encoder(self, *_args, **_kwargs):
+        return self.encoder
+
+    def forward(self, attention_mask=None, decoder_input_ids=None, encoder_outputs=None, **_kwargs):
+        model, lengths = self.transformer, attention_mask.sum(1)
+        hidden = model.decoder(decoder_input_ids, encoder_outputs.last_hidden_state, lengths)[:, -1:]
+        return Seq2SeqLMOutput(logits=model.output_projection(hidden))
+
+    def _get_top_k_continuations(self, accumulated_log_probs, *args, beams_to_keep, **kwargs):
+        best = torch.topk(accumulated_log_probs, min(beams_to_keep + 1, accumulated_log_probs.shape[1])).values
+        gaps = torch.where(best[:, 1:] > DEAD, best[:, :-1] - best[:, 1:], torch.inf).amin(1)
+        self.margins = gaps if self.margins is None else torch.minimum(self.margins, gaps)
+        return super()._get_top_k_continuations(accumulated_log_probs, *args, beams_to_keep=beams_to_keep, **kwargs)
+
+
+class GenerateOracle:
+    """Decodes sentences with Hugging Face's `generate`.
+
+    Args:
+        transformer: the weights; they are left as they are.
+        decoder_start: the id the decoder is first fed; the config's bos where it is not given.
+    """
+
+    def __init__(self, transformer: Transformer, decoder_start: int | None = None) -> None:
+        config = transformer.config
+        self.transformer = transformer
+        self.vocab_size, self.eos, self.pad = config.target_vocab_size, config.eos_id, config.pad_id
+        self.decoder_start = config.bos_id if decoder_start is None else decoder_start
+        self._model = _GenerateModel(
+            _Config(is_encoder_decoder=True, vocab_size=config.target_vocab_size), transformer
+        ).eval()
+
+    def generate(self, sentences: Sequence[Sentence]) -> list[Generated]:
+        """Decode `sentences`, those of the same options and prefix length together."""
+        together = defaultdict(list)
+        for index, sentence in enumerate(sentences):
+            together[sentence.options, len(sentence.forced_ids)].append(index)
+        results: dict[int, Generated] = {}
+        for (options, _), indices in together.items():
+            results.update(zip(indices, self._generate([sentences[index] for index in indices], options), strict=True))
+        return [results[index] for index in range(len(sentences))]
+
+    def rescore(self, sentence: Sentence, token_ids: Sequence[int], *, ended: bool) -> float:
+        """What `generate` would score a hypothesis by: the processors' scores of its tokens, added and normalised.
+
+        With greedy search these are logits, which tell nothing but how close two choices were.
+        """
+        options, prompt = sentence.options, [self.decoder_start, *sentence.forced_ids]
+        target = [self.decoder_start, *token_ids, *([self.eos] if ended else [])]
+        scores = self.logits(sentence.source_ids, target[:-1])  # [T, V]
+        if options.beam_size > 1:
+            scores = torch.log_softmax(scores, dim=1)
+        processors = self.processors(options, len(prompt))
+        total = 0.0
+        for position in range(len(prompt), len(target)):
+            processed = processors(torch.tensor([target[:position]]), scores[position - 1 : position].clone())
+            total += float(processed[0, target[position]])
+        length = len(target) - len(prompt)
+        return total / length**options.length_penalty if options.beam_size > 1 and length else total
+
+    def log_probs(self, source_ids: Sequence[int], token_ids: Sequence[int]) -> torch.Tensor:
+        """Natural log-probability of each token under the model alone (teacher forcing), [T]."""
+        target = [self.decoder_start, *token_ids]
+        rows = torch.log_softmax(self.logits(source_ids, target[:-1]), dim=1)
+        return rows[torch.arange(len(token_ids)), torch.tensor(token_ids, dtype=torch.int64)]
+
+    def processors(self, options: DecodingOptions, prompt_length: int) -> LogitsProcessorList:
+        """The processors, and with `options.sampling` the warpers, that `generate` makes of `options`."""
+        config = self._generation_config(options)
+        config._eos_token_tensor = torch.tensor([self.eos])
+        return self._model._get_logits_processor(config, input_ids_seq_length=prompt_length, device="cpu")
+
+    def _generate(self, sentences: Sequence[Sentence], options: DecodingOptions) -> list[Generated]:
+        sources = [torch.tensor(sentence.source_ids) for sentence in sentences]
+        source_ids = torch.nn.utils.rnn.pad_sequence(sources, batch_first=True, padding_value=self.pad)
+        lengths = torch.tensor([len(source) for source in sources])
+        prompt = torch.tensor([[self.decoder_start, *sentence.forced_ids] for sentence in sentences])  # [B, P]
+        self._model.margins = None
+        with torch.inference_mode():
+            output = self._model.generate(
+                input_ids=source_ids,
+                attention_mask=(torch.arange(source_ids.shape[1]) < lengths[:, None]).long(),
+                decoder_input_ids=prompt,
+                generation_config=self._generation_config(options),
+            )
+        sequences = output.sequences[:, prompt.shape[1] :].tolist()
+        generated = [tokens[: tokens.index(self.eos) + 1] if self.eos in tokens else tokens for tokens in sequences]
+        if options.beam_size > 1:
+            scores, margins = output.sequences_scores.tolist(), self._model.margins.tolist()
+        else:
+            scores = [
+                float(self.log_probs(sentence.source_ids, [*sentence.forced_ids, *tokens])[-len(tokens) :].sum())
+                for sentence, tokens in zip(sentences, generated, strict=True)
+            ]
+            best = torch.stack([step.topk(2).values for step in output.scores])  # [T, B, 2]
+            gaps = best[..., 0] - best[..., 1]
+            margins = [float(gaps[: len(tokens), row].min()) for row, tokens in enumerate(generated)]
+        results = []
+        for row, sentence in enumerate(sentences):
+            found = range(row * options.num_hypotheses, (row + 1) * options.num_hypotheses)
+            hypotheses = tuple(self._expected(sentence, generated[index], scores[index]) for index in found)
+            results.append(Generated(hypotheses, margins[row]))
+        return results
+
+    def _expected(self, sentence: Sentence, generated: list[int], score: float) -> Expected:
+        ended = generated[-1] == self.eos
+        reason = FinishReason.END_OF_SENTENCE if ended else FinishReason.MAX_LENGTH
+        return Expected((*sentence.forced_ids, *generated[: len(generated) - ended]), score, reason)
+
+    def logits(self, source_ids: Sequence[int], fed: Sequence[int]) -> torch.Tensor:
+        """Logits after each token fed, [T, V]."""
+        lengths = torch.tensor([len(source_ids)])
+        with torch.inference_mode():
+            memory = self.transformer.encode(torch.tensor([source_ids]), lengths)
+            return self.transformer.decode(torch.tensor([fed]), memory, lengths)[0]
+
+    def _generation_config(self, options: DecodingOptions) -> GenerationConfig:
+        sampling = options.sampling
+        values: dict[str, Any] = {}
+        if sampling:
+            values = {"temperature": sampling.temperature, "top_k": sampling.top_k, "top_p": sampling.top_p}
+        return GenerationConfig(
+            max_new_tokens=options.max_length,
+            min_new_tokens=options.min_length,
+            num_beams=options.beam_size,
+            num_return_sequences=options.num_hypotheses,
+            length_penalty=options.length_penalty,
+            early_stopping=options.early_stopping,
+            no_repeat_ngram_size=options.no_repeat_ngram_size,
+            repetition_penalty=float(options.repetition_penalty),
+            suppress_tokens=list(options.suppressed_ids) or None,
+            do_sample=bool(sampling),
+            use_cache=False,
+            return_dict_in_generate=True,
+            output_scores=True,
+            pad_token_id=self.pad,
+            eos_token_id=self.eos,
+            decoder_start_token_id=self.decoder_start,
+            **values,
+        )
+
+
+def demo_transformer(folder: Path) -> Transformer:
+    """The PyTorch model of the demo bundle (pre-norm, ReLU, sides embedded apart), its weights as they are stored."""
+    manifest = load_bundle(folder).manifest
+    encoder, decoder = (_weights(folder / name) for name in ("encoder.onnx", "decoder.onnx"))
+    sizes = manifest.architecture
+    config = TransformerConfig(
+        **{name: getattr(sizes, name) for name in ("d_model", "encoder_layers", "decoder_layers", "heads", "ffn_size")},
+        source_vocab_size=sizes.source_vocab_size,
+        target_vocab_size=sizes.target_vocab_size,
+        norm="pre",
+        activation="relu",
+        positions="learned",  # the sinusoids as they are stored
+        max_positions=len(decoder["embedding.table"]),
+    )
+    state = {}
+    for side, weights in (("encoder", encoder), ("decoder", decoder)):
+        for name, value in weights.items():
+            if name.startswith("stack."):
+                state[f"{side}.{name.removeprefix('stack.')}"] = value
+            elif name.startswith("packed."):
+                _, layer, part = name.split(".")
+                for projection, split in zip("qkv", np.split(value, 3), strict=True):
+                    state[f"{side}.layers.{layer}.self_attention.{projection}_proj.{part}"] = split
+            elif name.startswith("cross."):
+                _, layer, rest = name.split(".", 2)
+                state[f"decoder.layers.{layer}.cross_attention.{rest}"] = value
+            elif name.startswith("output_projection."):
+                state[name] = value
+        state[f"{side}.embedding.positions.embedding.weight"] = weights["embedding.table"]
+    state["encoder.embedding.tokens.weight"] = encoder["embedding.tokens.weight"]
+    state["decoder.embedding.tokens.weight"] = decoder["output_projection.weight"]
+    model = Transformer(config)
+    model.load_state_dict({name: torch.from_numpy(value.astype(np.float32)) for name, value in state.items()})
+    return model.eval()
+
+
+def _weights(path: Path) -> dict[str, np.ndarray]:
+    model = onnx.load(str(path))
+    return {
+        tensor.name.removesuffix(".float16"): onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer
+    }

@@ -1,0 +1,235 @@
+"""Holds the engine to Hugging Face's `generate`: sentences under random options, token for token and score for score.
+
+The tests check a few hundred option sets; this counts over as many as one likes::
+
+    PYTHONPATH=tests python -m helpers.generate_parity --examples 500
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import random
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from helpers.bundles import SOURCES, bundle_model, random_bundle
+from helpers.driver import EngineDriver
+from helpers.generate_oracle import Generated, GenerateOracle, demo_transformer
+from translane_server.bundle import Bundle, load_bundle
+from translane_server.options import DecodingOptions
+from translane_server.request import Hypothesis, Sentence
+
+ROOT = Path(__file__).resolve().parents[2]
+DEMO = ROOT / "models" / "zh-en"
+TEST_SPLIT = ROOT.parent / "shared" / "data" / "tatoeba-zh-en" / "test.tsv.gz"
+# Random weights that end sentences at many lengths, in every arrangement that changes a decoder's arithmetic.
+RANDOM_MODELS = {
+    "post-norm": {"seed": 0, "eos_bias": 1.5},
+    "pre-norm": {"seed": 0, "eos_bias": 1.5, "norm": "pre", "activation": "gelu"},
+    "starts with eos": {"seed": 3, "eos_bias": 1.5, "positions": "learned", "joint": True},
+}
+TIE = 1e-5  # what scores computed in another order may differ by: closer choices are as right one way as the other
+SCORE_TOLERANCE = 1e-4  # relative, and absolute below 1
+
+
+@dataclass(frozen=True)
+class Case:
+    """Sentences that are decoded with the same options; `picks` is the seed of which, and of their prefixes."""
+
+    options: DecodingOptions
+    prefix_length: int
+    picks: int
+
+
+@dataclass
+class Tally:
+    """What was compared and what came of it."""
+
+    option_sets: int = 0
+    sentences: int = 0
+    hypotheses: int = 0
+    tokens: int = 0
+    ties: int = 0
+    score_difference: float = 0.0  # the largest, relative to scores above 1
+    mismatches: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model as the engine runs it, the same model under `generate`, and sources to decode."""
+
+    bundle: Bundle
+    driver: EngineDriver
+    oracle: GenerateOracle
+    sources: Sequence[Sequence[int]]
+
+    def sentences(self, case: Case, count: int) -> list[Sentence]:
+        """`count` sentences of a case."""
+        pick = random.Random(case.picks)
+        ids = [i for i in range(self.oracle.vocab_size) if i not in (self.oracle.eos, self.oracle.pad)]
+        return [
+            Sentence(pick.choice(self.sources), case.options, tuple(pick.choices(ids, k=case.prefix_length)))
+            for _ in range(count)
+        ]
+
+    def compare(self, cases: Sequence[Case], count: int, tally: Tally) -> None:
+        """Decode `count` sentences of each case, all side by side in one batch, and add what is found to `tally`."""
+        sentences = [sentence for case in cases for sentence in self.sentences(case, count)]
+        expected = self.oracle.generate(sentences)
+        tally.option_sets += len(cases)
+        for sentence, found, wanted in zip(sentences, self.driver.together(sentences), expected, strict=True):
+            self._compare_sentence(sentence, found, wanted, tally)
+
+    def _compare_sentence(
+        self, sentence: Sentence, found: Sequence[Hypothesis], wanted: Generated, tally: Tally
+    ) -> None:
+        tally.sentences += 1
+        tally.hypotheses += len(found)
+        tally.tokens += sum(len(hypothesis.token_ids) for hypothesis in found)
+        problem = ""
+        if [_outcome(hypothesis) for hypothesis in found] != [_outcome(hypothesis) for hypothesis in wanted.hypotheses]:
+            if wanted.margin < TIE or self._are_ties(sentence, found, wanted):
+                tally.ties += 1
+                return
+            problem = "other tokens"
+        else:
+            difference = max(
+                abs(ours.score - theirs.score) / max(1.0, abs(theirs.score))
+                for ours, theirs in zip(found, wanted.hypotheses, strict=True)
+            )
+            tally.score_difference = max(tally.score_difference, difference)
+            if not difference <= SCORE_TOLERANCE:
+                problem = f"scores differ by {difference:.2g}"
+        if problem:
+            lines = [f"{problem}: {sentence}", "  engine:", *(f"    {hypothesis}" for hypothesis in found)]
+            lines += [f"  generate (margin {wanted.margin:.2g}):", *(f"    {other}" for other in wanted.hypotheses)]
+            tally.mismatches.append("\n".join(lines))
+
+    def _are_ties(self, sentence: Sentence, found: Sequence[Hypothesis], wanted: Generated) -> bool:
+        """Whether Hugging Face's own scores take each hypothesis for as good as the one in its place."""
+        if len(found) != len(wanted.hypotheses):
+            return False
+        scores = [
+            [self.oracle.rescore(sentence, h.token_ids, ended=h.finish_reason.value == "end_of_sentence") for h in side]
+            for side in (found, wanted.hypotheses)
+        ]
+        return all(abs(ours - theirs) < TIE for ours, theirs in zip(*scores, strict=True))
+
+
+def cases(vocab_size: int) -> st.SearchStrategy[Case]:
+    """Options that `generate` knows too; most of the vocabulary is left to choose from."""
+
+    @st.composite
+    def case(draw: st.DrawFn) -> Case:
+        beam_size = draw(st.integers(1, 6))
+        max_length = draw(st.integers(1, 16))
+        options = DecodingOptions(
+            max_length=max_length,
+            min_length=draw(st.just(0) | st.integers(0, max_length)),
+            beam_size=beam_size,
+            num_hypotheses=draw(st.integers(1, beam_size)),
+            length_penalty=draw(st.just(1.0) | _tenths(-10, 20)),
+            early_stopping=draw(st.booleans()),
+            repetition_penalty=draw(st.just(1.0) | _tenths(8, 20)),
+            no_repeat_ngram_size=draw(st.integers(0, 4)),
+            suppressed_ids=draw(
+                st.just(()) | st.sets(st.integers(0, vocab_size - 1), max_size=min(8, vocab_size // 5)).map(_sorted)
+            ),
+        )
+        return Case(options, draw(st.just(0) | st.integers(0, 4)), draw(st.integers(0, 2**32 - 1)))
+
+    return case()
+
+
+def count(subject: Subject, *, examples: int, sentences: int, together: int = 4) -> Tally:
+    """Compare over `examples` bags of up to `together` option sets each, with `sentences` of each: always the same."""
+    tally = Tally()
+
+    @settings(
+        max_examples=examples,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.lists(cases(subject.oracle.vocab_size), min_size=1, max_size=together))
+    def compare(bag: list[Case]) -> None:
+        before = len(tally.mismatches)
+        subject.compare(bag, sentences, tally)
+        assert len(tally.mismatches) == before, tally.mismatches[-1]
+
+    compare()
+    return tally
+
+
+@contextmanager
+def random_subject(name: str) -> Iterator[Subject]:
+    """One of `RANDOM_MODELS`, and random sources."""
+    settings_of_model = RANDOM_MODELS[name]
+    model = bundle_model(**settings_of_model)
+    start = model.config.eos_id if name == "starts with eos" else None
+    shuffle = random.Random(0)
+    with tempfile.TemporaryDirectory() as folder:
+        bundle = load_bundle(random_bundle(Path(folder) / "bundle", **settings_of_model))
+        with EngineDriver(bundle, decoder_start=start, target_capacity=24) as driver:
+            texts = ["".join(shuffle.sample("".join(SOURCES), shuffle.randint(1, 24))) for _ in range(200)]
+            yield Subject(bundle, driver, GenerateOracle(model, start), driver.tokenizer.encode(texts))
+
+
+@contextmanager
+def demo_subject() -> Iterator[Subject]:
+    """The demo model, and the sentences of Tatoeba's test split."""
+    bundle = load_bundle(DEMO)
+    with EngineDriver(bundle, target_capacity=24) as driver:
+        with gzip.open(TEST_SPLIT, "rt", encoding="utf-8") as lines:
+            texts = [line.split("\t")[0] for line in lines]
+        sources = [ids for ids in driver.tokenizer.encode(texts) if len(ids) <= driver.backend.source_capacity]
+        yield Subject(bundle, driver, GenerateOracle(demo_transformer(DEMO)), sources)
+
+
+def _outcome(hypothesis: object) -> tuple[object, object]:
+    return tuple(hypothesis.token_ids), hypothesis.finish_reason
+
+
+def _tenths(lowest: int, highest: int) -> st.SearchStrategy[float]:
+    return st.integers(lowest, highest).map(lambda tenths: tenths / 10)
+
+
+def _sorted(values: set[int]) -> tuple[int, ...]:
+    return tuple(sorted(values))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--examples", type=int, default=100, help="bags of option sets for each model")
+    parser.add_argument("--sentences", type=int, default=8, help="sentences of each option set")
+    parser.add_argument("--models", nargs="+", choices=[*RANDOM_MODELS, "zh-en"], default=[*RANDOM_MODELS, "zh-en"])
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    columns = ("option sets", "sentences × option sets", "hypotheses", "tokens", "mismatches", "ties")
+    print("| model |", " | ".join(columns), "| largest score difference | s |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
+    for name in arguments.models:
+        with demo_subject() if name == "zh-en" else random_subject(name) as subject:
+            started = time.perf_counter()
+            tally = count(subject, examples=arguments.examples, sentences=arguments.sentences)
+            print(
+                f"| {name} | {tally.option_sets:,} | {tally.sentences:,} | {tally.hypotheses:,} | {tally.tokens:,} |"
+                f" {len(tally.mismatches)} | {tally.ties} | {tally.score_difference:.1e} |"
+                f" {time.perf_counter() - started:.0f} |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""What is decoded for a sentence does not depend on what it is batched with, whichever way each of them is decoded.
+
+A bag of every kind of request goes through the real engine and backend: one at a time, all at once, and joining a
+running batch of few or many rows in random order at random moments. Tokens, scores, log-probabilities and alignments
+are the same to the last bit.
+"""
+
+import random
+
+import pytest
+
+from helpers.driver import EngineDriver
+from helpers.generate_parity import DEMO, TEST_SPLIT, demo_subject, random_subject
+from translane_server.options import DecodingOptions, RequiredPhrase, Sampling
+from translane_server.request import Sentence
+
+BEAM = 6
+ROWS = (BEAM, 13, 48)  # the fewest that hold the widest search, and more
+
+
+class Bag:
+    """Random sentences of every kind over a vocabulary and sources."""
+
+    def __init__(self, subject, seed):
+        self.pick = random.Random(seed)
+        self.sources = subject.sources
+        self.surfaces = subject.driver.vocabulary.surfaces
+        eos = subject.oracle.eos
+        self.eos = eos
+        self.ids = [i for i in range(len(self.surfaces)) if i != eos and self.surfaces[i].strip()]
+        self.has_attention = subject.driver.backend.has_attention
+
+    def sentences(self, count):
+        kinds = [kind for name, kind in vars(Bag).items() if name.startswith("_kind_")]
+        return [self.sentence(kinds[number % len(kinds)]) for number in range(count)]
+
+    def sentence(self, kind):
+        pick = self.pick
+        rest = {"max_length": pick.randint(1, 18), "min_length": pick.choice([0, 0, pick.randint(1, 8)])}
+        rest["min_length"] = min(rest["min_length"], rest["max_length"])
+        rest["alignment"] = self.has_attention and pick.random() < 0.3
+        if pick.random() < 0.3:
+            rest["repetition_penalty"] = pick.uniform(0.8, 2.0)
+        if pick.random() < 0.3:
+            rest["no_repeat_ngram_size"] = pick.randint(1, 4)
+        if pick.random() < 0.2:
+            rest["suppressed_ids"] = tuple(sorted(pick.sample(self.ids, 4)))
+        if pick.random() < 0.3:
+            rest["suppressed_phrases"] = tuple(self.phrase(2) for _ in range(pick.randint(1, 3)))
+        chosen, others = kind(self)
+        prefix = tuple(pick.choices(self.ids, k=pick.choice([0, 0, pick.randint(1, 5)])))
+        others = {"forced_ids": prefix, **others}
+        return Sentence(pick.choice(self.sources), DecodingOptions(**{**rest, **chosen}), **others)
+
+    def phrase(self, length):
+        return b"".join(self.surfaces[token] for token in self.pick.choices(self.ids, k=length)).strip()
+
+    def beams(self):
+        size = self.pick.randint(2, BEAM)
+        return {
+            "beam_size": size,
+            "num_hypotheses": self.pick.randint(1, size),
+            "length_penalty": self.pick.choice([0.0, 0.6, 1.0, 1.4]),
+            "early_stopping": self.pick.random() < 0.5,
+        }
+
+    def _kind_greedy(self):
+        return {}, {}
+
+    def _kind_beams(self):
+        return self.beams(), {}
+
+    def _kind_sampling(self):
+        sampling = Sampling(
+            seed=self.pick.randrange(2**64),
+            temperature=self.pick.uniform(0.5, 1.5),
+            top_k=self.pick.choice([0, 1, 5, 20]),
+            top_p=self.pick.choice([1.0, 0.9, 0.5]),
+        )
+        return {"sampling": sampling, "num_hypotheses": self.pick.randint(1, 4)}, {}
+
+    def _kind_patience_and_coverage(self):
+        coverage = self.pick.choice([0.0, 0.3]) if self.has_attention else 0.0
+        return {**self.beams(), "patience": self.pick.choice([0.5, 2.0]), "coverage_penalty": coverage}, {}
+
+    def _kind_terminology(self):
+        phrases = [
+            tuple(self.pick.choices(self.ids, k=self.pick.randint(1, 3))) for _ in range(self.pick.randint(1, 2))
+        ]
+        required = tuple(
+            RequiredPhrase(b"".join(self.surfaces[token] for token in phrase).strip(), phrase) for phrase in phrases
+        )
+        return {**self.beams(), "max_length": 18, "suppressed_phrases": ()}, {"required_phrases": required}
+
+    def _kind_alternatives(self):
+        return {"alternatives": True, "num_hypotheses": self.pick.randint(2, 5)}, {}
+
+    def _kind_scoring(self):
+        target = (*self.pick.choices(self.ids, k=self.pick.randint(0, 15)), self.eos)
+        plain = {"max_length": 0, "min_length": 0, "repetition_penalty": 1.0, "no_repeat_ngram_size": 0}
+        return {**plain, "suppressed_ids": (), "suppressed_phrases": ()}, {"forced_ids": target}
+
+
+def differences(results, expected, sentences):
+    """Sentences whose hypotheses are not the same, bit for bit."""
+    return [
+        (sentence, found, alone)
+        for sentence, found, alone in zip(sentences, results, expected, strict=True)
+        if found != alone
+    ]
+
+
+def check(bundle, sentences, *, threads, decoder_start=None, rounds=2):
+    sizes = {"source_capacity": 64, "target_capacity": 24, "threads": threads, "decoder_start": decoder_start}
+    with EngineDriver(bundle, rows=ROWS[-1], **sizes) as driver:
+        alone = driver.one_by_one(sentences)
+        assert differences(driver.one_by_one(sentences[:40]), alone[:40], sentences[:40]) == []
+    for rows in ROWS:
+        with EngineDriver(bundle, rows=rows, **sizes) as driver:
+            assert differences(driver.together(sentences), alone, sentences) == []
+            assert max(driver.step_rows) > rows - BEAM, "the batch was to be full"
+            for seed in range(rounds):
+                assert differences(driver.arriving(sentences, seed), alone, sentences) == []
+            assert len(set(driver.step_rows)) >= min(rows, 10) // 2, "the batch was to grow and shrink"
+    return alone
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("model", ["post-norm", "pre-norm"])
+def test_random_model(model, seed):
+    with random_subject(model) as subject:
+        sentences = Bag(subject, seed).sentences(140)
+        alone = check(subject.bundle, sentences, threads=1)
+    lengths = {len(hypothesis.token_ids) for hypotheses in alone for hypothesis in hypotheses}
+    assert len(lengths) > 10, "sentences were to end at many lengths"
+
+
+@pytest.mark.skipif(not TEST_SPLIT.exists(), reason="the Tatoeba zh-en test split is not on this machine")
+@pytest.mark.skipif(not DEMO.exists(), reason="there is no demo bundle")
+def test_demo_model():
+    with demo_subject() as subject:
+        sentences = Bag(subject, 0).sentences(210)
+        check(subject.bundle, sentences, threads=2, rounds=1)

@@ -1,0 +1,65 @@
+"""Greedy and beam search are Hugging Face's `generate` on the same weights: token for token, and score for score.
+
+Option sets are random, and always the same ones; `TRANSLANE_PARITY_EXAMPLES=500` makes more of them. A sentence is a
+tie where `generate` itself had to choose between scores that differ by rounding alone.
+"""
+
+import os
+
+import pytest
+
+from helpers.generate_parity import DEMO, RANDOM_MODELS, TEST_SPLIT, count, demo_subject, random_subject
+from translane_export.train.greedy import greedy_decode
+from translane_server.options import DecodingOptions
+from translane_server.request import Sentence
+
+EXAMPLES = int(os.environ.get("TRANSLANE_PARITY_EXAMPLES", "0"))
+
+
+def check(subject, *, examples, sentences):
+    tally = count(subject, examples=EXAMPLES or examples, sentences=sentences)
+    print(tally)
+    assert not tally.mismatches
+    assert tally.sentences >= examples * sentences
+    assert tally.ties <= max(1, tally.sentences // 100)
+
+
+@pytest.mark.parametrize("model", RANDOM_MODELS)
+def test_random_models(model):
+    with random_subject(model) as subject:
+        check(subject, examples=25, sentences=12)
+
+
+@pytest.mark.skipif(not TEST_SPLIT.exists(), reason="the Tatoeba zh-en test split is not on this machine")
+@pytest.mark.skipif(not DEMO.exists(), reason="there is no demo bundle")
+def test_demo_model():
+    with demo_subject() as subject:
+        check(subject, examples=8, sentences=8)
+
+
+@pytest.mark.parametrize("model", RANDOM_MODELS)
+def test_the_oracle_decodes_greedily_as_pytorch_does(model):
+    with random_subject(model) as subject:
+        if subject.oracle.decoder_start != subject.oracle.transformer.config.bos_id:
+            pytest.skip("the greedy decoder of training starts with bos")
+        sources = [list(source) for source in subject.sources[:50]]
+        unended = [source[:-1] for source in sources]
+        expected = greedy_decode(subject.oracle.transformer, unended, max_length=12)
+        for source, tokens in zip(sources, expected, strict=True):
+            [generated] = subject.oracle.generate([Sentence(source, DecodingOptions(max_length=12))])
+            assert list(generated.hypotheses[0].token_ids) == tokens
+
+
+@pytest.mark.parametrize("model", RANDOM_MODELS)
+def test_the_oracle_scores_as_generate_did(model):
+    """What decides whether a mismatch is a tie gives `generate`'s own scores."""
+    options = DecodingOptions(
+        max_length=10, beam_size=3, num_hypotheses=3, length_penalty=0.5, repetition_penalty=1.3, no_repeat_ngram_size=2
+    )
+    with random_subject(model) as subject:
+        sentences = [Sentence(source, options, forced_ids=(7, 5)) for source in subject.sources[:20]]
+        for sentence, generated in zip(sentences, subject.oracle.generate(sentences), strict=True):
+            for hypothesis in generated.hypotheses:
+                ended = hypothesis.finish_reason.value == "end_of_sentence"
+                score = subject.oracle.rescore(sentence, hypothesis.token_ids, ended=ended)
+                assert score == pytest.approx(hypothesis.score, abs=1e-5)
