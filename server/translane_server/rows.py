@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -56,7 +57,7 @@ class RowTable:
         self.stream: IntArray = np.zeros(rows, np.int64)
         self.attention: BoolArray = np.zeros(rows, np.bool_)
         self._attention_weights: FloatArray | None = None
-        self._columns = [
+        self._columns: list[npt.NDArray[Any]] = [
             self.positions,
             self.scores,
             self.source_length,
@@ -106,5 +107,6 @@ class RowTable:
         for source_row, target_row in zip(sources, targets, strict=True):
             if self.attention[source_row]:
                 # a step's weights are written before its tokens are decided
-                block = (slice(int(self.positions[source_row]) + 1), slice(int(self.source_length[source_row])))
-                self.attention_weights[target_row][block] = self.attention_weights[source_row][block]
+                steps, tokens = int(self.positions[source_row]) + 1, int(self.source_length[source_row])
+                weights = self.attention_weights
+                weights[target_row, :steps, :tokens] = weights[source_row, :steps, :tokens]

@@ -63,7 +63,8 @@ class HypothesisPool(Generic[Ended]):
 
     def normalise(self, score: float, length: int) -> float:
         """What a hypothesis of `length` generated tokens that add up to `score` is ranked by."""
-        return score / length**self._options.length_penalty
+        divisor: float = length**self._options.length_penalty
+        return score / divisor
 
     def accepts(self, score: float) -> bool:
         """Whether a hypothesis ranked by `score` would get in."""

@@ -90,7 +90,8 @@ def process(
         assert rules.phrase_ban is not None
         scores[row, rules.phrase_ban(row, token_ids[row])] = -np.inf
     order = np.lexsort((token_ids, -scores), axis=1)
-    ids, scores, log_probs = (np.take_along_axis(array, order, axis=1) for array in (token_ids, scores, log_probs))
+    ids = np.take_along_axis(token_ids, order, axis=1)
+    scores, log_probs = np.take_along_axis(scores, order, axis=1), np.take_along_axis(log_probs, order, axis=1)
     certain = np.count_nonzero((scores >= bound[:, None]) & (scores > -np.inf), axis=1)
     scores[scores < bound[:, None]] = -np.inf
     for row in np.flatnonzero((certain < needed) & ((token_ids.shape[1] < size) | (bound == np.inf))).tolist():
@@ -193,7 +194,7 @@ def _seen(rules: Rules, token_ids: IntArray) -> BoolArray:
 
 def _banned(rules: Rules, token_ids: IntArray) -> BoolArray:
     """Whether a rule other than phrases bans each token: [P, K] -> [P, K]."""
-    banned = rules.eos_banned[:, None] & (token_ids == rules.eos)
+    banned: BoolArray = rules.eos_banned[:, None] & (token_ids == rules.eos)
     if rules.row_masks.any():
         for column in rules.row_masks.T:
             banned |= rules.masks[column[:, None], token_ids]
