@@ -1,0 +1,65 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from translane_server.decoding.beam import HypothesisPool, best_continuations
+from translane_server.options import DecodingOptions
+
+
+def pool(beam_size=2, **options):
+    return HypothesisPool(DecodingOptions(max_length=9, beam_size=beam_size, **options))
+
+
+def test_the_best_continuations_of_all_beams_best_first():
+    beams = np.array([[-1.0, -2.0]])
+    candidates = np.array([[[-0.5, -3.0], [-0.1, -0.2]]])
+    best = best_continuations(beams, candidates, 3)
+    assert best.scores.tolist() == pytest.approx(np.array([[-1.5, -2.1, -2.2]]))
+    assert best.beams.tolist() == [[0, 1, 1]]
+    assert best.columns.tolist() == [[0, 0, 1]]
+
+
+def test_a_beam_that_is_not_there_has_no_continuation_but_at_minus_infinity():
+    best = best_continuations(np.array([[-1.0, -np.inf]]), np.array([[[-0.5, -3.0], [-0.1, -0.2]]]), 4)
+    assert best.scores[0, 2:].tolist() == [-np.inf, -np.inf]
+    assert best.beams[0, :2].tolist() == [0, 0]
+
+
+@given(st.lists(st.floats(-50, 0), max_size=12), st.integers(1, 5))
+def test_the_pool_keeps_the_best(scores, size):
+    kept = pool(beam_size=size)
+    for number, score in enumerate(scores):
+        if kept.accepts(score):
+            kept.add(score, number)
+    order = sorted(range(len(scores)), key=lambda number: (-scores[number], number))
+    assert kept.hypotheses == order[:size]
+    assert kept.is_full == (len(scores) >= size)
+
+
+def test_patience_multiplies_the_pool():
+    assert pool(beam_size=4, patience=2.0).capacity == 8
+    assert pool(beam_size=4, patience=0.5).capacity == 2
+    assert pool(beam_size=2, patience=0.1).capacity == 1
+
+
+def test_the_search_goes_on_while_the_best_live_hypothesis_could_get_in():
+    kept = pool()
+    kept.add(-1.0, "a")
+    assert not kept.is_final(-100.0, 2), "there is room"
+    kept.add(-2.0, "b")
+    assert not kept.is_final(-3.9, 2)
+    assert kept.is_final(-4.0, 2), "it would only be as good as the worst one"
+
+
+def test_early_stopping_ends_the_search_once_the_pool_is_full():
+    kept = pool(early_stopping=True)
+    kept.add(-1.0, "a")
+    assert not kept.is_final(-0.1, 2)
+    kept.add(-2.0, "b")
+    assert kept.is_final(-0.1, 2)
+
+
+@pytest.mark.parametrize(("length_penalty", "score"), [(0.0, -6.0), (1.0, -2.0), (2.0, -6 / 9), (-1.0, -18.0)])
+def test_the_length_penalty_is_an_exponent(length_penalty, score):
+    assert pool(length_penalty=length_penalty).normalise(-6.0, 3) == pytest.approx(score)
