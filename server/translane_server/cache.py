@@ -96,10 +96,19 @@ class HostCache:
     def move(self, moves: Sequence[RowMove]) -> None:
         """See `Cache.move`."""
         for move in moves:
-            length = slice(move.target_length)
-            self._self[:, move.target, :, length] = self._self[:, move.source, :, length]
-            length = slice(move.source_length)
-            self._cross[:, move.target, :, length] = self._cross[:, move.source, :, length]
+            _copy_row(self._self, move, move.target_length)
+            if move.source_length:
+                _copy_row(self._cross, move, move.source_length)
+
+
+def _copy_row(blocks: npt.NDArray[np.generic], move: RowMove, length: int) -> None:
+    """Copy the first `length` positions of a row of every block [2N, R, H, C, D].
+
+    One block at a time: the rows of several blocks interleave, so that numpy, which compares where arrays begin and
+    end, would take them for overlapping ones and copy by way of a temporary array.
+    """
+    for block in blocks:
+        block[move.target, :, :length] = block[move.source, :, :length]
 
 
 def _block_pointers(blocks: npt.NDArray[np.generic]) -> list[int]:

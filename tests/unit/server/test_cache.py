@@ -4,6 +4,8 @@ import ctypes
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from translane_server.backend import RowMove
 from translane_server.cache import CacheShape, HostCache
@@ -99,6 +101,30 @@ def test_move_copies_only_what_is_valid(make):
             for target, source, length in ((0, 3, lengths[0]), (1, 2, lengths[1])):
                 assert np.array_equal(block[target, :, :length], old[source, :, :length])
                 assert np.array_equal(block[target, :, length:], old[target, :, length:])
+
+
+@st.composite
+def moves(draw):
+    rows = draw(st.permutations(range(SHAPE.rows)))
+    lengths = draw(st.tuples(st.integers(0, SHAPE.target_capacity), st.integers(0, SHAPE.source_capacity)))
+    return RowMove(rows[0], rows[1], *lengths)
+
+
+@pytest.mark.parametrize("make", [host, device])
+@given(moves=st.lists(moves(), max_size=6))
+def test_moves_happen_one_after_another(make, moves):
+    """Also where a row that was overwritten is a later move's source."""
+    cache, random = make(), np.random.default_rng(0)
+    blocks = self_blocks(cache) + cross_blocks(cache)
+    for block in blocks:
+        block[:] = random.standard_normal(block.shape)
+    expected = [block.copy() for block in blocks]
+    for move in moves:
+        for index, block in enumerate(expected):
+            length = move.target_length if index < len(blocks) // 2 else move.source_length
+            block[move.target, :, :length] = block[move.source, :, :length]
+    cache.move(moves)
+    assert all(np.array_equal(block, right) for block, right in zip(blocks, expected, strict=True))
 
 
 def test_the_device_cache_gives_its_memory_back():
