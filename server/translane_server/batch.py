@@ -230,13 +230,13 @@ class RunningBatch:
         ranked = rank_tokens(candidates, forced, table, self._searches, self._masks, eos)
         grouped = [search for row, search in enumerate(self._searches) if not forced[row] and search.goes_on_in_groups]
         alone = np.flatnonzero([forced[row] or not s.goes_on_in_groups for row, s in enumerate(self._searches)])
-        tokens, log_probs = self._next_tokens(ranked, alone, forced)
-
         children, dead = self._children(ranked, dict.fromkeys(grouped), update)
         placed = self._place(children, dead, update)
-        self._append(alone, tokens, log_probs)
-        generating = ~forced[alone]
-        table.scores[alone[generating]] += log_probs[generating]
+        if alone.size:
+            tokens, log_probs = self._next_tokens(ranked, alone, forced)
+            self._append(alone, tokens, log_probs)
+            generating = ~forced[alone]
+            table.scores[alone[generating]] += log_probs[generating]
         if placed:
             rows = np.array([row for row, _ in placed])
             added = [child for _, child in placed]
