@@ -31,13 +31,16 @@ if TYPE_CHECKING:
     )
     from translane_client.options import DecodingOptions
     from translane_client.retry import RetryPolicy
+    from translane_client.translation_stream import AsyncTranslationStream, TranslationStream
     from translane_client.types import (
         AlignmentPoint,
         FinishReason,
         Hypothesis,
         Limits,
         ModelInfo,
+        Score,
         ServerInfo,
+        StreamedTranslation,
         Timing,
         Translation,
     )
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AlignmentPoint",
     "AsyncClient",
+    "AsyncTranslationStream",
     "Cancelled",
     "Client",
     "DeadlineExceeded",
@@ -61,10 +65,13 @@ __all__ = [
     "QueueFull",
     "ResourceExhausted",
     "RetryPolicy",
+    "Score",
     "ServerInfo",
+    "StreamedTranslation",
     "Timing",
     "TranslaneError",
     "Translation",
+    "TranslationStream",
     "Unauthenticated",
     "Unavailable",
     "Unimplemented",
@@ -92,13 +99,16 @@ _MODULES = {
         ),
         "options": ("DecodingOptions",),
         "retry": ("RetryPolicy",),
+        "translation_stream": ("AsyncTranslationStream", "TranslationStream"),
         "types": (
             "AlignmentPoint",
             "FinishReason",
             "Hypothesis",
             "Limits",
             "ModelInfo",
+            "Score",
             "ServerInfo",
+            "StreamedTranslation",
             "Timing",
             "Translation",
         ),

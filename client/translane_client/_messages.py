@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -12,17 +12,21 @@ from google.protobuf.message import Message
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
 from translane_client.errors import FieldViolation, Internal, InvalidArgument
+from translane_client.options import options_message
 from translane_client.types import (
     AlignmentPoint,
     FinishReason,
     Hypothesis,
     Limits,
     ModelInfo,
+    Score,
     ServerInfo,
+    StreamedTranslation,
     Timing,
     Translation,
 )
 
+Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 _FINISH_REASONS = {
@@ -32,12 +36,12 @@ _FINISH_REASONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """Texts that travel in one request."""
+class Batch(Generic[Item]):
+    """What travels in one request."""
 
-    texts: Sequence[str]
+    items: Sequence[Item]
     offset: int
-    """Index of the first one among all the caller's texts."""
+    """Index of the first one among all the caller's items."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +51,19 @@ class Call(Generic[Answer]):
     method: str
     request: Message
     parse: Callable[[Any], Answer]
+    """Reads the response, or each message of a response of many."""
     offset: int = 0
-    """Index of the request's first text among all the caller's texts."""
+    """Index of the request's first item among all the caller's items."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job(Generic[Item, Answer]):
+    """What is done with each item of a list."""
+
+    call: Callable[[Batch[Item]], Call[list[Answer]]]
+    """The call that does it with a batch: one answer to each item."""
+    size_of: Callable[[Item], int]
+    """UTF-8 bytes of an item; 0 for one that `call` refuses anyway."""
 
 
 def stub_of(channel: Any) -> Any:
@@ -61,41 +76,141 @@ def server_call() -> Call[ServerInfo]:
     return Call("ListModels", pb.ListModelsRequest(), _server_info)
 
 
-def translate_call(settings: pb.TranslateRequest, batch: Batch) -> Call[list[Translation]]:
-    """The call that translates `batch` with everything else as in `settings`.
+def translate_job(
+    model: str, source_language: str, target_language: str, priority: int, options: Mapping[str, Any]
+) -> Job[str, Translation]:
+    """Translates texts.
+
+    Its calls raise TypeError for a text that is not a str, and InvalidArgument for one with a lone surrogate, which no
+    encoding of Unicode can carry; both name it.
 
     Raises:
-        TypeError: a text is not a str.
-        InvalidArgument: a text holds a lone surrogate, which no encoding of Unicode can carry.
+        TypeError, ValueError: a setting is of the wrong type or range; names it.
     """
-    request = pb.TranslateRequest()
-    request.CopyFrom(settings)
-    for index, text in enumerate(batch.texts, start=batch.offset):
-        if not isinstance(text, str):
-            raise TypeError(f"texts[{index}] must be a str, not {type(text).__name__}")
-        try:
-            request.texts.append(text)
-        except UnicodeEncodeError as error:
-            violation = FieldViolation(f"texts[{index}]", f"not valid Unicode: {error.reason}")
-            raise InvalidArgument(
-                f"{violation.field} is {violation.description}", reason="INVALID_FIELD", violations=(violation,)
-            ) from error
+    settings = pb.TranslateRequest(
+        model=model,
+        source_language=source_language,
+        target_language=target_language,
+        priority=priority,
+        options=options_message(options),
+    )
 
-    def parse(response: pb.TranslateResponse) -> list[Translation]:
-        return list(_translations(response, expected=len(batch.texts)))
+    def call(batch: Batch[str]) -> Call[list[Translation]]:
+        request = pb.TranslateRequest()
+        request.CopyFrom(settings)
+        request.texts.extend(_valid(text, f"texts[{index}]") for index, text in enumerate(batch.items, batch.offset))
+        return Call("Translate", request, lambda response: _translations(response, len(batch.items)), batch.offset)
 
-    return Call("Translate", request, parse, batch.offset)
+    return Job(call, _bytes_of)
 
 
-def _translations(response: pb.TranslateResponse, expected: int) -> Iterator[Translation]:
+def stream_call(
+    text: str, model: str, source_language: str, target_language: str, priority: int, options: Mapping[str, Any]
+) -> tuple[Call[str], Received]:
+    """The call that translates `text` delta by delta, and where the translation is when it has ended.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or range; names it.
+        InvalidArgument: the text holds a lone surrogate.
+    """
+    request = pb.TranslateStreamRequest(
+        text=_valid(text, "text"),
+        model=model,
+        source_language=source_language,
+        target_language=target_language,
+        priority=priority,
+        options=options_message(options),
+    )
+    received = Received()
+    return Call("TranslateStream", request, received.delta_of), received
+
+
+class Received:
+    """What has arrived of a streamed translation."""
+
+    def __init__(self) -> None:
+        self.translation: StreamedTranslation | None = None
+        """The whole of it, once the last message is there."""
+
+    def delta_of(self, response: pb.TranslateStreamResponse) -> str:
+        """Takes one message; returns its delta, which may be empty."""
+        if response.HasField("hypothesis"):
+            self.translation = StreamedTranslation(_hypothesis(response.hypothesis), _timing(response))
+        return response.text_delta
+
+    def end(self) -> None:
+        """No more messages come. Internal: the translation is missing."""
+        if self.translation is None:
+            raise Internal("the server ended the stream without its translation")
+
+
+def score_job(
+    model: str, source_language: str, target_language: str, *, return_tokens: bool
+) -> Job[tuple[str, str], Score]:
+    """Scores pairs of source and target; raises as `translate_job` does."""
+    settings = pb.ScoreRequest(
+        model=model, source_language=source_language, target_language=target_language, return_tokens=return_tokens
+    )
+
+    def call(batch: Batch[tuple[str, str]]) -> Call[list[Score]]:
+        request = pb.ScoreRequest()
+        request.CopyFrom(settings)
+        request.inputs.extend(_score_input(pair, f"inputs[{n}]") for n, pair in enumerate(batch.items, batch.offset))
+        return Call("Score", request, lambda response: _scores(response, len(batch.items)), batch.offset)
+
+    return Job(call, lambda pair: sum(map(_bytes_of, pair)) if _is_pair(pair) else 0)
+
+
+def _score_input(pair: Any, field: str) -> pb.ScoreInput:
+    if not _is_pair(pair):
+        raise TypeError(f"{field} must be a pair of source and target, not {pair!r}")
+    return pb.ScoreInput(source=_valid(pair[0], f"{field}.source"), target=_valid(pair[1], f"{field}.target"))
+
+
+def _is_pair(pair: Any) -> bool:
+    return isinstance(pair, Sequence) and not isinstance(pair, str | bytes) and len(pair) == 2  # "ab" is none
+
+
+def _bytes_of(text: str) -> int:
+    return len(text.encode(errors="surrogatepass")) if isinstance(text, str) else 0
+
+
+def _valid(text: Any, field: str) -> str:
+    if not isinstance(text, str):
+        raise TypeError(f"{field} must be a str, not {type(text).__name__}")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        violation = FieldViolation(field, f"not valid Unicode: {error.reason}")
+        raise InvalidArgument(
+            f"{violation.field} is {violation.description}", reason="INVALID_FIELD", violations=(violation,)
+        ) from error
+    return text
+
+
+def _translations(response: pb.TranslateResponse, expected: int) -> list[Translation]:
     if len(response.translations) != expected:
         raise Internal(f"the server answered {len(response.translations)} translations to {expected} texts")
-    timing = _timing(response.timing) if response.HasField("timing") else None
-    for translation in response.translations:
-        if not translation.hypotheses:
-            raise Internal("the server answered a translation without a hypothesis")
-        hypotheses = tuple(_hypothesis(hypothesis) for hypothesis in translation.hypotheses)
-        yield Translation(hypotheses, translation.source_tokens, response.model, timing)
+    timing = _timing(response)
+    return [_translation(translation, response.model, timing) for translation in response.translations]
+
+
+def _translation(translation: pb.Translation, model: str, timing: Timing | None) -> Translation:
+    if not translation.hypotheses:
+        raise Internal("the server answered a translation without a hypothesis")
+    return Translation(
+        hypotheses=tuple(_hypothesis(hypothesis) for hypothesis in translation.hypotheses),
+        source_tokens=translation.source_tokens,
+        model=model,
+        timing=timing,
+        source_pieces=tuple(translation.source_pieces),
+    )
+
+
+def _scores(response: pb.ScoreResponse, expected: int) -> list[Score]:
+    if len(response.scores) != expected:
+        raise Internal(f"the server answered {len(response.scores)} scores to {expected} inputs")
+    return [Score(score.total_log_prob, tuple(score.token_log_probs), tuple(score.tokens)) for score in response.scores]
 
 
 def _hypothesis(hypothesis: pb.Hypothesis) -> Hypothesis:
@@ -112,7 +227,10 @@ def _hypothesis(hypothesis: pb.Hypothesis) -> Hypothesis:
     )
 
 
-def _timing(timing: pb.Timing) -> Timing:
+def _timing(response: pb.TranslateResponse | pb.TranslateStreamResponse) -> Timing | None:
+    if not response.HasField("timing"):
+        return None
+    timing = response.timing
     return Timing(
         queue=_seconds(timing.queue),
         encode=_seconds(timing.encode),

@@ -62,7 +62,8 @@ def exception_from(error: grpc.RpcError, *, address: str, offset: int = 0) -> er
     Args:
         error: What a call of grpc or grpc.aio raised.
         address: The server's address, for the messages that are not its own.
-        offset: Index of the request's first text in the caller's list; "texts[i]" is told by the caller's count.
+        offset: Index of the request's first item in the caller's list; "texts[i]" and "inputs[i]" are told by the
+            caller's count.
     """
     call: Any = error  # both of grpc's errors are calls as well, which their types do not say
     code: grpc.StatusCode = call.code() or grpc.StatusCode.UNKNOWN
@@ -74,7 +75,7 @@ def exception_from(error: grpc.RpcError, *, address: str, offset: int = 0) -> er
             detail.Unpack(known)
 
     def recounted(text: str) -> str:
-        return re.sub(r"\btexts\[(\d+)\]", lambda match: f"texts[{int(match[1]) + offset}]", text)
+        return re.sub(r"\b(texts|inputs)\[(\d+)\]", lambda match: f"{match[1]}[{int(match[2]) + offset}]", text)
 
     ours = info.domain == DOMAIN
     retry_after = retry.retry_delay.seconds + retry.retry_delay.nanos / 1e9 if retry.HasField("retry_delay") else None

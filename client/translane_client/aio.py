@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import random
-import time
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
-from typing import Any, Self, Unpack, overload
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, Self, Unpack, overload
 
 import grpc
 import grpc.aio
 
-from translane.v1 import translation_pb2 as pb
-from translane_client._core import CHANNEL_OPTIONS, BaseClient, Deadline, Gatherer, batches, settings_message
-from translane_client._messages import Answer, Batch, Call, server_call, stub_of, translate_call
+from translane_client._core import BaseClient, Deadline, Gatherer, batches
+from translane_client._messages import (
+    Answer,
+    Batch,
+    Call,
+    Item,
+    Job,
+    Received,
+    score_job,
+    server_call,
+    stream_call,
+    translate_job,
+)
 from translane_client.errors import Cancelled
 from translane_client.options import DecodingOptions
-from translane_client.retry import RetryPolicy
-from translane_client.types import ModelInfo, ServerInfo, Translation
+from translane_client.translation_stream import AsyncTranslationStream
+from translane_client.types import ModelInfo, Score, ServerInfo, Translation
 
 
 class AsyncClient(BaseClient):
@@ -27,32 +36,7 @@ class AsyncClient(BaseClient):
     One client belongs to one event loop. Cancelling a task that awaits a method cancels its calls on the server.
     """
 
-    def __init__(
-        self,
-        address: str = "localhost:50051",
-        *,
-        credentials: grpc.ChannelCredentials | None = None,
-        timeout: float | None = None,
-        retry: RetryPolicy | None = None,
-        batch_size: int | None = None,
-        concurrency: int = 4,
-        clock: Callable[[], float] = time.monotonic,
-        jitter: Callable[[], float] = random.random,
-        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
-    ) -> None:
-        super().__init__(
-            address,
-            timeout=timeout,
-            retry=retry,
-            batch_size=batch_size,
-            concurrency=concurrency,
-            clock=clock,
-            jitter=jitter,
-        )
-        self._credentials = credentials
-        self._sleep = sleep
-        self._channel: grpc.aio.Channel | None = None  # opened by the first call: it belongs to the running loop
-        self._stub: Any = None
+    _grpc: ClassVar[Any] = grpc.aio
 
     async def __aenter__(self) -> Self:
         return self
@@ -62,9 +46,9 @@ class AsyncClient(BaseClient):
 
     async def close(self) -> None:
         """Cancels what is under way and closes the connection. May be called again."""
-        self._closed = True
-        if self._channel is not None:
-            await self._channel.close(grace=None)
+        channel = self._closing()
+        if channel is not None:
+            await channel.close(grace=None)
 
     @overload
     async def translate(  # type: ignore[overload-overlap]  # a str is an iterable of str as well
@@ -102,15 +86,10 @@ class AsyncClient(BaseClient):
         **options: Unpack[DecodingOptions],
     ) -> Translation | list[Translation]:
         """Translates one text, or a list of texts in order; see `Client.translate`."""
-        settings = settings_message(model, source_language, target_language, priority, options)
-        deadline = self._deadline(timeout)
+        job = translate_job(model, source_language, target_language, priority, options)
         if isinstance(texts, str):
-            return (await self._translate_batch(settings, Batch([texts], 0), deadline))[0]
-        texts = list(texts)
-        if not texts:
-            return []
-        size = 1 if len(texts) == 1 else None
-        return [each async for each in self._translate_batches(texts, settings, lambda: deadline, size, patient=False)]
+            return (await self._run(job.call(Batch([texts], 0)), self._deadline(timeout)))[0]
+        return await self._all(job, texts, timeout)
 
     def translate_iter(
         self,
@@ -126,9 +105,51 @@ class AsyncClient(BaseClient):
         """Translates any number of texts in order and bounded memory; see `Client.translate_iter`."""
         if isinstance(texts, str):
             raise TypeError("translate_iter() takes many texts; translate() takes one")
-        settings = settings_message(model, source_language, target_language, priority, options)
-        self._deadline(timeout)  # refuses a wrong timeout now and not at the first translation
-        return self._translate_batches(texts, settings, lambda: self._deadline(timeout), None, patient=True)
+        return self._lazily(translate_job(model, source_language, target_language, priority, options), texts, timeout)
+
+    def translate_stream(
+        self,
+        text: str,
+        *,
+        model: str = "",
+        source_language: str = "",
+        target_language: str = "",
+        priority: int = 0,
+        timeout: float | None = None,
+        **options: Unpack[DecodingOptions],
+    ) -> AsyncTranslationStream:
+        """Hands out the translation of one text while it is being decoded; see `Client.translate_stream`."""
+        call, received = stream_call(text, model, source_language, target_language, priority, options)
+        self._deadline(timeout)  # refuses a wrong timeout now and not at the first delta
+        return AsyncTranslationStream(self._deltas(call, received, timeout), received)
+
+    async def score(
+        self,
+        pairs: Iterable[tuple[str, str]],
+        *,
+        model: str = "",
+        source_language: str = "",
+        target_language: str = "",
+        return_tokens: bool = False,
+        timeout: float | None = None,  # noqa: ASYNC109 - a deadline that the server is told
+    ) -> list[Score]:
+        """Tells how probable the model finds given translations, in order; see `Client.score`."""
+        job = score_job(model, source_language, target_language, return_tokens=return_tokens)
+        return await self._all(job, pairs, timeout)
+
+    def score_iter(
+        self,
+        pairs: Iterable[tuple[str, str]] | AsyncIterable[tuple[str, str]],
+        *,
+        model: str = "",
+        source_language: str = "",
+        target_language: str = "",
+        return_tokens: bool = False,
+        timeout: float | None = None,
+    ) -> AsyncIterator[Score]:
+        """Scores any number of pairs in order and bounded memory; see `Client.score_iter`."""
+        job = score_job(model, source_language, target_language, return_tokens=return_tokens)
+        return self._lazily(job, pairs, timeout)
 
     async def server_info(self, *, timeout: float | None = None) -> ServerInfo:  # noqa: ASYNC109 - as above
         """The server's version, limits and models."""
@@ -138,73 +159,122 @@ class AsyncClient(BaseClient):
         """The models the server has loaded."""
         return list((await self.server_info(timeout=timeout)).models)
 
-    async def _translate_batches(
+    async def _all(
         self,
-        texts: Iterable[str] | AsyncIterable[str],
-        settings: pb.TranslateRequest,
+        job: Job[Item, Answer],
+        items: Iterable[Item],
+        timeout: float | None,  # noqa: ASYNC109 - as above
+    ) -> list[Answer]:
+        """Does all of a list within one deadline."""
+        deadline = self._deadline(timeout)
+        items = list(items)
+        if not items:
+            return []
+        size = 1 if len(items) == 1 else None
+        return [each async for each in self._batches(job, items, lambda: deadline, size, patient=False)]
+
+    def _lazily(
+        self, job: Job[Item, Answer], items: Iterable[Item] | AsyncIterable[Item], timeout: float | None
+    ) -> AsyncIterator[Answer]:
+        """Does what is asked for, each request within a deadline of its own."""
+        self._deadline(timeout)  # refuses a wrong timeout now and not at the first answer
+        return self._batches(job, items, lambda: self._deadline(timeout), None, patient=True)
+
+    async def _batches(
+        self,
+        job: Job[Item, Answer],
+        items: Iterable[Item] | AsyncIterable[Item],
         deadline: Callable[[], Deadline],
         size: int | None,
         *,
         patient: bool,
-    ) -> AsyncIterator[Translation]:
-        """Keeps up to `concurrency` batches under way; hands out the oldest one's translations first."""
-        window: deque[asyncio.Task[list[Translation]]] = deque()
+    ) -> AsyncIterator[Answer]:
+        """Keeps up to `concurrency` batches under way; hands out the oldest one's answers first."""
+        window: deque[asyncio.Task[list[Answer]]] = deque()
         try:
             size = size or self._batch_size or self._adopt_limits(await self._run(server_call(), deadline()))
-            async for batch in _batches(texts, size):
-                window.append(asyncio.create_task(self._translate_batch(settings, batch, deadline(), patient)))
+            async for batch in _gathered(items, size, job.size_of):
+                window.append(asyncio.create_task(self._run_batch(job, batch, deadline(), patient)))
                 if len(window) == self._concurrency:
-                    for translation in await window[0]:
-                        yield translation
+                    for answer in await window[0]:
+                        yield answer
                     window.popleft()
             for task in window:
-                for translation in await task:
-                    yield translation
+                for answer in await task:
+                    yield answer
         finally:
             for task in window:
                 task.cancel()
             await asyncio.gather(*window, return_exceptions=True)
 
-    async def _translate_batch(
-        self, settings: pb.TranslateRequest, batch: Batch, deadline: Deadline, patient: bool = False
-    ) -> list[Translation]:
-        return await self._run(translate_call(settings, batch), deadline, patient)
+    async def _run_batch(
+        self, job: Job[Item, Answer], batch: Batch[Item], deadline: Deadline, patient: bool
+    ) -> list[Answer]:
+        return await self._run(job.call(batch), deadline, patient)
 
     async def _run(self, call: Call[Answer], deadline: Deadline, patient: bool = False) -> Answer:
         exchange = self._exchange(call, deadline, patient)
-        method = getattr(self._opened(), call.method)
+        method = self._method(call)
         while True:
             try:
-                return call.parse(await method(call.request, timeout=exchange.timeout()))
+                with self._telling_closed():
+                    return call.parse(await method(call.request, timeout=exchange.timeout()))
             except grpc.RpcError as failure:
-                await self._sleep(exchange.pause_after(failure))
-            except grpc.aio.UsageError as error:  # how grpc says that the channel is closed
-                raise Cancelled("the client was closed") from error
-            except asyncio.CancelledError as error:
-                task = asyncio.current_task()
-                if self._closed and task is not None and not task.cancelling():
-                    raise Cancelled("the client was closed") from error  # the call was cancelled, not the task
-                raise
+                await self._pause(exchange.pause_after(failure))
 
-    def _opened(self) -> Any:
-        if self._channel is None:
-            if self._credentials is None:
-                self._channel = grpc.aio.insecure_channel(self.address, options=CHANNEL_OPTIONS)
-            else:
-                self._channel = grpc.aio.secure_channel(self.address, self._credentials, options=CHANNEL_OPTIONS)
-            self._stub = stub_of(self._channel)
-        return self._stub
+    async def _deltas(
+        self,
+        call: Call[str],
+        received: Received,
+        timeout: float | None,  # noqa: ASYNC109 - as above
+    ) -> AsyncGenerator[str, None]:
+        """The deltas that are not empty; leaves nothing under way wherever it is left."""
+        exchange = self._exchange(call, self._deadline(timeout))
+        method = self._method(call)
+        while True:
+            try:
+                with self._telling_closed():
+                    stream = method(call.request, timeout=exchange.timeout())
+                    try:
+                        async for response in stream:
+                            exchange.answered()
+                            if delta := call.parse(response):
+                                yield delta
+                    finally:
+                        stream.cancel()
+                received.end()
+                return
+            except grpc.RpcError as failure:
+                await self._pause(exchange.pause_after(failure))
+
+    async def _pause(self, seconds: float) -> None:
+        await (self._sleep or asyncio.sleep)(seconds)
+
+    @contextmanager
+    def _telling_closed(self) -> Iterator[None]:
+        """Raises Cancelled for what grpc raises where the client was closed during a call."""
+        try:
+            yield
+        except grpc.aio.UsageError as error:  # how grpc says that the channel is closed
+            raise Cancelled("the client was closed") from error
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if self._closed and task is not None and not task.cancelling():
+                raise Cancelled("the client was closed") from error  # the call was cancelled, not the task
+            raise
 
 
-async def _batches(texts: Iterable[str] | AsyncIterable[str], size: int) -> AsyncIterator[Batch]:
+async def _gathered(
+    items: Iterable[Item] | AsyncIterable[Item], size: int, size_of: Callable[[Item], int]
+) -> AsyncIterator[Batch[Item]]:
     """`_core.batches` for either kind of iterable."""
-    if not isinstance(texts, AsyncIterable):
-        for batch in batches(texts, size):
+    if not isinstance(items, AsyncIterable):
+        for batch in batches(items, size, size_of):
             yield batch
         return
-    gatherer = Gatherer(size)
-    async for text in texts:
-        for batch in gatherer.add(text):
+    gatherer = Gatherer(size, size_of)
+    async for item in items:
+        for batch in gatherer.add(item):
             yield batch
     for batch in gatherer.rest():
         yield batch

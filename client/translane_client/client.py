@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-import random
-import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Self, Unpack, overload
+from typing import Any, ClassVar, Self, Unpack, overload
 
 import grpc
 
-from translane.v1 import translation_pb2 as pb
-from translane_client._core import CHANNEL_OPTIONS, BaseClient, Deadline, batches, settings_message
-from translane_client._messages import Answer, Batch, Call, server_call, stub_of, translate_call
-from translane_client.errors import Cancelled
+from translane_client._calls import Calls
+from translane_client._core import BaseClient, Deadline, batches
+from translane_client._messages import (
+    Answer,
+    Batch,
+    Call,
+    Item,
+    Job,
+    Received,
+    score_job,
+    server_call,
+    stream_call,
+    translate_job,
+)
 from translane_client.options import DecodingOptions
-from translane_client.retry import RetryPolicy
-from translane_client.types import ModelInfo, ServerInfo, Translation
+from translane_client.translation_stream import TranslationStream
+from translane_client.types import ModelInfo, Score, ServerInfo, Translation
 
 
 class Client(BaseClient):
@@ -39,34 +46,7 @@ class Client(BaseClient):
     sense, and RuntimeError on a closed client.
     """
 
-    def __init__(
-        self,
-        address: str = "localhost:50051",
-        *,
-        credentials: grpc.ChannelCredentials | None = None,
-        timeout: float | None = None,
-        retry: RetryPolicy | None = None,
-        batch_size: int | None = None,
-        concurrency: int = 4,
-        clock: Callable[[], float] = time.monotonic,
-        jitter: Callable[[], float] = random.random,
-        sleep: Callable[[float], object] | None = None,
-    ) -> None:
-        super().__init__(
-            address,
-            timeout=timeout,
-            retry=retry,
-            batch_size=batch_size,
-            concurrency=concurrency,
-            clock=clock,
-            jitter=jitter,
-        )
-        self._sleep = sleep
-        if credentials is None:
-            self._channel = grpc.insecure_channel(self.address, options=CHANNEL_OPTIONS)
-        else:
-            self._channel = grpc.secure_channel(self.address, credentials, options=CHANNEL_OPTIONS)
-        self._stub = stub_of(self._channel)
+    _grpc: ClassVar[Any] = grpc
 
     def __enter__(self) -> Self:
         return self
@@ -76,8 +56,9 @@ class Client(BaseClient):
 
     def close(self) -> None:
         """Cancels what is under way and closes the connection. May be called again."""
-        self._closed = True
-        self._channel.close()
+        channel = self._closing()
+        if channel is not None:
+            channel.close()
 
     @overload
     def translate(  # type: ignore[overload-overlap]  # a str is an iterable of str as well
@@ -123,16 +104,13 @@ class Client(BaseClient):
             target_language: The same for the other side.
             priority: Waiting sentences of a higher priority are translated first.
             timeout: Deadline in seconds of the whole call, retries included; None for the client's.
-            options: Decoding options by name, such as `max_length=100`.
+            options: Decoding options by name, such as `max_length=100`; see DecodingOptions.
         """
-        settings = settings_message(model, source_language, target_language, priority, options)
-        deadline = self._deadline(timeout)
+        job = translate_job(model, source_language, target_language, priority, options)
         if isinstance(texts, str):
-            with _Calls(self._sleep) as calls:
-                return self._translate_batch(calls, settings, Batch([texts], 0), deadline)[0]
-        texts = list(texts)
-        size = 1 if len(texts) == 1 else None
-        return list(self._translate_batches(texts, settings, lambda: deadline, size, patient=False)) if texts else []
+            with Calls(self._sleep) as calls:
+                return self._run(calls, job.call(Batch([texts], 0)), self._deadline(timeout))[0]
+        return self._all(job, texts, timeout)
 
     def translate_iter(
         self,
@@ -153,87 +131,134 @@ class Client(BaseClient):
         """
         if isinstance(texts, str):
             raise TypeError("translate_iter() takes many texts; translate() takes one")
-        settings = settings_message(model, source_language, target_language, priority, options)
-        self._deadline(timeout)  # refuses a wrong timeout now and not at the first translation
-        return self._translate_batches(texts, settings, lambda: self._deadline(timeout), None, patient=True)
+        return self._lazily(translate_job(model, source_language, target_language, priority, options), texts, timeout)
+
+    def translate_stream(
+        self,
+        text: str,
+        *,
+        model: str = "",
+        source_language: str = "",
+        target_language: str = "",
+        priority: int = 0,
+        timeout: float | None = None,
+        **options: Unpack[DecodingOptions],
+    ) -> TranslationStream:
+        """Translates one text and hands out the translation while it is being decoded.
+
+        The deltas concatenate to the translation, and none ends within a character; beams hand out what all of them
+        agree on. Until the first delta is there, what passes by itself is tried again as `translate` does; after that
+        every error is raised. `timeout` is that of the whole stream; otherwise as `translate`.
+        """
+        call, received = stream_call(text, model, source_language, target_language, priority, options)
+        self._deadline(timeout)  # refuses a wrong timeout now and not at the first delta
+        calls = Calls(self._sleep)
+        return TranslationStream(self._deltas(calls, call, received, timeout), received, calls.stop)
+
+    def score(
+        self,
+        pairs: Iterable[tuple[str, str]],
+        *,
+        model: str = "",
+        source_language: str = "",
+        target_language: str = "",
+        return_tokens: bool = False,
+        timeout: float | None = None,
+    ) -> list[Score]:
+        """Tells how probable the model finds given translations, in order.
+
+        Args:
+            pairs: Any number of (source, target); a long list travels in several requests.
+            model: As in `translate`, and so the languages.
+            source_language: BCP-47 tag.
+            target_language: BCP-47 tag.
+            return_tokens: Return the tokens of each target.
+            timeout: Deadline in seconds of the whole call, retries included; None for the client's.
+        """
+        job = score_job(model, source_language, target_language, return_tokens=return_tokens)
+        return self._all(job, pairs, timeout)
+
+    def score_iter(
+        self,
+        pairs: Iterable[tuple[str, str]],
+        *,
+        model: str = "",
+        source_language: str = "",
+        target_language: str = "",
+        return_tokens: bool = False,
+        timeout: float | None = None,
+    ) -> Iterator[Score]:
+        """Scores any number of pairs in order and bounded memory, as `translate_iter` translates texts."""
+        job = score_job(model, source_language, target_language, return_tokens=return_tokens)
+        return self._lazily(job, pairs, timeout)
 
     def server_info(self, *, timeout: float | None = None) -> ServerInfo:
         """The server's version, limits and models."""
-        with _Calls(self._sleep) as calls:
+        with Calls(self._sleep) as calls:
             return self._run(calls, server_call(), self._deadline(timeout))
 
     def models(self, *, timeout: float | None = None) -> list[ModelInfo]:
         """The models the server has loaded."""
         return list(self.server_info(timeout=timeout).models)
 
-    def _translate_batches(
+    def _all(self, job: Job[Item, Answer], items: Iterable[Item], timeout: float | None) -> list[Answer]:
+        """Does all of a list within one deadline."""
+        deadline = self._deadline(timeout)
+        items = list(items)
+        size = 1 if len(items) == 1 else None
+        return list(self._batches(job, items, lambda: deadline, size, patient=False)) if items else []
+
+    def _lazily(self, job: Job[Item, Answer], items: Iterable[Item], timeout: float | None) -> Iterator[Answer]:
+        """Does what is asked for, each request within a deadline of its own."""
+        self._deadline(timeout)  # refuses a wrong timeout now and not at the first answer
+        return self._batches(job, items, lambda: self._deadline(timeout), None, patient=True)
+
+    def _batches(
         self,
-        texts: Iterable[str],
-        settings: pb.TranslateRequest,
+        job: Job[Item, Answer],
+        items: Iterable[Item],
         deadline: Callable[[], Deadline],
         size: int | None,
         *,
         patient: bool,
-    ) -> Iterator[Translation]:
-        """Keeps up to `concurrency` batches under way; hands out the oldest one's translations first."""
-        window: deque[Future[list[Translation]]] = deque()
-        with ThreadPoolExecutor(self._concurrency, "translane") as pool, _Calls(self._sleep) as calls:
+    ) -> Iterator[Answer]:
+        """Keeps up to `concurrency` batches under way; hands out the oldest one's answers first."""
+        window: deque[Future[list[Answer]]] = deque()
+        with ThreadPoolExecutor(self._concurrency, "translane") as pool, Calls(self._sleep) as calls:
             size = size or self._batch_size or self._adopt_limits(self._run(calls, server_call(), deadline()))
-            for batch in batches(texts, size):
-                window.append(pool.submit(self._translate_batch, calls, settings, batch, deadline(), patient))
+            for batch in batches(items, size, job.size_of):
+                window.append(pool.submit(self._run_batch, calls, job, batch, deadline(), patient))
                 if len(window) == self._concurrency:
                     yield from window.popleft().result()
             while window:
                 yield from window.popleft().result()
 
-    def _translate_batch(
-        self, calls: _Calls, settings: pb.TranslateRequest, batch: Batch, deadline: Deadline, patient: bool = False
-    ) -> list[Translation]:
-        return self._run(calls, translate_call(settings, batch), deadline, patient)
+    def _run_batch(
+        self, calls: Calls, job: Job[Item, Answer], batch: Batch[Item], deadline: Deadline, patient: bool
+    ) -> list[Answer]:
+        return self._run(calls, job.call(batch), deadline, patient)
 
-    def _run(self, calls: _Calls, call: Call[Answer], deadline: Deadline, patient: bool = False) -> Answer:
+    def _run(self, calls: Calls, call: Call[Answer], deadline: Deadline, patient: bool = False) -> Answer:
         exchange = self._exchange(call, deadline, patient)
-        method = getattr(self._stub, call.method)
+        method = self._method(call)
         while True:
             try:
                 return call.parse(calls.result(method, call.request, exchange.timeout()))
             except grpc.RpcError as failure:
                 calls.sleep(exchange.pause_after(failure))
 
-
-class _Calls:
-    """The calls one method has under way: leaving it, by an error or Ctrl-C too, leaves none of them behind."""
-
-    def __init__(self, sleep: Callable[[float], object] | None) -> None:
-        self._stopped = threading.Event()
-        self._lock = threading.Lock()
-        self._running: set[Any] = set()
-        self.sleep = sleep or self._stopped.wait  # which ends at once when the method is left
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._stopped.set()
-            running = list(self._running)
-        for future in running:
-            future.cancel()
-
-    def result(self, method: Any, request: object, timeout: float | None) -> Any:
-        """The response; raises what gRPC raises, and Cancelled where another thread has left the method."""
-        with self._lock:
-            if self._stopped.is_set():
-                raise Cancelled("the call was cancelled")
-            try:
-                future = method.future(request, timeout=timeout)
-            except ValueError as error:  # how grpc says that the channel is closed
-                raise Cancelled("the client was closed") from error
-            self._running.add(future)
-        try:
-            return future.result()
-        except grpc.FutureCancelledError as error:
-            raise Cancelled("the call was cancelled") from error
-        finally:
-            with self._lock:
-                self._running.discard(future)
+    def _deltas(self, calls: Calls, call: Call[str], received: Received, timeout: float | None) -> Iterator[str]:
+        """The deltas that are not empty; leaves nothing under way wherever it is left."""
+        with calls:
+            exchange = self._exchange(call, self._deadline(timeout))
+            method = self._method(call)
+            while True:
+                try:
+                    for response in calls.messages(method, call.request, exchange.timeout()):
+                        exchange.answered()
+                        if delta := call.parse(response):
+                            yield delta
+                    received.end()
+                    return
+                except grpc.RpcError as failure:
+                    calls.sleep(exchange.pause_after(failure))

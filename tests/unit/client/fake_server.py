@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
 
 import grpc
 from google.protobuf import any_pb2
@@ -19,7 +21,8 @@ from grpc_status import rpc_status
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
 
-Behaviour = Callable[[pb.TranslateRequest, grpc.ServicerContext], pb.TranslateResponse]
+Behaviour = Callable[[Any, grpc.ServicerContext], Any]
+"""From a request to a response; to an iterable of responses where many are due."""
 
 
 def translated(text: str) -> str:
@@ -40,10 +43,58 @@ def answer(request: pb.TranslateRequest) -> pb.TranslateResponse:
     )
 
 
+def streamed(request: pb.TranslateStreamRequest) -> Iterator[pb.TranslateStreamResponse]:
+    """A message for each character, and the translation."""
+    text = translated(request.text)
+    for character in text:
+        yield pb.TranslateStreamResponse(text_delta=character)
+    yield pb.TranslateStreamResponse(
+        hypothesis=pb.Hypothesis(text=text, score=-0.5, finish_reason=1), timing=pb.Timing(total=Duration(seconds=2))
+    )
+
+
+def scored(request: pb.ScoreRequest) -> pb.ScoreResponse:
+    """Each character of a target, and its end, has the probability 1/e."""
+    return pb.ScoreResponse(
+        scores=[
+            pb.Score(
+                total_log_prob=-len(pair.target) - 1.0,
+                token_log_probs=[-1.0] * (len(pair.target) + 1),
+                tokens=[*pair.target, "</s>"] if request.return_tokens else [],
+            )
+            for pair in request.inputs
+        ]
+    )
+
+
+def texts_of(request: Any) -> list[str]:
+    """The sources in a request of any kind."""
+    if isinstance(request, pb.TranslateStreamRequest):
+        return [request.text]
+    return [each.source for each in request.inputs] if isinstance(request, pb.ScoreRequest) else list(request.texts)
+
+
+def answer_to(request: Any) -> Any:
+    """The good answer to a request of any kind."""
+    if isinstance(request, pb.TranslateStreamRequest):
+        return streamed(request)
+    return scored(request) if isinstance(request, pb.ScoreRequest) else answer(request)
+
+
+def breaks_off(count: int, behaviour: Behaviour) -> Behaviour:
+    """A behaviour that streams `count` messages before it goes on as `behaviour` does."""
+
+    def behave(request: pb.TranslateStreamRequest, context: grpc.ServicerContext) -> Iterator[Any]:
+        yield from islice(streamed(request), count)
+        yield from behaviour(request, context)
+
+    return behave
+
+
 def fails(code: grpc.StatusCode, message: str = "no", *details: Message) -> Behaviour:
     """A behaviour that answers an error of the richer error model, or a plain one without details."""
 
-    def behave(request: pb.TranslateRequest, context: grpc.ServicerContext) -> pb.TranslateResponse:
+    def behave(request: Any, context: grpc.ServicerContext) -> Any:
         if not details:
             context.abort(code, message)
         packed = []
@@ -79,7 +130,7 @@ class FakeServer(translation_pb2_grpc.TranslationServiceServicer):
     limits: pb.Limits = field(
         default_factory=lambda: pb.Limits(texts_per_request=64, sentences_waiting=256, beam_size=1)
     )
-    requests: list[pb.TranslateRequest] = field(default_factory=list)
+    requests: list[Any] = field(default_factory=list)
     time_remaining: list[float | None] = field(default_factory=list)
     listings: int = 0
     running: int = 0
@@ -109,19 +160,20 @@ class FakeServer(translation_pb2_grpc.TranslationServiceServicer):
     def by_text(self, **behaviours: Behaviour) -> None:
         """From now on, the behaviour of the first of these texts that a request holds; else a good answer."""
 
-        def behave(request: pb.TranslateRequest, context: grpc.ServicerContext) -> pb.TranslateResponse:
-            chosen = next((behaviours[text] for text in request.texts if text in behaviours), None)
-            return chosen(request, context) if chosen else answer(request)
+        def behave(request: Any, context: grpc.ServicerContext) -> Any:
+            chosen = next((behaviours[text] for text in texts_of(request) if text in behaviours), None)
+            return chosen(request, context) if chosen else answer_to(request)
 
         self.always = behave
 
-    def hang(self, request: pb.TranslateRequest, context: grpc.ServicerContext) -> pb.TranslateResponse:
+    def hang(self, request: Any, context: grpc.ServicerContext) -> Any:
         """A behaviour that answers only when the test is over, and notes that the call was cancelled."""
-        context.add_callback(self.cancelled.set)
+        if not context.add_callback(self.cancelled.set):  # it is over already
+            self.cancelled.set()
         self.released.wait(30)
-        return answer(request)
+        return answer_to(request)
 
-    def Translate(self, request: pb.TranslateRequest, context: grpc.ServicerContext) -> pb.TranslateResponse:  # noqa: N802
+    def _answered(self, request: Any, context: grpc.ServicerContext) -> Any:
         with self._lock:
             self.requests.append(request)
             self.time_remaining.append(context.time_remaining())
@@ -129,10 +181,21 @@ class FakeServer(translation_pb2_grpc.TranslationServiceServicer):
             self.running += 1
             self.most_running = max(self.most_running, self.running)
         try:
-            return behave(request, context) if behave else answer(request)
+            return behave(request, context) if behave else answer_to(request)
         finally:
             with self._lock:
                 self.running -= 1
+
+    def Translate(self, request: pb.TranslateRequest, context: grpc.ServicerContext) -> pb.TranslateResponse:  # noqa: N802
+        return self._answered(request, context)
+
+    def TranslateStream(  # noqa: N802
+        self, request: pb.TranslateStreamRequest, context: grpc.ServicerContext
+    ) -> Iterator[pb.TranslateStreamResponse]:
+        yield from self._answered(request, context)
+
+    def Score(self, request: pb.ScoreRequest, context: grpc.ServicerContext) -> pb.ScoreResponse:  # noqa: N802
+        return self._answered(request, context)
 
     def ListModels(self, request: pb.ListModelsRequest, context: grpc.ServicerContext) -> pb.ListModelsResponse:  # noqa: N802
         self.listings += 1
@@ -165,4 +228,4 @@ class FakeServer(translation_pb2_grpc.TranslationServiceServicer):
         raise AssertionError(f"{len(self.requests)} of {count} calls arrived")
 
     def sizes(self) -> Sequence[int]:
-        return [len(request.texts) for request in self.requests]
+        return [len(texts_of(request)) for request in self.requests]

@@ -34,7 +34,7 @@ def test_a_translation_is_always_one_line(text: str):
 
 @given(st.lists(st.text()), st.integers(1, 9))
 def test_batches_are_the_texts(texts: list[str], size: int):
-    cut = list(batches(texts, size))
-    assert [text for batch in cut for text in batch.texts] == texts
+    cut = list(batches(texts, size, len))
+    assert [text for batch in cut for text in batch.items] == texts
     assert [batch.offset for batch in cut] == list(range(0, len(texts), size))
-    assert all(1 <= len(batch.texts) <= size for batch in cut)
+    assert all(1 <= len(batch.items) <= size for batch in cut)

@@ -1,0 +1,68 @@
+"""The calls that a method of the blocking client has under way."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Self
+
+import grpc
+
+from translane_client.errors import Cancelled
+
+
+class Calls:
+    """The calls one method has under way: leaving it, by an error or Ctrl-C too, leaves none of them behind."""
+
+    def __init__(self, sleep: Callable[[float], object] | None) -> None:
+        self._stopped = threading.Event()
+        self._lock = threading.Lock()
+        self._running: set[Any] = set()
+        self.sleep = sleep or self._stopped.wait  # which ends at once when the method is left
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Cancels what is under way, and refuses what is to come. May be called again, and by any thread."""
+        with self._lock:
+            self._stopped.set()
+            running = list(self._running)
+        for call in running:
+            call.cancel()
+
+    def result(self, method: Any, request: object, timeout: float | None) -> Any:
+        """The response; raises what gRPC raises, and Cancelled where another thread has stopped the calls."""
+        with self._begun(method.future, request, timeout) as call:
+            return call.result()
+
+    def messages(self, method: Any, request: object, timeout: float | None) -> Iterator[Any]:
+        """The messages of a response of many; raises as `result` does."""
+        with self._begun(method, request, timeout) as call:
+            yield from call
+
+    @contextmanager
+    def _begun(self, begin: Any, request: object, timeout: float | None) -> Iterator[Any]:
+        """A call, which is cancelled if it is not over when it is left."""
+        with self._lock:
+            if self._stopped.is_set():
+                raise Cancelled("the call was cancelled")
+            try:
+                call = begin(request, timeout=timeout)
+            except ValueError as error:  # how grpc says that the channel is closed
+                raise Cancelled("the client was closed") from error
+            self._running.add(call)
+        try:
+            yield call
+        except (grpc.FutureCancelledError, grpc.RpcError) as error:
+            if self._stopped.is_set() or isinstance(error, grpc.FutureCancelledError):
+                raise Cancelled("the call was cancelled") from error
+            raise
+        finally:
+            call.cancel()
+            with self._lock:
+                self._running.discard(call)

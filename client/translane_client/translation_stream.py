@@ -1,0 +1,79 @@
+"""Translations that arrive bit by bit."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from typing import Self
+
+from translane_client._messages import Received
+from translane_client.types import StreamedTranslation
+
+
+class _Stream:
+    def __init__(self, received: Received) -> None:
+        self._received = received
+
+    @property
+    def result(self) -> StreamedTranslation:
+        """The whole translation, with its score. RuntimeError: the stream has not come to its end."""
+        if self._received.translation is None:
+            raise RuntimeError("the stream has not ended: there is no translation yet")
+        return self._received.translation
+
+
+class TranslationStream(_Stream, Iterator[str]):
+    """The deltas of a translation as they arrive, none of them empty; a context manager.
+
+        with client.translate_stream("我有一只猫") as stream:
+            for delta in stream:
+                print(delta, end="", flush=True)
+        print(stream.result.score)
+
+    The call begins when the first delta is asked for. Leaving the `with` block, `close()`, or dropping the stream ends
+    it, and frees its place on the server.
+    """
+
+    def __init__(self, deltas: Iterator[str], received: Received, cancel: Callable[[], None]) -> None:
+        super().__init__(received)
+        self._deltas = deltas
+        self._cancel = cancel
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> str:
+        return next(self._deltas)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Cancels the call if it is under way; whoever waits for its next delta gets Cancelled. May be called again."""
+        self._cancel()
+
+
+class AsyncTranslationStream(_Stream, AsyncIterator[str]):
+    """`TranslationStream` for asyncio: an asynchronous iterator and context manager."""
+
+    def __init__(self, deltas: AsyncGenerator[str, None], received: Received) -> None:
+        super().__init__(received)
+        self._deltas = deltas
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> str:
+        return await anext(self._deltas)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Cancels the call if it is under way. May be called again."""
+        await self._deltas.aclose()

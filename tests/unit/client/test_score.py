@@ -1,0 +1,149 @@
+"""Scores of given translations: the same cases run against both clients."""
+
+from __future__ import annotations
+
+import math
+import threading
+
+import grpc
+import pytest
+from unit.client.fake_server import FakeServer, bad_fields, fails, reason, retry_in, scored
+
+from translane.v1 import translation_pb2 as pb
+from translane_client import AsyncClient, Internal, InvalidArgument, RetryPolicy, Score
+
+
+def pairs_of(count: int) -> list[tuple[str, str]]:
+    return [(f"source {index}", "x" * index) for index in range(count)]
+
+
+def test_a_pair_gives_a_score(server: FakeServer, connect):
+    (score,) = connect(server.address).score([("猫", "cat")])
+    assert score == Score(total_log_prob=-4.0, token_log_probs=(-1.0,) * 4, tokens=())
+    assert (score.mean_log_prob, score.perplexity) == (-1.0, math.e)
+    assert server.listings == 0
+
+
+def test_tokens_are_given_on_request(server: FakeServer, connect):
+    (score,) = connect(server.address).score([("猫", "cat")], return_tokens=True)
+    assert score.tokens == ("c", "a", "t", "</s>")
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 9, 30])
+def test_scores_come_in_order_and_in_batches(server: FakeServer, connect, count: int):
+    client = connect(server.address, batch_size=4, concurrency=3)
+    expected = [-index - 1.0 for index in range(count)]
+    assert [score.total_log_prob for score in client.score(pairs_of(count))] == expected
+    assert [score.total_log_prob for score in client.score_iter(iter(pairs_of(count)))] == expected
+    assert max(server.sizes(), default=0) <= 4
+    assert server.most_running <= 3
+
+
+def test_the_first_batch_being_slowest_changes_no_order(server: FakeServer, connect):
+    others_arrived = threading.Event()
+
+    def slow(request, context):
+        others_arrived.wait(10)
+        return scored(request)
+
+    def last(request, context):
+        others_arrived.set()
+        return scored(request)
+
+    server.by_text(**{"source 0": slow, "source 2": last})
+    client = connect(server.address, batch_size=1, concurrency=3)
+    assert [score.total_log_prob for score in client.score(pairs_of(4))] == [-1.0, -2.0, -3.0, -4.0]
+
+
+def test_the_batches_fit_the_servers_limits(server: FakeServer, connect):
+    server.limits.texts_per_request = 3
+    assert len(connect(server.address).score(pairs_of(8))) == 8
+    assert max(server.sizes()) == 3
+
+
+def test_sources_and_targets_count_for_the_longest_message(server: FakeServer, connect):
+    pair = ("猫" * 50_000, "猫" * 50_000)  # 300 kB each
+    assert len(connect(server.address, concurrency=1).score([pair] * 8)) == 8
+    assert server.sizes() == [3, 3, 2]
+
+
+def test_a_request_holds_what_was_set_and_nothing_else(server: FakeServer, connect):
+    client = connect(server.address)
+    client.score([["a", "b"]])
+    settings = {"model": "m", "source_language": "zh", "target_language": "en", "return_tokens": True}
+    client.score([("", "")], **settings)
+    assert server.requests == [
+        pb.ScoreRequest(inputs=[pb.ScoreInput(source="a", target="b")]),
+        pb.ScoreRequest(inputs=[pb.ScoreInput()], **settings),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        ([("a", "b"), "ab"], r"inputs\[1\] must be a pair of source and target, not 'ab'"),
+        ([("a", "b", "c")], r"inputs\[0\] must be a pair"),
+        ([None], r"inputs\[0\] must be a pair"),
+        (("a", "b"), r"inputs\[0\] must be a pair of source and target, not 'a'"),
+        ([("a", b"b")], r"inputs\[0\]\.target must be a str, not bytes"),
+        ([("a", "b"), (1, "b")], r"inputs\[1\]\.source must be a str, not int"),
+    ],
+)
+def test_pairs_that_are_none_are_named(server: FakeServer, connect, pairs, message: str):
+    with pytest.raises(TypeError, match=message):
+        connect(server.address).score(pairs)
+    assert not server.requests
+
+
+def test_a_lone_surrogate_is_named_by_the_callers_index(server: FakeServer, connect):
+    with pytest.raises(InvalidArgument, match=r"inputs\[2\]\.target is not valid Unicode") as caught:
+        connect(server.address, batch_size=2).score([("a", "b"), ("a", "b"), ("a", "\ud800")])
+    assert caught.value.field == "inputs[2].target"
+
+
+def test_a_failed_batch_names_the_callers_index(server: FakeServer, connect):
+    problem = fails(
+        grpc.StatusCode.INVALID_ARGUMENT,
+        "inputs[1].target: too long",
+        reason("INVALID_FIELD"),
+        bad_fields(("inputs[1].target", "too long")),
+    )
+    server.by_text(**{"source 6": problem})
+    scores = connect(server.address, batch_size=5, concurrency=2).score_iter(pairs_of(100))
+    received = []
+    with pytest.raises(InvalidArgument, match=r"^inputs\[6\]\.target: too long$") as caught:
+        received.extend(score.total_log_prob for score in scores)
+    assert received == [-1.0, -2.0, -3.0, -4.0, -5.0]
+    assert caught.value.field == "inputs[6].target"
+    assert len(server.requests) <= 3
+
+
+def test_an_iteration_waits_for_room(server: FakeServer, connect, time):
+    full = fails(grpc.StatusCode.RESOURCE_EXHAUSTED, "full", reason("QUEUE_FULL"), retry_in(1))
+    server.script.extend([full] * 20)
+    client = connect(server.address, batch_size=1, concurrency=1, retry=RetryPolicy(attempts=2))
+    assert len(list(client.score_iter([("a", "b")]))) == 1
+    assert len(time.pauses) == 20
+
+
+def test_an_answer_of_another_length_is_refused(server: FakeServer, connect):
+    server.always = lambda request, context: pb.ScoreResponse()
+    with pytest.raises(Internal, match="the server answered 0 scores to 1 inputs"):
+        connect(server.address).score([("a", "b")])
+
+
+async def test_pairs_may_come_asynchronously(server: FakeServer):
+    async def pairs():
+        for pair in pairs_of(5):
+            yield pair
+
+    async with AsyncClient(server.address, batch_size=2) as client:
+        received = [score.total_log_prob async for score in client.score_iter(pairs())]
+    assert received == [-1.0, -2.0, -3.0, -4.0, -5.0]
+
+
+def test_a_score_is_sound_at_its_edges():
+    assert Score(0.0, ()).mean_log_prob == 0.0
+    assert Score(0.0, ()).perplexity == 1.0
+    assert Score(-1e9, (-1e9,)).perplexity == math.inf
+    assert Score(-math.inf, (-math.inf,)).perplexity == math.inf

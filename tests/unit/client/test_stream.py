@@ -1,0 +1,251 @@
+"""Translations that arrive bit by bit: the same cases run against both clients, then what is peculiar to one."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+import pytest
+from unit.client.fake_server import FakeServer, bad_fields, breaks_off, fails, reason, retry_in
+
+from translane.v1 import translation_pb2 as pb
+from translane_client import (
+    AsyncClient,
+    Cancelled,
+    Client,
+    DeadlineExceeded,
+    FinishReason,
+    Internal,
+    InvalidArgument,
+    QueueFull,
+    RetryPolicy,
+    Timing,
+    Unavailable,
+)
+
+UNAVAILABLE = fails(grpc.StatusCode.UNAVAILABLE, "draining", reason("UNAVAILABLE"))
+QUEUE_FULL = fails(grpc.StatusCode.RESOURCE_EXHAUSTED, "full", reason("QUEUE_FULL"), retry_in(2, 500_000_000))
+
+
+def test_deltas_arrive_in_order_and_the_translation_last(server: FakeServer, connect):
+    with connect(server.address).translate_stream("猫 👩‍👩‍👧") as stream:
+        with pytest.raises(RuntimeError, match="has not ended"):
+            _ = stream.result
+        assert list(stream) == list("<猫 👩‍👩‍👧>")
+        assert list(stream) == []
+    result = stream.result
+    assert str(result) == result.text == result.hypothesis.text == "<猫 👩‍👩‍👧>"
+    assert (result.score, result.finish_reason) == (-0.5, FinishReason.END_OF_SENTENCE)
+    assert result.timing == Timing(queue=0.0, encode=0.0, decode=0.0, total=2.0)
+
+
+def test_a_delta_is_there_before_the_next_one_is_decoded(server: FakeServer, connect):
+    server.always = breaks_off(2, server.hang)
+    with connect(server.address).translate_stream("a") as stream:
+        assert [next(stream), next(stream)] == ["<", "a"]
+
+
+def test_empty_deltas_are_left_out(server: FakeServer, connect):
+    server.always = lambda request, context: [
+        pb.TranslateStreamResponse(),
+        pb.TranslateStreamResponse(text_delta="a"),
+        pb.TranslateStreamResponse(text_delta="b", hypothesis=pb.Hypothesis(text="ab")),
+    ]
+    stream = connect(server.address).translate_stream("x")
+    assert list(stream) == ["a", "b"]
+    assert stream.result.text == "ab"
+    assert stream.result.timing is None
+
+
+def test_an_empty_text_streams_nothing(server: FakeServer, connect):
+    stream = connect(server.address).translate_stream("")
+    assert list(stream) == []
+    assert stream.result.text == ""
+
+
+def test_the_request_holds_what_was_set_and_nothing_else(server: FakeServer, connect):
+    client = connect(server.address)
+    list(client.translate_stream("a"))
+    settings = {"model": "m", "source_language": "zh", "target_language": "en", "priority": -3}
+    list(client.translate_stream("b", **settings, top_k=5, seed=2**64 - 1))
+    options = pb.DecodingOptions(top_k=5, seed=2**64 - 1)
+    assert server.requests == [
+        pb.TranslateStreamRequest(text="a", options=pb.DecodingOptions()),
+        pb.TranslateStreamRequest(text="b", options=options, **settings),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "settings", "message"),
+    [(b"a", {}, "text must be a str"), ("a", {"beams": 3}, "beams"), ("a", {"timeout": 0}, "timeout")],
+)
+def test_arguments_that_make_no_sense_are_named_at_once(connect, refused: str, text, settings, message: str):
+    with pytest.raises((TypeError, ValueError), match=message):
+        connect(refused).translate_stream(text, **settings)
+
+
+def test_a_lone_surrogate_is_an_invalid_argument(connect, refused: str):
+    with pytest.raises(InvalidArgument, match="text is not valid Unicode") as caught:
+        connect(refused).translate_stream("\ud800")
+    assert caught.value.field == "text"
+
+
+@pytest.mark.parametrize("failure", [UNAVAILABLE, QUEUE_FULL, fails(grpc.StatusCode.CANCELLED, "CANCELLED")])
+def test_what_fails_before_the_first_message_is_tried_again(server: FakeServer, connect, time, failure):
+    server.script = deque([failure, failure])
+    assert "".join(connect(server.address).translate_stream("a")) == "<a>"
+    assert len(server.requests) == 3
+    assert len(time.pauses) == 2
+
+
+@pytest.mark.parametrize(("failure", "kind"), [(UNAVAILABLE, Unavailable), (QUEUE_FULL, QueueFull)])
+def test_what_fails_after_the_first_message_is_raised(server: FakeServer, connect, time, failure, kind):
+    server.script = deque([breaks_off(2, failure)])
+    stream = connect(server.address).translate_stream("abc")
+    assert [next(stream), next(stream)] == ["<", "a"]
+    with pytest.raises(kind):
+        next(stream)
+    assert len(server.requests) == 1
+    assert time.pauses == []
+
+
+def test_a_message_without_text_is_a_first_message_too(server: FakeServer, connect, time):
+    def behave(request, context):
+        yield pb.TranslateStreamResponse()
+        yield from UNAVAILABLE(request, context)
+
+    server.script = deque([behave])
+    with pytest.raises(Unavailable):
+        list(connect(server.address).translate_stream("a"))
+    assert len(server.requests) == 1
+
+
+def test_attempts_are_used_up(server: FakeServer, connect, time):
+    server.always = QUEUE_FULL
+    with pytest.raises(QueueFull):
+        list(connect(server.address, retry=RetryPolicy(attempts=3)).translate_stream("a"))
+    assert len(server.requests) == 3
+
+
+def test_a_server_that_is_down_is_told(connect, refused: str):
+    with pytest.raises(Unavailable, match=f"^cannot reach {refused}: connection refused$"):
+        list(connect(refused, retry=RetryPolicy(attempts=2)).translate_stream("a"))
+
+
+def test_errors_are_those_of_the_other_calls(server: FakeServer, connect):
+    server.always = fails(
+        grpc.StatusCode.INVALID_ARGUMENT, "text: too long", reason("INVALID_FIELD"), bad_fields(("text", "too long"))
+    )
+    with pytest.raises(InvalidArgument, match=r"^text: too long$") as caught:
+        next(connect(server.address).translate_stream("a"))
+    assert (caught.value.field, caught.value.reason) == ("text", "INVALID_FIELD")
+
+
+def test_the_deadline_is_that_of_the_whole_stream(server: FakeServer, connect):
+    server.always = breaks_off(1, server.hang)
+    stream = connect(server.address).translate_stream("a", timeout=0.3)
+    assert next(stream) == "<"
+    with pytest.raises(DeadlineExceeded):
+        next(stream)
+    assert server.cancelled.wait(10)
+
+
+def test_a_stream_without_its_translation_breaks_the_protocol(server: FakeServer, connect):
+    server.always = lambda request, context: [pb.TranslateStreamResponse(text_delta="a")]
+    with pytest.raises(Internal, match="without its translation"):
+        list(connect(server.address).translate_stream("a"))
+
+
+def test_leaving_the_block_cancels_the_call(server: FakeServer, connect):
+    server.always = breaks_off(1, server.hang)
+    with connect(server.address).translate_stream("a") as stream:
+        next(stream)
+    assert server.cancelled.wait(10)
+    with pytest.raises(RuntimeError, match="has not ended"):
+        _ = stream.result
+
+
+def test_closing_before_the_first_delta_makes_no_call(server: FakeServer, connect):
+    stream = connect(server.address).translate_stream("a")
+    stream.close()
+    stream.close()
+    assert server.requests == []
+
+
+def test_a_closed_client_refuses(server: FakeServer, connect):
+    client = connect(server.address)
+    client.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        next(client.translate_stream("a"))
+
+
+def test_dropping_a_stream_cancels_the_call(server: FakeServer):
+    server.always = breaks_off(1, server.hang)
+    with Client(server.address) as client:
+        gc.disable()  # it does not take the garbage collector
+        try:
+            for _ in client.translate_stream("a"):
+                break
+            assert server.cancelled.wait(10)
+        finally:
+            gc.enable()
+
+
+@pytest.mark.parametrize("closes", ["stream", "client"])
+def test_closing_ends_the_wait_of_another_thread(server: FakeServer, closes: str):
+    server.always = breaks_off(1, server.hang)
+    client = Client(server.address)
+    stream = client.translate_stream("a")
+    next(stream)
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(next, stream)
+        (stream if closes == "stream" else client).close()
+        with pytest.raises(Cancelled):
+            future.result(10)
+    assert server.cancelled.wait(10)
+    client.close()
+
+
+async def test_cancelling_a_task_cancels_its_stream(server: FakeServer):
+    server.always = breaks_off(1, server.hang)
+    async with AsyncClient(server.address) as client:
+
+        async def consume():
+            return [delta async for delta in client.translate_stream("a")]
+
+        task = asyncio.create_task(consume())
+        await asyncio.to_thread(server.wait_for_requests, 1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await asyncio.to_thread(server.cancelled.wait, 10)
+
+
+async def test_dropping_an_asynchronous_stream_cancels_the_call(server: FakeServer):
+    server.always = breaks_off(1, server.hang)
+    async with AsyncClient(server.address) as client:
+        async for _ in client.translate_stream("a"):
+            break
+        assert await asyncio.to_thread(server.cancelled.wait, 10)
+
+
+async def test_closing_ends_the_wait_of_another_task(server: FakeServer):
+    server.always = breaks_off(1, server.hang)
+    client = AsyncClient(server.address)
+    stream = client.translate_stream("a")
+    await anext(stream)
+    task = asyncio.create_task(anext(stream))
+    await asyncio.sleep(0.05)
+    await client.close()
+    with pytest.raises(Cancelled):
+        await task
+
+
+def test_many_streams_run_side_by_side(server: FakeServer):
+    with Client(server.address) as client, ThreadPoolExecutor(6) as pool:
+        texts = [f"text {index}" for index in range(40)]
+        received = pool.map(lambda text: "".join(client.translate_stream(text)), texts)
+        assert list(received) == [f"<{text}>" for text in texts]
