@@ -168,10 +168,23 @@ class FakeServer(translation_pb2_grpc.TranslationServiceServicer):
 
     def hang(self, request: Any, context: grpc.ServicerContext) -> Any:
         """A behaviour that answers only when the test is over, and notes that the call was cancelled."""
-        if not context.add_callback(self.cancelled.set):  # it is over already
-            self.cancelled.set()
+        self._note_cancelling(context)
         self.released.wait(30)
         return answer_to(request)
+
+    def hang_after(self, count: int) -> Behaviour:
+        """A behaviour that streams `count` messages and then hangs."""
+
+        def behave(request: pb.TranslateStreamRequest, context: grpc.ServicerContext) -> Iterator[Any]:
+            self._note_cancelling(context)
+            yield from islice(streamed(request), count)
+            self.released.wait(30)
+
+        return behave
+
+    def _note_cancelling(self, context: grpc.ServicerContext) -> None:
+        if not context.add_callback(self.cancelled.set):  # it is over already
+            self.cancelled.set()
 
     def _answered(self, request: Any, context: grpc.ServicerContext) -> Any:
         with self._lock:

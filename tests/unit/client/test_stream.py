@@ -43,7 +43,7 @@ def test_deltas_arrive_in_order_and_the_translation_last(server: FakeServer, con
 
 
 def test_a_delta_is_there_before_the_next_one_is_decoded(server: FakeServer, connect):
-    server.always = breaks_off(2, server.hang)
+    server.always = server.hang_after(2)
     with connect(server.address).translate_stream("a") as stream:
         assert [next(stream), next(stream)] == ["<", "a"]
 
@@ -145,7 +145,7 @@ def test_errors_are_those_of_the_other_calls(server: FakeServer, connect):
 
 
 def test_the_deadline_is_that_of_the_whole_stream(server: FakeServer, connect):
-    server.always = breaks_off(1, server.hang)
+    server.always = server.hang_after(1)
     stream = connect(server.address).translate_stream("a", timeout=0.3)
     assert next(stream) == "<"
     with pytest.raises(DeadlineExceeded):
@@ -160,7 +160,7 @@ def test_a_stream_without_its_translation_breaks_the_protocol(server: FakeServer
 
 
 def test_leaving_the_block_cancels_the_call(server: FakeServer, connect):
-    server.always = breaks_off(1, server.hang)
+    server.always = server.hang_after(1)
     with connect(server.address).translate_stream("a") as stream:
         next(stream)
     assert server.cancelled.wait(10)
@@ -183,7 +183,7 @@ def test_a_closed_client_refuses(server: FakeServer, connect):
 
 
 def test_dropping_a_stream_cancels_the_call(server: FakeServer):
-    server.always = breaks_off(1, server.hang)
+    server.always = server.hang_after(1)
     with Client(server.address) as client:
         gc.disable()  # it does not take the garbage collector
         try:
@@ -196,7 +196,7 @@ def test_dropping_a_stream_cancels_the_call(server: FakeServer):
 
 @pytest.mark.parametrize("closes", ["stream", "client"])
 def test_closing_ends_the_wait_of_another_thread(server: FakeServer, closes: str):
-    server.always = breaks_off(1, server.hang)
+    server.always = server.hang_after(1)
     client = Client(server.address)
     stream = client.translate_stream("a")
     next(stream)
@@ -210,7 +210,7 @@ def test_closing_ends_the_wait_of_another_thread(server: FakeServer, closes: str
 
 
 async def test_cancelling_a_task_cancels_its_stream(server: FakeServer):
-    server.always = breaks_off(1, server.hang)
+    server.always = server.hang_after(1)
     async with AsyncClient(server.address) as client:
 
         async def consume():
@@ -225,7 +225,7 @@ async def test_cancelling_a_task_cancels_its_stream(server: FakeServer):
 
 
 async def test_dropping_an_asynchronous_stream_cancels_the_call(server: FakeServer):
-    server.always = breaks_off(1, server.hang)
+    server.always = server.hang_after(1)
     async with AsyncClient(server.address) as client:
         async for _ in client.translate_stream("a"):
             break
@@ -233,7 +233,7 @@ async def test_dropping_an_asynchronous_stream_cancels_the_call(server: FakeServ
 
 
 async def test_closing_ends_the_wait_of_another_task(server: FakeServer):
-    server.always = breaks_off(1, server.hang)
+    server.always = server.hang_after(1)
     client = AsyncClient(server.address)
     stream = client.translate_stream("a")
     await anext(stream)
