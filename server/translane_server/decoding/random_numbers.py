@@ -1,0 +1,47 @@
+"""Random numbers that depend on where they are used alone: on a sentence's seed, a hypothesis' number and a position.
+
+A counter-based generator (Salmon et al. 2011, https://doi.org/10.1145/2063384.2063405): each number is a hash of its
+coordinates, so that what a row draws is the same in any batch, in any order, however often others draw. The hash is
+the finalizer of SplitMix64 (Steele et al. 2014, https://doi.org/10.1145/2660193.2660195), once for each coordinate.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from translane_server.backend import Int32Array, IntArray
+
+UIntArray = npt.NDArray[np.uint64]
+
+_GAMMA = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio, odd
+_FIRST_FACTOR = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND_FACTOR = np.uint64(0x94D049BB133111EB)
+_RESOLUTION = 53  # bits of a float64's mantissa
+
+
+def uniforms(seeds: UIntArray, streams: IntArray, positions: Int32Array) -> npt.NDArray[np.float64]:
+    """Numbers from the uniform distribution over [0, 1), one for each of n rows.
+
+    Args:
+        seeds: of the sentences, [n].
+        streams: which hypothesis of its sentence each row is, [n].
+        positions: of the tokens that are drawn, [n].
+    """
+    hashed = _mix(_bits(seeds) + _GAMMA)
+    hashed = _mix((hashed ^ _bits(streams)) + _GAMMA)
+    hashed = _mix((hashed ^ _bits(positions)) + _GAMMA)
+    return (hashed >> np.uint64(64 - _RESOLUTION)).astype(np.float64) * 2.0**-_RESOLUTION
+
+
+def _bits(numbers: npt.NDArray[np.integer[Any]]) -> UIntArray:
+    """As 64 bits: negative numbers wrap around; a scalar becomes an array, whose overflow does not warn."""
+    return np.atleast_1d(numbers).astype(np.uint64)
+
+
+def _mix(bits: UIntArray) -> UIntArray:
+    bits = (bits ^ (bits >> np.uint64(30))) * _FIRST_FACTOR
+    bits = (bits ^ (bits >> np.uint64(27))) * _SECOND_FACTOR
+    return bits ^ (bits >> np.uint64(31))

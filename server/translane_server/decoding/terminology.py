@@ -1,0 +1,250 @@
+"""Beam search under lexical constraints: required phrases occur in the text whenever its length allows.
+
+Hypotheses are kept in banks by how much of the phrases they have, so that those that begin a phrase are not pushed out
+by those that put it off: grid beam search (Hokamp and Liu 2017, https://aclanthology.org/P17-1141) with the slots of
+one beam dealt to the banks (Post and Vilar 2018, https://aclanthology.org/N18-1119).
+
+A phrase is there when the text has it, in whatever tokens; `RequiredPhrase.token_ids` only tell how to bring it about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from translane_server.backend import IntArray
+from translane_server.decoding.phrases import extended, tail_of
+from translane_server.options import RequiredPhrase
+
+# (tokens so far, cumulative score)
+Parent = tuple[Sequence[int], float]
+# (parent, cumulative score) of a hypothesis that takes the end-of-sentence token
+Ending = tuple[int, float]
+
+
+class Continuation(NamedTuple):
+    """The hypothesis number `parent` with one more token, and its cumulative score then."""
+
+    parent: int
+    token: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a hypothesis is.
+
+    Attributes:
+        met: how many phrases its text has.
+        remaining: how many tokens suffice for the others: one phrase after the other, the one that is furthest first.
+        next_tokens: tokens that begin or continue a phrase that is not there.
+    """
+
+    met: int
+    remaining: int
+    next_tokens: tuple[int, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether all phrases are there."""
+        return not self.remaining
+
+
+class _Phrase:
+    """A phrase, and the automaton of Knuth, Morris and Pratt 1977 (https://doi.org/10.1137/0206024) of its tokens."""
+
+    def __init__(self, phrase: RequiredPhrase, surfaces: Sequence[bytes]) -> None:
+        spelled = extended(None, b"".join(surfaces[token] for token in phrase.token_ids))
+        # the tokenizer may have normalised it; then what the tokens say is what there is to find
+        self.text = phrase.text if phrase.text and phrase.text in spelled else spelled
+        self.tokens = tuple(phrase.token_ids)
+        self._borders = [0] * len(self.tokens)
+        for place in range(1, len(self.tokens)):
+            self._borders[place] = self.matched(self._borders[place - 1], self.tokens[place])
+
+    def matched(self, matched: int, token: int) -> int:
+        """The longest beginning of the phrase that the tokens so far end with, after one more `token`."""
+        while matched and (matched == len(self.tokens) or self.tokens[matched] != token):
+            matched = self._borders[matched - 1]
+        return matched + (self.tokens[matched] == token)
+
+    def matched_by(self, token_ids: Sequence[int]) -> int:
+        """The same, of all the tokens so far."""
+        matched = 0
+        for token in token_ids[-len(self.tokens) :]:
+            matched = self.matched(matched, token)
+        return matched
+
+
+class _State(NamedTuple):
+    """What is to be known of a hypothesis: the phrases it lacks, and how many tokens of each it ends with."""
+
+    tail: bytes | None
+    lacking: dict[int, int]
+
+
+class _Child(NamedTuple):
+    """A continuation and what then remains to be generated for the phrases."""
+
+    remaining: int
+    continuation: Continuation
+
+
+class Requirements:
+    """The phrases that have to occur in the text of one sentence.
+
+    Args:
+        phrases: a phrase that is there twice need not occur twice; one without tokens is passed over.
+        surfaces: what each token adds to the text; see `TargetVocabulary`.
+        eos: the end-of-sentence id.
+    """
+
+    def __init__(self, phrases: Sequence[RequiredPhrase], surfaces: Sequence[bytes], eos: int) -> None:
+        usable = [_Phrase(phrase, surfaces) for phrase in phrases if phrase.token_ids]
+        usable = [phrase for phrase in usable if phrase.text]
+        usable.sort(key=lambda phrase: (len(phrase.tokens), phrase.text))
+        distinct = {phrase.text: phrase for phrase in reversed(usable)}
+        self._phrases = sorted(distinct.values(), key=lambda phrase: (len(phrase.tokens), phrase.text))
+        self._surfaces = surfaces
+        self._eos = eos
+        self._tail_size = max((len(phrase.text) for phrase in self._phrases), default=1) - 1
+        # which phrases have a phrase in them: with one of them it is there, too
+        self._inside = [
+            [number for number, other in enumerate(self._phrases) if other is not phrase and phrase.text in other.text]
+            for phrase in self._phrases
+        ]
+
+    def progress(self, generated_ids: Sequence[int]) -> Progress:
+        """How far the hypothesis is that consists of these tokens, forced ones included."""
+        state = self._state(generated_ids)
+        everything = range(len(self._phrases))
+        met = len(self._phrases) - len(state.lacking)
+        return Progress(met, self._remaining(state.lacking, everything), self._next_tokens(state.lacking, everything))
+
+    def select(
+        self,
+        parents: Sequence[Parent],
+        token_ids: IntArray,
+        cumulative_scores: npt.NDArray[np.floating[Any]],
+        score_of: Callable[[int, int], float],
+        beam_size: int,
+        steps_left: int,
+    ) -> tuple[list[Continuation], list[Ending]]:
+        """Choose what a sentence's B hypotheses go on with.
+
+        No hypothesis ends without the phrases, and none is chosen that is too long for them while there are others.
+        Phrases that cannot be had in the tokens that are left are given up, longest first. Where every hypothesis has
+        its phrases, this is ordinary beam search.
+
+        Args:
+            parents: the hypotheses, [B].
+            token_ids: the best next tokens of each, [B, K].
+            cumulative_scores: scores of the hypotheses with these tokens, [B, K]; -inf is banned.
+            score_of: gives for a parent and any token the score of the hypothesis with that token.
+            beam_size: how many to choose at most.
+            steps_left: how many tokens may still be generated, this one and the end-of-sentence token included (≥ 1).
+
+        Returns:
+            What goes on, best first, and what may end now, best first.
+        """
+        states = [self._state(generated_ids) for generated_ids, _ in parents]
+        goals = self._goals(states, steps_left)
+        children: list[_Child] = []
+        endings: list[Ending] = []
+        for parent, (state, ids, scores) in enumerate(
+            zip(states, token_ids.tolist(), cumulative_scores.tolist(), strict=True)
+        ):
+            known = {token: score for token, score in zip(ids, scores, strict=True) if score > -np.inf}
+            if (score := known.pop(self._eos, None)) is not None and not self._remaining(state.lacking, goals):
+                endings.append((parent, score))
+            for token in self._next_tokens(state.lacking, goals):
+                if token not in known and token != self._eos and (score := score_of(parent, token)) > -np.inf:
+                    known[token] = score
+            for token, score in known.items():
+                remaining = self._remaining(self._lacking_after(state, token), goals)
+                children.append(_Child(remaining, Continuation(parent, token, score)))
+        children.sort(key=_by_score)
+        endings.sort(key=lambda ending: -ending[1])
+        complete = [child.continuation.score for child in children if not child.remaining]
+        ended = [
+            ending
+            for rank, ending in enumerate(endings)
+            if rank + sum(score > ending[1] for score in complete) < beam_size
+        ]
+        running = _deal(_in_time(children, steps_left - 1), beam_size)
+        return [child.continuation for child in sorted(running, key=_by_score)], ended
+
+    def _state(self, generated_ids: Sequence[int]) -> _State:
+        text = extended(None, b"".join([self._surfaces[token] for token in generated_ids]))
+        lacking = {
+            number: phrase.matched_by(generated_ids)
+            for number, phrase in enumerate(self._phrases)
+            if phrase.text not in text
+        }
+        return _State(tail_of(generated_ids, self._surfaces, self._tail_size), lacking)
+
+    def _lacking_after(self, state: _State, token: int) -> dict[int, int]:
+        """What a hypothesis lacks with one more token."""
+        text = extended(state.tail, self._surfaces[token])
+        return {
+            number: self._phrases[number].matched(matched, token)
+            for number, matched in state.lacking.items()
+            if self._phrases[number].text not in text
+        }
+
+    def _goals(self, states: Sequence[_State], steps: int) -> range:
+        """The phrases that some hypothesis can have within `steps` tokens; the first ones have the fewest tokens."""
+        goals = range(len(self._phrases))
+        while goals and min(self._remaining(state.lacking, goals) for state in states) > steps:
+            goals = goals[:-1]
+        return goals
+
+    def _sought(self, lacking: dict[int, int], goals: range) -> list[int]:
+        """The phrases to generate: those that come with another one aside."""
+        sought = [number for number in lacking if number in goals]
+        return [number for number in sought if not any(other in sought for other in self._inside[number])]
+
+    def _remaining(self, lacking: dict[int, int], goals: range) -> int:
+        if not lacking:
+            return 0
+        sought = self._sought(lacking, goals)
+        furthest = max((lacking[number] for number in sought), default=0)
+        return sum(len(self._phrases[number].tokens) for number in sought) - furthest
+
+    def _next_tokens(self, lacking: dict[int, int], goals: range) -> tuple[int, ...]:
+        tokens: dict[int, None] = {}
+        for number in self._sought(lacking, goals):
+            phrase = self._phrases[number].tokens
+            tokens |= {phrase[lacking[number]]: None, phrase[0]: None}
+        return tuple(tokens)
+
+
+def _by_score(child: _Child) -> float:
+    return -child.continuation.score
+
+
+def _in_time(children: Sequence[_Child], steps: int) -> list[_Child]:
+    """Those that can still have the phrases in `steps` tokens and an end of the sentence, or else without it."""
+    for needed in (1, 0):
+        if in_time := [child for child in children if child.remaining + needed <= steps]:
+            return in_time
+    return list(children)
+
+
+def _deal(children: Sequence[_Child], beam_size: int) -> list[_Child]:
+    """Deal the slots of the beam to the banks: children, best first, of which as much remains.
+
+    Round by round each bank gets one: first the bank that is furthest, then the others by their best child.
+    """
+    banks: dict[int, list[_Child]] = {}
+    for child in children:
+        banks.setdefault(child.remaining, []).append(child)
+    if not banks:
+        return []
+    order = [banks.pop(min(banks)), *banks.values()]
+    dealt = [bank[turn] for turn in range(beam_size) for bank in order if turn < len(bank)]
+    return dealt[:beam_size]
