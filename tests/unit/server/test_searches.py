@@ -11,7 +11,7 @@ from fakes.language_model import EOS, RandomBackend, RandomModel
 from helpers import reference_decoding
 from translane_server.batch import RunningBatch
 from translane_server.job import PendingRequest
-from translane_server.options import DecodingOptions, Sampling
+from translane_server.options import DecodingOptions, RequiredPhrase, Sampling
 from translane_server.request import FinishReason, Request, Sentence
 
 MODEL = RandomModel()
@@ -297,3 +297,29 @@ def test_dropping_a_sentence_frees_all_its_rows():
     assert {id(job) for job, _ in done} == {id(jobs[0]), id(jobs[2])}
     for job, hypotheses in done:
         check(hypotheses, expected(job.sentence))
+
+
+def text_of(hypothesis, model=MODEL):
+    return b"".join(model.vocabulary.surfaces[token] for token in hypothesis.token_ids).removeprefix(b" ")
+
+
+@given(
+    st.lists(st.lists(st.integers(2, 39), min_size=1, max_size=3), min_size=1, max_size=3),
+    st.integers(2, 6),
+    st.integers(0, 6),
+    st.integers(2, 40),
+    prefixes,
+)
+@settings(max_examples=150, deadline=None)
+def test_required_phrases_occur_whenever_the_length_allows(phrases, beam_size, spare, source, forced):
+    surfaces = MODEL.vocabulary.surfaces
+    required = tuple(
+        RequiredPhrase(b"".join(surfaces[token] for token in phrase).removeprefix(b" "), tuple(phrase))
+        for phrase in phrases
+    )
+    options = DecodingOptions(max_length=sum(map(len, phrases)) + 1 + spare, beam_size=beam_size)
+    beside = Sentence([9, EOS], DecodingOptions(max_length=8, beam_size=4, num_hypotheses=4))
+    (hypotheses, other), _ = decode([Sentence([source, EOS], options, forced, required_phrases=required), beside])
+    for phrase in required:
+        assert phrase.text in text_of(hypotheses[0])
+    check(other, expected(beside))
