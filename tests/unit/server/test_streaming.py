@@ -253,8 +253,8 @@ async def test_what_is_answered_is_not_cancelled(run):
     assert engine.cancelled == engine.requests[1:]
 
 
-async def test_of_much_progress_only_the_newest_is_looked_at(run):
-    engine, decoded = ObedientEngine(), []
+async def test_of_much_progress_only_the_newest_is_looked_at(run, monkeypatch):
+    engine, decoded, wakings = ObedientEngine(), [], []
 
     def decode(ids, alignment):
         decoded.append((ids, alignment))
@@ -264,8 +264,12 @@ async def test_of_much_progress_only_the_newest_is_looked_at(run):
     await until(lambda: engine.requests)
     (request,) = engine.requests
     ids, alignment = tuple(range(100)), tuple(AlignedToken(i, 1.0) for i in range(100))
-    for length in range(1, 101):  # the event loop does not run meanwhile
-        request.sentences[0].on_progress(ids[:length], alignment[:length])
+    wake = asyncio.get_running_loop().call_soon_threadsafe
+    with monkeypatch.context() as patch:
+        patch.setattr(asyncio.get_running_loop(), "call_soon_threadsafe", lambda call: wakings.append(wake(call)))
+        for length in range(1, 101):  # the event loop does not run meanwhile
+            request.sentences[0].on_progress(ids[:length], alignment[:length])
+    assert len(wakings) == 1
     await reader.arrived.acquire()
     assert reader.deltas == [words(ids[:99], ())]
     assert decoded == [(ids, alignment), (ids[:99], alignment[:99])]
