@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import BinaryIO, TextIO
 
-from translane_client import models_command, translate_command
+from translane_client import models_command, score_command, translate_command
 from translane_client._core import target_of
+from translane_client.bulk import CommandError
 from translane_client.errors import TranslaneError
 from translane_client.flags import Flags, count, seconds, unicode
 from translane_client.lines import FileError
@@ -39,7 +40,7 @@ def run(
     arguments = _arguments(argv, environ)
     try:
         exit_code: int = arguments.run(arguments, streams)
-    except (TranslaneError, FileError, translate_command.TranslateError) as error:
+    except (TranslaneError, FileError, CommandError) as error:
         print(f"translane: {error}", file=streams.stderr)
         _forget_unwritten(stdout)
         return 1
@@ -65,21 +66,32 @@ def _arguments(argv: Sequence[str], environ: Mapping[str, str]) -> argparse.Name
     parser.add_argument("--version", action="version", version=f"translane {version('translane')}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
-    translate = commands.add_parser("translate", help="translate texts, one on each line")
-    translate.description = "Translates the TEXTs, or each line of a file or of standard input, in order."
-    translate_flags = _server_flags(translate)
-    translate_command.add_flags(translate, translate_flags)
-    translate.set_defaults(run=translate_command.run, parser=translate, flags=translate_flags)
-
-    models = commands.add_parser("models", help="list the server's models and limits")
-    models.description = "Lists the models the server has loaded, and its limits."
-    models_flags = _server_flags(models)
-    models_command.add_flags(models, models_flags)
-    models.set_defaults(run=models_command.run, parser=models, flags=models_flags)
+    for name, command, help, description in (
+        (
+            "translate",
+            translate_command,
+            "translate texts, one on each line",
+            "Translates the TEXTs, or each line of a file or of standard input, in order.",
+        ),
+        (
+            "score",
+            score_command,
+            "tell how probable the model finds given translations",
+            "Writes the log-probability of the TARGET, or of each target in a file, in order.",
+        ),
+        (
+            "models",
+            models_command,
+            "list the server's models and limits",
+            "Lists the models the server has loaded, and its limits.",
+        ),
+    ):
+        subparser = commands.add_parser(name, help=help, description=description)
+        flags = _server_flags(subparser)
+        command.add_flags(subparser, flags)
+        subparser.set_defaults(run=command.run, parser=subparser, flags=flags)
 
     arguments = parser.parse_args(argv)
-    if arguments.run is translate_command.run and (problem := translate_command.usage_problem(arguments)):
-        arguments.parser.error(problem)
     arguments.flags.fill(arguments, environ)
     return arguments
 

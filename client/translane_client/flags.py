@@ -7,6 +7,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from translane_client.options import FLOAT_MAX
+
 PREFIX = "TRANSLANE_CLIENT_"
 
 _INT32_MAX = 2**31 - 1
@@ -15,22 +17,32 @@ _INT32_MAX = 2**31 - 1
 class Flags:
     """Adds flags to a parser; `fill` gives those that were not set their environment twin's value, or the default.
 
-    The twin of --source-language is TRANSLANE_CLIENT_SOURCE_LANGUAGE. An empty variable is an unset one.
+    The twin of --source-language is TRANSLANE_CLIENT_SOURCE_LANGUAGE. An empty variable is an unset one; that of a flag
+    that may be repeated holds a value on each line.
     """
 
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         self._parser = parser
+        self._group: argparse._ActionsContainer = parser
         self._defaults: dict[str, tuple[argparse.Action, Any]] = {}
+
+    def section(self, title: str, description: str) -> None:
+        """Begins a section of the help: the flags that are added from now on."""
+        self._group = self._parser.add_argument_group(title, description)
 
     def add(self, *names: str, default: Any = None, help: str, **settings: Any) -> None:
         """Adds a flag as `ArgumentParser.add_argument` does."""
-        action = self._parser.add_argument(*names, default=None, **settings)
+        action = self._group.add_argument(*names, default=None, **settings)
         shown = "" if default in (None, "", False) else f"default {default}; "
         action.help = f"{help} ({shown}environment {self._variable(action)})"
         self._defaults[action.dest] = (action, default)
 
     def fill(self, arguments: argparse.Namespace, environ: Mapping[str, str]) -> None:
-        """Sets what is still None in `arguments`; a variable with a wrong value is a usage error."""
+        """Sets what is still None in `arguments`; a variable with a wrong value is a usage error.
+
+        `arguments.given` tells which flags were not None: those on the command line.
+        """
+        arguments.given = {name for name in self._defaults if getattr(arguments, name) is not None}
         for name, (action, default) in self._defaults.items():
             if getattr(arguments, name) is None:
                 text = environ.get(self._variable(action), "")
@@ -43,6 +55,8 @@ class Flags:
     def _converted(self, action: argparse.Action, text: str) -> Any:
         convert: Callable[[str], Any] = boolean if action.nargs == 0 else action.type or str  # type: ignore[assignment]
         try:
+            if isinstance(action, argparse._AppendAction):
+                return [convert(line) for line in text.splitlines() if line]
             return convert(text)
         except (argparse.ArgumentTypeError, ValueError) as error:
             self._parser.error(f"environment variable {self._variable(action)}: {error}")
@@ -75,6 +89,28 @@ def integer(text: str) -> int:
         raise argparse.ArgumentTypeError(f"an integer is needed, not {text!r}") from None
     if not -_INT32_MAX <= value <= _INT32_MAX:
         raise argparse.ArgumentTypeError(f"an integer from {-_INT32_MAX} to {_INT32_MAX} is needed, not {text!r}")
+    return value
+
+
+def unsigned(text: str) -> int:
+    """An integer from 0, of 64 bits."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = -1
+    if not 0 <= value < 2**64:
+        raise argparse.ArgumentTypeError(f"an integer from 0 to {2**64 - 1} is needed, not {text!r}")
+    return value
+
+
+def number(text: str) -> float:
+    """A finite number, as it travels in a request."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not abs(value) <= FLOAT_MAX:
+        raise argparse.ArgumentTypeError(f"a number is needed, not {text!r}")
     return value
 
 

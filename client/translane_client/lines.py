@@ -16,6 +16,23 @@ class FileError(Exception):
     """A file that cannot be read or written; `str()` is one sentence that names it."""
 
 
+def opened(path: Path) -> BinaryIO:
+    """The file, to be read. FileError: that is not possible."""
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise FileError(f"{path}: {error.strerror or error}") from error
+
+
+def pair_of(text: str, place: str) -> tuple[str, str]:
+    """Source and target of a line that holds them with a tab between; FileError names `place` where it does not."""
+    sides = text.split("\t")
+    if len(sides) != 2:
+        tabs = "no tab" if len(sides) == 1 else f"{len(sides) - 1} tabs"
+        raise FileError(f"{place}: {tabs}, where one is needed between source and target")
+    return sides[0], sides[1]
+
+
 def texts_of(file: BinaryIO, name: str) -> Iterator[tuple[str, int]]:
     r"""Each line's text, and its length in bytes with the line end.
 
@@ -47,11 +64,21 @@ def texts_of(file: BinaryIO, name: str) -> Iterator[tuple[str, int]]:
 
 
 class LineWriter:
-    """Writes texts, one on each line, and counts them; opens its file with the first one."""
+    """Writes texts, one on each line, and counts them; opens its file with the first one.
 
-    def __init__(self, path: Path | None, stdout: BinaryIO | None) -> None:
+    Args:
+        path: The file to write; None for `stdout`.
+        stdout: Standard output, where that is written to.
+        keep_breaks: Texts keep the line breaks inside them, which become spaces otherwise.
+    """
+
+    def __init__(self, path: Path | None, stdout: BinaryIO | None, *, keep_breaks: bool = False) -> None:
         self.name = "standard output" if path is None else str(path)
         self.count = 0
+        self.begun = False
+        """Whether a line has begun that is not ended."""
+        self._keep_breaks = keep_breaks
+        self._after_return = False
         self._path = path
         self._file: BinaryIO | None = stdout if path is None else None
 
@@ -72,22 +99,43 @@ class LineWriter:
                 raise FileError(f"{self.name}: {problem.strerror or problem}") from problem
 
     def write(self, text: str) -> None:
-        r"""Writes one line; "\r" and "\n" inside the text become spaces.
+        """Writes one line.
 
         Raises:
             FileError: the file cannot be opened or written.
             BrokenPipeError: nobody reads any more.
         """
-        line = text.replace("\r\n", " ").replace("\n", " ").replace("\r", " ") + "\n"
+        self._put(self._on_a_line(text) + "\n")
+        self.count += 1
+
+    def write_part(self, text: str) -> None:
+        """Writes the next part of a line; raises as `write` does."""
+        if self._after_return and not self._keep_breaks:
+            text = text.removeprefix("\n")  # its space was written with the part before
+        self._after_return = text.endswith("\r")
+        self._put(self._on_a_line(text))
+        self.begun = True
+
+    def end_line(self, *, whole: bool = True) -> None:
+        """Ends the line whose parts were written, which counts if it is a whole one; raises as `write` does."""
+        self._put("\n")
+        self.count += whole
+        self.begun = self._after_return = False
+
+    def _on_a_line(self, text: str) -> str:
+        if self._keep_breaks:
+            return text
+        return text.replace("\r\n", " ").replace("\n", " ").replace("\r", " ")
+
+    def _put(self, text: str) -> None:
         file = self._open()
         try:
-            file.write(line.encode())
-            file.flush()  # each line: whoever reads the other end of a pipe sees it when it is done
+            file.write(text.encode())
+            file.flush()  # whoever reads the other end of a pipe sees it when it is done
         except BrokenPipeError:
             raise
         except OSError as error:
             raise FileError(f"{self.name}: {error.strerror or error}") from error
-        self.count += 1
 
     def _open(self) -> BinaryIO:
         if self._file is None:

@@ -135,7 +135,7 @@ def _integer(low: int, high: int) -> Callable[[Any], int]:
     return convert
 
 
-_FLOAT_MAX = 3.4028234663852886e38
+FLOAT_MAX = 3.4028234663852886e38
 """Largest float of 32 bits; a message makes infinity of what is larger."""
 
 
@@ -143,7 +143,7 @@ def _number(value: Any) -> float:
     if isinstance(value, bool | str) or not hasattr(value, "__float__"):
         raise TypeError(f"a number is needed, not {value!r}")
     number = float(value)
-    if abs(number) > _FLOAT_MAX and not math.isinf(number):
+    if abs(number) > FLOAT_MAX and not math.isinf(number):
         raise ValueError(f"a number of 32 bits is needed, not {value!r}")
     return number
 

@@ -3,217 +3,128 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import re
-import stat
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable
 from contextlib import ExitStack
-from pathlib import Path
-from typing import BinaryIO
+from typing import TypedDict
 
+from translane_client import bulk, decoding_flags, formats
+from translane_client.bulk import Output
 from translane_client.client import Client
 from translane_client.errors import TranslaneError
-from translane_client.flags import Flags, count, integer, unicode
-from translane_client.lines import FileError, LineWriter, texts_of
-from translane_client.progress import Progress
-from translane_client.retry import RetryPolicy
+from translane_client.flags import Flags, integer
+from translane_client.lines import LineWriter
+from translane_client.options import DecodingOptions
+from translane_client.sources import Arguments, Source
 from translane_client.streams import Streams
 from translane_client.types import Translation
-
-_STDIN = "standard input"
-
-
-class TranslateError(Exception):
-    """A translation that ended early; `str()` is one sentence that tells where, and how much was written."""
 
 
 def add_flags(parser: argparse.ArgumentParser, flags: Flags) -> None:
     """Declares the arguments of the command."""
     parser.add_argument("texts", nargs="*", metavar="TEXT", help="a text to translate; none: read -i or standard input")
-    flags.add("-i", "--input", metavar="FILE", type=Path, help="file of texts, one on each line; - is standard input")
-    flags.add("-o", "--output", metavar="FILE", type=Path, help="file for the translations; - is standard output")
-    flags.add(
-        "--model",
-        type=unicode,
-        default="",
-        metavar="NAME",
-        help="model to translate with; needed where the server has many",
-    )
-    flags.add(
-        "--source-language", type=unicode, default="", metavar="TAG", help="BCP-47 tag; needed where the model has many"
-    )
-    flags.add(
-        "--target-language", type=unicode, default="", metavar="TAG", help="BCP-47 tag; needed where the model has many"
-    )
-    flags.add("--max-length", type=count, metavar="N", help="most tokens of a translation")
+    bulk.add_flags(flags, input="file of texts, one on each line", output="file for the translations")
     flags.add("--priority", type=integer, default=0, metavar="N", help="higher ones are translated first")
-    flags.add("--batch-size", type=count, metavar="N", help="lines in one request; 64 or the server's limit if unset")
-    flags.add("--concurrency", type=count, default=4, metavar="N", help="requests under way at a time")
     flags.add("--json", action=argparse.BooleanOptionalAction, default=False, help="write one JSON object per text")
-
-
-def usage_problem(arguments: argparse.Namespace) -> str | None:
-    """What is wrong with the arguments taken together, before the environment is looked at."""
-    if arguments.texts and arguments.input is not None:
-        return "TEXT and -i exclude each other"
-    return None
+    flags.add(
+        "--stream",
+        action=argparse.BooleanOptionalAction,
+        default=False,
+        help="write each translation while it is being decoded, one text at a time",
+    )
+    decoding_flags.add_flags(flags)
 
 
 def run(arguments: argparse.Namespace, streams: Streams) -> int:
     """Translates TEXTs, or the lines of a file.
 
     Raises:
-        FileError: a file cannot be opened.
-        TranslateError: the translation ended early.
+        FileError: a file cannot be opened, or is not sound.
+        CommandError: the translation ended early.
     """
-    output = None if arguments.output in (None, Path("-")) else arguments.output
-    stdout = None if output else streams.stdout
+    decoding_flags.settle_nbest(arguments)
+    form = formats.TranslationFormat(arguments)
+    if arguments.texts and "input" in arguments.given:
+        arguments.parser.error("TEXT and -i exclude each other")
+    if arguments.stream and not form.is_text_or_json:
+        arguments.parser.error(
+            "--stream writes the text of one hypothesis alone: n-best lines exclude it; add --json for tokens, scores "
+            "and alignment"
+        )
+    options = decoding_flags.decoding_options(arguments)
     with ExitStack() as stack:
+        source: Source[str]
         if arguments.texts:
-            return _translate(arguments, _Arguments(arguments.texts), LineWriter(output, stdout), None)
-        if arguments.input in (None, Path("-")):
-            file, name = streams.stdin, _STDIN
+            source = Arguments(arguments.texts, "text")
         else:
-            file, name = stack.enter_context(_opened(arguments.input)), str(arguments.input)
-        if output is not None and _is_same(file, output):
-            raise FileError(f"{output} is the input and cannot be the output as well")
-        progress = None
-        if _is_terminal(streams.stderr) and not _is_terminal(file) and (output or not _is_terminal(stdout)):
-            progress = Progress(streams.stderr, _size(file))
-        return _translate(arguments, _Lines(file, name), LineWriter(output, stdout), progress)
-
-
-def _translate(
-    arguments: argparse.Namespace, source: _Arguments | _Lines, output: LineWriter, progress: Progress | None
-) -> int:
-    client = Client(
-        arguments.server,
-        retry=RetryPolicy(attempts=arguments.attempts),
-        batch_size=1 if source.typed else arguments.batch_size,  # a person who types waits for each line's answer
-        concurrency=1 if source.typed else arguments.concurrency,
-    )
-    translations = _translations(client, arguments, source.texts())
-    with client, output:
-        try:
-            for translation in translations:
-                output.write(_json(translation) if arguments.json else translation.text)
-                size = source.sizes.popleft()
-                if progress:
-                    progress.advance(size)
-        except TranslaneError as error:
-            raise TranslateError(f"{_located(error, source)}{source.written(output)}") from error
-        except FileError as error:
-            raise TranslateError(f"{error}{source.written(output)}") from error
-        finally:
-            if progress:
-                progress.close()
+            source = bulk.lines_of(arguments.input, streams, stack)
+        # One text on a line, whatever it holds; but what somebody typed on several lines is read on several lines.
+        keep_breaks = bool(arguments.texts and arguments.split_sentences and form.is_text_alone)
+        output = Output(arguments, streams, source, keep_breaks=keep_breaks)
+        client = stack.enter_context(bulk.client_of(arguments, source))
+        if arguments.stream:
+            _stream(client, arguments, options, source, output)
+        else:
+            _translate(client, arguments, options, source, output, form)
     return 0
 
 
-def _translations(client: Client, arguments: argparse.Namespace, texts: Iterator[str]) -> Iterator[Translation]:
-    """The translations to come. Exits where the arguments make no request."""
+class _Settings(TypedDict):
+    model: str
+    source_language: str
+    target_language: str
+    priority: int
+    timeout: float | None
+
+
+def _settings(arguments: argparse.Namespace) -> _Settings:
+    return _Settings(
+        model=arguments.model,
+        source_language=arguments.source_language,
+        target_language=arguments.target_language,
+        priority=arguments.priority,
+        timeout=arguments.timeout,
+    )
+
+
+def _translate(
+    client: Client,
+    arguments: argparse.Namespace,
+    options: DecodingOptions,
+    source: Source[str],
+    output: Output,
+    form: formats.TranslationFormat,
+) -> None:
+    def write(index: int, translation: Translation) -> None:
+        for line in form.lines(index, translation):
+            output.writer.write(line)
+
+    output.write_all(client.translate_iter(source.items(), **_settings(arguments), **options), write)
+
+
+def _stream(
+    client: Client, arguments: argparse.Namespace, options: DecodingOptions, source: Source[str], output: Output
+) -> None:
+    writer = output.writer
+
+    def write(index: int, text: str) -> None:
+        with client.translate_stream(text, **_settings(arguments), **options) as stream:
+            if arguments.json:
+                for delta in stream:
+                    writer.write(formats.delta_json(index, delta))
+                writer.write(formats.stream_json(index, stream.result))
+            else:
+                _write_deltas(writer, stream)
+
+    output.write_all(source.items(), write)
+
+
+def _write_deltas(writer: LineWriter, deltas: Iterable[str]) -> None:
+    """Writes one line as it comes; one that breaks off is ended, and is no line."""
     try:
-        return client.translate_iter(
-            texts,
-            model=arguments.model,
-            source_language=arguments.source_language,
-            target_language=arguments.target_language,
-            priority=arguments.priority,
-            timeout=arguments.timeout,
-            max_length=arguments.max_length,
-        )
-    except (TypeError, ValueError) as error:  # the latter of which a UnicodeError is
-        parser: argparse.ArgumentParser = arguments.parser
-        parser.error(str(error))
-
-
-class _Arguments:
-    """Texts given on the command line."""
-
-    typed = False
-
-    def __init__(self, texts: list[str]) -> None:
-        self._texts = texts
-        self.sizes = deque(len(text) for text in texts)
-
-    def texts(self) -> Iterator[str]:
-        return iter(self._texts)
-
-    def place(self, index: int) -> str:
-        return f"text {index + 1}"
-
-    def written(self, _: LineWriter) -> str:
-        return ""
-
-
-class _Lines:
-    """Texts on the lines of a file."""
-
-    def __init__(self, file: BinaryIO, name: str) -> None:
-        self._file = file
-        self._name = name
-        self.sizes: deque[int] = deque()
-        """Bytes of each line that was read and not yet written."""
-        self.typed = _is_terminal(file)
-
-    def texts(self) -> Iterator[str]:
-        for text, size in texts_of(self._file, self._name):
-            self.sizes.append(size)
-            yield text
-
-    def place(self, index: int) -> str:
-        return f"{self._name}, line {index + 1}"
-
-    def written(self, output: LineWriter) -> str:
-        lines = "1 line was" if output.count == 1 else f"{output.count} lines were"
-        return f"; {lines} written to {output.name}"
-
-
-def _located(error: TranslaneError, source: _Arguments | _Lines) -> str:
-    """The message, with the line where it is about one text."""
-    match = re.fullmatch(r"texts\[(\d+)\].*", error.field or "")
-    return f"{source.place(int(match[1]))}: {error.violations[0].description or error}" if match else str(error)
-
-
-def _json(translation: Translation) -> str:
-    shown = {
-        "text": translation.text,
-        "score": translation.score,
-        "finish_reason": translation.finish_reason,
-        "source_tokens": translation.source_tokens,
-    }
-    return json.dumps(shown, ensure_ascii=False)
-
-
-def _opened(path: Path) -> BinaryIO:
-    try:
-        return path.open("rb")
-    except OSError as error:
-        raise FileError(f"{path}: {error.strerror or error}") from error
-
-
-def _is_terminal(stream: object) -> bool:
-    isatty = getattr(stream, "isatty", None)
-    return bool(isatty and isatty())
-
-
-def _size(file: BinaryIO) -> int | None:
-    """Bytes of a regular file."""
-    status = _regular(file)
-    return status.st_size if status else None
-
-
-def _is_same(file: BinaryIO, path: Path) -> bool:
-    """Whether `file` is the regular file at `path`, which opening for writing would empty."""
-    status = _regular(file)
-    return status is not None and path.exists() and os.path.samestat(status, path.stat())
-
-
-def _regular(file: BinaryIO) -> os.stat_result | None:
-    try:
-        status = os.fstat(file.fileno())
-    except OSError:  # which io.UnsupportedOperation is: a file in memory
-        return None
-    return status if stat.S_ISREG(status.st_mode) else None
+        for delta in deltas:
+            writer.write_part(delta)
+    except TranslaneError:
+        if writer.begun:
+            writer.end_line(whole=False)
+        raise
+    writer.end_line()

@@ -5,6 +5,7 @@ import socket
 from collections.abc import Iterator
 
 import pytest
+from unit.client.command import Command
 from unit.client.fake_server import FakeServer
 
 from translane_client import AsyncClient, Client
@@ -99,6 +100,11 @@ def server() -> Iterator[FakeServer]:
     server = FakeServer().start()
     yield server
     server.stop()
+
+
+@pytest.fixture
+def command(server: FakeServer) -> Command:
+    return Command(server.address)
 
 
 @pytest.fixture

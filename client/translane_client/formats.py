@@ -1,0 +1,97 @@
+"""How answers are written: as columns, as n-best lines, or as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+
+from translane_client.types import AlignmentPoint, Hypothesis, Score, StreamedTranslation, Translation
+
+
+class TranslationFormat:
+    """Writes translations as the flags of a command say.
+
+    Columns, with tabs between: score, text, tokens, alignment. n-best lines, a line for each hypothesis: number of the
+    text from 0, text, score, tokens, alignment, with ` ||| ` between. JSON, an object for each text.
+    """
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self._json = bool(arguments.json)
+        self._nbest = arguments.nbest is not None or (arguments.num_hypotheses or 1) > 1
+        self._scores = bool(arguments.scores)
+        self._tokens = bool(arguments.tokens)
+        self._alignment = bool(arguments.alignment)
+
+    @property
+    def is_text_alone(self) -> bool:
+        """Whether a translation is written as its text and nothing else."""
+        return not (self._json or self._nbest or self._scores or self._tokens or self._alignment)
+
+    @property
+    def is_text_or_json(self) -> bool:
+        """Whether a translation is written in one of the formats of a stream."""
+        return not self._nbest and (self._json or self.is_text_alone)
+
+    def lines(self, index: int, translation: Translation) -> Iterator[str]:
+        """The lines of the translation of text `index`."""
+        if self._json:
+            yield to_json({"text": translation.text, "score": translation.score, **_shown(translation)})
+        elif self._nbest:
+            for hypothesis in translation.hypotheses:
+                fields = [str(index), hypothesis.text, number(hypothesis.score), *self._details(hypothesis)]
+                yield " ||| ".join(fields)
+        else:
+            best = translation.hypotheses[0]
+            score = [number(best.score)] if self._scores else []
+            yield "\t".join([*score, best.text, *self._details(best)])
+
+    def _details(self, hypothesis: Hypothesis) -> Iterator[str]:
+        if self._tokens:
+            scores = hypothesis.token_log_probs if self._scores else ()
+            yield tokens_line(hypothesis.tokens, scores)
+        if self._alignment:
+            yield alignment_line(hypothesis.alignment)
+
+
+def _shown(translation: Translation) -> dict[str, object]:
+    return {"finish_reason": translation.finish_reason, **asdict(translation)}
+
+
+def delta_json(index: int, delta: str) -> str:
+    """A line for a delta of the translation of text `index`."""
+    return to_json({"index": index, "delta": delta})
+
+
+def stream_json(index: int, translation: StreamedTranslation) -> str:
+    """The line that ends the translation of text `index`."""
+    timing = asdict(translation.timing) if translation.timing else None
+    return to_json({"index": index, **asdict(translation.hypothesis), "timing": timing})
+
+
+def score_json(score: Score) -> str:
+    """A line for a score."""
+    return to_json({"total_log_prob": score.total_log_prob, "mean_log_prob": score.mean_log_prob, **asdict(score)})
+
+
+def number(value: float) -> str:
+    """A log-probability for people and for `sort -g`."""
+    return f"{value:.6f}"
+
+
+def tokens_line(tokens: Sequence[str], log_probs: Sequence[float]) -> str:
+    """Tokens with spaces between, each with its log-probability where those are given."""
+    if not log_probs:
+        return " ".join(tokens)
+    return " ".join(f"{token}:{number(each)}" for token, each in zip(tokens, log_probs, strict=False))
+
+
+def alignment_line(points: Iterable[AlignmentPoint]) -> str:
+    """The alignment in Pharaoh's format: source token, hyphen, target token."""
+    return " ".join(f"{point.source_token}-{point.target_token}" for point in points)
+
+
+def to_json(value: object) -> str:
+    """One line of JSON."""
+    return json.dumps(value, ensure_ascii=False)

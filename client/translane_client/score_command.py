@@ -1,0 +1,110 @@
+"""`translane score`."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import ExitStack
+from pathlib import Path
+
+from translane_client import bulk, formats
+from translane_client.bulk import Output
+from translane_client.flags import Flags, unicode
+from translane_client.sources import AlignedLines, Arguments, Pairs, Source
+from translane_client.streams import Streams
+from translane_client.types import Score, perplexity_of
+
+
+def add_flags(parser: argparse.ArgumentParser, flags: Flags) -> None:
+    """Declares the arguments of the command."""
+    parser.add_argument(
+        "pair",
+        nargs="*",
+        type=unicode,
+        metavar="SOURCE TARGET",
+        help="a text and a translation of it; none: read -s and -t, or -i, or standard input",
+    )
+    flags.add(
+        "-s", "--source-file", metavar="FILE", type=Path, help="file of sources, one on each line; - is standard input"
+    )
+    flags.add(
+        "-t", "--target-file", metavar="FILE", type=Path, help="file of targets, one on each line; - is standard input"
+    )
+    bulk.add_flags(flags, input="file of source TAB target, one pair on each line", output="file for the scores")
+    flags.add("--tokens", action=argparse.BooleanOptionalAction, default=False, help="write the score of each token")
+    flags.add("--json", action=argparse.BooleanOptionalAction, default=False, help="write one JSON object per pair")
+    parser.epilog = "Numbers of pairs and tokens, mean log-probability and perplexity go to standard error."
+
+
+def run(arguments: argparse.Namespace, streams: Streams) -> int:
+    """Scores a pair of arguments, or the pairs of files.
+
+    Raises:
+        FileError: a file cannot be opened.
+        CommandError: scoring ended early.
+    """
+    pairs = tokens = 0
+    total = 0.0
+
+    def write(_: int, score: Score) -> None:
+        nonlocal pairs, tokens, total
+        output.writer.write(line_of(score, arguments))
+        pairs += 1
+        tokens += len(score.token_log_probs)
+        total += score.total_log_prob
+
+    with ExitStack() as stack:
+        source = _source(arguments, streams, stack)
+        output = Output(arguments, streams, source)
+        client = stack.enter_context(bulk.client_of(arguments, source))
+        scores = client.score_iter(
+            source.items(),
+            model=arguments.model,
+            source_language=arguments.source_language,
+            target_language=arguments.target_language,
+            return_tokens=arguments.tokens,
+            timeout=arguments.timeout,
+        )
+        output.write_all(scores, write)
+    print(summary(pairs, tokens, total), file=streams.stderr)
+    return 0
+
+
+def line_of(score: Score, arguments: argparse.Namespace) -> str:
+    """The line of a pair: its total log-probability, and on request that of each token; or JSON."""
+    if arguments.json:
+        return formats.score_json(score)
+    total = formats.number(score.total_log_prob)
+    return f"{total}\t{formats.tokens_line(score.tokens, score.token_log_probs)}" if arguments.tokens else total
+
+
+def summary(pairs: int, tokens: int, total: float) -> str:
+    """One sentence about all pairs; `total` is the sum of their log-probabilities."""
+    mean = total / max(1, tokens)
+    return (
+        f"{pairs} {'pair' if pairs == 1 else 'pairs'}, {tokens} {'token' if tokens == 1 else 'tokens'}: "
+        f"mean log-probability {formats.number(mean)} per token, perplexity {perplexity_of(mean):.4g}"
+    )
+
+
+def _source(arguments: argparse.Namespace, streams: Streams, stack: ExitStack) -> Source[tuple[str, str]]:
+    """What to score. A file on the command line counts before those of the environment. Exits on wrong usage."""
+    refuse = arguments.parser.error
+    given = arguments.given & {"input", "source_file", "target_file"}
+    if len(arguments.pair) not in (0, 2):
+        refuse(f"SOURCE and TARGET are needed, or neither; there are {len(arguments.pair)} arguments")
+    if arguments.pair and given:
+        refuse("SOURCE TARGET and files exclude each other")
+    if "input" in given and len(given) > 1:
+        refuse("-i and -s, -t exclude each other")
+    if arguments.pair:
+        source, target = arguments.pair
+        return Arguments([(source, target)], "pair")
+    files = [arguments.source_file, arguments.target_file]
+    if "input" in given or files == [None, None]:
+        return Pairs(bulk.lines_of(arguments.input, streams, stack))
+    if None in files:
+        refuse("-s and -t are needed together")
+    if files == [Path("-")] * 2:
+        refuse("one of -s and -t can be standard input, not both")
+    sources, targets = (bulk.lines_of(file, streams, stack) for file in files)
+    return AlignedLines(sources, targets)

@@ -1,0 +1,159 @@
+"""What a command goes through: arguments, or the lines of files."""
+
+from __future__ import annotations
+
+import os
+import stat
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterator
+from itertools import zip_longest
+from pathlib import Path
+from typing import BinaryIO, Generic, TypeVar
+
+from translane_client.lines import FileError, LineWriter, pair_of, texts_of
+
+Item = TypeVar("Item", covariant=True)
+
+
+class Source(ABC, Generic[Item]):
+    """Items in order, each of which has a place that can be named."""
+
+    typed = False
+    """Whether a person types them."""
+
+    def __init__(self, *files: BinaryIO) -> None:
+        self.files = files
+        self.sizes: deque[int] = deque()
+        """Bytes of each item that was read and not yet written."""
+
+    @property
+    def size(self) -> int | None:
+        """Bytes of all files; None where that is not known."""
+        sizes = [_regular(file) for file in self.files]
+        return sum(each.st_size for each in sizes if each) if sizes and all(sizes) else None
+
+    @abstractmethod
+    def items(self) -> Iterator[Item]:
+        """Reads them, once. FileError: that fails."""
+
+    @abstractmethod
+    def place(self, index: int, part: str = "") -> str:
+        """Where item `index` is, or a part of it: ".source" or ".target"."""
+
+    def written(self, output: LineWriter) -> str:
+        """The end of a sentence about a failure: how much was written."""
+        lines = "1 line was" if output.count == 1 else f"{output.count} lines were"
+        return f"; {lines} written to {output.name}"
+
+
+class Arguments(Source[Item]):
+    """Items given on the command line; `what` they are."""
+
+    def __init__(self, items: list[Item], what: str) -> None:
+        super().__init__()
+        self._items = items
+        self._what = what
+
+    def items(self) -> Iterator[Item]:
+        """The items as they were given."""
+        for item in self._items:
+            self.sizes.append(1)
+            yield item
+
+    def place(self, index: int, part: str = "") -> str:
+        """The number from 1, or the part where there is one."""
+        return part.removeprefix(".") or f"{self._what} {index + 1}"
+
+    def written(self, output: LineWriter) -> str:  # noqa: ARG002
+        """Nothing: whoever gave them sees it."""
+        return ""
+
+
+class Lines(Source[str]):
+    """Texts on the lines of a file."""
+
+    def __init__(self, file: BinaryIO, name: str) -> None:
+        super().__init__(file)
+        self._file = file
+        self.name = name
+        self.typed = is_terminal(file)
+
+    def items(self) -> Iterator[str]:
+        """Reads the lines."""
+        for text, size in texts_of(self._file, self.name):
+            self.sizes.append(size)
+            yield text
+
+    def place(self, index: int, part: str = "") -> str:  # noqa: ARG002 - a line is a text
+        """The file and the line."""
+        return f"{self.name}, line {index + 1}"
+
+
+class Pairs(Source[tuple[str, str]]):
+    """Source and target with a tab between, on the lines of a file."""
+
+    def __init__(self, lines: Lines) -> None:
+        super().__init__(*lines.files)
+        self._lines = lines
+        self.sizes = lines.sizes
+        self.typed = lines.typed
+
+    def items(self) -> Iterator[tuple[str, str]]:
+        """Reads the lines; FileError: one holds no pair."""
+        for index, text in enumerate(self._lines.items()):
+            yield pair_of(text, self._lines.place(index))
+
+    def place(self, index: int, part: str = "") -> str:
+        """The file, the line, and which side of it."""
+        return self._lines.place(index) + part.replace(".", ", ")
+
+
+class AlignedLines(Source[tuple[str, str]]):
+    """Sources on the lines of one file, targets on those of another."""
+
+    def __init__(self, sources: Lines, targets: Lines) -> None:
+        super().__init__(*sources.files, *targets.files)
+        self._sources = sources
+        self._targets = targets
+
+    def items(self) -> Iterator[tuple[str, str]]:
+        """Reads the lines; FileError: there are more of one file."""
+        sources = targets = 0
+        for source, target in zip_longest(self._sources.items(), self._targets.items()):
+            sources += source is not None
+            targets += target is not None
+            size = sum(lines.sizes.popleft() for lines in (self._sources, self._targets) if lines.sizes)
+            if source is not None and target is not None:
+                self.sizes.append(size)
+                yield source, target
+        if sources != targets:  # the rest of the longer one was read to tell how long it is
+            raise FileError(f"{self._sources.name} has {_lines(sources)} and {self._targets.name} {_lines(targets)}")
+
+    def place(self, index: int, part: str = "") -> str:
+        """The file of that side, and the line."""
+        return (self._targets if part == ".target" else self._sources).place(index)
+
+
+def _lines(count: int) -> str:
+    return "1 line" if count == 1 else f"{count} lines"
+
+
+def is_terminal(stream: object) -> bool:
+    """Whether a person sits at the other end."""
+    isatty = getattr(stream, "isatty", None)
+    return bool(isatty and isatty())
+
+
+def is_same(file: BinaryIO, path: Path) -> bool:
+    """Whether `file` is the regular file at `path`, which opening for writing would empty."""
+    status = _regular(file)
+    return status is not None and path.exists() and os.path.samestat(status, path.stat())
+
+
+def _regular(file: BinaryIO) -> os.stat_result | None:
+    try:
+        status = os.fstat(file.fileno())
+    except OSError:  # which io.UnsupportedOperation is: a file in memory
+        return None
+    return status if stat.S_ISREG(status.st_mode) else None

@@ -1,0 +1,48 @@
+"""The `translane` command in this process, and through the shell."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+
+from unit.client.fake_server import FakeServer
+
+from translane_client.__main__ import main
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class Command:
+    """Runs `main` against a server and keeps what it wrote."""
+
+    def __init__(self, address: str) -> None:
+        self.environ = {"TRANSLANE_CLIENT_SERVER": address}
+        self.stderr = io.StringIO()
+        self.stdout = io.BytesIO()
+
+    def __call__(self, *argv: str, stdin: bytes | io.BytesIO = b"") -> int:
+        stdin = io.BytesIO(stdin) if isinstance(stdin, bytes) else stdin
+        return main(argv, stdin=stdin, stdout=self.stdout, stderr=self.stderr, environ=self.environ)
+
+    @property
+    def out(self) -> str:
+        return self.stdout.getvalue().decode()
+
+    @property
+    def err(self) -> str:
+        return self.stderr.getvalue()
+
+
+def shell(server: FakeServer, *argv: str, stdout=subprocess.PIPE) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-m", "translane_client", *argv],
+        env={**os.environ, "TRANSLANE_CLIENT_SERVER": server.address, "LC_ALL": "C", "PYTHONUTF8": "0"},
+        stdin=subprocess.PIPE,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+    )

@@ -1,0 +1,192 @@
+"""`translane translate` over lines and files: order, places, memory, progress."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import grpc
+import pytest
+from unit.client.command import Command, Terminal
+from unit.client.fake_server import FakeServer, answer, bad_fields, fails, reason
+
+from translane_client import lines
+
+
+def test_files_in_and_out(command: Command, tmp_path: Path):
+    source, target = tmp_path / "in.txt", tmp_path / "out.txt"
+    source.write_bytes(b"".join(b"%d\n" % n for n in range(500)))
+    target.write_text("of before")
+    assert command("translate", "-i", str(source), "-o", str(target), "--batch-size", "7") == 0
+    assert target.read_text() == "".join(f"<{n}>\n" for n in range(500))
+    assert command.out == command.err == ""
+
+
+def test_an_empty_file_gives_an_empty_file(command: Command, tmp_path: Path):
+    target = tmp_path / "out.txt"
+    assert command("translate", "-o", str(target)) == 0
+    assert target.read_bytes() == b""
+
+
+def test_a_dash_is_a_standard_stream(command: Command):
+    assert command("translate", "-i", "-", "-o", "-", stdin=b"a\n") == 0
+    assert command.out == "<a>\n"
+
+
+@pytest.mark.parametrize(
+    ("stdin", "texts"),
+    [
+        (b"", []),
+        (b"\n", [""]),
+        (b"a", ["a"]),
+        (b"a\n", ["a"]),
+        (b"a\r\nb\r\n", ["a", "b"]),
+        (b"\n\na\n\n", ["", "", "a", ""]),
+        ("\ufeffa\n\ufeffb\n".encode(), ["a", "\ufeffb"]),
+        (b"a\rb\n", ["a\rb"]),
+        ("a\x0bb\x0cc\x1cd\x85e\u2028f\u2029g\n".encode(), ["a\x0bb\x0cc\x1cd\x85e\u2028f\u2029g"]),
+        ("猫\n👩‍👩‍👧\x00\n".encode(), ["猫", "👩‍👩‍👧\x00"]),
+    ],
+)
+def test_one_line_is_one_text(server: FakeServer, command: Command, stdin: bytes, texts: list[str]):
+    assert command("translate", stdin=stdin) == 0
+    assert [text for request in server.requests for text in request.texts] == texts
+    assert command.stdout.getvalue().count(b"\n") == len(texts)
+
+
+def test_line_ends_inside_a_translation_become_spaces(server: FakeServer, command: Command):
+    def broken(request, context):
+        response = answer(request)
+        response.translations[0].hypotheses[0].text = "a\nb\r\nc\rd\u2028e"
+        return response
+
+    server.always = broken
+    assert command("translate", "x") == 0
+    assert command.out == "a b c d\u2028e\n"
+
+
+def test_invalid_utf8_names_file_and_line(command: Command, tmp_path: Path):
+    source = tmp_path / "in.txt"
+    source.write_bytes(b"a\n" * 9 + b"ab\xff\n" + b"c\n")
+    assert command("translate", "-i", str(source), "--batch-size", "2", "--concurrency", "1") == 1
+    assert command.err == (
+        f"translane: {source}, line 10: not valid UTF-8 (byte 3 of the line); 8 lines were written to standard output\n"
+    )
+    assert command.out == "<a>\n" * 8
+
+
+def test_a_line_without_end_is_refused(command: Command, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(lines, "LONGEST_LINE", 10)
+    assert command("translate", stdin=b"123456789\n" + b"x" * 11) == 1
+    assert command.err.startswith("translane: standard input, line 2: longer than 10 bytes")
+
+
+def test_a_refused_text_names_its_line(server: FakeServer, command: Command):
+    problem = fails(
+        grpc.StatusCode.INVALID_ARGUMENT,
+        "texts[1]: longer than 256 tokens",
+        reason("INVALID_FIELD"),
+        bad_fields(("texts[1]", "longer than 256 tokens")),
+    )
+    server.by_text(d=problem)
+    assert command("translate", "--batch-size", "2", stdin=b"a\nb\nc\nd\n") == 1
+    told = "longer than 256 tokens; 2 lines were written to standard output\n"
+    assert command.err == f"translane: standard input, line 4: {told}"
+    command.stderr = io.StringIO()
+    assert command("translate", "c", "d") == 1
+    assert command.err == "translane: text 2: longer than 256 tokens\n"
+
+
+def test_files_that_cannot_be_used_are_named(command: Command, tmp_path: Path):
+    source = tmp_path / "in.txt"
+    source.write_text("a\n")
+    for argv, message in (
+        (["-i", str(tmp_path / "none")], f"{tmp_path / 'none'}: No such file or directory"),
+        (["-i", str(tmp_path)], "Is a directory"),
+        (["-i", str(source), "-o", str(tmp_path / "no" / "out")], "No such file or directory; 0 lines were written to"),
+        (["-i", str(source), "-o", str(source)], "is the input and cannot be the output"),
+        (["-i", str(source), "-o", "/dev/full"], "/dev/full: No space left on device; 0 lines were written"),
+    ):
+        command.stderr = io.StringIO()
+        assert command("translate", *argv) == 1
+        assert message in command.err
+        assert command.err.count("\n") == 1
+    assert source.read_text() == "a\n"
+
+
+class CountedInput(io.BytesIO):
+    """Makes its lines up, and notes how far reading runs ahead of what was written."""
+
+    def __init__(self, count: int, output: io.BytesIO) -> None:
+        self.read_lines = self.furthest = 0
+        self._count = count
+        self._output = output
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        self.furthest = max(self.furthest, self.read_lines - self._output.lines)
+        if self.read_lines == self._count:
+            return b""
+        self.read_lines += 1
+        return b"%d\n" % self.read_lines
+
+
+class CountedOutput(io.BytesIO):
+    """Keeps the number of lines and the last one, and nothing else."""
+
+    lines = 0
+    last = b""
+
+    def write(self, data, /) -> int:
+        self.lines += 1
+        self.last = bytes(data)
+        return len(data)
+
+
+def test_memory_is_bounded_over_100_000_lines(server: FakeServer, command: Command):
+    command.stdout = output = CountedOutput()
+    stdin = CountedInput(100_000, output)
+    assert command("translate", "--batch-size", "1000", "--concurrency", "3", stdin=stdin) == 0
+    assert (output.lines, output.last) == (100_000, b"<100000>\n")
+    assert stdin.furthest <= 3000
+
+
+def test_a_person_who_types_gets_each_line_at_once(server: FakeServer, command: Command):
+    class Typed(CountedInput):
+        def isatty(self) -> bool:
+            return True
+
+    command.stdout = output = CountedOutput()
+    stdin = Typed(5, output)
+    assert command("translate", stdin=stdin) == 0
+    assert stdin.furthest == 0
+
+
+def test_progress_is_drawn_on_a_terminal(command: Command, tmp_path: Path):
+    source = tmp_path / "in.txt"
+    source.write_text("abc\n" * 200)
+    command.stderr = Terminal()
+    assert command("translate", "-i", str(source)) == 0
+    assert command.err.startswith("\r1 sentences  ")
+    assert command.err.endswith("\x1b[K\n")
+    final = command.err.rsplit("\r", 1)[1]
+    assert "200 sentences" in final
+    assert f"100% [{'#' * 24}]  0:00 left" in final
+
+
+def test_progress_of_a_pipe_has_no_percentage(command: Command):
+    command.stderr = Terminal()
+    assert command("translate", stdin=b"a\n") == 0
+    assert "sentences" in command.err
+    assert "%" not in command.err
+
+
+def test_no_progress_for_arguments_or_beside_output_on_the_same_terminal(command: Command):
+    class Screen(io.BytesIO):
+        def isatty(self) -> bool:
+            return True
+
+    command.stderr = Terminal()
+    assert command("translate", "a") == 0
+    command.stdout = Screen()
+    assert command("translate", stdin=b"a\n") == 0
+    assert command.err == ""
