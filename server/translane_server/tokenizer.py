@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import sentencepiece
+from sentencepiece.sentencepiece_pb2 import SentencePieceText  # type: ignore[attr-defined]  # made at import
 
 from translane_server.bundle import Bundle
 from translane_server.errors import BundleError
@@ -46,11 +46,17 @@ class Tokenizer(Protocol):
 class SentencePieceTokenizer:
     """Kudo and Richardson 2018, https://aclanthology.org/D18-2012.
 
+    Target texts are the tokens' surfaces one after the other, less the first space, as UTF-8 with U+FFFD for each part
+    that is none. That is what SentencePiece decodes to, but for texts that begin with more than one space (it drops
+    them all), or with the unknown token's or a byte's (it keeps that one), and for broken characters (it writes U+FFFD
+    for each of their bytes). Vocabularies that mark spaces at the end of words are not supported, nor are those with
+    rules for denormalization.
+
     Args:
-        source: the source vocabulary.
-        target: the target vocabulary.
-        eos: the end-of-sentence id, of both.
-        target_vocab_size: V, how many target ids the model has; more than the vocabulary where it was padded.
+        source: splits source texts.
+        target: of the target texts.
+        eos: the end-of-sentence id, with which sources end.
+        target_vocab_size: how many target ids the model has; those beyond SentencePiece's add nothing to a text.
     """
 
     def __init__(
@@ -58,73 +64,79 @@ class SentencePieceTokenizer:
         source: sentencepiece.SentencePieceProcessor,
         target: sentencepiece.SentencePieceProcessor,
         eos: int,
-        target_vocab_size: int | None = None,
+        target_vocab_size: int,
     ) -> None:
         self._source = source
         self._target = target
         self._eos = eos
-        self._pieces = target.get_piece_size()
-        self._surfaces = _surfaces(target, target_vocab_size or self._pieces)
-
-    @property
-    def target_surfaces(self) -> Sequence[bytes]:
-        """See `Tokenizer.target_surfaces`."""
-        return self._surfaces
+        self._unknown = target.unk_id()
+        self.target_surfaces: Sequence[bytes] = tuple(_surface(target, token) for token in range(target_vocab_size))
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """See `Tokenizer.encode`."""
-        # one thread: the default is one for each of the host's cores, however few of them are granted
-        encoded = self._source.encode(list(texts), out_type=int, num_threads=1)
-        return [[*ids, self._eos] if ids else [] for ids in encoded]
+        return [[*ids, self._eos] if ids else [] for ids in _encode(self._source, texts)]
 
     def encode_target(self, texts: Sequence[str]) -> list[list[int]]:
         """See `Tokenizer.encode_target`."""
-        ids: list[list[int]] = self._target.encode(list(texts), out_type=int, num_threads=1)
-        return ids
+        return _encode(self._target, texts)
 
     def decode(self, ids: Sequence[Sequence[int]], unknowns: Sequence[Mapping[int, str]] = ()) -> list[str]:
         """See `Tokenizer.decode`."""
-        # sentence by sentence, for the same reason
-        replacements = unknowns or [{}] * len(ids)
-        return [self._decode(*each) for each in zip(ids, replacements, strict=True)]
+        return [
+            self._decode_one(sentence, replaced)
+            for sentence, replaced in zip(ids, unknowns or [{}] * len(ids), strict=True)
+        ]
 
     def source_pieces(self, ids: Sequence[int]) -> list[str]:
         """See `Tokenizer.source_pieces`."""
-        return [self._source.id_to_piece(i) for i in ids]
+        return _pieces(self._source, ids)
 
     def target_pieces(self, ids: Sequence[int]) -> list[str]:
         """See `Tokenizer.target_pieces`."""
-        return [self._target.id_to_piece(i) if i < self._pieces else f"<{i}>" for i in ids]
+        return _pieces(self._target, ids)
 
     def source_surfaces(self, text: str) -> list[str]:
-        """See `Tokenizer.source_surfaces`."""
-        pieces = self._source.encode(text, return_type="proto").pieces
-        return [*(piece.surface for piece in pieces), ""]
+        """See `Tokenizer.source_surfaces`.
 
-    def _decode(self, ids: Sequence[int], unknowns: Mapping[int, str]) -> str:
-        if not unknowns:
-            text: str = self._target.decode([i for i in ids if i < self._pieces])
-            return text
-        surfaces = [
-            f" {unknowns[place]} ".encode() if place in unknowns else self._surfaces[i] for place, i in enumerate(ids)
-        ]
-        text = b"".join(surfaces).decode(errors="replace")
-        return re.sub(" {2,}", " ", text).strip(" ")
+        Where several tokens stand for one character, as bytes do and as the tokens of its normal form do, it is the
+        surface of each.
+        """
+        encoded = SentencePieceText.FromString(self._source.encode(text, out_type="serialized_proto"))
+        surfaces = [""]  # of the end of the sentence; from here back to the start
+        for token in reversed(encoded.pieces):  # SentencePiece gives a character to the last of its tokens
+            shares = not token.surface and token.piece != _SPACE
+            surfaces.append(surfaces[-1] if shares else token.surface)
+        return surfaces[::-1] if encoded.pieces else []
+
+    def _decode_one(self, ids: Sequence[int], unknowns: Mapping[int, str]) -> str:
+        surfaces = self.target_surfaces
+        parts = [surfaces[token] for token in ids]
+        for position, text in unknowns.items():
+            assert ids[position] == self._unknown, "only unknown tokens are replaced"
+            parts[position] = text.encode()
+        return b"".join(parts).removeprefix(b" ").decode(errors="replace")
 
 
-def _surfaces(processor: sentencepiece.SentencePieceProcessor, vocab_size: int) -> tuple[bytes, ...]:
-    """What each id adds to a text: a space for the sign that stands for one, nothing for control tokens and padding."""
-    surfaces = []
-    for i in range(processor.get_piece_size()):
-        if processor.is_control(i) or processor.is_unused(i):
-            surfaces.append(b"")
-        elif processor.is_unknown(i):
-            surfaces.append(processor.decode([i]).encode())
-        elif processor.is_byte(i):
-            surfaces.append(bytes([int(processor.id_to_piece(i)[3:-1], 16)]))
-        else:
-            surfaces.append(processor.id_to_piece(i).replace(_SPACE, " ").encode())
-    return (*surfaces, *[b""] * (vocab_size - len(surfaces)))
+def _encode(processor: sentencepiece.SentencePieceProcessor, texts: Sequence[str]) -> list[list[int]]:
+    # one thread: the default is one for each of the host's cores, however few of them are granted
+    encoded: list[list[int]] = processor.encode(list(texts), out_type=int, num_threads=1)
+    return encoded
+
+
+def _pieces(processor: sentencepiece.SentencePieceProcessor, ids: Sequence[int]) -> list[str]:
+    known = processor.get_piece_size()  # a padded vocabulary has ids without a piece
+    return [processor.id_to_piece(token) if token < known else f"<{token}>" for token in ids]
+
+
+def _surface(processor: sentencepiece.SentencePieceProcessor, token: int) -> bytes:
+    if token >= processor.get_piece_size() or processor.is_control(token):
+        return b""
+    if processor.is_unknown(token):
+        return str(processor.decode([token])).encode()
+    piece: str = processor.id_to_piece(token)
+    if processor.is_byte(token):
+        return bytes([int(piece[len("<0x") : -len(">")], 16)])
+    return piece.replace(_SPACE, " ").encode()
 
 
 def load_tokenizer(bundle: Bundle) -> Tokenizer:
