@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 import sentencex
 
-from translane.v1 import translation_pb2 as pb
-from translane_server.errors import FieldViolation
 from translane_server.graphemes import boundary_before, is_boundary
 
 # How much of a line sentencex gets at once: the time it takes grows with the square of that [characters].
@@ -75,22 +73,6 @@ class SplitText:
         return first + "".join(text + gap for text, gap in zip(translations, others, strict=True))
 
 
-def check_split(options: pb.DecodingOptions) -> list[FieldViolation]:
-    """Which options cannot be had for a text that is cut into sentences: they are for one sentence."""
-    if not options.split_sentences:
-        return []
-    refused = {
-        "num_hypotheses": options.num_hypotheses > 1,
-        "return_alternatives": options.return_alternatives,
-        "target_prefix": bool(options.target_prefix),
-    }
-    return [
-        FieldViolation(f"options.{name}", "cannot be combined with split_sentences")
-        for name, present in refused.items()
-        if present
-    ]
-
-
 def split_text(text: str, language: str, encode: Encode, *, max_tokens: int, max_sentences: int) -> SplitText:
     """Cut `text` into sentences.
 
@@ -120,39 +102,6 @@ def split_text(text: str, language: str, encode: Encode, *, max_tokens: int, max
         source_ids=tuple(ids for _, ids in pieces),
         gaps=tuple(text[end:start] for end, start in zip([0, *ends], [*starts, len(text)], strict=True)),
     )
-
-
-def merge_translations(text: SplitText, translations: Sequence[pb.Translation], target_language: str) -> pb.Translation:
-    """The translation of a text, of those of its sentences, which have one hypothesis each.
-
-    The score is the sum of the sentences' scores. Tokens follow one another, and alignments count them so.
-    """
-    merged = pb.Hypothesis(finish_reason=pb.FINISH_REASON_END_OF_SENTENCE)
-    whole = pb.Translation()
-    score, target_tokens, texts = 0.0, 0, []
-    for translation in translations:
-        (hypothesis,) = translation.hypotheses
-        texts.append(hypothesis.text)
-        score += hypothesis.score
-        merged.tokens.extend(hypothesis.tokens)
-        merged.token_log_probs.extend(hypothesis.token_log_probs)
-        for point in hypothesis.alignment.points:
-            merged.alignment.points.add(
-                source_token=whole.source_tokens + point.source_token,
-                target_token=target_tokens + point.target_token,
-                weight=point.weight,
-            )
-        ended = hypothesis.finish_reason == pb.FINISH_REASON_END_OF_SENTENCE
-        if not ended:
-            merged.finish_reason = hypothesis.finish_reason
-        # the tokens are there only where they were asked for; each but the end-of-sentence token is aligned
-        target_tokens += len(hypothesis.tokens) or len(hypothesis.alignment.points) + ended
-        whole.source_tokens += translation.source_tokens
-        whole.source_pieces.extend(translation.source_pieces)
-    merged.text = text.join(texts, target_language)
-    merged.score = score
-    whole.hypotheses.append(merged)
-    return whole
 
 
 def _sentences(text: str, language: str) -> Iterator[_Span]:

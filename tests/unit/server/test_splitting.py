@@ -7,9 +7,8 @@ import sentencex
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from translane.v1 import translation_pb2 as pb
 from translane_server.graphemes import is_boundary
-from translane_server.splitting import TooManySentencesError, check_split, merge_translations, split_text
+from translane_server.splitting import TooManySentencesError, split_text
 
 EOS = 3
 PIECES = (
@@ -213,68 +212,3 @@ def test_a_line_that_sentencex_cannot_cut_is_a_sentence(monkeypatch, outcome):
 
     monkeypatch.setattr(sentencex, "segment", segment)
     assert split("One. Two.\nThree.").sentences == ("One. Two.", "Three.")
-
-
-def translation(text, *, score=-1.0, tokens=(), log_probs=(), reason=pb.FINISH_REASON_END_OF_SENTENCE, **fields):
-    points = [pb.AlignmentPoint(source_token=s, target_token=t, weight=0.5) for s, t in fields.pop("points", ())]
-    alignment = pb.Alignment(points=points) if points else None
-    hypothesis = pb.Hypothesis(
-        text=text, score=score, tokens=tokens, token_log_probs=log_probs, finish_reason=reason, alignment=alignment
-    )
-    return pb.Translation(hypotheses=[hypothesis], **fields)
-
-
-def test_translations_of_sentences_make_one_of_the_text():
-    parts = split("甲。乙。\n丙。", "zh")
-    merged = merge_translations(
-        parts,
-        [
-            translation("One.", score=-1, tokens=["▁One", ".", "</s>"], log_probs=[-0.5, -0.25, -0.25], source_tokens=3,
-                        source_pieces=["甲", "。", "</s>"], points=[(0, 0), (1, 1)]),
-            translation("Two", score=-2, tokens=["▁Two"], log_probs=[-2], source_tokens=3,
-                        source_pieces=["乙", "。", "</s>"], reason=pb.FINISH_REASON_MAX_LENGTH, points=[(0, 0)]),
-            translation("Three", score=-3, tokens=["▁Three", "</s>"], log_probs=[-1, -2], source_tokens=3,
-                        source_pieces=["丙", "。", "</s>"], points=[(1, 0)]),
-        ],
-        "en",
-    )  # fmt: skip
-    (hypothesis,) = merged.hypotheses
-    assert hypothesis.text == "One. Two\nThree"
-    assert hypothesis.score == -6
-    assert list(hypothesis.tokens) == ["▁One", ".", "</s>", "▁Two", "▁Three", "</s>"]
-    assert list(hypothesis.token_log_probs) == [-0.5, -0.25, -0.25, -2, -1, -2]
-    assert hypothesis.finish_reason == pb.FINISH_REASON_MAX_LENGTH
-    assert [(p.source_token, p.target_token) for p in hypothesis.alignment.points] == [(0, 0), (1, 1), (3, 3), (7, 4)]
-    assert merged.source_tokens == 9
-    assert "".join(merged.source_pieces) == "甲。</s>乙。</s>丙。</s>"
-
-
-def test_alignments_count_the_same_where_tokens_are_not_asked_for():
-    parts = split("A! B! C!")
-    merged = merge_translations(
-        parts,
-        [
-            translation("x", source_tokens=2, points=[(0, 0), (1, 1)]),
-            translation("y", source_tokens=4, points=[(0, 0)], reason=pb.FINISH_REASON_MAX_LENGTH),
-            translation("z", source_tokens=2, points=[(1, 0)]),
-        ],
-        "en",
-    )
-    found = [(point.source_token, point.target_token) for point in merged.hypotheses[0].alignment.points]
-    assert found == [(0, 0), (1, 1), (2, 3), (7, 4)]
-
-
-def test_a_text_without_sentences_is_its_own_translation():
-    merged = merge_translations(split(" \n"), [], "en")
-    assert merged.hypotheses[0].text == " \n"
-    assert merged.hypotheses[0].finish_reason == pb.FINISH_REASON_END_OF_SENTENCE
-    assert not merged.hypotheses[0].HasField("alignment")
-
-
-def test_options_for_one_sentence_are_refused():
-    options = pb.DecodingOptions(split_sentences=True, num_hypotheses=2, return_alternatives=True, target_prefix="x")
-    found = {violation.field for violation in check_split(options)}
-    assert found == {"options.num_hypotheses", "options.return_alternatives", "options.target_prefix"}
-    options.split_sentences = False
-    assert not check_split(options)
-    assert not check_split(pb.DecodingOptions(split_sentences=True, num_hypotheses=1, target_prefix="", beam_size=4))
