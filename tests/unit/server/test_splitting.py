@@ -191,9 +191,9 @@ def test_a_long_line_is_cut_as_its_sentences_are():
 def test_time_grows_with_the_length_alone(unit):
     def seconds(length):
         text = (unit * length)[:length]
-        started = time.perf_counter()
+        started = time.thread_time()
         split(text, max_tokens=256)
-        return time.perf_counter() - started
+        return time.thread_time() - started
 
     seconds(1_000)
     assert min(seconds(200_000) for _ in range(2)) < 40 * max(seconds(20_000), 0.005)
