@@ -54,7 +54,7 @@ FLAGS: Mapping[str, _Flag] = {
     "no_repeat_ngram_size": _Flag(
         "--no-repeat-ngram-size", "no sequence of N tokens occurs twice. Unset: 0, which is off", "N", integer
     ),
-    "min_length": _Flag("--min-length", "least tokens of a translation. Unset: 0", "N", integer),
+    "min_length": _Flag("--min-length", "least tokens before a translation ends. Unset: 0", "N", integer),
     "max_length": _Flag("--max-length", "most tokens of a translation. Unset: the model's", "N", count),
     "top_k": _Flag("--top-k", "sample among the N best tokens. Unset: among all", "N", integer),
     "top_p": _Flag(
@@ -68,7 +68,9 @@ FLAGS: Mapping[str, _Flag] = {
     ),
     "suppress_unknown": _Flag("--suppress-unknown", "never generate the unknown token"),
     "replace_unknowns": _Flag("--replace-unknowns", "put the aligned source token for an unknown token"),
-    "suppressed_phrases": _Flag("--suppress", "must not occur; may be repeated", "PHRASE", unicode, repeated=True),
+    "suppressed_phrases": _Flag(
+        "--suppress", "must not occur in a translation; may be repeated", "PHRASE", unicode, repeated=True
+    ),
     "terminology": _Flag(
         "--terms", "source TAB target on each line: where source occurs, target occurs too", "FILE", Path
     ),

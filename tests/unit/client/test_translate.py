@@ -10,7 +10,7 @@ import pytest
 from unit.client.fake_server import FakeServer, answer, bad_fields, fails, reason, translated
 
 from translane.v1 import translation_pb2 as pb
-from translane_client import Cancelled, DecodingOptions, FinishReason, Internal, InvalidArgument, Timing
+from translane_client import Cancelled, FinishReason, Internal, InvalidArgument, Timing
 
 
 def test_one_text_gives_one_translation(server: FakeServer, connect):
@@ -118,10 +118,6 @@ def test_a_request_holds_what_was_set_and_nothing_else(server: FakeServer, conne
             texts=["a"], model="m", source_language="zh", target_language="en", priority=-3, options=options
         ),
     ]
-
-
-def test_every_option_of_the_protocol_has_a_keyword():
-    assert set(DecodingOptions.__annotations__) == set(pb.DecodingOptions.DESCRIPTOR.fields_by_name)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,251 @@
+"""What `translane translate` writes for a translation: columns, n-best lines, JSON; and how it tells of options."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import grpc
+import pytest
+from unit.client.command import Command
+from unit.client.fake_server import FakeServer, bad_fields, fails, reason, texts_of
+
+from translane.v1 import translation_pb2 as pb
+
+
+def hypothesis(text: str, score: float) -> pb.Hypothesis:
+    return pb.Hypothesis(
+        text=text,
+        score=score,
+        tokens=["▁the", "▁" + text, "</s>"],
+        token_log_probs=[-0.5, -0.25, -1.0],
+        finish_reason=1,
+        alignment=pb.Alignment(
+            points=[
+                pb.AlignmentPoint(source_token=0, target_token=0, weight=0.5),
+                pb.AlignmentPoint(source_token=2, target_token=1, weight=0.25),
+            ]
+        ),
+    )
+
+
+@pytest.fixture(autouse=True)
+def _many_hypotheses(server: FakeServer) -> None:
+    def behave(request: pb.TranslateRequest, context: grpc.ServicerContext) -> pb.TranslateResponse:
+        translations = [
+            pb.Translation(
+                hypotheses=[
+                    hypothesis(f"{text}{rank}" if text else "", -rank - 0.5)
+                    for rank in range(request.options.num_hypotheses or 1)
+                ],
+                source_tokens=3,
+                source_pieces=["▁", text, "</s>"],
+            )
+            for text in texts_of(request)
+        ]
+        return pb.TranslateResponse(translations=translations, model="zh-en")
+
+    server.always = behave
+
+
+@pytest.mark.parametrize(
+    ("flags", "line"),
+    [
+        ([], "猫0"),
+        (["--scores"], "-0.500000\t猫0"),
+        (["--tokens"], "猫0\t▁the ▁猫0 </s>"),
+        (["--alignment"], "猫0\t0-0 2-1"),
+        (["--tokens", "--alignment"], "猫0\t▁the ▁猫0 </s>\t0-0 2-1"),
+        (["--scores", "--tokens"], "-0.500000\t猫0\t▁the:-0.500000 ▁猫0:-0.250000 </s>:-1.000000"),
+        (
+            ["--scores", "--tokens", "--alignment"],
+            "-0.500000\t猫0\t▁the:-0.500000 ▁猫0:-0.250000 </s>:-1.000000\t0-0 2-1",
+        ),
+    ],
+)
+def test_columns(command: Command, flags: list[str], line: str):
+    assert command("translate", "猫", *flags) == 0
+    assert command.out == line + "\n"
+
+
+def test_each_hypothesis_is_a_line_that_begins_with_the_number_of_its_text(command: Command):
+    assert command("translate", "--nbest", "2", "--batch-size", "1", stdin="猫\n\nb\n".encode()) == 0
+    assert command.out == (
+        "0 ||| 猫0 ||| -0.500000\n"
+        "0 ||| 猫1 ||| -1.500000\n"
+        "1 |||  ||| -0.500000\n"
+        "1 |||  ||| -1.500000\n"
+        "2 ||| b0 ||| -0.500000\n"
+        "2 ||| b1 ||| -1.500000\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "line"),
+    [
+        (["--nbest", "1"], "0 ||| a0 ||| -0.500000"),
+        (["--nbest", "1", "--scores"], "0 ||| a0 ||| -0.500000"),
+        (["--nbest", "1", "--alignment"], "0 ||| a0 ||| -0.500000 ||| 0-0 2-1"),
+        (
+            ["--nbest", "1", "--tokens", "--alignment"],
+            "0 ||| a0 ||| -0.500000 ||| ▁the ▁a0 </s> ||| 0-0 2-1",
+        ),
+        (["--num-hypotheses", "1"], "a0"),
+    ],
+)
+def test_nbest_lines(command: Command, flags: list[str], line: str):
+    assert command("translate", "a", *flags) == 0
+    assert command.out == line + "\n"
+
+
+def test_many_hypotheses_are_nbest_lines_however_they_are_asked_for(command: Command):
+    assert command("translate", "a", "--num-hypotheses", "2", "--beam-size", "4") == 0
+    assert command.out == "0 ||| a0 ||| -0.500000\n0 ||| a1 ||| -1.500000\n"
+
+
+@pytest.mark.parametrize(
+    ("flags", "beam_size"),
+    [
+        ([], 3),
+        (["--no-alternatives"], 3),
+        (["--seed", "3"], 3),
+        (["--beam-size", "8"], 8),
+        (["--alternatives"], None),
+        (["--temperature", "0.5"], None),
+        (["--top-k", "9"], None),
+        (["--top-p", "0.9"], None),
+    ],
+)
+def test_nbest_takes_beams_where_nothing_else_is_asked_for(server: FakeServer, command: Command, flags, beam_size):
+    assert command("translate", "a", "--nbest", "3", *flags) == 0
+    options = server.requests[0].options
+    assert options.num_hypotheses == 3
+    assert (options.beam_size if options.HasField("beam_size") else None) == beam_size
+
+
+@pytest.mark.parametrize(("nbest", "beam_size"), [("1", None), ("4", None), ("5", 5)])
+def test_nbest_leaves_terms_the_beams_they_need(server: FakeServer, command: Command, tmp_path, nbest, beam_size):
+    terms = tmp_path / "terms.tsv"
+    terms.write_text("a\tb\n")
+    assert command("translate", "a", "--nbest", nbest, "--terms", str(terms)) == 0
+    options = server.requests[0].options
+    assert (options.beam_size if options.HasField("beam_size") else None) == beam_size
+
+
+def test_json_has_everything(command: Command):
+    flags = ["--nbest", "2", "--tokens", "--scores", "--alignment"]
+    assert command("translate", "--json", "猫", "b", *flags) == 0
+    first, second = map(json.loads, command.out.splitlines())
+    shown = {
+        "tokens": ["▁the", "▁猫0", "</s>"],
+        "token_log_probs": [-0.5, -0.25, -1.0],
+        "alignment": [
+            {"source_token": 0, "target_token": 0, "weight": 0.5},
+            {"source_token": 2, "target_token": 1, "weight": 0.25},
+        ],
+    }
+    best = {"text": "猫0", "score": -0.5, "finish_reason": "end_of_sentence"}
+    assert first == {
+        **best,
+        "hypotheses": [
+            {**best, **shown},
+            {**best, **shown, "text": "猫1", "score": -1.5, "tokens": ["▁the", "▁猫1", "</s>"]},
+        ],
+        "source_tokens": 3,
+        "source_pieces": ["▁", "猫", "</s>"],
+        "model": "zh-en",
+        "timing": None,
+    }
+    assert second["text"] == "b0"
+
+
+def test_json_has_the_same_keys_whatever_was_asked_for(server: FakeServer, command: Command):
+    server.always = None
+    assert command("translate", "--json", "猫") == 0
+    shown = json.loads(command.out)
+    assert shown["hypotheses"][0] == {
+        "text": "<猫>",
+        "score": -0.5,
+        "finish_reason": "end_of_sentence",
+        "tokens": [],
+        "token_log_probs": [],
+        "alignment": [],
+    }
+    assert shown["timing"] == {"queue": 0.5, "encode": 0.0, "decode": 0.0, "total": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("flags", "out"),
+    [
+        ([], "<a b>\n"),
+        (["--split-sentences"], "<a\nb>\n"),
+        (["--split-sentences", "--scores"], "-0.500000\t<a b>\n"),
+        (["--split-sentences", "--nbest", "1"], "0 ||| <a b> ||| -0.500000\n"),
+    ],
+)
+def test_what_was_typed_on_two_lines_is_written_on_two_lines(server: FakeServer, command: Command, flags, out: str):
+    server.always = None
+    assert command("translate", "a\nb", *flags) == 0
+    assert command.out == out
+
+
+def test_lines_of_a_file_stay_lines_whatever_a_translation_holds(server: FakeServer, command: Command, tmp_path: Path):
+    source = tmp_path / "in.txt"
+    source.write_text("a\nb\n")
+
+    def broken(request, context):
+        return pb.TranslateResponse(
+            translations=[pb.Translation(hypotheses=[pb.Hypothesis(text=f"{text}\n\n.")]) for text in request.texts]
+        )
+
+    server.always = broken
+    assert command("translate", "--split-sentences", "-i", str(source)) == 0
+    assert command.out == "a  .\nb  .\n"
+
+
+@pytest.mark.parametrize(
+    ("field", "description", "flags", "told"),
+    [
+        (
+            "options.num_hypotheses",
+            "is 9, at most beam_size are returned",
+            [],
+            "--num-hypotheses: is 9, at most --beam-size",
+        ),
+        ("options.num_hypotheses", "is 9", ["--nbest", "9"], "--nbest: is 9"),
+        ("options.beam_size", "is 9", ["--nbest", "9"], "--nbest: is 9"),
+        ("options.beam_size", "is 9", ["--nbest", "2", "--beam-size", "9"], "--beam-size: is 9"),
+        ("options.terminology[2].source", "is empty", [], "--terms: is empty"),
+        ("options.suppressed_phrases[0]", "is empty", [], "--suppress: is empty"),
+        ("options.return_alternatives", "excludes options.seed", [], "--alternatives: excludes --seed"),
+        ("options.top_k", "excludes a seed and patience", [], "--top-k: excludes a seed and patience"),
+        ("source_language", "is needed", [], "--source-language: is needed"),
+        ("model", "is needed", [], "--model: is needed"),
+        ("options.new_option", "is 9", [], "options.new_option: is 9"),
+    ],
+)
+def test_a_refused_option_is_told_by_its_flag(server: FakeServer, command, field: str, description: str, flags, told):
+    message = f"{field}: {description}"
+    server.always = fails(
+        grpc.StatusCode.INVALID_ARGUMENT, message, reason("INVALID_FIELD"), bad_fields((field, description))
+    )
+    assert command("translate", "a", *flags) == 1
+    assert command.err.startswith(f"translane: {told}")
+    assert command.err.count("\n") == 1
+
+
+def test_all_that_is_refused_is_told(server: FakeServer, command: Command):
+    problems = ("options.beam_size", "is 0"), ("texts[1]", "is too long"), ("options.top_p", "")
+    server.always = fails(grpc.StatusCode.INVALID_ARGUMENT, "wrong", reason("INVALID_FIELD"), bad_fields(*problems))
+    assert command("translate", stdin=b"a\nb\n") == 1
+    told = "--beam-size: is 0; standard input, line 2: is too long; wrong"
+    assert command.err == f"translane: {told}; 0 lines were written to standard output\n"
+
+
+def test_nbest_of_the_command_line_wins_over_the_environment(server: FakeServer, command: Command):
+    command.environ["TRANSLANE_CLIENT_NUM_HYPOTHESES"] = "7"
+    assert command("translate", "a", "--nbest", "2") == 0
+    command.environ = {**command.environ, "TRANSLANE_CLIENT_NUM_HYPOTHESES": "", "TRANSLANE_CLIENT_NBEST": "7"}
+    assert command("translate", "a", "--num-hypotheses", "1") == 0
+    assert [request.options.num_hypotheses for request in server.requests] == [2, 1]
+    assert not server.requests[1].options.HasField("beam_size")

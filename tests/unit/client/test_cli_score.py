@@ -1,0 +1,225 @@
+"""`translane score`."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import grpc
+import pytest
+from unit.client.command import Command, Terminal
+from unit.client.fake_server import FakeServer, bad_fields, fails, reason
+
+from translane.v1 import translation_pb2 as pb
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[str, str]:
+    source, target = tmp_path / "zh.txt", tmp_path / "en.txt"
+    source.write_text("猫\n狗\n\n", encoding="utf-8")
+    target.write_text("cat\na dog\n\n", encoding="utf-8")
+    return str(source), str(target)
+
+
+def inputs(server: FakeServer) -> list[tuple[str, str]]:
+    return [(pair.source, pair.target) for request in server.requests for pair in request.inputs]
+
+
+def test_a_pair_of_arguments(server: FakeServer, command: Command):
+    assert command("score", "猫", "cat") == 0
+    assert inputs(server) == [("猫", "cat")]
+    assert command.out == "-4.000000\n"
+    assert command.err == "1 pair, 4 tokens: mean log-probability -1.000000 per token, perplexity 2.718\n"
+
+
+def test_two_files_line_by_line(server: FakeServer, command: Command, files):
+    source, target = files
+    assert command("score", "-s", source, "-t", target) == 0
+    assert inputs(server) == [("猫", "cat"), ("狗", "a dog"), ("", "")]
+    assert command.out == "-4.000000\n-6.000000\n-1.000000\n"
+    assert command.err.startswith("3 pairs, 11 tokens: mean log-probability -1.000000")
+
+
+@pytest.mark.parametrize("dashed", [0, 1])
+def test_either_file_may_be_standard_input(server: FakeServer, command: Command, files, dashed: int):
+    stdin = Path(files[dashed]).read_bytes()
+    names = ["-" if index == dashed else name for index, name in enumerate(files)]
+    assert command("score", "--source-file", names[0], "--target-file", names[1], stdin=stdin) == 0
+    assert inputs(server) == [("猫", "cat"), ("狗", "a dog"), ("", "")]
+
+
+@pytest.mark.parametrize("flags", [[], ["-i", "-"]])
+def test_tab_separated_pairs(server: FakeServer, command: Command, flags: list[str]):
+    assert command("score", *flags, stdin="猫\tcat\r\n\t\n  a \tb".encode()) == 0
+    assert inputs(server) == [("猫", "cat"), ("", ""), ("  a ", "b")]
+    assert command.out.count("\n") == 3
+
+
+def test_files_in_and_out_keep_order(command: Command, tmp_path: Path):
+    source, target = tmp_path / "in.tsv", tmp_path / "out.txt"
+    source.write_text("".join(f"a\t{'x' * (n % 7)}\n" for n in range(300)))
+    assert command("score", "-i", str(source), "-o", str(target), "--batch-size", "7") == 0
+    assert target.read_text() == "".join(f"{-1 - n % 7}.000000\n" for n in range(300))
+    assert command.out == ""
+
+
+def test_nothing_gives_nothing(command: Command):
+    assert command("score") == 0
+    assert command.out == ""
+    assert command.err == "0 pairs, 0 tokens: mean log-probability 0.000000 per token, perplexity 1\n"
+
+
+def test_tokens_with_their_scores(command: Command):
+    assert command("score", "--tokens", "猫", "ab") == 0
+    assert command.out == "-3.000000\ta:-1.000000 b:-1.000000 </s>:-1.000000\n"
+
+
+def test_json_has_everything(command: Command):
+    assert command("score", "--json", "--tokens", "猫", "ab") == 0
+    assert json.loads(command.out) == {
+        "total_log_prob": -3.0,
+        "mean_log_prob": -1.0,
+        "token_log_probs": [-1.0, -1.0, -1.0],
+        "tokens": ["a", "b", "</s>"],
+    }
+
+
+def test_all_that_says_how_to_score_travels(server: FakeServer, command: Command):
+    flags = ["--model", "m", "--source-language", "zh", "--target-language", "en", "--tokens", "--timeout", "50"]
+    assert command("score", *flags, "a", "b") == 0
+    assert server.requests == [
+        pb.ScoreRequest(
+            inputs=[pb.ScoreInput(source="a", target="b")],
+            model="m",
+            source_language="zh",
+            target_language="en",
+            return_tokens=True,
+        )
+    ]
+    assert 40 < server.time_remaining[0] <= 50
+
+
+@pytest.mark.parametrize(("sources", "targets"), [(3, 5), (5, 3), (1, 0), (0, 1), (70, 200)])
+def test_files_of_different_lengths_are_told_with_both(command: Command, tmp_path: Path, sources: int, targets: int):
+    source, target = tmp_path / "zh.txt", tmp_path / "en.txt"
+    source.write_text("a\n" * sources)
+    target.write_text("b\n" * targets)
+    assert command("score", "-s", str(source), "-t", str(target), "--batch-size", "8", "--concurrency", "2") == 1
+    counts = [f"{count} line{'' if count == 1 else 's'}" for count in (sources, targets)]
+    assert command.err.startswith(f"translane: {source} has {counts[0]} and {target} {counts[1]}; ")
+    assert command.err.endswith("written to standard output\n")
+    assert command.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"no tab", "standard input, line 2: no tab, where one is needed between source and target"),
+        (b"", "standard input, line 2: no tab, where one is needed between source and target"),
+        (b"a\tb\tc", "standard input, line 2: 2 tabs, where one is needed between source and target"),
+        (b"a\t\xff", "standard input, line 2: not valid UTF-8 (byte 3 of the line)"),
+    ],
+)
+def test_a_line_that_is_no_pair_is_named(command: Command, line: bytes, message: str):
+    assert command("score", "--batch-size", "1", "--concurrency", "1", stdin=b"a\tb\n" + line + b"\na\tb\n") == 1
+    assert command.err == f"translane: {message}; 1 line was written to standard output\n"
+    assert command.out == "-2.000000\n"
+
+
+@pytest.mark.parametrize(
+    ("field", "places"),
+    [
+        ("inputs[1].target", ["{target}, line 4", "standard input, line 4, target"]),
+        ("inputs[1].source", ["{source}, line 4", "standard input, line 4, source"]),
+        ("inputs[1]", ["{source}, line 4", "standard input, line 4"]),
+    ],
+)
+def test_a_refused_pair_names_its_file_and_line(server: FakeServer, command, tmp_path, field: str, places: list[str]):
+    server.by_text(
+        d=fails(
+            grpc.StatusCode.INVALID_ARGUMENT, f"{field}: x", reason("INVALID_FIELD"), bad_fields((field, "too long"))
+        )
+    )
+    source, target = tmp_path / "zh.txt", tmp_path / "en.txt"
+    source.write_text("a\nb\nc\nd\n")
+    target.write_text("a\nb\nc\nd\n")
+    pairs = b"a\ta\nb\tb\nc\tc\nd\td\n"
+    told = [place.format(source=source, target=target) for place in places]
+    for flags, place in ((["-s", str(source), "-t", str(target)], told[0]), ([], told[1])):
+        command.stderr = io.StringIO()
+        assert command("score", "--batch-size", "2", *flags, stdin=pairs) == 1
+        assert command.err == f"translane: {place}: too long; 2 lines were written to standard output\n"
+
+
+def test_a_refused_argument_is_told(server: FakeServer, command: Command):
+    server.always = fails(
+        grpc.StatusCode.INVALID_ARGUMENT, "x", reason("INVALID_FIELD"), bad_fields(("inputs[0].target", "too long"))
+    )
+    assert command("score", "a", "b") == 1
+    assert command.err == "translane: target: too long\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["a"], "SOURCE and TARGET are needed, or neither; there are 1 arguments"),
+        (["a", "b", "c"], "there are 3 arguments"),
+        (["a", "b", "-i", "f"], "SOURCE TARGET and files exclude each other"),
+        (["a", "b", "-s", "f"], "SOURCE TARGET and files exclude each other"),
+        (["-i", "f", "-t", "g"], "-i and -s, -t exclude each other"),
+        (["-s", "f"], "-s and -t are needed together"),
+        (["-t", "f"], "-s and -t are needed together"),
+        (["-s", "-", "-t", "-"], "one of -s and -t can be standard input, not both"),
+        (["a", "\udcff"], "not valid UTF-8"),
+    ],
+)
+def test_wrong_usage_exits_with_two(server: FakeServer, command: Command, capsys, argv: list[str], message: str):
+    with pytest.raises(SystemExit) as caught:
+        command("score", *argv)
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err
+    assert server.requests == []
+
+
+def test_files_of_the_environment_give_way_to_the_command_line(server: FakeServer, command: Command, files):
+    source, target = files
+    command.environ |= {"TRANSLANE_CLIENT_SOURCE_FILE": source, "TRANSLANE_CLIENT_TARGET_FILE": target}
+    assert command("score") == 0
+    assert len(inputs(server)) == 3
+    server.requests.clear()
+    assert command("score", "-i", "-", stdin=b"a\tb\n") == 0
+    assert command("score", "c", "d") == 0
+    assert inputs(server) == [("a", "b"), ("c", "d")]
+
+
+def test_files_that_cannot_be_used_are_named(command: Command, files):
+    source, target = files
+    for argv, message in (
+        (["-s", source + "x", "-t", target], f"{source}x: No such file or directory"),
+        (["-s", source, "-t", target, "-o", target], f"{target} is the input and cannot be the output as well"),
+        (["-s", source, "-t", target, "-o", source], f"{source} is the input and cannot be the output as well"),
+    ):
+        command.stderr = io.StringIO()
+        assert command("score", *argv) == 1
+        assert command.err == f"translane: {message}\n"
+    assert Path(target).read_text() == "cat\na dog\n\n"
+
+
+def test_progress_over_both_files(command: Command, files):
+    command.stderr = Terminal()
+    assert command("score", "-s", files[0], "-t", files[1]) == 0
+    bar, summary = command.err.rsplit("\n", 2)[:2]
+    assert "3 sentences" in bar
+    assert "100%" in bar
+    assert summary.startswith("3 pairs")
+
+
+def test_a_reader_that_left_ends_it_quietly(command: Command):
+    class Closed(io.BytesIO):
+        def write(self, data, /) -> int:
+            raise BrokenPipeError
+
+    command.stdout = Closed()
+    assert command("score", "a", "b") == 141
+    assert command.err == ""

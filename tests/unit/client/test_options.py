@@ -1,0 +1,177 @@
+"""Every decoding option from Python and from the command line, as it travels; and what does not travel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from unit.client.command import Command
+from unit.client.fake_server import FakeServer
+
+from translane.v1 import translation_pb2 as pb
+from translane_client import Client, DecodingOptions
+from translane_client.decoding_flags import FLAGS
+from translane_client.options import options_message
+
+FIELDS = pb.DecodingOptions.DESCRIPTOR.fields_by_name
+EVERY_OPTION = {
+    "beam_size": 5,
+    "num_hypotheses": 3,
+    "length_penalty": 0.5,
+    "early_stopping": True,
+    "patience": 2.5,
+    "coverage_penalty": 0.25,
+    "repetition_penalty": 1.5,
+    "no_repeat_ngram_size": 3,
+    "min_length": 2,
+    "max_length": 9,
+    "top_k": 40,
+    "top_p": 0.75,
+    "temperature": 0.5,
+    "seed": 2**64 - 1,
+    "target_prefix": "The 猫",
+    "suppress_unknown": True,
+    "replace_unknowns": True,
+    "suppressed_phrases": ["dog", "a  b"],
+    "terminology": [("猫", "cat"), ("猫", "kitty"), ("狗", "dog")],
+    "return_tokens": True,
+    "return_token_scores": True,
+    "return_alignment": True,
+    "split_sentences": True,
+    "return_alternatives": True,
+}
+
+
+def expected(names) -> pb.DecodingOptions:
+    """The message that holds these options and no others, without the code under test."""
+    message = pb.DecodingOptions()
+    for name in names:
+        value = EVERY_OPTION[name]
+        if name == "terminology":
+            message.terminology.extend(pb.Term(source=source, target=target) for source, target in value)
+        elif name == "suppressed_phrases":
+            message.suppressed_phrases.extend(value)
+        else:
+            setattr(message, name, value)
+    return message
+
+
+def arguments_for(name: str, folder: Path) -> list[str]:
+    flag, value = FLAGS[name].name, EVERY_OPTION[name]
+    if name == "terminology":
+        terms = folder / "terms.tsv"
+        terms.write_text("".join(f"{source}\t{target}\n" for source, target in value), encoding="utf-8")
+        return [flag, str(terms)]
+    if isinstance(value, list):
+        return [argument for each in value for argument in (flag, each)]
+    return [flag] if value is True else [flag, str(value)]
+
+
+def test_the_tables_are_those_of_the_protocol():
+    assert set(EVERY_OPTION) == set(FIELDS)
+    assert set(FLAGS) == set(FIELDS)
+    assert set(DecodingOptions.__annotations__) == set(FIELDS)
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_every_option_has_a_keyword_in_python(server: FakeServer, connect, name: str):
+    connect(server.address).translate("a", **{name: EVERY_OPTION[name]})
+    assert server.requests[0].options == expected([name])
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_every_option_has_a_flag(server: FakeServer, command: Command, tmp_path: Path, name: str):
+    assert command("translate", "a", *arguments_for(name, tmp_path)) == 0
+    assert server.requests[0].options == expected([name])
+
+
+@pytest.mark.parametrize("name", sorted(set(FIELDS) - {"num_hypotheses"}))  # a stream has one hypothesis
+def test_every_flag_is_one_of_streams_too(server: FakeServer, command: Command, tmp_path: Path, name: str):
+    assert command("translate", "a", "--stream", "--json", *arguments_for(name, tmp_path)) == 0
+    assert server.requests[0].options == expected([name])
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_every_flag_has_an_environment_twin(server: FakeServer, command: Command, tmp_path: Path, name: str):
+    values = [argument for argument in arguments_for(name, tmp_path) if argument != FLAGS[name].name]
+    command.environ["TRANSLANE_CLIENT_" + FLAGS[name].dest.upper()] = "\n".join(values) or "true"
+    assert command("translate", "a") == 0
+    assert server.requests[0].options == expected([name])
+
+
+@pytest.mark.parametrize("name", [name for name, value in EVERY_OPTION.items() if value is True])
+def test_no_is_not_unset(server: FakeServer, command: Command, name: str):
+    command.environ["TRANSLANE_CLIENT_" + FLAGS[name].dest.upper()] = "yes"
+    assert command("translate", "a", FLAGS[name].name.replace("--", "--no-", 1)) == 0
+    (options,) = [request.options for request in server.requests]
+    assert options.HasField(name)
+    assert not getattr(options, name)
+
+
+def test_all_options_travel_together(server: FakeServer, connect, command: Command, tmp_path: Path):
+    connect(server.address).translate("a", **EVERY_OPTION)
+    flags = [argument for name in FIELDS for argument in arguments_for(name, tmp_path)]
+    assert command("translate", "a", *flags) == 0
+    assert [request.options for request in server.requests] == [expected(FIELDS)] * 2
+
+
+def test_nothing_is_set_by_default(server: FakeServer, command: Command):
+    assert command("translate", "a") == 0
+    assert server.requests[0].options == pb.DecodingOptions()
+
+
+@pytest.mark.parametrize("terms", [{"猫": "cat"}, [("猫", "cat")], (["猫", "cat"],), iter([("猫", "cat")])])
+def test_terms_are_a_mapping_or_pairs(terms):
+    assert options_message({"terminology": terms}).terminology == [pb.Term(source="猫", target="cat")]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kind", "message"),
+    [
+        ("beam_size", True, TypeError, "an integer is needed, not True"),
+        ("beam_size", 3.0, TypeError, "an integer is needed, not 3.0"),
+        ("beam_size", 2**31, ValueError, "an integer from -2147483648 to 2147483647 is needed, not 2147483648"),
+        ("seed", -1, ValueError, "an integer from 0 to 18446744073709551615 is needed, not -1"),
+        ("seed", 2**64, ValueError, "an integer from 0 to"),
+        ("length_penalty", "1", TypeError, "a number is needed, not '1'"),
+        ("length_penalty", False, TypeError, "a number is needed, not False"),
+        ("top_p", 1e300, ValueError, r"a number of 32 bits is needed, not 1e\+300"),
+        ("early_stopping", 1, TypeError, "a bool is needed, not 1"),
+        ("early_stopping", "no", TypeError, "a bool is needed, not 'no'"),
+        ("target_prefix", b"a", TypeError, "a str is needed, not b'a'"),
+        ("target_prefix", "\ud800", ValueError, "surrogates not allowed"),
+        ("suppressed_phrases", "ab", TypeError, "a list of phrases is needed, not a str"),
+        ("suppressed_phrases", ["a", 3], TypeError, "a str is needed, not 3"),
+        ("suppressed_phrases", 3, TypeError, "not iterable"),
+        ("terminology", "ab", TypeError, "'a' is no pair"),
+        ("terminology", ["ab"], TypeError, "'ab' is no pair"),
+        ("terminology", [("a", "b", "c")], TypeError, "is no pair"),
+        ("terminology", [("a", 3)], TypeError, "a str is needed, not 3"),
+        ("terminology", {"a": None}, TypeError, "a str is needed, not None"),
+        ("terminology", 3, TypeError, "not iterable"),
+    ],
+)
+def test_a_value_of_a_wrong_type_or_range_names_the_option(name: str, value, kind, message: str):
+    with pytest.raises(kind, match=f"^{name}: .*{message}"):
+        options_message({name: value})
+
+
+def test_numbers_of_other_libraries_are_numbers():
+    class Three:
+        def __index__(self) -> int:
+            return 3
+
+        def __float__(self) -> float:
+            return 3.0
+
+    message = options_message({"beam_size": Three(), "patience": Three(), "temperature": 1})
+    assert message == pb.DecodingOptions(beam_size=3, patience=3.0, temperature=1.0)
+
+
+def test_none_is_unset():
+    assert options_message(dict.fromkeys(FIELDS)) == pb.DecodingOptions()
+
+
+def test_a_mistake_is_told_before_anything_travels(refused: str):
+    with Client(refused) as client, pytest.raises(TypeError, match="beam_size"):
+        client.translate_stream("a", beam_size="4")
