@@ -79,7 +79,7 @@ def test_all_that_says_what_to_translate_travels(server: FakeServer, command: Co
             options=pb.DecodingOptions(top_k=3),
         )
     ]
-    assert 40 < server.time_remaining[0] <= 50
+    assert 40 < server.time_remaining[0] < 51
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_a_reader_that_left_cancels_the_call_quietly(server: FakeServer, command
 
 def test_ctrl_c_cancels_the_call_quietly(server: FakeServer):
     server.always = server.hang_after(1)
-    with shell(server, "translate", "--stream", "猫") as process:
+    with shell(server, "translate", "--stream", "a") as process:
         assert process.stdout.read(1) == b"<"  # before the rest is there
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
