@@ -91,7 +91,7 @@ def _source(arguments: argparse.Namespace, streams: Streams, stack: ExitStack) -
     refuse = arguments.parser.error
     given = arguments.given & {"input", "source_file", "target_file"}
     if len(arguments.pair) not in (0, 2):
-        refuse(f"SOURCE and TARGET are needed, or neither; there are {len(arguments.pair)} arguments")
+        refuse(f"SOURCE and TARGET are needed, or neither; not {len(arguments.pair)} of them")
     if arguments.pair and given:
         refuse("SOURCE TARGET and files exclude each other")
     if "input" in given and len(given) > 1:

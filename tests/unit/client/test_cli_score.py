@@ -163,8 +163,8 @@ def test_a_refused_argument_is_told(server: FakeServer, command: Command):
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["a"], "SOURCE and TARGET are needed, or neither; there are 1 arguments"),
-        (["a", "b", "c"], "there are 3 arguments"),
+        (["a"], "SOURCE and TARGET are needed, or neither; not 1 of them"),
+        (["a", "b", "c"], "or neither; not 3 of them"),
         (["a", "b", "-i", "f"], "SOURCE TARGET and files exclude each other"),
         (["a", "b", "-s", "f"], "SOURCE TARGET and files exclude each other"),
         (["-i", "f", "-t", "g"], "-i and -s, -t exclude each other"),
