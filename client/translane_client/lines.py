@@ -109,10 +109,10 @@ class LineWriter:
         self.count += 1
 
     def write_part(self, text: str) -> None:
-        """Writes the next part of a line; raises as `write` does."""
-        if self._after_return and not self._keep_breaks:
+        """Writes the next part of a line, which is not empty; raises as `write` does."""
+        after_return, self._after_return = self._after_return, text.endswith("\r")
+        if after_return and not self._keep_breaks:
             text = text.removeprefix("\n")  # its space was written with the part before
-        self._after_return = text.endswith("\r")
         self._put(self._on_a_line(text))
         self.begun = True
 

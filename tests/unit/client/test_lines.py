@@ -32,6 +32,18 @@ def test_a_translation_is_always_one_line(text: str):
     assert len(list(texts_of(io.BytesIO(stdout.getvalue()), "memory"))) == 1
 
 
+@given(st.lists(st.text(st.sampled_from("a\r\n猫"), min_size=1)), st.booleans())
+def test_parts_make_the_line_that_their_text_makes(parts: list[str], keep_breaks: bool):
+    whole, cut = io.BytesIO(), io.BytesIO()
+    LineWriter(None, whole, keep_breaks=keep_breaks).write("".join(parts))
+    writer = LineWriter(None, cut, keep_breaks=keep_breaks)
+    for part in parts:
+        writer.write_part(part)
+    writer.end_line()
+    assert cut.getvalue() == whole.getvalue()
+    assert (writer.count, writer.begun) == (1, False)
+
+
 @given(st.lists(st.text()), st.integers(1, 9))
 def test_batches_are_the_texts(texts: list[str], size: int):
     cut = list(batches(texts, size, len))
