@@ -117,6 +117,7 @@ class Requirements:
             [number for number, other in enumerate(self._phrases) if other is not phrase and phrase.text in other.text]
             for phrase in self._phrases
         ]
+        self._nested = any(self._inside)
 
     def progress(self, generated_ids: Sequence[int]) -> Progress:
         """How far the hypothesis is that consists of these tokens, forced ones included."""
@@ -205,7 +206,9 @@ class Requirements:
 
     def _sought(self, lacking: dict[int, int], goals: range) -> list[int]:
         """The phrases to generate: those that come with another one aside."""
-        sought = [number for number in lacking if number in goals]
+        sought = [number for number in lacking if number < len(goals)]
+        if not self._nested:
+            return sought
         return [number for number in sought if not any(other in sought for other in self._inside[number])]
 
     def _remaining(self, lacking: dict[int, int], goals: range) -> int:
@@ -238,13 +241,12 @@ def _in_time(children: Sequence[_Child], steps: int) -> list[_Child]:
 def _deal(children: Sequence[_Child], beam_size: int) -> list[_Child]:
     """Deal the slots of the beam to the banks: children, best first, of which as much remains.
 
-    Round by round each bank gets one: first the bank that is furthest, then the others by their best child.
+    Round by round each bank gets one, the furthest first: a phrase that is dropped time and again for a better place to
+    begin it would be put off until the length forces it.
     """
     banks: dict[int, list[_Child]] = {}
     for child in children:
         banks.setdefault(child.remaining, []).append(child)
-    if not banks:
-        return []
-    order = [banks.pop(min(banks)), *banks.values()]
+    order = [banks[remaining] for remaining in sorted(banks)]
     dealt = [bank[turn] for turn in range(beam_size) for bank in order if turn < len(bank)]
     return dealt[:beam_size]
