@@ -121,7 +121,8 @@ class AsyncClient(BaseClient):
         """Hands out the translation of one text while it is being decoded; see `Client.translate_stream`."""
         call, received = stream_call(text, model, source_language, target_language, priority, options)
         self._deadline(timeout)  # refuses a wrong timeout now and not at the first delta
-        return AsyncTranslationStream(self._deltas(call, received, timeout), received)
+        running = _Running()
+        return AsyncTranslationStream(self._deltas(running, call, received, timeout), received, running.stop)
 
     async def score(
         self,
@@ -224,6 +225,7 @@ class AsyncClient(BaseClient):
 
     async def _deltas(
         self,
+        running: _Running,
         call: Call[str],
         received: Received,
         timeout: float | None,  # noqa: ASYNC109 - as above
@@ -233,15 +235,15 @@ class AsyncClient(BaseClient):
         method = self._method(call)
         while True:
             try:
-                with self._telling_closed():
-                    stream = method(call.request, timeout=exchange.timeout())
+                with self._telling_closed(running):
+                    running.call = method(call.request, timeout=exchange.timeout())
                     try:
-                        async for response in stream:
+                        async for response in running.call:
                             exchange.answered()
                             if delta := call.parse(response):
                                 yield delta
                     finally:
-                        stream.cancel()
+                        running.call.cancel()
                 received.end()
                 return
             except grpc.RpcError as failure:
@@ -251,17 +253,35 @@ class AsyncClient(BaseClient):
         await (self._sleep or asyncio.sleep)(seconds)
 
     @contextmanager
-    def _telling_closed(self) -> Iterator[None]:
-        """Raises Cancelled for what grpc raises where the client was closed during a call."""
+    def _telling_closed(self, running: _Running | None = None) -> Iterator[None]:
+        """Raises Cancelled for what grpc raises where the client, or what is running, was closed during a call."""
         try:
+            if running is not None and running.stopped:
+                raise Cancelled("the call was cancelled")
             yield
         except grpc.aio.UsageError as error:  # how grpc says that the channel is closed
             raise Cancelled("the client was closed") from error
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
-            if self._closed and task is not None and not task.cancelling():
-                raise Cancelled("the client was closed") from error  # the call was cancelled, not the task
+            if task is not None and not task.cancelling():  # the call was cancelled, not the task
+                if self._closed:
+                    raise Cancelled("the client was closed") from error
+                if running is not None and running.stopped:
+                    raise Cancelled("the call was cancelled") from error
             raise
+
+
+class _Running:
+    """The call a stream has under way, which another task may stop."""
+
+    def __init__(self) -> None:
+        self.call: Any = None
+        self.stopped = False
+
+    def stop(self) -> None:
+        self.stopped = True
+        if self.call is not None:
+            self.call.cancel()
 
 
 async def _gathered(

@@ -58,15 +58,21 @@ class TranslationStream(_Stream, Iterator[str]):
 class AsyncTranslationStream(_Stream, AsyncIterator[str]):
     """`TranslationStream` for asyncio: an asynchronous iterator and context manager."""
 
-    def __init__(self, deltas: AsyncGenerator[str, None], received: Received) -> None:
+    def __init__(self, deltas: AsyncGenerator[str, None], received: Received, cancel: Callable[[], None]) -> None:
         super().__init__(received)
         self._deltas = deltas
+        self._cancel = cancel
+        self._waiting = False
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> str:
-        return await anext(self._deltas)
+        self._waiting = True
+        try:
+            return await anext(self._deltas)
+        finally:
+            self._waiting = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -75,5 +81,7 @@ class AsyncTranslationStream(_Stream, AsyncIterator[str]):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Cancels the call if it is under way. May be called again."""
-        await self._deltas.aclose()
+        """Cancels the call if it is under way; whoever waits for its next delta gets Cancelled. May be called again."""
+        self._cancel()
+        if not self._waiting:  # another task does; the cancelled call wakes it
+            await self._deltas.aclose()

@@ -232,16 +232,45 @@ async def test_dropping_an_asynchronous_stream_cancels_the_call(server: FakeServ
         assert await asyncio.to_thread(server.cancelled.wait, 10)
 
 
-async def test_closing_ends_the_wait_of_another_task(server: FakeServer):
+@pytest.mark.parametrize("closes", ["stream", "client"])
+async def test_closing_ends_the_wait_of_another_task(server: FakeServer, closes: str):
     server.always = server.hang_after(1)
     client = AsyncClient(server.address)
     stream = client.translate_stream("a")
     await anext(stream)
-    task = asyncio.create_task(anext(stream))
+
+    async def wait() -> str:
+        return await anext(stream)
+
+    task = asyncio.create_task(wait())
     await asyncio.sleep(0.05)
-    await client.close()
+    await (stream.aclose() if closes == "stream" else client.close())
     with pytest.raises(Cancelled):
         await task
+    assert await asyncio.to_thread(server.cancelled.wait, 10)
+    await client.close()
+
+
+async def test_closing_during_a_pause_ends_the_attempts(server: FakeServer):
+    server.always = UNAVAILABLE
+    paused = asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        paused.set()
+        await asyncio.sleep(0.05)
+
+    async with AsyncClient(server.address, sleep=sleep) as client:
+        stream = client.translate_stream("a")
+
+        async def wait() -> str:
+            return await anext(stream)
+
+        task = asyncio.create_task(wait())
+        await paused.wait()
+        await stream.aclose()
+        with pytest.raises(Cancelled):
+            await task
+    assert len(server.requests) == 1
 
 
 def test_many_streams_run_side_by_side(server: FakeServer):
