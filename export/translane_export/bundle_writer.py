@@ -12,18 +12,20 @@ from typing import Any
 import onnx_ir as ir
 
 from translane_export import torchscript
+from translane_export.alignment import choose_alignment
 from translane_export.checkpoint import Checkpoint
 from translane_export.errors import ExportError
-from translane_export.graphs import DecoderGraph, EncoderGraph
+from translane_export.graphs import AlignmentGraph, DecoderGraph, EncoderGraph
 from translane_export.manifest import build_manifest
 from translane_export.model import Transformer
 from translane_export.model_card import model_card
-from translane_export.onnx_export import export_decoder, export_encoder
+from translane_export.onnx_export import export_alignment, export_decoder, export_encoder
 from translane_export.onnx_weights import share_weights
 from translane_export.output_folder import check_replaceable, staged
 from translane_export.precision import Numerics, check_range, choose_numerics, round_weights
+from translane_export.samples import sample_sources
 from translane_export.settings import ExportSettings, Format
-from translane_export.signatures import decoder_signature, encoder_signature
+from translane_export.signatures import alignment_signature, decoder_signature, encoder_signature
 from translane_export.sources import find_reader
 from translane_export.verify import (
     LONGEST,
@@ -35,6 +37,7 @@ from translane_export.verify import (
 )
 from translane_server.bundle import (
     MANIFEST,
+    Alignment,
     Bundle,
     Graphs,
     Manifest,
@@ -63,18 +66,21 @@ def export_checkpoint(settings: ExportSettings, log: Log = lambda _line: None) -
         ExportError: the checkpoint, a setting or the output folder is wrong, or the export fails its verification;
             whatever was at the output before is untouched.
     """
-    numerics = choose_numerics(settings.precision, settings.weight_storage)
-    if settings.format == "torchscript" and settings.weight_storage:
-        raise ExportError("TorchScript files store weights as they compute; leave --weight-storage out")
     check_replaceable(settings.output, force=settings.force, markers=tuple(_MANIFESTS.values()))
     log(f"reading {settings.checkpoint}")
     reader = find_reader(settings.checkpoint)
     checkpoint = reader.read(settings.checkpoint)
+    settings = _complete(settings, checkpoint)
+    numerics = choose_numerics(settings.precision, settings.weight_storage)
+    if settings.format == "torchscript" and settings.weight_storage:
+        raise ExportError("TorchScript files store weights as they compute; leave --weight-storage out")
+    samples = sample_sources(checkpoint, settings.samples)
     model = _build_model(checkpoint)
     check_range(model, numerics)
     reference = round_weights(model, numerics)
+    alignment = _choose_alignment(settings, reference, samples, log)
     with staged(settings.output) as folder:
-        graphs = _write_graphs(settings.format, reference, numerics, folder, log)
+        graphs = _write_graphs(settings.format, reference, numerics, alignment, folder, log)
         tokenizer = _write_tokenizer(checkpoint, folder)
         manifest = build_manifest(
             settings,
@@ -83,16 +89,37 @@ def export_checkpoint(settings: ExportSettings, log: Log = lambda _line: None) -
             family=reader.family,
             numerics=numerics,
             graphs=graphs,
+            alignment=alignment,
             tokenizer=tokenizer,
             files={path.name: file_entry(path) for path in sorted(folder.iterdir())},
         )
-        parity = _verify(settings, Bundle(folder, manifest), checkpoint, reference, numerics, log)
+        parity = _verify(settings, Bundle(folder, manifest), samples, reference, numerics, log)
         manifest = manifest.model_copy(update={"parity": parity})
         _write_model_card(settings, manifest, folder)
         files = {**manifest.files, _MODEL_CARD: file_entry(folder / _MODEL_CARD)}
         manifest = manifest.model_copy(update={"files": dict(sorted(files.items()))})
         _write_manifest(settings.format, manifest, folder)
     return manifest
+
+
+def _complete(settings: ExportSettings, checkpoint: Checkpoint) -> ExportSettings:
+    """Take what is not set from a checkpoint that has been exported before."""
+    defaults = {name: value for name, value in checkpoint.settings.items() if name not in settings.model_fields_set}
+    if "precision" in settings.model_fields_set or settings.format == "torchscript":
+        defaults.pop("weight_storage", None)  # what the bundle stores suits the bundle's own precision and format
+    return settings.model_copy(update=defaults)
+
+
+def _choose_alignment(
+    settings: ExportSettings, reference: Transformer, samples: list[list[int]], log: Log
+) -> Alignment | None:
+    if settings.format == "torchscript":
+        if settings.alignment_layer is not None:
+            raise ExportError("TorchScript files give no attention weights; leave --alignment-layer out")
+        return None
+    alignment = choose_alignment(reference, samples, settings.alignment_layer)
+    log(f"aligning by decoder layer {alignment.layer}")
+    return alignment
 
 
 def _build_model(checkpoint: Checkpoint) -> Transformer:
@@ -110,14 +137,17 @@ def _build_model(checkpoint: Checkpoint) -> Transformer:
     return model.eval()
 
 
-def _write_graphs(form: Format, reference: Transformer, numerics: Numerics, folder: Path, log: Log) -> Graphs:
+def _write_graphs(
+    form: Format, reference: Transformer, numerics: Numerics, alignment: Alignment | None, folder: Path, log: Log
+) -> Graphs:
     config = reference.config
     model = copy.deepcopy(reference).to(numerics.dtype)
-    encoder, decoder = EncoderGraph(model), DecoderGraph(model)
+    encoder, decoder = EncoderGraph(model), DecoderGraph(model, alignment.layer if alignment else None)
     names = ("encoder.onnx", "decoder.onnx") if form == "onnx" else (torchscript.ENCODER, torchscript.DECODER)
     graphs = Graphs(
         encoder=encoder_signature(config, numerics.dtype, names[0]),
-        decoder=decoder_signature(config, numerics.dtype, names[1]),
+        decoder=decoder_signature(config, numerics.dtype, names[1], alignment_query=alignment is not None),
+        alignment=alignment_signature(config, numerics.dtype, "alignment.onnx") if alignment else None,
     )
     if form == "torchscript":
         log("tracing the encoder and the decoder step")
@@ -131,6 +161,9 @@ def _write_graphs(form: Format, reference: Transformer, numerics: Numerics, fold
     share_weights((encoder_model, decoder_model), folder / _WEIGHTS, numerics.storage)
     ir.save(encoder_model, folder / graphs.encoder.file)
     ir.save(decoder_model, folder / graphs.decoder.file)
+    if alignment and graphs.alignment:
+        graph = AlignmentGraph(config, alignment.heads)
+        ir.save(export_alignment(graph, config, numerics.dtype, graphs.alignment), folder / graphs.alignment.file)
     return graphs
 
 
@@ -145,7 +178,7 @@ def _write_tokenizer(checkpoint: Checkpoint, folder: Path) -> SentencePieceToken
 def _verify(
     settings: ExportSettings,
     bundle: Bundle,
-    checkpoint: Checkpoint,
+    samples: list[list[int]],
     reference: Transformer,
     numerics: Numerics,
     log: Log,
@@ -157,17 +190,24 @@ def _verify(
         "target_capacity": min(limits.target_tokens, LONGEST),
     }
     try:
-        samples = load_tokenizer(bundle).encode(checkpoint.samples)
+        load_tokenizer(bundle)
         sources = verification_sources(samples, reference, capacities["source_capacity"])
         backend = _open_backend(settings, bundle, reference, capacities)
         log(f"verifying with {len(sources)} sentences")
-        parity = check_parity(backend, reference, sources, numerics, _every_tenth(log))
+        alignment = bundle.manifest.alignment
+        parity = check_parity(backend, reference, sources, numerics, _every_tenth(log), alignment)
     except StartupError as error:
         raise ExportError(f"the exported model does not load: {error}") from error
     if not passes(parity):
         raise ExportError(
             f"the exported model differs from PyTorch's: logits by up to {parity.max_logit_difference:.2g}"
             f" (tolerance {parity.tolerance:g}), {parity.token_mismatches} of {parity.tokens} tokens"
+            + (
+                ""
+                if parity.max_attention_difference is None
+                else f", attention weights by up to {parity.max_attention_difference:.2g}"
+                f" (tolerance {parity.attention_tolerance:g})"
+            )
         )
     return parity
 

@@ -14,7 +14,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,8 @@ class Checkpoint:
 
     ``state_dict`` is complete: tied weights appear under each of their names and share memory.
     ``metadata`` is the "training" part of config.json: settings, steps, epochs, seed, scores, data licence.
+    ``name`` and ``settings`` are for models that have been exported before: what the checkpoint was called then, and
+    the exporter's settings by name, which hold where none are given. Empty: the folder's name, and the defaults.
     """
 
     config: TransformerConfig
@@ -53,6 +55,8 @@ class Checkpoint:
     target_language: str
     samples: tuple[str, ...]
     metadata: dict[str, Any]
+    name: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 def save_checkpoint(

@@ -1,7 +1,9 @@
-"""The two functions a bundle runs, as PyTorch modules over a Transformer's weights.
+"""The functions a bundle runs, as PyTorch modules over a Transformer's weights.
 
 `EncoderGraph` turns sources into each decoder layer's cross-attention keys and values; `DecoderGraph` is one step of
-an incremental decoder. The same modules become ONNX graphs and TorchScript, and run eagerly.
+an incremental decoder. The same modules become ONNX graphs and TorchScript, and run eagerly. `AlignmentGraph` is apart
+from the step, so that it costs nothing unless it runs: ONNX Runtime computes all of a graph, whichever outputs are
+fetched.
 
 Hidden states are [positions, M] throughout, rows and time flattened: every projection is then one Gemm on the weight
 as PyTorch stores it (which the tied output projection and the embedding lookup can share), and Q, K and V are one.
@@ -10,17 +12,18 @@ Shapes: B rows, S source length, T target capacity, H heads, D head size, M mode
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from translane_export import onnx_ops
-from translane_export.model import Transformer
+from translane_export.model import Transformer, TransformerConfig
 from translane_export.model.attention import KeysValues, MultiHeadAttention
 from translane_export.model.decoder import DecoderLayer
 from translane_export.model.embeddings import Embedding
 from translane_export.model.encoder import EncoderLayer
+from translane_export.model.masks import padding_mask
 from translane_export.model.residual import Residual
 
 Sublayer = Callable[[Tensor], Tensor]
@@ -64,10 +67,12 @@ class DecoderGraph(nn.Module):
     token_ids [B], positions [B] (tokens already in the row's cache), source_lengths [B], num_candidates [1], each
     layer's self-attention caches [B, H, T, D], each layer's cross-attention keys and values [B, H, S, D]
     -> candidate_ids [B, K], candidate_log_probs [B, K], logits [B, V], each layer's updated self-attention caches.
+    With an `alignment_layer`, the query of that layer's cross-attention [B, H * D] comes after the logits.
     """
 
-    def __init__(self, model: Transformer) -> None:
+    def __init__(self, model: Transformer, alignment_layer: int | None = None) -> None:
         super().__init__()
+        self.alignment_layer = alignment_layer
         self.stack = model.decoder
         self.embedding = _TokenAndPosition(model.decoder.embedding)
         self._layers = _decoder_layers(model)
@@ -89,17 +94,43 @@ class DecoderGraph(nn.Module):
         x = self.embedding(token_ids, nn.functional.embedding(positions, self.embedding.table))  # [B, M]
         past, cross = pairs[: len(self.packed)], pairs[len(self.packed) :]
         present: list[Tensor] = []
+        queries: list[Tensor] = []
         sublayers: list[tuple[Residual, Sublayer]] = []
         for layer, packed, layer_past, layer_cross in zip(self._layers, self._packed, past, cross, strict=True):
             sublayers += [
                 (layer.self_attention_residual, _step_attention(layer, packed, layer_past, positions, present)),
-                (layer.cross_attention_residual, _cross_attention(layer, layer_cross, source_lengths)),
+                (layer.cross_attention_residual, _cross_attention(layer, layer_cross, source_lengths, queries)),
                 (layer.feed_forward_residual, layer.feed_forward),
             ]
         x = _run_stack(x, sublayers, self.stack.final_norm, self.placement)  # [B, M]
         logits = self.output_projection(x).float()  # [B, V]
         ids, log_probs = onnx_ops.best_candidates(logits, num_candidates)
-        return ids, log_probs, logits, *present
+        alignment = () if self.alignment_layer is None else (queries[self.alignment_layer],)
+        return ids, log_probs, logits, *alignment, *present
+
+
+class AlignmentGraph(nn.Module):
+    """How much a step attends to each source position, averaged over some heads of the layer the query comes from.
+
+    alignment_query [B, H * D], source_lengths [B], the layer's cross-attention keys [B, H, S, D] -> [B, S], float32;
+    zero from each row's source length on.
+    """
+
+    def __init__(self, config: TransformerConfig, heads: Sequence[int]) -> None:
+        super().__init__()
+        self.config = config
+        self.heads = list(heads)
+
+    def forward(self, query: Tensor, source_lengths: Tensor, keys: Tensor) -> Tensor:
+        """See the class."""
+        query = query.view(-1, self.config.heads, self.config.head_dim)  # [B, H, D]
+        scores = onnx_ops.score_keys(query, keys, source_lengths) / self.config.head_dim**0.5  # [B, H, S]
+        hidden = ~padding_mask(source_lengths, scores.shape[2])[:, :, 0]  # [B, 1, S]
+        weights = scores.masked_fill(hidden, torch.finfo(scores.dtype).min).softmax(-1)
+        if len(self.heads) < self.config.heads:
+            weights = weights.index_select(1, torch.tensor(self.heads))
+        mean: Tensor = weights.mean(1).masked_fill(hidden[:, 0], 0.0)
+        return mean
 
 
 class _TokenAndPosition(nn.Module):
@@ -165,11 +196,14 @@ def _step_attention(
     return run
 
 
-def _cross_attention(layer: DecoderLayer, keys_values: KeysValues, source_lengths: Tensor) -> Sublayer:
+def _cross_attention(
+    layer: DecoderLayer, keys_values: KeysValues, source_lengths: Tensor, queries: list[Tensor]
+) -> Sublayer:
     attention = layer.cross_attention
 
     def run(x: Tensor) -> Tensor:
-        context = onnx_ops.attend(attention.q_proj(x), keys_values, source_lengths, attention.heads)
+        queries.append(attention.q_proj(x))
+        context = onnx_ops.attend(queries[-1], keys_values, source_lengths, attention.heads)
         output: Tensor = attention.out_proj(context)
         return output
 

@@ -13,6 +13,7 @@ from translane_export.model import Transformer
 from translane_export.precision import Numerics
 from translane_export.settings import ExportSettings
 from translane_server.bundle import (
+    Alignment,
     Architecture,
     DecodingDefaults,
     FileEntry,
@@ -35,6 +36,7 @@ def build_manifest(
     family: str,
     numerics: Numerics,
     graphs: Graphs,
+    alignment: Alignment | None,
     tokenizer: SentencePieceTokenizer,
     files: dict[str, FileEntry],
 ) -> Manifest:
@@ -79,9 +81,10 @@ def build_manifest(
         decoding_defaults=DecodingDefaults(max_length=min(settings.default_max_length, limits.target_tokens)),
         tokenizer=tokenizer,
         graphs=graphs,
+        alignment=alignment,
         license=settings.license or str(training.get("data_licence") or "unspecified"),
         provenance={
-            "checkpoint": settings.checkpoint.resolve().name,
+            "checkpoint": checkpoint.name or settings.checkpoint.resolve().name,
             "attribution": settings.attribution,
             "training": training,
             "exporter": {"translane": version("translane"), "torch": torch.__version__},

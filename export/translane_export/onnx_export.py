@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from translane_export.errors import ExportError
-from translane_export.graphs import DecoderGraph, EncoderGraph
+from translane_export.graphs import AlignmentGraph, DecoderGraph, EncoderGraph
 from translane_export.model import TransformerConfig
 from translane_server.bundle import Graph
 
@@ -55,6 +55,19 @@ def export_decoder(graph: DecoderGraph, config: TransformerConfig, signature: Gr
     caches = [{0: _ROWS, 2: _TARGET}] * tensors + [{0: _ROWS, 2: _SOURCE}] * tensors
     dynamic_shapes = (rows, rows, rows, None, tuple(caches))
     return _export(graph, decoder_example(config, graph.dtype), dynamic_shapes, signature)
+
+
+def export_alignment(
+    graph: AlignmentGraph, config: TransformerConfig, dtype: torch.dtype, signature: Graph
+) -> ir.Model:
+    """Export the alignment graph, which has no weights."""
+    example = (
+        torch.zeros(_EXAMPLE_ROWS, config.heads * config.head_dim, dtype=dtype),
+        torch.tensor([5, 2, 4], dtype=torch.int32),
+        torch.zeros(_EXAMPLE_ROWS, config.heads, _EXAMPLE_SOURCE, config.head_dim, dtype=dtype),
+    )
+    rows = {0: _ROWS}
+    return _export(graph, example, (rows, rows, {0: _ROWS, 2: _SOURCE}), signature)
 
 
 def _export(graph: nn.Module, example: tuple[Tensor, ...], dynamic_shapes: tuple[Any, ...], names: Graph) -> ir.Model:

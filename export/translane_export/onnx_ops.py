@@ -64,6 +64,25 @@ def attend(query: Tensor, keys_values: KeysValues, lengths: Tensor, heads: int) 
     return _attend(_split_heads(query, heads), keys_values, lengths)
 
 
+def score_keys(query: Tensor, keys: Tensor, lengths: Tensor) -> Tensor:
+    """Return the products of each query with the keys of its row, in float32.
+
+    query [B, H, D], keys [B, H, C, D], lengths [B] -> [B, H, C]; those past ``lengths[b]`` mean nothing. The graph
+    looks at no more keys than the longest row has. How many these are must not show in the numbers of the other rows.
+    So it multiplies and adds up, where ONNX Runtime's matrix-vector product takes the keys by fours and adds up the
+    remainder in another order; and it pads the products back to C, for a softmax over as many values at any step.
+    """
+    query = query.float().unsqueeze(2)  # [B, H, 1, D]
+    if not torch.onnx.is_in_onnx_export():
+        return (keys.float() * query).sum(-1)
+    capacity = torch.scalar_tensor(keys.shape[2], dtype=torch.int64)
+    longest = lengths.max().long()
+    visible = _emit("Slice", (keys, torch.tensor([0]), longest.view(1), torch.tensor([2])), keys.dtype, keys.shape)
+    products = (visible.float() * query).sum(-1)  # [B, H, longest]
+    pads = torch.cat((torch.zeros(5, dtype=torch.int64), (capacity - longest).view(1)))
+    return _emit("Pad", (products, pads), torch.float32, keys.shape[:3])
+
+
 def add_and_norm(x: Tensor, residual: Tensor, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
     """Return norm(x + residual) and x + residual, all [B, M].
 
@@ -102,6 +121,11 @@ def best_candidates(logits: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
     else:
         ids = _top_ids(logits, count)
     return ids, logits.log_softmax(-1).gather(1, ids)
+
+
+def _emit(operator: str, inputs: tuple[Tensor, ...], dtype: torch.dtype, shape: Any) -> Tensor:
+    (output,) = torch.onnx.ops.symbolic_multi_out(f"::{operator}", inputs, {}, dtypes=[dtype], shapes=[shape])
+    return output
 
 
 def _fused(

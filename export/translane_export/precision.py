@@ -19,7 +19,8 @@ class Numerics:
     """How a bundle's numbers are stored and computed.
 
     ``tolerance`` is the largest difference of a logit from PyTorch's; ``token_margin`` is how much better PyTorch may
-    like another token than the bundle's choice before that counts as a different token.
+    like another token than the bundle's choice before that counts as a different token; ``attention_tolerance`` is the
+    largest difference of an attention weight (0 … 1).
     """
 
     precision: Precision
@@ -27,6 +28,7 @@ class Numerics:
     dtype: torch.dtype
     tolerance: float
     token_margin: float
+    attention_tolerance: float
 
 
 def choose_numerics(precision: Precision, storage: WeightStorage | None) -> Numerics:
@@ -42,8 +44,10 @@ def choose_numerics(precision: Precision, storage: WeightStorage | None) -> Nume
             raise ExportError("precision fp16 stores its weights as float16; leave --weight-storage out")
         # Half a unit in the last place of a logit of 16 is 0.008 already; a choice between two that are closer than
         # the tolerance is rounding's.
-        return Numerics("fp16", "float16", torch.float16, tolerance=0.1, token_margin=0.2)
-    return Numerics("fp32", storage or "float32", torch.float32, tolerance=1e-4, token_margin=0.0)
+        return Numerics("fp16", "float16", torch.float16, tolerance=0.1, token_margin=0.2, attention_tolerance=0.02)
+    return Numerics(
+        "fp32", storage or "float32", torch.float32, tolerance=1e-4, token_margin=0.0, attention_tolerance=1e-4
+    )
 
 
 def round_weights(model: Transformer, numerics: Numerics) -> Transformer:

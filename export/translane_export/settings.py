@@ -54,4 +54,14 @@ class ExportSettings(Settings):
     default_max_length: int = Field(
         default=256, ge=1, description="Longest translation where a request sets none [tokens]."
     )
+    samples: Path | None = Field(
+        default=None,
+        description="Text file of source sentences, one a line, to verify with and to choose the alignment layer by;"
+        " by default the checkpoint's.",
+    )
+    alignment_layer: int | None = Field(
+        default=None,
+        ge=0,
+        description="Decoder layer whose cross-attention aligns words, from 0; by default the exporter chooses.",
+    )
     threads: int | None = Field(default=None, ge=1, description="Threads to verify with; by default the CPUs granted.")

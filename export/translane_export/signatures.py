@@ -1,4 +1,4 @@
-"""Inputs and outputs of the two graphs: names, types and shapes, as the manifest and docs/export.md give them."""
+"""Inputs and outputs of the graphs: names, types and shapes, as the manifest and docs/export.md give them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,15 @@ def encoder_signature(config: TransformerConfig, dtype: torch.dtype, file: str) 
     )
 
 
-def decoder_signature(config: TransformerConfig, dtype: torch.dtype, file: str) -> Graph:
-    """One step: tokens, positions and caches to candidates, logits and updated caches."""
+def decoder_signature(
+    config: TransformerConfig, dtype: torch.dtype, file: str, *, alignment_query: bool = False
+) -> Graph:
+    """One step: tokens, positions and caches to candidates, logits and updated caches.
+
+    With `alignment_query`, the query that the alignment graph takes, too.
+    """
+    width = config.heads * config.head_dim
+    query = (_tensor("alignment_query", _TYPE_NAMES[dtype], "rows", width),) if alignment_query else ()
     return Graph(
         file=file,
         inputs=(
@@ -42,8 +49,23 @@ def decoder_signature(config: TransformerConfig, dtype: torch.dtype, file: str) 
             _tensor("candidate_ids", "int64", "rows", "candidates"),
             _tensor("candidate_log_probs", "float32", "rows", "candidates"),
             _tensor("logits", "float32", "rows", config.target_vocab_size),
+            *query,
             *_caches("present_self", config, dtype, "rows", "target_capacity"),
         ),
+    )
+
+
+def alignment_signature(config: TransformerConfig, dtype: torch.dtype, file: str) -> Graph:
+    """A step's query and the keys of its layer to attention weights."""
+    name = _TYPE_NAMES[dtype]
+    return Graph(
+        file=file,
+        inputs=(
+            _tensor("alignment_query", name, "rows", config.heads * config.head_dim),
+            _tensor("source_lengths", "int32", "rows"),
+            _tensor("cross_key", name, "rows", config.heads, "source_capacity", config.head_dim),
+        ),
+        outputs=(_tensor("attention", "float32", "rows", "source_capacity"),),
     )
 
 

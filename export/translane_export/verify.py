@@ -16,11 +16,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from translane_export.alignment import recorded_attention
 from translane_export.errors import ExportError
 from translane_export.model import Transformer
 from translane_export.precision import Numerics
 from translane_server.backend import Candidates, Int32Array, IntArray, StepNeeds
-from translane_server.bundle import Parity
+from translane_server.bundle import Alignment, Parity
 
 ROWS = 8
 CANDIDATES = 4
@@ -57,6 +58,7 @@ class _Decode:
     tokens: list[int] = field(default_factory=list)
     candidates: list[Candidates] = field(default_factory=list)  # [K] each
     logits: list[npt.NDArray[np.float32]] = field(default_factory=list)  # [V] each
+    attention: list[npt.NDArray[np.float32]] = field(default_factory=list)  # [S] each
 
 
 def verification_sources(samples: Iterable[Sequence[int]], model: Transformer, capacity: int) -> list[list[int]]:
@@ -77,24 +79,31 @@ def check_parity(
     sources: Sequence[Sequence[int]],
     numerics: Numerics,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
+    alignment: Alignment | None = None,
 ) -> Parity:
     """Decode `sources` with `backend` and compare every step with `reference`.
 
-    The last source is decoded alone up to the capacity, whether or not the sentence ends before.
+    With an `alignment`, which says where the backend's attention weights are from, compare those as well. The last
+    source is decoded alone up to the capacity, whether or not the sentence ends before.
 
     Raises:
         ExportError: a step chose an id outside the vocabulary.
     """
-    difference, tokens, mismatches = 0.0, 0, 0
+    difference, attention_difference, tokens, mismatches = 0.0, 0.0, 0, 0
+    attention = alignment is not None
     decodes = itertools.chain(
-        _decode_greedily(backend, reference, sources[:-1]),
-        _decode_greedily(backend, reference, sources[-1:], to_capacity=True),
+        _decode_greedily(backend, reference, sources[:-1], attention=attention),
+        _decode_greedily(backend, reference, sources[-1:], attention=attention, to_capacity=True),
     )
     for done, decode in enumerate(decodes, start=1):
-        expected = _teacher_forced_logits(reference, decode)  # [T, V]
+        expected, weights = _teacher_forced(reference, decode, alignment)  # [T, V], [T, S]
         actual = np.stack(decode.logits)  # [T, V]
         # a NaN anywhere makes the maximum NaN, and NaN passes no tolerance
         difference = float(np.maximum(difference, np.abs(actual - expected).max()))
+        if weights is not None:
+            given = np.stack(decode.attention)  # [T, C]
+            wanted = np.pad(weights, ((0, 0), (0, given.shape[1] - weights.shape[1])))
+            attention_difference = float(np.maximum(attention_difference, np.abs(given - wanted).max()))
         ids = np.stack([candidates.token_ids for candidates in decode.candidates])  # [T, K]
         log_probs = np.stack([candidates.log_probs for candidates in decode.candidates])  # [T, K]
         known = np.clip(ids, 0, expected.shape[1] - 1)
@@ -112,12 +121,18 @@ def check_parity(
         max_logit_difference=difference,
         tolerance=numerics.tolerance,
         token_mismatches=mismatches,
+        max_attention_difference=attention_difference if attention else None,
+        attention_tolerance=numerics.attention_tolerance if attention else None,
     )
 
 
 def passes(parity: Parity) -> bool:
-    """Whether every logit is within the tolerance and every token is PyTorch's."""
-    return parity.max_logit_difference <= parity.tolerance and parity.token_mismatches == 0
+    """Whether every logit and attention weight is within the tolerance and every token is PyTorch's."""
+    if parity.max_attention_difference is not None and parity.attention_tolerance is not None:
+        aligned = parity.max_attention_difference <= parity.attention_tolerance
+    else:
+        aligned = True
+    return aligned and parity.max_logit_difference <= parity.tolerance and parity.token_mismatches == 0
 
 
 def _are_best(ids: IntArray, logits: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
@@ -128,11 +143,16 @@ def _are_best(ids: IntArray, logits: npt.NDArray[np.float32]) -> npt.NDArray[np.
 
 
 def _decode_greedily(
-    backend: StepBackend, reference: Transformer, sources: Sequence[Sequence[int]], *, to_capacity: bool = False
+    backend: StepBackend,
+    reference: Transformer,
+    sources: Sequence[Sequence[int]],
+    *,
+    attention: bool,
+    to_capacity: bool = False,
 ) -> Iterable[_Decode]:
     """Yield each sentence once it has ended. A row that becomes free takes the next sentence at once."""
     config = reference.config
-    needs = StepNeeds(min(CANDIDATES, config.target_vocab_size), logits=True)
+    needs = StepNeeds(min(CANDIDATES, config.target_vocab_size), logits=True, attention=attention)
     waiting: list[Sequence[int]] = list(reversed(sources))
     rows: list[_Decode | None] = [None] * min(ROWS, len(sources))
     while True:
@@ -153,6 +173,8 @@ def _decode_greedily(
                 raise ExportError(f"the exported model chose {chosen[row]}, which is no id of its target vocabulary")
             decode.tokens.append(chosen[row])
             decode.logits.append(logits[row].copy())
+            if candidates.attention is not None:
+                decode.attention.append(candidates.attention[row].copy())
             # the backend gives the same memory at every step
             decode.candidates.append(Candidates(candidates.token_ids[row].copy(), candidates.log_probs[row].copy()))
             # PyTorch takes padding for what is not there, so a decode cannot go on after it
@@ -181,11 +203,17 @@ def _admit(
         backend.encode([decode.source for decode in rows[first:row] if decode], first)
 
 
-def _teacher_forced_logits(reference: Transformer, decode: _Decode) -> npt.NDArray[np.float32]:
+def _teacher_forced(
+    reference: Transformer, decode: _Decode, alignment: Alignment | None
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32] | None]:
+    """Return PyTorch's logits [T, V], and the attention weights [T, S] of `alignment`'s heads."""
     source = torch.tensor([decode.source])  # [1, S]
     source_lengths = torch.tensor([len(decode.source)])  # [1]
     target = torch.tensor([[reference.config.bos_id, *decode.tokens[:-1]]])  # [1, T]
-    with torch.inference_mode():
+    with torch.inference_mode(), recorded_attention(reference) as attention:
         memory = reference.encode(source, source_lengths)
         logits: npt.NDArray[Any] = reference.decode(target, memory, source_lengths)[0].numpy()  # [T, V]
-    return logits
+    if alignment is None:
+        return logits, None
+    weights: npt.NDArray[Any] = attention[alignment.layer][0, list(alignment.heads)].mean(0).numpy()
+    return logits, weights

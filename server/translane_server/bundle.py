@@ -15,7 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from translane_server.errors import BundleError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+_READABLE = (1, 2)
 MANIFEST = "manifest.json"
 
 Precision = Literal["fp32", "fp16", "int8"]
@@ -88,20 +89,36 @@ class Graph(_Model):
 
 
 class Graphs(_Model):
-    """The two graphs a translation runs."""
+    """The two graphs a translation runs, and the one that gives attention weights."""
 
     encoder: Graph
     decoder: Graph
+    alignment: Graph | None = None
+
+
+class Alignment(_Model):
+    """Whose cross-attention tells which source token a target token comes from: some heads of a decoder layer.
+
+    Both count from 0; the heads' weights are averaged.
+    """
+
+    layer: int = Field(ge=0)
+    heads: tuple[int, ...] = Field(min_length=1)
 
 
 class Parity(_Model):
-    """How the exported graphs compare with the PyTorch model, over greedy decodes by the server's own backend."""
+    """How the exported graphs compare with the PyTorch model, over greedy decodes by the server's own backend.
+
+    Attention weights are compared where the bundle gives them.
+    """
 
     sentences: int
     tokens: int
     max_logit_difference: float
     tolerance: float
     token_mismatches: int
+    max_attention_difference: float | None = None
+    attention_tolerance: float | None = None
 
 
 class FileEntry(_Model):
@@ -114,7 +131,7 @@ class FileEntry(_Model):
 class Manifest(_Model):
     """`manifest.json`."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[1, 2] = 2
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     version: str
     source_languages: tuple[str, ...] = Field(min_length=1)
@@ -127,6 +144,7 @@ class Manifest(_Model):
     decoding_defaults: DecodingDefaults
     tokenizer: SentencePieceTokenizer
     graphs: Graphs
+    alignment: Alignment | None = None
     license: str
     provenance: dict[str, Any]
     parity: Parity | None
@@ -143,8 +161,25 @@ class Manifest(_Model):
         return self
 
     @model_validator(mode="after")
+    def _alignment_is_complete(self) -> Manifest:
+        alignment, sizes = self.alignment, self.architecture
+        if (alignment is None) != (self.graphs.alignment is None):
+            raise ValueError("alignment: it and graphs.alignment go together")
+        if alignment is None:
+            return self
+        if self.schema_version == 1:
+            raise ValueError("alignment: schema version 1 has none")
+        if alignment.layer >= sizes.decoder_layers:
+            raise ValueError(f"alignment.layer: {alignment.layer} is not one of {sizes.decoder_layers} decoder layers")
+        if len(set(alignment.heads)) < len(alignment.heads) or not set(alignment.heads) <= set(range(sizes.heads)):
+            raise ValueError(f"alignment.heads: {list(alignment.heads)} are not different ones of {sizes.heads} heads")
+        return self
+
+    @model_validator(mode="after")
     def _named_files_are_listed(self) -> Manifest:
         named = {self.graphs.encoder.file, self.graphs.decoder.file, self.tokenizer.source, self.tokenizer.target}
+        if self.graphs.alignment:
+            named.add(self.graphs.alignment.file)
         if missing := sorted(named - self.files.keys()):
             raise ValueError(f"files: no entry for {', '.join(missing)}")
         for name in self.files:
@@ -198,10 +233,11 @@ def read_manifest(folder: Path) -> Manifest:
     version = content.get("schema_version") if isinstance(content, dict) else None
     if not isinstance(version, int) or isinstance(version, bool):
         raise BundleError(f"model bundle {folder}: {MANIFEST} has no schema_version")
-    if version != SCHEMA_VERSION:
+    if version not in _READABLE:
         hint = "upgrade the server" if version > SCHEMA_VERSION else "export the checkpoint again with translane-export"
         raise BundleError(
-            f"model bundle {folder}: this server reads schema version {SCHEMA_VERSION}, not {version}; {hint}"
+            f"model bundle {folder}: this server reads schema versions"
+            f" {' and '.join(map(str, _READABLE))}, not {version}; {hint}"
         )
     try:
         return Manifest.model_validate_json(json.dumps(content), strict=True)

@@ -17,6 +17,7 @@ import numpy as np
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 import onnxruntime
 
+from translane_server.attention import AttentionGraph
 from translane_server.backend import Candidates, Int32Array, IntArray, RowMove, StepNeeds
 from translane_server.bundle import Bundle, Precision
 from translane_server.cache import Cache, CacheShape, HostCache
@@ -57,7 +58,7 @@ def choose_device(requested: Literal["auto", "cpu", "cuda"], precision: Precisio
 
 
 class OrtBackend:
-    """Runs a bundle's two graphs; see `translane_server.backend.Backend`.
+    """Runs a bundle's graphs; see `translane_server.backend.Backend`.
 
     Args:
         bundle: what to run.
@@ -107,6 +108,7 @@ class OrtBackend:
         self._cache: Cache = self._allocate_cache()
         self._vocab_size = architecture.target_vocab_size
         self._buffers = StepBuffers(rows, self._vocab_size)
+        self._attention = self._open_attention(sessions.alignment) if sessions.alignment else None
         self._bindings: dict[tuple[int, StepNeeds], Any] = {}  # by number of rows and what is needed
 
     @property
@@ -127,7 +129,7 @@ class OrtBackend:
     @property
     def has_attention(self) -> bool:
         """See `Backend.has_attention`."""
-        return False
+        return self._attention is not None
 
     def encode(self, sources: Sequence[Sequence[int]], first_row: int) -> None:
         """See `Backend.encode`."""
@@ -161,7 +163,8 @@ class OrtBackend:
         if self._device == "cuda":
             self._buffers.bind_inputs(binding, n)  # binding is what copies them to the device
         self._decoder.run_with_iobinding(binding)
-        return self._buffers.read(n, needs)
+        attention = self._attention.run(n) if self._attention and needs.attention else None
+        return self._buffers.read(n, needs, attention)
 
     def move_rows(self, moves: Sequence[RowMove]) -> None:
         """See `Backend.move_rows`."""
@@ -171,7 +174,7 @@ class OrtBackend:
             lengths[move.target] = lengths[move.source]
 
     def warm_up(self) -> None:
-        """Run both graphs once at the smallest and the largest size, so that the first request does not wait.
+        """Run all graphs once at the smallest and the largest size, so that the first request does not wait.
 
         Raises:
             BundleError: the graphs are not what the manifest says they are.
@@ -189,11 +192,14 @@ class OrtBackend:
         for sources in (1, min(self.rows, max(1, self._encode_tokens // self.source_capacity))):
             self.encode([[self._pad] * self.source_capacity] * sources, 0)
         for rows in (1, self.rows):
-            self.decode_step(np.full(rows, start, np.int64), np.zeros(rows, np.int32))
+            needs = StepNeeds(logits=rows == 1, attention=self.has_attention)
+            self.decode_step(np.full(rows, start, np.int64), np.zeros(rows, np.int32), needs)
 
     def close(self) -> None:
         """See `Backend.close`."""
         self._bindings.clear()
+        if self._attention:
+            self._attention.close()
         if isinstance(self._cache, CudaCache):
             self._cache.close()
 
@@ -207,6 +213,16 @@ class OrtBackend:
                 f"device {self._device}: there is no memory for {self._shape.rows} rows of"
                 f" {self._shape.source_capacity} source and {self._shape.target_capacity} target tokens"
             ) from None
+
+    def _open_attention(self, session: Any) -> AttentionGraph:
+        alignment, shape = self._bundle.manifest.alignment, self._shape
+        assert alignment
+        query = onnxruntime.OrtValue.ortvalue_from_shape_and_type(
+            [shape.rows, shape.heads * shape.head_size], shape.dtype, self._device, 0
+        )
+        keys = self._cache.cross_pointers()[shape.names("cross").index(f"cross_key_{alignment.layer}")]
+        lengths = self._buffers.source_lengths
+        return AttentionGraph(session, self._device, shape, query=query, keys=keys, source_lengths=lengths)
 
     def _encode_together(self, sources: Sequence[Sequence[int]], first_row: int) -> None:
         lengths = np.array([len(source) for source in sources], np.int32)
@@ -231,6 +247,8 @@ class OrtBackend:
         binding = self._decoder.io_binding()
         self._buffers.bind_inputs(binding, n)
         self._buffers.bind_outputs(binding, n, needs)
+        if self._attention and needs.attention:
+            self._attention.bind_query(binding, n)
         shape = self._shape
         for kind, capacity, pointers in (
             ("self", shape.target_capacity, self._cache.self_pointers()),
@@ -252,8 +270,12 @@ class _Sessions:
         self._device = device
         self._threads = threads
         self._spinning = spinning
-        self.encoder = self._load(bundle.manifest.graphs.encoder.file, profile and f"{profile}-encoder")
-        self.decoder = self._load(bundle.manifest.graphs.decoder.file, profile and f"{profile}-decoder")
+        graphs = bundle.manifest.graphs
+        self.encoder = self._load(graphs.encoder.file, profile and f"{profile}-encoder")
+        self.decoder = self._load(graphs.decoder.file, profile and f"{profile}-decoder")
+        self.alignment: Any = None
+        if graphs.alignment:
+            self.alignment = self._load(graphs.alignment.file, profile and f"{profile}-alignment")
 
     def _load(self, name: str, profile: str | None) -> Any:
         options = onnxruntime.SessionOptions()

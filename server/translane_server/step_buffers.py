@@ -60,13 +60,14 @@ class StepBuffers:
         if needs.logits:
             bind_host(binding.bind_output, "logits", self._logits, (n, self._vocab_size))
 
-    def read(self, n: int, needs: StepNeeds) -> Candidates:
+    def read(self, n: int, needs: StepNeeds, attention: FloatArray | None) -> Candidates:
         """What the last step over n rows with these needs returned; not a copy."""
         k, v = needs.num_candidates, self._vocab_size
         return Candidates(
             self._candidate_ids[: n * k].reshape(n, k),
             self._candidate_log_probs[: n * k].reshape(n, k),
             self._logits[: n * v].reshape(n, v) if needs.logits else None,
+            attention,
         )
 
 

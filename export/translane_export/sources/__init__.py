@@ -11,11 +11,16 @@ from typing import Protocol
 
 from translane_export.checkpoint import Checkpoint
 from translane_export.errors import ExportError
+from translane_export.sources.bundle import BundleReader
 from translane_export.sources.translane import TranslaneReader
 
 
 class Reader(Protocol):
     """Reads one format of checkpoints."""
+
+    @property
+    def format(self) -> str:
+        """What the format is called."""
 
     @property
     def family(self) -> str:
@@ -28,7 +33,7 @@ class Reader(Protocol):
         """Read `folder`. Raises ExportError with one sentence for whatever is wrong."""
 
 
-READERS: tuple[Reader, ...] = (TranslaneReader(),)
+READERS: tuple[Reader, ...] = (TranslaneReader(), BundleReader())
 
 
 def find_reader(folder: Path) -> Reader:
@@ -42,5 +47,5 @@ def find_reader(folder: Path) -> Reader:
     for reader in READERS:
         if reader.recognises(folder):
             return reader
-    known = ", ".join(reader.family for reader in READERS)
+    known = ", ".join(reader.format for reader in READERS)
     raise ExportError(f"checkpoint {folder}: no known format (known: {known}); translane-train writes checkpoints")

@@ -12,6 +12,7 @@ from translane_export.errors import ExportError
 class TranslaneReader:
     """See `translane_export.checkpoint` for the folder."""
 
+    format = "translane-train checkpoint"
     family = "transformer"
 
     def recognises(self, folder: Path) -> bool:

@@ -104,7 +104,9 @@ def test_what_is_no_checkpoint(tmp_path, fails):
     output = tmp_path / "bundle"
     assert "there is no such folder" in fails(tmp_path / "none", "-o", output)
     (tmp_path / "empty").mkdir()
-    assert "no known format (known: transformer)" in fails(tmp_path / "empty", "-o", output)
+    assert "no known format (known: translane-train checkpoint, model bundle)" in fails(
+        tmp_path / "empty", "-o", output
+    )
 
 
 def test_a_broken_checkpoint(checkpoint, tmp_path, fails):
@@ -186,7 +188,8 @@ def test_an_export_that_differs_from_pytorch_leaves_nothing(checkpoint, tmp_path
     monkeypatch.setattr(bundle_writer, "share_weights", damage)
     sentence = fails(checkpoint, "-o", output, "--force")
     assert re.fullmatch(
-        r"the exported model differs from PyTorch's: logits by up to \S+ \(tolerance 0.0001\), \d+ of \d+ tokens",
+        r"the exported model differs from PyTorch's: logits by up to \S+ \(tolerance 0.0001\), \d+ of \d+ tokens,"
+        r" attention weights by up to \S+ \(tolerance 0.0001\)",
         sentence,
     )
 

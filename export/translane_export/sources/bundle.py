@@ -1,0 +1,209 @@
+"""Reads a model bundle back as the checkpoint it was exported from, as far as the bundle still has it.
+
+So that a bundle whose checkpoint is gone gets what newer exporters write. The graphs hold every weight under the name
+that `translane_export.graphs` gave it, and as it runs: in float32 what was stored as float16 comes back as those same
+numbers. What a trained model no longer needs (dropout) is lost, and so are the sample sentences.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+import torch
+from torch import Tensor
+
+from translane_export.checkpoint import Checkpoint
+from translane_export.errors import ExportError
+from translane_export.model import TransformerConfig
+from translane_export.model.config import Activation
+from translane_export.model.positions import sinusoid_table
+from translane_server.bundle import MANIFEST, Bundle, Manifest, load_bundle
+from translane_server.errors import StartupError
+
+_ACTIVATIONS: dict[str, Activation] = {"Relu": "relu", "Gelu": "gelu", "Erf": "gelu", "Sigmoid": "silu"}
+_NORMS = ("LayerNormalization", "SkipLayerNormalization")
+_PARTS = ("q_proj", "k_proj", "v_proj")
+
+
+class BundleReader:
+    """See `translane_server.bundle` for the folder."""
+
+    format = "model bundle"
+    family = "transformer"
+
+    def recognises(self, folder: Path) -> bool:
+        """See `Reader.recognises`."""
+        return (folder / MANIFEST).is_file()
+
+    def read(self, folder: Path) -> Checkpoint:
+        """See `Reader.read`."""
+        try:
+            bundle = load_bundle(folder)
+            encoder, decoder = (
+                _Stored(ir.load(bundle.path(graph.file)))
+                for graph in (bundle.manifest.graphs.encoder, bundle.manifest.graphs.decoder)
+            )
+        except StartupError as error:
+            raise ExportError(str(error)) from error
+        try:
+            return _read(bundle, encoder, decoder)
+        except KeyError as error:
+            raise ExportError(f"model bundle {folder}: its graphs have no {error.args[0]}") from error
+        except ValueError as error:
+            raise ExportError(f"model bundle {folder}: it cannot be read back: {error}") from error
+
+
+class _Stored:
+    """A graph, and the weights in it by the names of `translane_export.graphs`, all float32."""
+
+    def __init__(self, model: ir.Model) -> None:
+        self.graph = model.graph
+        self.weights: dict[str, Tensor] = {}
+        for name, value in model.graph.initializers.items():
+            tensor = value.const_value
+            assert tensor is not None
+            if tensor.dtype in (ir.DataType.FLOAT, ir.DataType.FLOAT16):
+                self.weights[name.removesuffix(".float16")] = torch.from_numpy(tensor.numpy().copy()).float()
+
+    def operators(self) -> set[str]:
+        """Types of the nodes."""
+        return {node.op_type for node in self.graph}
+
+    def norm_epsilon(self) -> float:
+        """What the norms add to the variance."""
+        epsilons = {node.attributes["epsilon"].as_float() for node in self.graph if node.op_type in _NORMS}
+        if len(epsilons) != 1:
+            raise ValueError("its norms differ")
+        return round(epsilons.pop(), 12)  # an attribute is a float32
+
+    def embedding_scale(self) -> float:
+        """What token vectors are multiplied with: the Gather by ids is followed by a Mul."""
+        for node in self.graph:
+            if node.op_type == "Gather" and _is_input(node.inputs[1], self.graph):
+                (following,) = node.outputs[0].consumers()
+                constants = [
+                    value.name for value in following.inputs if value is not None and value.name in self.weights
+                ]
+                if following.op_type == "Mul" and constants:
+                    return float(self.weights[str(constants[0])])
+        return 1.0
+
+
+def _is_input(ids: ir.Value | None, graph: ir.Graph) -> bool:
+    """Whether a Gather is by an input's ids, and not by positions."""
+    return ids is not None and ids in graph.inputs and ids.name != "positions"
+
+
+def _read(bundle: Bundle, encoder: _Stored, decoder: _Stored) -> Checkpoint:
+    manifest = bundle.manifest
+    config = _config(manifest, encoder, decoder)
+    provenance = manifest.provenance
+    return Checkpoint(
+        config=config,
+        state_dict=_state_dict(config, encoder.weights, decoder.weights),
+        source_tokenizer=bundle.path(manifest.tokenizer.source),
+        target_tokenizer=bundle.path(manifest.tokenizer.target),
+        source_language=manifest.source_languages[0],
+        target_language=manifest.target_languages[0],
+        samples=(),
+        metadata=dict(provenance.get("training", {})),
+        name=str(provenance.get("checkpoint") or ""),
+        settings=_settings(manifest),
+    )
+
+
+def _config(manifest: Manifest, encoder: _Stored, decoder: _Stored) -> TransformerConfig:
+    sizes, ids = manifest.architecture, manifest.special_ids
+    activations = {_ACTIVATIONS[name] for name in encoder.operators() & _ACTIVATIONS.keys()}
+    if len(activations) != 1:
+        raise ValueError("its activation is none this exporter knows")
+    scale = encoder.embedding_scale()
+    scaled = math.isclose(scale, math.sqrt(sizes.d_model), rel_tol=1e-3)
+    if not scaled and scale != 1:
+        raise ValueError(f"it scales embeddings by {scale:g}")
+    table = encoder.weights["embedding.table"]
+    return TransformerConfig(
+        source_vocab_size=sizes.source_vocab_size,
+        target_vocab_size=sizes.target_vocab_size,
+        d_model=sizes.d_model,
+        encoder_layers=sizes.encoder_layers,
+        decoder_layers=sizes.decoder_layers,
+        heads=sizes.heads,
+        head_size=None if sizes.head_size * sizes.heads == sizes.d_model else sizes.head_size,
+        ffn_size=sizes.ffn_size,
+        activation=activations.pop(),
+        norm="pre" if "stack.final_norm.weight" in decoder.weights else "post",
+        positions="sinusoidal" if _is_sinusoidal(table) else "learned",
+        max_positions=len(table),
+        scale_embeddings=scaled,
+        tie_embeddings=_tying(encoder.weights, decoder.weights),
+        layer_norm_eps=decoder.norm_epsilon(),
+        pad_id=ids.pad,
+        unk_id=ids.unk,
+        bos_id=ids.bos,
+        eos_id=ids.eos,
+    )
+
+
+def _is_sinusoidal(table: Tensor) -> bool:
+    if table.shape[1] % 2:
+        return False
+    return torch.allclose(table, sinusoid_table(*table.shape), rtol=0, atol=1e-3)  # as float16 may have rounded it
+
+
+def _tying(encoder: Mapping[str, Tensor], decoder: Mapping[str, Tensor]) -> Any:
+    """A table that is also the output projection is stored under the projection's name alone."""
+    projection = decoder["output_projection.weight"]
+    if not torch.equal(decoder.get("embedding.tokens.weight", projection), projection):
+        return "none"
+    return "three-way" if torch.equal(encoder["embedding.tokens.weight"], projection) else "two-way"
+
+
+def _state_dict(
+    config: TransformerConfig, encoder: Mapping[str, Tensor], decoder: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """Undo what `EncoderGraph` and `DecoderGraph` do to names and to Q, K and V."""
+    projection = decoder["output_projection.weight"]
+    state = {
+        "encoder.embedding.tokens.weight": encoder["embedding.tokens.weight"],
+        "decoder.embedding.tokens.weight": decoder.get("embedding.tokens.weight", projection),
+        "output_projection.weight": projection,
+        "output_projection.bias": decoder["output_projection.bias"],
+    }
+    for side, weights, layers in (
+        ("encoder", encoder, config.encoder_layers),
+        ("decoder", decoder, config.decoder_layers),
+    ):
+        if config.positions == "learned":
+            state[f"{side}.embedding.positions.embedding.weight"] = weights["embedding.table"]
+        for name, tensor in weights.items():
+            if name.startswith("stack."):
+                state[f"{side}.{name.removeprefix('stack.')}"] = tensor
+        for layer in range(layers):
+            for kind in ("weight", "bias"):
+                for part, tensor in zip(_PARTS, weights[f"packed.{layer}.{kind}"].chunk(3), strict=True):
+                    state[f"{side}.layers.{layer}.self_attention.{part}.{kind}"] = tensor
+    for name, tensor in encoder.items():
+        if name.startswith("cross."):
+            layer_name, _, rest = name.removeprefix("cross.").partition(".")
+            state[f"decoder.layers.{layer_name}.cross_attention.{rest}"] = tensor
+    return state
+
+
+def _settings(manifest: Manifest) -> dict[str, Any]:
+    """What the bundle was exported with, for what is not asked for otherwise."""
+    return {
+        "name": manifest.name,
+        "model_version": manifest.version,
+        "license": manifest.license,
+        "attribution": str(manifest.provenance.get("attribution") or ""),
+        "precision": manifest.precision,
+        "weight_storage": manifest.weight_storage if manifest.precision == "fp32" else None,
+        "max_source_tokens": manifest.limits.source_tokens,
+        "max_target_tokens": manifest.limits.target_tokens,
+        "default_max_length": manifest.decoding_defaults.max_length,
+    }

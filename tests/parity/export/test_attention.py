@@ -1,0 +1,120 @@
+"""A step's attention weights are PyTorch's, at every step, and a row's depend on that row alone."""
+
+import numpy as np
+import onnx_ir as ir
+import onnxruntime
+import pytest
+import torch
+
+from helpers.bundles import bundle_model, random_bundle
+from translane_export.alignment import recorded_attention
+from translane_export.graphs import AlignmentGraph
+from translane_export.model import TransformerConfig
+from translane_export.onnx_export import export_alignment
+from translane_export.signatures import alignment_signature
+from translane_server.backend import StepNeeds
+from translane_server.bundle import load_bundle
+from translane_server.ort import OrtBackend
+
+LENGTHS = (9, 1, 4, 16, 2, 7)
+CAPACITY, SOURCE_CAPACITY = 16, 21
+CONFIG = {"max_positions": 32, "decoder_layers": 3, "norm": "pre", "heads": 2, "head_size": 24}
+ATTENTION = StepNeeds(num_candidates=2, attention=True)
+
+
+def alignment_session(config, heads, dtype, folder, threads=1):
+    graph = export_alignment(
+        AlignmentGraph(config, heads), config, dtype, alignment_signature(config, dtype, "alignment.onnx")
+    )
+    ir.save(graph, folder / "alignment.onnx")
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    return onnxruntime.InferenceSession(str(folder / "alignment.onnx"), options)
+
+
+@pytest.mark.parametrize("layer", [0, 2])
+@torch.inference_mode()
+def test_weights_at_every_step(tmp_path, layer):
+    bundle = load_bundle(random_bundle(tmp_path / "bundle", export={"alignment_layer": layer}, **CONFIG))
+    model = bundle_model(**CONFIG)
+    draw = np.random.default_rng(0)
+    sources = [draw.integers(4, model.config.source_vocab_size, length).tolist() for length in LENGTHS]
+    targets = draw.integers(4, model.config.target_vocab_size, (len(sources), CAPACITY))
+    expected = []
+    for source, target in zip(sources, targets, strict=True):
+        with recorded_attention(model) as weights:
+            model(torch.tensor([source]), torch.tensor([len(source)]), torch.from_numpy(target[None]))
+        expected.append(weights[layer][0].mean(0).numpy())  # [T, S]
+    backend = OrtBackend(
+        bundle, threads=2, rows=len(sources), source_capacity=SOURCE_CAPACITY, target_capacity=CAPACITY
+    )
+    assert backend.has_attention
+    backend.encode(sources, 0)
+    for step in range(CAPACITY + len(sources) - 1):  # row r is r tokens behind row 0
+        rows = np.arange(len(sources))
+        positions = np.clip(step - rows, 0, CAPACITY - 1).astype(np.int32)
+        attention = backend.decode_step(targets[rows, positions], positions, ATTENTION).attention
+        assert attention.shape == (len(sources), SOURCE_CAPACITY)
+        assert attention.dtype == np.float32
+        for row, length in enumerate(LENGTHS):
+            np.testing.assert_allclose(attention[row, :length], expected[row][positions[row]], atol=1e-5, rtol=0)
+            assert not attention[row, length:].any()
+
+
+def test_asking_for_them_changes_nothing_else(tmp_path):
+    bundle = load_bundle(random_bundle(tmp_path / "bundle", **CONFIG))
+    backend = OrtBackend(bundle, threads=1, rows=2, source_capacity=8, target_capacity=8)
+    backend.encode([[5, 6, 3], [7, 3]], 0)
+    tokens, positions = np.array([2, 2]), np.zeros(2, np.int32)
+    plain = backend.decode_step(tokens, positions, StepNeeds(3, logits=True))
+    assert plain.attention is None
+    before = plain.logits.tobytes(), plain.log_probs.tobytes()
+    asked = backend.decode_step(tokens, positions, StepNeeds(3, logits=True, attention=True))
+    assert (asked.logits.tobytes(), asked.log_probs.tobytes()) == before
+    np.testing.assert_allclose(asked.attention.sum(1), 1, atol=1e-6)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("heads", "head_size"), [(4, 64), (2, 8), (3, 24)])
+def test_alone_and_batched_are_the_same_to_the_bit(tmp_path, threads, heads, head_size):
+    config = TransformerConfig(source_vocab_size=9, target_vocab_size=9, heads=heads, head_size=head_size)
+    session = alignment_session(config, range(heads), torch.float32, tmp_path, threads)
+    draw = np.random.default_rng(0)
+    rows, capacity = 40, 50
+    inputs = {
+        "alignment_query": draw.standard_normal((rows, heads * head_size), np.float32),
+        "source_lengths": draw.integers(1, capacity + 1, rows).astype(np.int32),
+        "cross_key": draw.standard_normal((rows, heads, capacity, head_size), np.float32),
+    }
+    together = session.run(None, inputs)[0]
+    for count in (1, 1, 1, 2, 3, 5, 8, 17, 39):
+        chosen = draw.permutation(rows)[:count]
+        some = session.run(None, {name: value[chosen] for name, value in inputs.items()})[0]
+        assert np.array_equal(some, together[chosen])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_some_heads_alone_can_be_averaged(tmp_path, dtype):
+    config = TransformerConfig(source_vocab_size=9, target_vocab_size=9, heads=4, head_size=8)
+    session = alignment_session(config, (3, 1), dtype, tmp_path)
+    draw = torch.Generator().manual_seed(0)
+    query = torch.randn(3, 32, generator=draw).to(dtype)
+    keys = torch.randn(3, 4, 6, 8, generator=draw).to(dtype)
+    lengths = torch.tensor([6, 1, 4], dtype=torch.int32)
+    inputs = {"alignment_query": query.numpy(), "source_lengths": lengths.numpy(), "cross_key": keys.numpy()}
+    attention = session.run(None, inputs)[0]
+    assert attention.dtype == np.float32
+    for row, length in enumerate(lengths.tolist()):
+        scores = keys[row, :, :length].float() @ query[row].float().view(4, 8, 1) / 8**0.5  # [H, S, 1]
+        expected = scores[..., 0].softmax(-1)[[1, 3]].mean(0)
+        np.testing.assert_allclose(attention[row, :length], expected.numpy(), atol=1e-6)
+        assert not attention[row, length:].any()
+
+
+def test_fp16_bundles_give_float32_weights(tmp_path):
+    folder = random_bundle(tmp_path / "bundle", export={"precision": "fp16"}, d_model=16, ffn_size=16, heads=2)
+    backend = OrtBackend(load_bundle(folder), threads=1, rows=1, source_capacity=8, target_capacity=8)
+    backend.encode([[5, 6, 3]], 0)
+    attention = backend.decode_step(np.array([2]), np.zeros(1, np.int32), ATTENTION).attention
+    assert attention.dtype == np.float32
+    np.testing.assert_allclose(attention.sum(), 1, atol=1e-6)
