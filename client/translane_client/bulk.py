@@ -22,6 +22,8 @@ from translane_client.streams import Streams
 Answer = TypeVar("Answer")
 
 _STANDARD = Path("-")
+_VIOLATIONS_TOLD = 3
+"""Each line of a request may be one; a sentence is not to be as long as that."""
 
 
 class CommandError(Exception):
@@ -105,12 +107,14 @@ class Output:
         """The message: with the line or the flag that it is about, where it is about one."""
         if not error.violations:
             return str(error)
-        return "; ".join(
+        told = [
             f"{self._place(violation.field, index)}: {with_flags(violation.description)}"
             if violation.description
             else str(error)
-            for violation in error.violations
-        )
+            for violation in error.violations[:_VIOLATIONS_TOLD]
+        ]
+        more = len(error.violations) - len(told)
+        return "; ".join([*told, f"and {more} more"] if more else told)
 
     def _place(self, field: str, index: int) -> str:
         match = re.match(r"(?:texts|inputs)\[(\d+)\](\.(?:source|target)\b)?", field)

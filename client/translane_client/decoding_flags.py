@@ -153,9 +153,8 @@ def flag_of(field: str, arguments: argparse.Namespace) -> str | None:
 
 
 def with_flags(sentence: str) -> str:
-    """A sentence about options with the flags' names in it."""
-
-    def flag(match: re.Match[str]) -> str:
-        return FLAGS[match[2]].name if match[2] in FLAGS and (match[1] or "_" in match[2]) else match[0]
-
-    return re.sub(r"\b(options\.)?([a-z]+(?:_[a-z]+)*)\b", flag, sentence)
+    """A server's sentence about options, with the names of the flags in it; as it is where it quotes what was sent."""
+    if re.search("[\"'`]", sentence):
+        return sentence
+    names = "|".join(FLAGS)
+    return re.sub(rf"\b(?:options\.)?({names})\b", lambda match: FLAGS[match[1]].name, sentence)

@@ -218,7 +218,8 @@ def test_lines_of_a_file_stay_lines_whatever_a_translation_holds(server: FakeSer
         ("options.terminology[2].source", "is empty", [], "--terms: is empty"),
         ("options.suppressed_phrases[0]", "is empty", [], "--suppress: is empty"),
         ("options.return_alternatives", "excludes options.seed", [], "--alternatives: excludes --seed"),
-        ("options.top_k", "excludes a seed and patience", [], "--top-k: excludes a seed and patience"),
+        ("options.beam_size", "excludes temperature and top_k", [], "--beam-size: excludes --temperature and --top-k"),
+        ("options.target_prefix", "'a seed' is too long", [], "--target-prefix: 'a seed' is too long"),
         ("source_language", "is needed", [], "--source-language: is needed"),
         ("model", "is needed", [], "--model: is needed"),
         ("options.new_option", "is 9", [], "options.new_option: is 9"),
@@ -240,6 +241,13 @@ def test_all_that_is_refused_is_told(server: FakeServer, command: Command):
     assert command("translate", stdin=b"a\nb\n") == 1
     told = "--beam-size: is 0; standard input, line 2: is too long; wrong"
     assert command.err == f"translane: {told}; 0 lines were written to standard output\n"
+
+
+def test_no_more_than_three_problems_are_told(server: FakeServer, command: Command):
+    problems = [(f"texts[{index}]", "too long") for index in range(9)]
+    server.always = fails(grpc.StatusCode.INVALID_ARGUMENT, "wrong", reason("INVALID_FIELD"), bad_fields(*problems))
+    assert command("translate", *"abcdefghi") == 1
+    assert command.err == "translane: text 1: too long; text 2: too long; text 3: too long; and 6 more\n"
 
 
 def test_nbest_of_the_command_line_wins_over_the_environment(server: FakeServer, command: Command):
