@@ -257,3 +257,19 @@ def test_nbest_of_the_command_line_wins_over_the_environment(server: FakeServer,
     assert command("translate", "a", "--num-hypotheses", "1") == 0
     assert [request.options.num_hypotheses for request in server.requests] == [2, 1]
     assert not server.requests[1].options.HasField("beam_size")
+
+
+@pytest.mark.parametrize(
+    ("flags", "environ"),
+    [
+        (["--nbest", "2", "--num-hypotheses", "2"], {}),
+        ([], {"TRANSLANE_CLIENT_NBEST": "2", "TRANSLANE_CLIENT_NUM_HYPOTHESES": "2"}),
+    ],
+)
+def test_two_counts_of_hypotheses_are_wrong_usage(server: FakeServer, command: Command, capsys, flags, environ):
+    command.environ |= environ
+    with pytest.raises(SystemExit) as caught:
+        command("translate", "a", *flags)
+    assert caught.value.code == 2
+    assert "--nbest and --num-hypotheses exclude each other" in capsys.readouterr().err
+    assert server.requests == []
