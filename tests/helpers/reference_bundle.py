@@ -2,7 +2,7 @@
 
 A new schema version gets a new folder; folders of old ones are never written again::
 
-    PYTHONPATH=tests python -m helpers.reference_bundle tests/data/bundles/v1
+    PYTHONPATH=tests python -m helpers.reference_bundle tests/data/bundles/v2
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from translane_server.ort import OrtBackend
 from translane_server.tokenizer import load_tokenizer
 
 EXPECTED = "expected.json"
+ATTENTION = "attention.json"
 STEPS = 24
+ATTENTION_STEPS = 3  # of each sentence, whose weights are recorded
 # Two candidates this close could change places on another processor.
 SMALLEST_MARGIN = 1e-3
 
@@ -44,6 +46,22 @@ def decode(folder: Path) -> tuple[dict[str, list[int]], float]:
     return found, margin
 
 
+def attend(folder: Path) -> dict[str, list[list[float]]]:
+    """Attention weights of the first steps on every source, fed its ids in the place of a translation."""
+    bundle = load_bundle(folder)
+    backend = OrtBackend(bundle, threads=1, rows=1, source_capacity=32, target_capacity=STEPS)
+    found = {}
+    for text, source in zip(SOURCES, load_tokenizer(bundle).encode(SOURCES), strict=True):
+        backend.encode([source], 0)
+        found[text] = []
+        for step in range(min(ATTENTION_STEPS, len(source))):
+            fed = np.array(source[step : step + 1], np.int64) % bundle.manifest.architecture.target_vocab_size
+            weights = backend.decode_step(fed, np.array([step], np.int32), StepNeeds(attention=True)).attention
+            assert weights is not None
+            found[text].append([round(weight, 6) for weight in weights[0, : len(source)].tolist()])
+    return found
+
+
 def record(folder: Path) -> None:
     """Write the bundle with the first seed whose choices are all clear, and beside it what it decodes."""
     for seed in range(1000):
@@ -55,6 +73,7 @@ def record(folder: Path) -> None:
         )
         if margin > SMALLEST_MARGIN and telling:
             (folder / EXPECTED).write_text(json.dumps(tokens, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+            (folder / ATTENTION).write_text(json.dumps(attend(folder), ensure_ascii=False) + "\n", encoding="utf-8")
             print(f"seed {seed}, smallest margin {margin:.4f}")
             return
         for path in folder.iterdir():

@@ -67,6 +67,17 @@ def test_logits_are_the_cpus(bundle, sources):
     assert np.abs(logits - expected).max() < bundle.manifest.parity.tolerance
 
 
+def test_attention_is_the_cpus(bundle, sources):
+    needs, start = StepNeeds(attention=True), np.full(len(sources), bundle.manifest.special_ids.decoder_start)
+    weights = []
+    for device in ("cpu", "cuda"):
+        runner = backend(bundle, device)
+        runner.encode(sources, 0)
+        weights.append(runner.decode_step(start, np.zeros(len(sources), np.int32), needs).attention.copy())
+    np.testing.assert_allclose(weights[1], weights[0], atol=bundle.manifest.parity.attention_tolerance)
+    assert not weights[1][weights[0] == 0].any()
+
+
 def test_alone_and_batched_give_the_same_tokens(bundle, sources):
     runner = backend(bundle, "cuda")
     _, together = decode(runner, bundle, sources)

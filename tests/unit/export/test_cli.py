@@ -100,6 +100,27 @@ def test_settings_are_checked(checkpoint, tmp_path, fails):
     assert "model card" in fails(checkpoint, "-o", output, "--model-card", tmp_path / "none.md")
 
 
+def test_samples_and_the_alignment_layer(checkpoint, tmp_path, fails):
+    output, samples = tmp_path / "bundle", tmp_path / "samples.txt"
+    assert "--alignment-layer is 1, and the model's decoder layers are 0 to 0" in fails(
+        checkpoint, "-o", output, "--alignment-layer", "1"
+    )
+    assert "leave --alignment-layer out" in fails(
+        checkpoint, "-o", output, "--format", "torchscript", "--alignment-layer", "0"
+    )
+    assert "samples.txt: it cannot be read" in fails(checkpoint, "-o", output, "--samples", samples)
+    samples.write_bytes(b"\xff")
+    assert "samples.txt: it is not UTF-8 text" in fails(checkpoint, "-o", output, "--samples", samples)
+    samples.write_text("好。\n\n")
+    assert main([str(checkpoint), "-o", str(output), "--samples", str(samples)]) == 0
+    with_samples = load_bundle(output).manifest
+    assert with_samples.alignment.layer == 0
+    assert with_samples.parity.attention_tolerance == 1e-4
+    samples.write_text("")
+    assert main([str(checkpoint), "-o", str(output), "--samples", str(samples), "--force"]) == 0
+    assert load_bundle(output).manifest.parity.sentences == with_samples.parity.sentences - 1
+
+
 def test_what_is_no_checkpoint(tmp_path, fails):
     output = tmp_path / "bundle"
     assert "there is no such folder" in fails(tmp_path / "none", "-o", output)

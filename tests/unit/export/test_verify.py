@@ -7,12 +7,13 @@ import pytest
 import torch
 
 from helpers.bundles import random_model
+from translane_export.alignment import recorded_attention
 from translane_export.errors import ExportError
 from translane_export.model import TransformerConfig
 from translane_export.precision import choose_numerics
 from translane_export.verify import check_parity, passes, verification_sources
 from translane_server.backend import Candidates
-from translane_server.bundle import Parity
+from translane_server.bundle import Alignment, Parity
 
 FP32 = choose_numerics("fp32", None)
 
@@ -23,9 +24,19 @@ class EagerBackend:
     source_capacity = 12
     target_capacity = 10
 
-    def __init__(self, model, *, noise=0.0, wrong_token_at=None, wrong_encoder=False, candidates=None):
+    def __init__(
+        self,
+        model,
+        *,
+        noise=0.0,
+        attention=lambda weights: weights,
+        wrong_token_at=None,
+        wrong_encoder=False,
+        candidates=None,
+    ):
         self.model = model
         self.noise = noise
+        self.attention = attention
         self.wrong_token_at = wrong_token_at
         self.wrong_encoder = wrong_encoder
         self.candidates = candidates or (lambda ids, log_probs: (ids, log_probs))
@@ -43,20 +54,23 @@ class EagerBackend:
     @torch.inference_mode()
     def decode_step(self, token_ids, positions, needs):
         self.positions.append(set(positions.tolist()))
-        logits = []
+        logits, attention = [], np.zeros((len(token_ids), self.source_capacity), np.float32)
         for row, (token, position) in enumerate(zip(token_ids.tolist(), positions.tolist(), strict=True)):
             del self.fed[row][position:]
             self.fed[row].append(token)
             source = self.sources[row]
-            logits.append(
-                self.model(torch.tensor([source]), torch.tensor([len(source)]), torch.tensor([self.fed[row]]))[0, -1]
-            )
+            with recorded_attention(self.model) as weights:
+                output = self.model(torch.tensor([source]), torch.tensor([len(source)]), torch.tensor([self.fed[row]]))
+            logits.append(output[0, -1])
+            attention[row, : len(source)] = weights[0][0, :, -1].mean(0)
         logits = torch.stack(logits).numpy() + np.float32(self.noise)
         order = np.argsort(-logits, axis=1)
         first = 1 if self.wrong_token_at in positions else 0
         chosen = order[:, first : first + needs.num_candidates]
         log_probs = torch.log_softmax(torch.from_numpy(logits), dim=1).numpy()
-        return Candidates(*self.candidates(chosen, np.take_along_axis(log_probs, chosen, axis=1)), logits)
+        return Candidates(
+            *self.candidates(chosen, np.take_along_axis(log_probs, chosen, axis=1)), logits, self.attention(attention)
+        )
 
 
 @pytest.fixture(scope="module")
@@ -142,6 +156,37 @@ def test_logits_that_differ_fail(model, sources):
 def test_a_logit_that_is_no_number_fails(model, sources):
     parity = check_parity(EagerBackend(model, noise=np.nan), model, sources, FP32)
     assert not passes(parity)
+
+
+BOTH_HEADS = Alignment(layer=0, heads=(0, 1))
+
+
+def test_attention_weights_are_compared_where_there_are_any(model, sources):
+    parity = check_parity(EagerBackend(model), model, sources, FP32, alignment=BOTH_HEADS)
+    assert passes(parity)
+    assert parity.max_attention_difference < 1e-5
+    assert check_parity(EagerBackend(model), model, sources, FP32).max_attention_difference is None
+
+
+@pytest.mark.parametrize(
+    "attention",
+    [
+        lambda weights: weights + np.float32(1e-3),
+        lambda weights: weights * np.nan,
+        lambda weights: weights[:, ::-1],
+        lambda weights: np.maximum(weights, 1e-3),
+    ],
+    ids=["noise", "no number", "backwards", "beyond the source"],
+)
+def test_attention_weights_that_differ_fail(model, sources, attention):
+    parity = check_parity(EagerBackend(model, attention=attention), model, sources, FP32, alignment=BOTH_HEADS)
+    assert not passes(parity)
+    assert parity.token_mismatches == 0
+
+
+def test_other_heads_fail(model, sources):
+    first = Alignment(layer=0, heads=(0,))
+    assert not passes(check_parity(EagerBackend(model), model, sources, FP32, alignment=first))
 
 
 def test_another_token_fails_even_where_logits_agree(model, sources):

@@ -109,6 +109,65 @@ def test_an_older_schema_version_says_to_export_again(folder):
     assert "translane-export" in error(folder)
 
 
+def with_alignment(folder, **alignment):
+    content = manifest(folder)
+    (folder / "alignment.onnx").write_bytes(b"alignment.onnx")
+    content["schema_version"] = 2
+    content["alignment"] = {"layer": 0, "heads": [0, 1]} | alignment
+    content["graphs"]["alignment"] = {"file": "alignment.onnx", "inputs": [TENSOR], "outputs": [TENSOR]}
+    content["files"]["alignment.onnx"] = file_entry(folder / "alignment.onnx").model_dump()
+    return content
+
+
+def test_version_2_says_where_alignments_come_from(folder):
+    write(folder, with_alignment(folder))
+    alignment = load_bundle(folder).manifest.alignment
+    assert (alignment.layer, alignment.heads) == (0, (0, 1))
+    (folder / "alignment.onnx").unlink()
+    assert "alignment.onnx is missing" in error(folder)
+
+
+def test_alignment_is_left_out_as_a_whole(folder):
+    change(folder, schema_version=2)
+    assert load_bundle(folder).manifest.alignment is None
+    content = with_alignment(folder)
+    del content["alignment"]
+    write(folder, content)
+    assert "it and graphs.alignment go together" in error(folder)
+    content = with_alignment(folder)
+    del content["graphs"]["alignment"]
+    write(folder, content)
+    assert "it and graphs.alignment go together" in error(folder)
+
+
+def test_version_1_has_no_alignment(folder):
+    write(folder, with_alignment(folder) | {"schema_version": 1})
+    assert "schema version 1 has none" in error(folder)
+
+
+@pytest.mark.parametrize(
+    ("alignment", "named"),
+    [
+        ({"layer": 1}, "alignment.layer: 1"),
+        ({"layer": -1}, "alignment.layer"),
+        ({"heads": []}, "alignment.heads"),
+        ({"heads": [0, 2]}, "alignment.heads: [0, 2]"),
+        ({"heads": [1, 1]}, "alignment.heads: [1, 1]"),
+        ({"head": 1}, "alignment.head"),
+    ],
+)
+def test_a_wrong_alignment_is_named(folder, alignment, named):
+    write(folder, with_alignment(folder, **alignment))
+    assert named in error(folder)
+
+
+def test_an_alignment_file_that_no_digest_covers(folder):
+    content = with_alignment(folder)
+    del content["files"]["alignment.onnx"]
+    write(folder, content)
+    assert "files: no entry for alignment.onnx" in error(folder)
+
+
 def test_a_missing_key_is_named(folder):
     content = manifest(folder)
     del content["architecture"]["head_size"]

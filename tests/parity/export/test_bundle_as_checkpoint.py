@@ -1,0 +1,81 @@
+"""A bundle read back is the model it was exported from, and exports to the same bundle again."""
+
+import json
+import shutil
+
+import pytest
+import torch
+
+from helpers.bundles import bundle_model, random_bundle
+from translane_export.bundle_writer import export_checkpoint
+from translane_export.errors import ExportError
+from translane_export.settings import ExportSettings
+from translane_export.sources import find_reader
+from translane_server.bundle import load_bundle
+
+SMALL = {"d_model": 16, "ffn_size": 16, "encoder_layers": 1, "decoder_layers": 2, "max_positions": 16}
+CONFIGS = {
+    "post-norm, two-way": {"tie_embeddings": "two-way"},
+    "pre-norm, gelu, learned positions": {"norm": "pre", "activation": "gelu", "positions": "learned"},
+    "silu, three-way, not scaled": {
+        "activation": "silu",
+        "tie_embeddings": "three-way",
+        "joint": True,
+        "scale_embeddings": False,
+    },
+    "head size apart from the model's": {"head_size": 24, "heads": 3, "layer_norm_eps": 1e-6},
+}
+GRAPHS = ("encoder.onnx", "decoder.onnx", "alignment.onnx", "weights.bin")
+
+
+def read(folder):
+    return find_reader(folder).read(folder)
+
+
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
+def test_configuration_and_weights_come_back(tmp_path, config):
+    config = SMALL | config
+    checkpoint = read(random_bundle(tmp_path / "bundle", **config))
+    model = bundle_model(**config)
+    lost = {"dropout": model.config.dropout}
+    assert checkpoint.config.to_dict() | lost == model.config.to_dict()
+    state = model.state_dict()
+    assert checkpoint.state_dict.keys() == state.keys()
+    for name, tensor in state.items():
+        assert torch.equal(checkpoint.state_dict[name], tensor), name
+
+
+@pytest.mark.parametrize(
+    "export", [{"weight_storage": "float16"}, {"precision": "fp16"}], ids=["float16 storage", "fp16"]
+)
+def test_it_exports_to_the_same_bundle_with_no_flag(tmp_path, export):
+    settings = {**export, "name": "mine", "license": "CC0", "attribution": "me", "max_source_tokens": 9}
+    folder = random_bundle(tmp_path / "bundle", export=settings, **SMALL)
+    before = load_bundle(folder).manifest
+    again = export_checkpoint(ExportSettings(checkpoint=folder, output=tmp_path / "again", threads=1))
+    for name in GRAPHS:
+        assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes(), name
+    for field in ("name", "license", "limits", "decoding_defaults", "precision", "weight_storage", "provenance"):
+        assert getattr(again, field) == getattr(before, field), field
+
+
+def test_it_may_replace_itself_under_another_name(tmp_path):
+    folder = random_bundle(tmp_path / "bundle", **SMALL)
+    weights = (folder / "weights.bin").read_bytes()
+    export_checkpoint(ExportSettings(checkpoint=folder, output=folder, threads=1, force=True, name="other"))
+    assert load_bundle(folder).manifest.name == "other"
+    assert (folder / "weights.bin").read_bytes() == weights
+
+
+def test_what_cannot_be_read_back_is_one_sentence(tmp_path):
+    folder = random_bundle(tmp_path / "bundle", **SMALL)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    swapped = tmp_path / "swapped"
+    shutil.copytree(folder, swapped)
+    manifest["graphs"]["decoder"]["file"] = "alignment.onnx"
+    (swapped / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ExportError, match=r"its graphs have no stack\.|its graphs have no \S+|cannot be read back"):
+        read(swapped)
+    (folder / "weights.bin").write_bytes(b"")
+    with pytest.raises(ExportError, match=r"weights.bin is not the file that was exported"):
+        read(folder)
