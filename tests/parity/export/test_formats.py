@@ -91,7 +91,7 @@ def test_a_step_is_made_of_few_operators(tmp_path):
 
 def test_graphs_say_nothing_about_the_machine_that_made_them(tmp_path):
     folder = random_bundle(tmp_path / "bundle", **MODEL)
-    for name in ("encoder.onnx", "decoder.onnx"):
+    for name in ("encoder.onnx", "decoder.onnx", "alignment.onnx"):
         content = (folder / name).read_bytes()
         assert b".py" not in content
         assert b"/home" not in content
@@ -101,7 +101,7 @@ def test_graphs_say_nothing_about_the_machine_that_made_them(tmp_path):
 def test_declared_shapes_are_the_manifest_s(tmp_path):
     folder = random_bundle(tmp_path / "bundle", **MODEL)
     manifest = load_bundle(folder).manifest
-    for graph in (manifest.graphs.encoder, manifest.graphs.decoder):
+    for graph in (manifest.graphs.encoder, manifest.graphs.decoder, manifest.graphs.alignment):
         stored = onnx.load(str(folder / graph.file), load_external_data=False).graph
         for described, values in ((graph.inputs, stored.input), (graph.outputs, stored.output)):
             assert [tensor.name for tensor in described] == [value.name for value in values]
