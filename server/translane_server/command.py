@@ -20,6 +20,7 @@ from translane_server.server import Server
 from translane_server.service import ServedModel
 from translane_server.settings import load_settings
 from translane_server.tokenizer import load_tokenizer
+from translane_server.vocabulary import TargetVocabulary
 
 _PROG = "translane-server"
 _log = logging.getLogger(__name__)
@@ -115,8 +116,7 @@ def build_engine(
     ids = bundle.manifest.special_ids
     return Engine(
         backend,
-        decoder_start=ids.decoder_start,
-        eos=ids.eos,
+        vocabulary=TargetVocabulary(ids.decoder_start, ids.eos, load_tokenizer(bundle).target_surfaces),
         waiting_limit=settings.sentences_waiting,
         encode_tokens=settings.encode_tokens,
         observer=metrics,

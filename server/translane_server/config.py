@@ -19,6 +19,9 @@ ENV_PREFIX = "TRANSLANE_"
 # whether or not sentences are that long.
 _DEFAULT_MAX_TOKENS = 256
 
+# Most beams where the operator sets no limit: a text with many of them keeps many others waiting.
+_DEFAULT_MAX_BEAM_SIZE = 16
+
 # Largest count the protocol can carry.
 _MAX_COUNT = 2**31 - 1
 
@@ -40,7 +43,10 @@ class ServerSettings(Settings):
     threads: int | None = Field(
         default=None, ge=1, le=1024, description="Threads of a model's operator; by default the CPUs granted."
     )
-    rows: int = Field(default=64, ge=1, le=4096, description="Most sentences that decode at once.")
+    rows: int = Field(default=64, ge=1, le=4096, description="Most hypotheses that decode at once.")
+    max_beam_size: int | None = Field(
+        default=None, ge=1, le=4096, description="Most beams and hypotheses of a text; by default 16, or rows if fewer."
+    )
     max_source_tokens: int | None = Field(
         default=None,
         ge=2,
@@ -89,6 +95,19 @@ class ServerSettings(Settings):
                 f" ({self.texts_per_request}), or a request of that many texts could never be accepted"
             )
         return self
+
+    @model_validator(mode="after")
+    def _beams_have_rows(self) -> ServerSettings:
+        if self.max_beam_size is not None and self.max_beam_size > self.rows:
+            raise ValueError(
+                f"--max-beam-size ({self.max_beam_size}) must be at most --rows ({self.rows}): a beam takes a row"
+            )
+        return self
+
+    @property
+    def beam_limit(self) -> int:
+        """`max_beam_size`, or as many as are sensible with these rows."""
+        return self.max_beam_size or min(_DEFAULT_MAX_BEAM_SIZE, self.rows)
 
     @property
     def thread_count(self) -> int:

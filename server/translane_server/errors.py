@@ -9,7 +9,6 @@
     │   └── DeviceError             the device asked for cannot run the model
     └── RequestError              answered to the caller; `reason` is stable and machine-readable
         ├── InvalidRequestError     a field of the request is wrong
-        │   └── UnsupportedOptionError  the field is known, and this server does not implement it
         ├── ModelNotFoundError      no model of that name is loaded
         ├── QueueFullError          too many sentences are waiting; try again after `retry_after`
         ├── UnavailableError        starting or draining; try again after `retry_after`
@@ -68,12 +67,6 @@ class InvalidRequestError(RequestError):
     def __init__(self, *violations: FieldViolation) -> None:
         self.violations = violations
         super().__init__("; ".join(f"{v.field}: {v.description}" for v in violations))
-
-
-class UnsupportedOptionError(InvalidRequestError):
-    """The option exists in the protocol, but this server does not implement it."""
-
-    reason = "UNSUPPORTED_OPTION"
 
 
 class ModelNotFoundError(RequestError):

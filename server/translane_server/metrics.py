@@ -24,7 +24,7 @@ _STEP_BUCKETS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 
 _ROW_BUCKETS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024)
 
 # Reasons of errors.py that refuse a request before any of it is decoded.
-REJECTIONS = ("INVALID_FIELD", "UNSUPPORTED_OPTION", "MODEL_NOT_FOUND", "QUEUE_FULL", "UNAVAILABLE")
+REJECTIONS = ("INVALID_FIELD", "MODEL_NOT_FOUND", "QUEUE_FULL", "UNAVAILABLE")
 
 
 class Metrics:
@@ -49,7 +49,7 @@ class Metrics:
             registry=registry,
         )
         self.requests = _seconds(
-            registry, "translane_request_duration_seconds", "From receiving a Translate request to its translations."
+            registry, "translane_request_duration_seconds", "From receiving a request to its translations."
         )
         self._queue = _seconds(
             registry, "translane_queue_duration_seconds", "From a sentence's acceptance to entering the running batch."
@@ -64,10 +64,20 @@ class Metrics:
         self._step_rows = Histogram(
             "translane_step_rows", "Rows of a decoder step.", buckets=_ROW_BUCKETS, registry=registry
         )
+        self._move = _seconds(
+            registry,
+            "translane_row_move_duration_seconds",
+            "One copy of hypotheses to other rows, after a decoder step.",
+            _STEP_BUCKETS,
+        )
+        self._moved_rows = Counter("translane_rows_moved_total", "Rows overwritten with others.", registry=registry)
         self._rows = Gauge("translane_rows", "Rows by what they do: active or free.", ("state",), registry=registry)
         self._waiting = Gauge("translane_sentences_waiting", "Sentences that wait for a row.", registry=registry)
         self._source_tokens = Counter("translane_source_tokens_total", "Tokens encoded.", registry=registry)
-        self._generated_tokens = Counter("translane_generated_tokens_total", "Tokens decoded.", registry=registry)
+        self._row_steps = Counter("translane_row_steps_total", "Tokens decoded, in all rows.", registry=registry)
+        self.generated_tokens = Counter(
+            "translane_generated_tokens_total", "Tokens of the hypotheses that were returned.", registry=registry
+        )
         self.rejected = Counter(
             "translane_rejected_total", "Requests refused before decoding.", ("reason",), registry=registry
         )
@@ -100,7 +110,12 @@ class Metrics:
         """See `EngineObserver`."""
         self._step.observe(seconds)
         self._step_rows.observe(rows)
-        self._generated_tokens.inc(rows)
+        self._row_steps.inc(rows)
+
+    def moved(self, seconds: float, rows: int) -> None:
+        """See `EngineObserver`."""
+        self._move.observe(seconds)
+        self._moved_rows.inc(rows)
 
     def first_token(self, seconds: float) -> None:
         """See `EngineObserver`."""

@@ -8,8 +8,11 @@ from importlib.metadata import version
 from google.protobuf.duration_pb2 import Duration
 
 from translane.v1 import translation_pb2 as pb
-from translane_server.bundle import Manifest
-from translane_server.request import FinishReason, SentenceResult
+from translane_server.bundle import Manifest, SpecialIds
+from translane_server.option_resolution import ResolvedOptions, Source
+from translane_server.request import AlignedToken, FinishReason, Hypothesis, SentenceResult
+from translane_server.tokenizer import Tokenizer
+from translane_server.unknowns import replacements
 from translane_server.validation import RequestLimits
 
 _FINISH_REASONS = {
@@ -18,29 +21,72 @@ _FINISH_REASONS = {
 }
 
 
-def translations(
-    results: Sequence[SentenceResult], texts: Sequence[str], sources: Sequence[Sequence[int]]
-) -> list[pb.Translation]:
-    """A message for each result; `texts` are those of all hypotheses, one after the other."""
-    remaining = iter(texts)
-    return [
-        pb.Translation(
-            hypotheses=[
-                pb.Hypothesis(text=next(remaining), score=each.score, finish_reason=_FINISH_REASONS[each.finish_reason])
-                for each in result.hypotheses
-            ],
-            source_tokens=len(source),
+class TranslationBuilder:
+    """Makes messages of what the engine returns; slow enough to be done away from the event loop.
+
+    Args:
+        tokenizer: makes text of tokens.
+        special_ids: of the model.
+        resolved: what the request wants to know.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, special_ids: SpecialIds, resolved: ResolvedOptions) -> None:
+        self._tokenizer = tokenizer
+        self._ids = special_ids
+        self._resolved = resolved
+        self._returned = resolved.returned
+
+    def translation(self, source: Source, result: SentenceResult) -> pb.Translation:
+        """The message of a sentence's hypotheses."""
+        translation = pb.Translation(
+            hypotheses=[self.hypothesis(source, each) for each in result.hypotheses], source_tokens=len(source.ids)
         )
-        for result, source in zip(results, sources, strict=True)
-    ]
+        if self._returned.tokens or self._returned.alignment:
+            translation.source_pieces.extend(self._tokenizer.source_pieces(source.ids))
+        return translation
+
+    def hypothesis(self, source: Source, hypothesis: Hypothesis) -> pb.Hypothesis:
+        """The message of a hypothesis."""
+        message = pb.Hypothesis(
+            text=self.text(source, hypothesis.token_ids, hypothesis.alignment),
+            score=hypothesis.score,
+            finish_reason=_FINISH_REASONS[hypothesis.finish_reason],
+        )
+        if self._returned.tokens:
+            message.tokens.extend(self._tokenizer.target_pieces(self._with_end(hypothesis)))
+        if self._returned.token_scores:
+            message.token_log_probs.extend(hypothesis.token_log_probs)
+        if self._returned.alignment:
+            message.alignment.points.extend(
+                pb.AlignmentPoint(source_token=each.source_token, target_token=position, weight=each.weight)
+                for position, each in enumerate(hypothesis.alignment)
+            )
+        return message
+
+    def text(self, source: Source, token_ids: Sequence[int], alignment: Sequence[AlignedToken]) -> str:
+        """What `token_ids`, the whole or the beginning of a translation of `source`, read as."""
+        unknown = self._ids.unk
+        if not self._resolved.replace_unknowns or unknown not in token_ids:
+            return self._tokenizer.decode([token_ids])[0]
+        surfaces = self._tokenizer.source_surfaces(source.text)
+        return self._tokenizer.decode([token_ids], [replacements(token_ids, alignment, unknown, surfaces)])[0]
+
+    def _with_end(self, hypothesis: Hypothesis) -> tuple[int, ...]:
+        ended = hypothesis.finish_reason is FinishReason.END_OF_SENTENCE
+        return (*hypothesis.token_ids, self._ids.eos) if ended else hypothesis.token_ids
+
+
+def empty_translation() -> pb.Translation:
+    """Of a text without tokens."""
+    return pb.Translation(hypotheses=[pb.Hypothesis(finish_reason=pb.FINISH_REASON_END_OF_SENTENCE)])
 
 
 def timing(results: Sequence[SentenceResult], total: float) -> pb.Timing:
     """The slowest sentence of each phase, and `total` seconds in all."""
     return pb.Timing(
-        queue=_duration(max(result.timing.queue for result in results)),
-        encode=_duration(max(result.timing.encode for result in results)),
-        decode=_duration(max(result.timing.decode for result in results)),
+        queue=_duration(max((result.timing.queue for result in results), default=0.0)),
+        encode=_duration(max((result.timing.encode for result in results), default=0.0)),
+        decode=_duration(max((result.timing.decode for result in results), default=0.0)),
         total=_duration(total),
     )
 
@@ -61,7 +107,9 @@ def model_list(manifest: Manifest, device: str, limits: RequestLimits) -> pb.Lis
         default_max_length=limits.tokens.default_max_length,
     )
     requests = pb.Limits(
-        texts_per_request=limits.texts_per_request, sentences_waiting=limits.sentences_waiting, beam_size=1
+        texts_per_request=limits.texts_per_request,
+        sentences_waiting=limits.sentences_waiting,
+        beam_size=limits.beam_size,
     )
     return pb.ListModelsResponse(models=[model], server_version=version("translane"), limits=requests)
 

@@ -54,7 +54,10 @@ class Server:
         self._model = model
         self.metrics = Metrics()
         self.limits = RequestLimits(
-            settings.texts_per_request, settings.sentences_waiting, token_limits(settings, model.manifest)
+            settings.texts_per_request,
+            settings.sentences_waiting,
+            token_limits(settings, model.manifest),
+            settings.beam_limit,
         )
         self._executor = ThreadPoolExecutor(_TOKENIZER_THREADS, thread_name_prefix="tokenizer")
         self._service = TranslationService(

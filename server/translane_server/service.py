@@ -8,21 +8,24 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol, TypeVar
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 import grpc
 
 from translane.v1 import translation_pb2 as pb
 from translane.v1.translation_pb2_grpc import TranslationServiceServicer
-from translane_server import status
 from translane_server.bundle import Manifest
 from translane_server.errors import ModelNotFoundError, RequestError, UnavailableError
 from translane_server.interceptors import note
 from translane_server.metrics import Metrics
-from translane_server.request import FinishReason, Hypothesis, Request, Sentence, SentenceResult, Timing
-from translane_server.responses import model_list, timing, translations
+from translane_server.preparation import Preparation, PreparedRequest
+from translane_server.request import FinishReason, Request, Sentence, SentenceResult
+from translane_server.responses import model_list, timing
+from translane_server.scoring import Scoring
+from translane_server.streaming import StreamedSentence, stream_text
 from translane_server.tokenizer import Tokenizer
-from translane_server.validation import RequestLimits, check_options, check_request, check_tokens, refuse, shown
+from translane_server.validation import RequestLimits, shown
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["TranslationService"].full_name
 
@@ -31,9 +34,6 @@ SERVICE_NAME = pb.DESCRIPTOR.services_by_name["TranslationService"].full_name
 _RETRY_STARTING = 1.0
 _RETRY_DRAINING = 1.0
 
-_NOTHING = SentenceResult((Hypothesis((), 0.0, FinishReason.END_OF_SENTENCE),), Timing(0.0, 0.0, 0.0))
-
-_Argument = TypeVar("_Argument")
 _Result = TypeVar("_Result")
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -85,6 +85,8 @@ class TranslationService(TranslationServiceServicer):
     ) -> None:
         self._model = model
         self._limits = limits
+        self._preparation = Preparation(model.manifest, model.tokenizer, limits)
+        self._scoring = Scoring(model.manifest, model.tokenizer, limits)
         self._metrics = metrics
         self._executor = executor
         self._log_texts = log_texts
@@ -113,31 +115,61 @@ class TranslationService(TranslationServiceServicer):
         note(texts=len(request.texts))
         self._check_model(request.model)
         with self._accepted() as engine:
-            sources = await self._sources(engine, request)
-            note(source_tokens=sum(map(len, sources)))
-            results = await self._decode(engine, request, sources)
-            texts = await self._run(
-                self._model.tokenizer.decode, [h.token_ids for result in results for h in result.hypotheses]
-            )
-            seconds = self._clock() - started
+            self._preparation.check(request)
+            engine.check_room(sum(map(bool, request.texts)))
+            prepared = await self._prepare(request)
+            results = await _answer(engine, prepared.sentences, request.priority)
+            translations = await self._run(prepared.translations, results)
             response = pb.TranslateResponse(
-                translations=translations(results, texts, sources),
-                model=self._model.manifest.name,
-                timing=timing(results, seconds),
+                translations=translations, model=self._model.manifest.name, timing=self._timed(started, results)
             )
-        self._metrics.requests.observe(seconds)
-        note(generated_tokens=sum(map(_generated_tokens, (result for result in results if result is not _NOTHING))))
-        if self._log_texts:
-            note(source_texts=list(request.texts), translations=texts)
+        self._tell(results, request.texts, [each.text for one in translations for each in one.hypotheses])
         return response
 
-    async def TranslateStream(self, request: pb.TranslateStreamRequest, context: Context) -> NoReturn:  # noqa: ARG002, N802
+    async def TranslateStream(self, request: pb.TranslateStreamRequest, context: Context) -> None:  # noqa: N802
         """See the protocol."""
-        await status.abort(context, status.unimplemented("TranslateStream"))
+        started = self._clock()
+        note(texts=1)
+        self._check_model(request.model)
 
-    async def Score(self, request: pb.ScoreRequest, context: Context) -> NoReturn:  # noqa: ARG002, N802
+        async def send(delta: str) -> None:
+            await context.write(pb.TranslateStreamResponse(text_delta=delta))
+
+        with self._accepted() as engine:
+            self._preparation.check(request)
+            engine.check_room(bool(request.text))
+            prepared = await self._prepare(request)
+            (text,) = prepared.texts
+            gaps = text.split.target_gaps(prepared.target_language) if text.split else [""] * (len(text.sources) + 1)
+            sentences = _streamed(prepared)
+            end = await stream_text(engine, sentences, gaps, request.priority, send=send, run=self._run)
+            (translation,) = await self._run(prepared.translations, end.results)
+            best = translation.hypotheses[0]
+            await context.write(
+                pb.TranslateStreamResponse(
+                    text_delta=end.rest, hypothesis=best, timing=self._timed(started, end.results)
+                )
+            )
+        self._tell(end.results, [request.text], [best.text])
+
+    async def Score(self, request: pb.ScoreRequest, context: Context) -> pb.ScoreResponse:  # noqa: ARG002, N802
         """See the protocol."""
-        await status.abort(context, status.unimplemented("Score"))
+        note(texts=len(request.inputs))
+        self._check_model(request.model)
+        with self._accepted() as engine:
+            self._scoring.check(request)
+            engine.check_room(len(request.inputs))
+            sentences = await self._run(self._scoring.prepare, request)
+            note(
+                source_tokens=sum(len(sentence.source_ids) for sentence in sentences),
+                target_tokens=sum(len(sentence.forced_ids) for sentence in sentences),
+            )
+            results = await _answer(engine, sentences, priority=0)
+            scores = self._scoring.scores(sentences, results, tokens=request.return_tokens)
+        if self._log_texts:
+            inputs = request.inputs
+            note(source_texts=[each.source for each in inputs], translations=[each.target for each in inputs])
+        return pb.ScoreResponse(scores=scores)
 
     async def ListModels(self, request: pb.ListModelsRequest, context: Context) -> pb.ListModelsResponse:  # noqa: ARG002, N802
         """See the protocol."""
@@ -164,30 +196,36 @@ class TranslationService(TranslationServiceServicer):
             if not self._running:
                 self._idle.set()
 
-    async def _sources(self, engine: Translator, request: pb.TranslateRequest) -> list[list[int]]:
-        """The checked request's texts as tokens."""
-        manifest, limits = self._model.manifest, self._limits
-        wrong = check_request(request, manifest.source_languages, manifest.target_languages, limits)
-        unsupported = check_options(request.options)
-        if any(violation.field.startswith("texts") for violation in wrong):  # not worth the work of counting tokens
-            refuse(wrong, unsupported)
-        engine.check_room(sum(map(bool, request.texts)))
-        sources = await self._run(self._model.tokenizer.encode, list(request.texts))
-        refuse([*wrong, *check_tokens(sources, limits.tokens.source)], unsupported)
-        return sources
+    async def _prepare(self, request: pb.TranslateRequest | pb.TranslateStreamRequest) -> PreparedRequest:
+        prepared = await self._run(self._preparation.prepare, request)
+        note(source_tokens=sum(len(sentence.source_ids) for sentence in prepared.sentences))
+        return prepared
 
-    async def _decode(
-        self, engine: Translator, request: pb.TranslateRequest, sources: Sequence[Sequence[int]]
-    ) -> list[SentenceResult]:
-        """A result for each source. A text without tokens has an empty translation, which takes no engine."""
-        options = request.options
-        max_length = options.max_length if options.HasField("max_length") else self._limits.tokens.default_max_length
-        sentences = [Sentence(source, max_length) for source in sources if source]
-        decoded = iter(await _answer(engine, sentences, request.priority) if sentences else ())
-        return [next(decoded) if source else _NOTHING for source in sources]
+    def _timed(self, started: float, results: Sequence[SentenceResult]) -> pb.Timing:
+        """Where the time of a request went that is answered now."""
+        seconds = self._clock() - started
+        self._metrics.requests.observe(seconds)
+        return timing(results, seconds)
 
-    async def _run(self, function: Callable[[_Argument], _Result], argument: _Argument) -> _Result:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, function, argument)
+    def _tell(self, results: Sequence[SentenceResult], texts: Sequence[str], translations: Sequence[str]) -> None:
+        """Count and log what was generated."""
+        generated = sum(map(_generated_tokens, results))
+        self._metrics.generated_tokens.inc(generated)
+        note(generated_tokens=generated)
+        if self._log_texts:
+            note(source_texts=list(texts), translations=list(translations))
+
+    async def _run(self, function: Callable[..., _Result], /, *arguments: object) -> _Result:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
+
+
+def _streamed(prepared: PreparedRequest) -> list[StreamedSentence]:
+    """The sentences with what makes text of their tokens."""
+    text_of = prepared.builder.text
+    return [
+        StreamedSentence(sentence, partial(text_of, source))
+        for sentence, source in zip(prepared.sentences, prepared.sources, strict=True)
+    ]
 
 
 def _generated_tokens(result: SentenceResult) -> int:
@@ -202,6 +240,8 @@ async def _answer(engine: Translator, sentences: Sequence[Sentence], priority: i
     Raises:
         RequestError: the engine refuses or fails.
     """
+    if not sentences:
+        return ()
     loop = asyncio.get_running_loop()
     answered: asyncio.Future[tuple[SentenceResult, ...] | RequestError] = loop.create_future()
 

@@ -25,14 +25,12 @@ from translane_server.errors import (
     QueueFullError,
     RequestError,
     UnavailableError,
-    UnsupportedOptionError,
 )
 
 DOMAIN = "translane"
 
 CODES: Mapping[type[RequestError], grpc.StatusCode] = {
     InvalidRequestError: grpc.StatusCode.INVALID_ARGUMENT,
-    UnsupportedOptionError: grpc.StatusCode.UNIMPLEMENTED,
     ModelNotFoundError: grpc.StatusCode.NOT_FOUND,
     QueueFullError: grpc.StatusCode.RESOURCE_EXHAUSTED,
     UnavailableError: grpc.StatusCode.UNAVAILABLE,
@@ -40,7 +38,6 @@ CODES: Mapping[type[RequestError], grpc.StatusCode] = {
     EngineError: grpc.StatusCode.INTERNAL,
 }
 
-UNSUPPORTED_METHOD = "UNSUPPORTED_METHOD"
 INTERNAL = "INTERNAL"
 
 # A status travels in HTTP/2 headers, which peers refuse beyond 8 KiB: only the first violations are listed, and the
@@ -60,16 +57,6 @@ def status_of(error: RequestError) -> status_pb2.Status:
     return _status(CODES[type(error)], str(error), error.reason, details)
 
 
-def unimplemented(method: str) -> status_pb2.Status:
-    """The status of a method that the protocol has and this server does not."""
-    return _status(
-        grpc.StatusCode.UNIMPLEMENTED,
-        f"this server does not implement {method}",
-        UNSUPPORTED_METHOD,
-        metadata={"method": method},
-    )
-
-
 def internal() -> status_pb2.Status:
     """The status of a bug: what happened is in the server's log, and nowhere else."""
     return _status(grpc.StatusCode.INTERNAL, "internal error; the server's log has the details", INTERNAL)
@@ -86,9 +73,8 @@ def _status(
     message: str,
     reason: str,
     details: Sequence[Message] = (),
-    metadata: Mapping[str, str] | None = None,
 ) -> status_pb2.Status:
-    info = error_details_pb2.ErrorInfo(reason=reason, domain=DOMAIN, metadata=metadata)
+    info = error_details_pb2.ErrorInfo(reason=reason, domain=DOMAIN)
     packed = [AnyMessage() for _ in range(1 + len(details))]
     for target, detail in zip(packed, (info, *details), strict=True):
         target.Pack(detail)

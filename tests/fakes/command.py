@@ -25,9 +25,9 @@ class SlowBackend(FakeBackend):
     def warm_up(self):
         time.sleep(WARM_UP_SECONDS)
 
-    def decode_step(self, token_ids, positions):
+    def decode_step(self, token_ids, positions, *needs):
         time.sleep(STEP_SECONDS)
-        return super().decode_step(token_ids, positions)
+        return super().decode_step(token_ids, positions, *needs)
 
 
 if __name__ == "__main__":

@@ -6,32 +6,59 @@ from contextlib import asynccontextmanager
 
 import grpc
 
-from fakes.backend import DECODER_START, EOS, OFFSET, FakeBackend
+from fakes.backend import DECODER_START, EOS, OFFSET, VOCAB_SIZE, FakeBackend
 from translane.v1 import translation_pb2_grpc
 from translane_server.bundle import Manifest
 from translane_server.config import ServerSettings
 from translane_server.engine import Engine
 from translane_server.server import Server
 from translane_server.service import ServedModel
+from translane_server.vocabulary import TargetVocabulary
 
-FIRST_CHARACTER = 10
+UNKNOWN = 1 + OFFSET
+# What the fake vocabulary spells; anything else is unknown to it.
+ALPHABET = [*map(chr, range(256)), *"日本語と汉字北京爱我们是大学👩👧👦🏳🌈\u200d\ufe0f\u202e\u0301\U0010ffff"]
 
 
 class FakeTokenizer:
-    """A token for each character; blank texts have none."""
+    """A token for each character; blank texts have none. The source's ids and OFFSET are the target's."""
+
+    def __init__(self):
+        self._ids = {character: number for number, character in enumerate(ALPHABET, start=10)}
+        self._characters = {number + OFFSET: character for character, number in self._ids.items()}
+        self._characters[UNKNOWN] = "\u2047"
+
+    @property
+    def target_surfaces(self):
+        return [self._characters.get(token, "").encode() for token in range(VOCAB_SIZE)]
 
     def encode(self, texts):
-        return [[*(ord(c) + FIRST_CHARACTER for c in text), EOS] if text.strip() else [] for text in texts]
+        return [[*(self._ids.get(c, 1) for c in text), EOS] if text.strip() else [] for text in texts]
 
-    def decode(self, ids):
-        return ["".join(chr(i - OFFSET - FIRST_CHARACTER) for i in sentence) for sentence in ids]
+    def encode_target(self, texts):
+        return [[self._ids.get(c, 1) + OFFSET for c in text.strip()] for text in texts]
+
+    def decode(self, ids, unknowns=()):
+        return [
+            "".join(replaced.get(place, self._characters[token]) for place, token in enumerate(sentence))
+            for sentence, replaced in zip(ids, unknowns or [{}] * len(ids), strict=True)
+        ]
+
+    def source_pieces(self, ids):
+        return ["</s>" if token == EOS else self._characters[token + OFFSET] for token in ids]
+
+    def target_pieces(self, ids):
+        return ["</s>" if token == EOS else self._characters[token] for token in ids]
+
+    def source_surfaces(self, text):
+        return [*text, ""] if text.strip() else []
 
 
 def make_manifest(**changes):
-    files = ("encoder.onnx", "decoder.onnx", "source.spm", "target.spm")
+    files = ("encoder.onnx", "decoder.onnx", "alignment.onnx", "source.spm", "target.spm")
     graph = {"inputs": [], "outputs": []}
     values = {
-        "schema_version": 1,
+        "schema_version": 2,
         "name": "fake",
         "version": "2.1",
         "source_languages": ["zh"],
@@ -50,11 +77,12 @@ def make_manifest(**changes):
         },
         "precision": "fp32",
         "weight_storage": "float32",
-        "special_ids": {"pad": 0, "unk": 1, "bos": 2, "eos": EOS, "decoder_start": DECODER_START},
+        "special_ids": {"pad": 0, "unk": UNKNOWN, "bos": 2, "eos": EOS, "decoder_start": DECODER_START},
         "limits": {"source_tokens": 32, "target_tokens": 24},
         "decoding_defaults": {"max_length": 20},
         "tokenizer": {"kind": "sentencepiece", "source": "source.spm", "target": "target.spm"},
-        "graphs": {"encoder": {"file": "encoder.onnx", **graph}, "decoder": {"file": "decoder.onnx", **graph}},
+        "graphs": {name: {"file": f"{name}.onnx", **graph} for name in ("encoder", "decoder", "alignment")},
+        "alignment": {"layer": 0, "heads": [0]},
         "license": "CC-BY-4.0",
         "provenance": {},
         "parity": None,
@@ -70,8 +98,7 @@ def make_model(**changes):
 def make_engine(backend, metrics, waiting_limit=64):
     return Engine(
         backend,
-        decoder_start=DECODER_START,
-        eos=EOS,
+        vocabulary=TargetVocabulary(DECODER_START, EOS, FakeTokenizer().target_surfaces),
         waiting_limit=waiting_limit,
         encode_tokens=256,
         observer=metrics,

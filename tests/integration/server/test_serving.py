@@ -31,6 +31,9 @@ METRICS = (
     "translane_sentences_waiting",
     "translane_source_tokens_total",
     "translane_generated_tokens_total",
+    "translane_row_steps_total",
+    "translane_rows_moved_total",
+    "translane_row_move_duration_seconds",
     "translane_rejected_total",
     "translane_model_info",
 )
@@ -179,9 +182,6 @@ async def test_invalid_requests():
         assert (code, reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD")
         fields = [violation.field for violation in details["BadRequest"].field_violations]
         assert sorted(fields) == ["options.max_length", "source_language", "texts[1]"]
-        code, reason, details = await failure(running.stub.Translate(request("x", options=pb.DecodingOptions(top_k=3))))
-        assert (code, reason) == (grpc.StatusCode.UNIMPLEMENTED, "UNSUPPORTED_OPTION")
-        assert details["BadRequest"].field_violations[0].field == "options.top_k"
         code, reason, _ = await failure(running.stub.Translate(request("x", model="none")))
         assert (code, reason) == (grpc.StatusCode.NOT_FOUND, "MODEL_NOT_FOUND")
 
@@ -194,12 +194,17 @@ async def test_violations_of_every_text_fit_into_the_answer():
         assert len(details["BadRequest"].field_violations) == 10
 
 
-async def test_methods_to_come():
+async def test_score():
     async with serving() as running:
+        pairs = [pb.ScoreInput(source="abc", target="abc"), pb.ScoreInput(source="de", target="")]
+        response = await running.stub.Score(pb.ScoreRequest(inputs=pairs, return_tokens=True))
+        first, second = response.scores
+        assert list(first.tokens) == ["a", "b", "c", "</s>"]
+        assert len(first.token_log_probs) == 4
+        assert first.total_log_prob == pytest.approx(sum(first.token_log_probs))
+        assert list(second.tokens) == ["</s>"]
         code, reason, _ = await failure(running.stub.Score(pb.ScoreRequest()))
-        assert (code, reason) == (grpc.StatusCode.UNIMPLEMENTED, "UNSUPPORTED_METHOD")
-        code, reason, _ = await failure(running.stub.TranslateStream(pb.TranslateStreamRequest()).read())
-        assert (code, reason) == (grpc.StatusCode.UNIMPLEMENTED, "UNSUPPORTED_METHOD")
+        assert (code, reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD")
 
 
 async def test_a_message_too_large():

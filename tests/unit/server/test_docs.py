@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from translane.v1 import translation_pb2 as pb
 from translane_server import status
-from translane_server.config import ServerSettings
+from translane_server.config import ServerSettings, TokenLimits
 from translane_server.metrics import Metrics
+from translane_server.option_checks import OptionLimits, ranges
 
 DOCS = (Path(__file__).parents[3] / "docs" / "server.md").read_text(encoding="utf-8")
 
@@ -30,6 +32,16 @@ def test_settings():
             assert default == str(fields[name].default).lower()
 
 
+def test_options():
+    documented = [name for name, *_ in table("Options")]
+    assert documented == [field.name for field in pb.DecodingOptions.DESCRIPTOR.fields]
+    limits = OptionLimits(TokenLimits(256, 256, 256), 16, alignment=True)
+    described = {name: text for name, _, text, _ in table("Options")}
+    for name, allowed in ranges(limits).items():
+        expected = str(allowed).replace("to 16", "to `max_beam_size`").replace("to 256", "to `max_target_tokens`")
+        assert described[name].replace("`", "") == expected.replace("`", "")
+
+
 def test_metrics():
     declared = {}
     for family in Metrics().registry.collect():
@@ -42,11 +54,11 @@ def test_metrics():
 
 def test_errors():
     declared = {error.reason: code.name for error, code in status.CODES.items()}
-    declared |= {status.INTERNAL: "INTERNAL", status.UNSUPPORTED_METHOD: "UNIMPLEMENTED"}
+    declared[status.INTERNAL] = "INTERNAL"
     assert {reason: code for reason, code, _, _ in table("Errors")} == declared
 
 
-@pytest.mark.parametrize("heading", ["Settings", "Errors", "Metrics"])
+@pytest.mark.parametrize("heading", ["Settings", "Options", "Errors", "Metrics"])
 def test_tables_have_no_row_twice(heading):
     names = [row[0] for row in table(heading)]
     assert len(set(names)) == len(names)

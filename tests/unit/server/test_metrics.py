@@ -20,12 +20,17 @@ def test_the_engines_work(metrics):
     metrics.admitted(0.2)
     metrics.stepped(0.0012, rows=3)
     metrics.stepped(0.0012, rows=1)
+    metrics.moved(0.0004, rows=5)
+    metrics.generated_tokens.inc(3)
     metrics.first_token(0.01)
     metrics.watch_engine(8, lambda: 3, lambda: 5)
     text = generate_latest(metrics.registry).decode()
     for line in (
         "translane_source_tokens_total 9.0",
-        "translane_generated_tokens_total 4.0",
+        "translane_row_steps_total 4.0",
+        "translane_generated_tokens_total 3.0",
+        "translane_rows_moved_total 5.0",
+        'translane_row_move_duration_seconds_bucket{le="0.0005"} 1.0',
         "translane_encode_duration_seconds_count 1.0",
         'translane_decode_step_duration_seconds_bucket{le="0.002"} 2.0',
         'translane_step_rows_bucket{le="1.0"} 1.0',
@@ -56,7 +61,7 @@ def test_request_buckets_fit_translation(metrics):
 def test_servers_have_registries_of_their_own(metrics):
     other = Metrics()
     other.stepped(0.1, rows=1)
-    assert "translane_generated_tokens_total 0.0" in generate_latest(metrics.registry).decode()
+    assert "translane_row_steps_total 0.0" in generate_latest(metrics.registry).decode()
 
 
 def test_the_port(metrics):
