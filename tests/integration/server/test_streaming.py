@@ -1,0 +1,292 @@
+"""TranslateStream over a real port: deltas while the sentence decodes, and what becomes of streams that end early."""
+
+import asyncio
+import gzip
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2, status_pb2
+from grpc_status import rpc_status
+
+from fakes.serving import serving
+from translane.v1 import translation_pb2 as pb
+from translane.v1 import translation_pb2_grpc
+from translane_server import command
+from translane_server.bundle import load_bundle
+from translane_server.config import ServerSettings
+from translane_server.server import Server
+from translane_server.service import ServedModel
+from translane_server.tokenizer import load_tokenizer
+
+ROOT = Path(__file__).resolve().parents[3]
+DEMO = ROOT / "models" / "zh-en"
+TEST_SPLIT = ROOT.parent / "shared" / "data" / "tatoeba-zh-en" / "test.tsv.gz"
+SENTENCES = 300
+
+
+def request(text, *, options=None, **fields):
+    return pb.TranslateStreamRequest(text=text, options=pb.DecodingOptions(**(options or {})), **fields)
+
+
+def start(running, text, *, timeout=10, **fields):
+    return running.stub.TranslateStream(request(text, **fields), timeout=timeout)
+
+
+async def stream(running, text, **fields):
+    """The deltas and the last message; the deltas are checked to be the text."""
+    *messages, last = [message async for message in start(running, text, **fields)]
+    assert all(message.text_delta for message in messages)
+    assert not any(message.HasField("hypothesis") or message.HasField("timing") for message in messages)
+    deltas = [*(message.text_delta for message in messages), last.text_delta]
+    assert last.HasField("hypothesis")
+    assert last.HasField("timing")
+    assert "".join(deltas) == last.hypothesis.text
+    return deltas, last
+
+
+async def rest(call):
+    """The text of a stream that was read from."""
+    text = ""
+    while (message := await call.read()) is not grpc.aio.EOF:
+        text += message.text_delta
+    return text
+
+
+async def unary(running, text, **fields):
+    wanted = request(text, **fields)
+    response = await running.stub.Translate(pb.TranslateRequest(texts=[text], options=wanted.options))
+    return response.translations[0].hypotheses[0]
+
+
+async def failure(call):
+    """The code, the reason and the wrong fields of a stream that fails."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        async for _ in call:
+            pass
+    info, bad = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
+    status = status_pb2.Status.FromString(dict(caught.value.trailing_metadata())[rpc_status.GRPC_DETAILS_METADATA_KEY])
+    for detail in status.details:
+        detail.Unpack(info) or detail.Unpack(bad)
+    return caught.value.code().name, info.reason, {each.field: each.description for each in bad.field_violations}
+
+
+async def until(condition):
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 the engine's thread tells nobody
+            await asyncio.sleep(0.002)
+
+
+def active(running):
+    return running.server._engine.active_rows
+
+
+@pytest.mark.parametrize("text", ["hello", "a", "日本語 👩‍👩‍👧‍👦 e\u0301!", " spaces  ", "\x00\x1b[31m\r\n\u202e"])
+async def test_the_deltas_are_what_translate_answers(text):
+    async with serving() as running:
+        _, last = await stream(running, text)
+        assert last.hypothesis == await unary(running, text)
+        assert last.hypothesis.text == text
+        assert last.timing.total.ToNanoseconds() > 0
+
+
+async def test_the_first_delta_comes_while_the_sentence_decodes():
+    async with serving() as running:
+        running.backend.hold()
+        call = start(running, "abcdefgh")
+        running.backend.release(steps=3)
+        first = await call.read()
+        assert "abcdefgh".startswith(first.text_delta)
+        assert first.text_delta
+        assert len(running.backend.step_rows) <= 3, "it takes nine steps"
+        assert active(running) == 1
+        running.backend.release()
+        assert first.text_delta + await rest(call) == "abcdefgh"
+
+
+@pytest.mark.parametrize("text", ["", "  "])
+async def test_a_text_without_tokens_is_the_last_message_alone(text):
+    async with serving() as running:
+        deltas, last = await stream(running, text)
+        assert deltas == [""]
+        assert last.hypothesis == await unary(running, text)
+        assert running.backend.log == []
+
+
+async def test_the_last_message_has_what_was_asked_for():
+    async with serving() as running:
+        options = {"return_tokens": True, "return_token_scores": True, "max_length": 3}
+        _, last = await stream(running, "abcdef", options=options)
+        assert last.hypothesis == await unary(running, "abcdef", options=options)
+        assert len(last.hypothesis.tokens) == len(last.hypothesis.token_log_probs) == 3
+        assert last.hypothesis.finish_reason == pb.FINISH_REASON_MAX_LENGTH
+
+
+async def test_unknown_tokens_are_replaced_in_deltas():
+    async with serving() as running:
+        for options in ({"replace_unknowns": True}, {"replace_unknowns": True, "split_sentences": True}):
+            deltas, last = await stream(running, "Жa. Жщ bcd Ж!", options=options)
+            assert last.hypothesis == await unary(running, "Жa. Жщ bcd Ж!", options=options)
+            assert "".join(deltas) == "Жa. Жщ bcd Ж!"
+        assert (await stream(running, "Жa"))[1].hypothesis.text == "\u2047a"
+
+
+async def test_sentences_are_decoded_at_once_and_sent_in_order():
+    async with serving() as running:
+        running.backend.hold()
+        text = "One is here.  Two!\n\n\tThree? "
+        call = asyncio.create_task(stream(running, text, options={"split_sentences": True}))
+        await until(lambda: active(running) == 3)
+        running.backend.release()
+        _, last = await call
+        assert last.hypothesis.text == text
+        assert last.hypothesis == await unary(running, text, options={"split_sentences": True})
+
+
+async def test_a_text_longer_than_the_model_takes_is_translated_in_parts():
+    async with serving() as running:
+        text = "word " * 40
+        options = {"split_sentences": True, "max_length": 24}
+        deltas, last = await stream(running, text, options=options)
+        assert last.hypothesis == await unary(running, text, options=options)
+        assert last.hypothesis.text == text
+        assert len(deltas) > 2
+        code, _, fields = await failure(start(running, text))
+        assert (code, list(fields)) == ("INVALID_ARGUMENT", ["text"])
+
+
+@pytest.mark.parametrize(
+    ("fields", "wrong"),
+    [
+        ({"text": "x" * 40}, {"text"}),
+        ({"text": "x", "options": {"num_hypotheses": 2, "beam_size": 2}}, {"options.num_hypotheses"}),
+        ({"text": "x", "options": {"max_length": 99}}, {"options.max_length"}),
+        ({"text": "x", "source_language": "fr", "target_language": "de"}, {"source_language", "target_language"}),
+        ({"text": "A! " * 65, "options": {"split_sentences": True}}, {"text"}),
+        ({"text": "x", "options": {"split_sentences": True, "target_prefix": "y"}}, {"options.target_prefix"}),
+    ],
+)
+async def test_what_is_wrong_is_named(fields, wrong):
+    async with serving(sentences_waiting=64) as running:
+        code, reason, found = await failure(start(running, **fields))
+        assert (code, reason, set(found)) == ("INVALID_ARGUMENT", "INVALID_FIELD", wrong)
+
+
+async def test_refusals():
+    async with serving(opened=False) as running:
+        assert (await failure(start(running, "x")))[:2] == ("UNAVAILABLE", "UNAVAILABLE")
+        await running.open()
+        assert (await failure(start(running, "x", model="other")))[:2] == ("NOT_FOUND", "MODEL_NOT_FOUND")
+        assert (await stream(running, "x"))[0] == ["x"]
+
+
+@pytest.mark.parametrize("split", [False, True])
+@pytest.mark.parametrize("code", ["CANCELLED", "DEADLINE_EXCEEDED"])
+async def test_an_abandoned_stream_frees_its_rows_at_the_next_step(code, split):
+    async with serving(rows=2) as running:
+        running.backend.hold()
+        text = "Abandoned here. Too!" if split else "abandoned"
+        timeout = 0.5 if code == "DEADLINE_EXCEEDED" else 60
+        call = start(running, text, timeout=timeout, options={"split_sentences": split})
+        running.backend.release(steps=3)
+        assert (await call.read()).text_delta
+        await until(lambda: len(running.backend.step_rows) == 3)
+        assert active(running) == 1 + split
+        if code == "CANCELLED":
+            call.cancel()
+        assert (await call.code()).name == code
+        await until(lambda: running.server._service._running == 0)
+        running.backend.release(steps=1)
+        await until(lambda: active(running) == 0)
+        running.backend.release()
+        assert (await stream(running, "next"))[1].hypothesis.text == "next"
+        assert len(running.backend.step_rows) <= 3 + 1 + len("next") + 1
+
+
+async def test_a_reader_who_does_not_read_holds_up_nobody():
+    async with serving(rows=2) as running:
+        calls = [start(running, "never read", timeout=60) for _ in range(8)]
+        for number in range(8):
+            assert (await stream(running, f"text {number}"))[1].hypothesis.text == f"text {number}"
+        await until(lambda: active(running) == 0 and running.server._engine.waiting == 0)
+        assert [await rest(call) for call in calls] == ["never read"] * 8
+
+
+async def test_draining_waits_for_streams():
+    async with serving(rows=1) as running:
+        running.backend.hold()
+        calls = [asyncio.create_task(stream(running, f"text {number}")) for number in range(3)]
+        await until(lambda: running.server._service._running == 3)
+        stopping = asyncio.create_task(running.server.stop(grace=10))
+        await asyncio.sleep(0.05)
+        assert (await failure(start(running, "late")))[:2] == ("UNAVAILABLE", "UNAVAILABLE")
+        running.backend.release()
+        assert [last.hypothesis.text for _, last in await asyncio.gather(*calls)] == ["text 0", "text 1", "text 2"]
+        assert await stopping
+
+
+async def test_a_stream_that_fails_on_its_way_ends_with_the_reason():
+    async with serving() as running:
+        running.backend.fail_at_step = 4
+        assert (await failure(start(running, "abcdefgh")))[:2] == ("INTERNAL", "ENGINE_FAILURE")
+
+
+@asynccontextmanager
+async def serving_the_demo():
+    bundle = load_bundle(DEMO)
+    settings = ServerSettings(model=DEMO, port=0, metrics_port=0, threads=1, rows=32, device="cpu")
+    server = Server(settings, ServedModel(bundle.manifest, load_tokenizer(bundle), "cpu"))
+    try:
+        await server.start()
+        await server.open(lambda metrics: command.build_engine(settings, bundle, "cpu", server.limits.tokens, metrics))
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+            yield type("Running", (), {"stub": translation_pb2_grpc.TranslationServiceStub(channel), "server": server})
+    finally:
+        await server.stop(grace=5)
+
+
+@pytest.fixture(scope="module")
+def sentences():
+    if not TEST_SPLIT.exists():
+        pytest.skip(f"{TEST_SPLIT} is not there")
+    with gzip.open(TEST_SPLIT, "rt", encoding="utf-8") as lines:
+        return [line.split("\t")[0] for line in lines][:SENTENCES]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"temperature": 0.8, "top_p": 0.95, "seed": 2**63},
+        {"beam_size": 4},
+        {"beam_size": 3, "length_penalty": 0.5, "early_stopping": True, "repetition_penalty": 1.2},
+        {"replace_unknowns": True, "no_repeat_ngram_size": 2, "target_prefix": "Well,"},
+    ],
+    ids=["greedy", "sampling", "beams", "early beams", "with a prefix"],
+)
+async def test_streams_of_the_demo_model_are_what_translate_answers(sentences, options):
+    async with serving_the_demo() as running:
+        limit = asyncio.Semaphore(64)
+
+        async def both(text):
+            async with limit:
+                streamed, whole = await asyncio.gather(
+                    stream(running, text, options=options, timeout=120), unary(running, text, options=options)
+                )
+            assert streamed[1].hypothesis == whole
+            return streamed[0]
+
+        deltas = await asyncio.gather(*map(both, sentences))
+        assert sum(len(each) > 1 for each in deltas) > len(sentences) / 3, "most come in parts"
+
+
+async def test_a_document_streams_as_translate_translates_it(sentences):
+    text = "　　" + "".join(sentences[:20]) + "\r\n\n" + "\n".join(sentences[20:40]) + "\n"
+    async with serving_the_demo() as running:
+        options = {"split_sentences": True, "return_tokens": True, "return_token_scores": True}
+        deltas, last = await stream(running, text, options=options, timeout=120)
+        assert last.hypothesis == await unary(running, text, options=options)
+        assert last.hypothesis.text.count("\n") == text.count("\n")
+        assert last.hypothesis.text.startswith("　　")
+        assert len(deltas) > 40
