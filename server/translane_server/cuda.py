@@ -124,9 +124,10 @@ class CudaCache:
     def move(self, moves: Sequence[RowMove]) -> None:
         """See `Cache.move`."""
         position = self.shape.head_size * self.shape.dtype.itemsize
+        own, cross = self.self_pointers(), self.cross_pointers()
         for move in moves:
-            self._move(self.self_pointers(), self._self_head, move, move.target_length * position)
-            self._move(self.cross_pointers(), self._cross_head, move, move.source_length * position)
+            self._move(own, self._self_head, move, move.target_length * position)
+            self._move(cross, self._cross_head, move, move.source_length * position)
         self._memory.synchronize()
 
     def close(self) -> None:
