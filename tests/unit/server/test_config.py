@@ -60,3 +60,13 @@ def test_limits_beyond_the_model_are_refused(name):
     flag = "--" + name.replace("_", "-")
     with pytest.raises(SettingsError, match=f"{flag} is 33, and the model takes .. at most"):
         token_limits(make_settings(**{name: 33}), make_manifest())
+
+
+@pytest.mark.parametrize(("rows", "beams", "limit"), [(64, None, 16), (8, None, 8), (64, 32, 32), (4, 4, 4)])
+def test_beams_have_rows(rows, beams, limit):
+    assert make_settings(rows=rows, max_beam_size=beams).beam_limit == limit
+
+
+def test_more_beams_than_rows_are_refused():
+    with pytest.raises(SettingsError, match=r"--max-beam-size \(9\) must be at most --rows \(8\)"):
+        load("--model", "b", "--rows", "8", "--max-beam-size", "9")

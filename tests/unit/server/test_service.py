@@ -5,12 +5,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from fakes.serving import FakeTokenizer, make_manifest, make_model, make_settings
+from fakes.serving import UNKNOWN, FakeTokenizer, make_manifest, make_model, make_settings
 from translane.v1 import translation_pb2 as pb
 from translane_server import errors
 from translane_server.config import token_limits
 from translane_server.metrics import Metrics
-from translane_server.request import FinishReason, Hypothesis, SentenceResult, Timing
+from translane_server.request import AlignedToken, FinishReason, Hypothesis, SentenceResult, Timing
 from translane_server.service import TranslationService
 from translane_server.validation import RequestLimits
 
@@ -242,3 +242,51 @@ async def test_list_models_fills_every_field(make_service):
     assert (model.name, model.version, model.parameters) == (manifest.name, manifest.version, 12345)
     assert (model.max_source_tokens, model.max_target_tokens, model.default_max_length) == (32, 24, 20)
     assert (response.limits.texts_per_request, response.limits.sentences_waiting) == (4, 8)
+
+
+async def test_everything_about_a_hypothesis_that_is_asked_for(make_service, engine):
+    ids = tuple(FakeTokenizer().encode_target(["xy"])[0])
+    aligned = (AlignedToken(1, 0.5), AlignedToken(0, 0.75))
+    hypothesis = Hypothesis(ids, -1.5, FinishReason.END_OF_SENTENCE, (-0.25, -0.5, -0.75), aligned)
+    engine.outcome = (SentenceResult((hypothesis,), Timing(0, 0, 0)),)
+    options = pb.DecodingOptions(return_tokens=True, return_token_scores=True, return_alignment=True)
+    (translation,) = (await translate(make_service(), "ab", options=options)).translations
+    assert list(translation.source_pieces) == ["a", "b", "</s>"]
+    (found,) = translation.hypotheses
+    assert list(found.tokens) == ["x", "y", "</s>"]
+    assert list(found.token_log_probs) == [-0.25, -0.5, -0.75]
+    assert [(p.source_token, p.target_token, p.weight) for p in found.alignment.points] == [(1, 0, 0.5), (0, 1, 0.75)]
+    assert engine.requests[0].sentences[0].options.alignment
+    (plain,) = (await translate(make_service(), "ab")).translations
+    assert not plain.source_pieces
+    assert {field.name for field, _ in plain.hypotheses[0].ListFields()} == {"text", "score", "finish_reason"}
+
+
+async def test_unknown_tokens_are_replaced_by_their_source(make_service, engine):
+    aligned = (AlignedToken(1, 0.5), AlignedToken(0, 0.75))
+    ids = (UNKNOWN, *FakeTokenizer().encode_target(["y"])[0])
+    hypothesis = Hypothesis(ids, -1.5, FinishReason.MAX_LENGTH, (-1.0, -0.5), aligned)
+    engine.outcome = (SentenceResult((hypothesis,), Timing(0, 0, 0)),)
+    options = pb.DecodingOptions(replace_unknowns=True)
+    response = await translate(make_service(), "a\u03c0", options=options)
+    assert response.translations[0].hypotheses[0].text == "\u03c0y"
+
+
+async def test_an_empty_text_has_one_empty_hypothesis_whatever_the_options(make_service):
+    options = pb.DecodingOptions(beam_size=4, num_hypotheses=3, target_prefix="x", return_tokens=True)
+    (translation,) = (await translate(make_service(), "", options=options)).translations
+    assert translation == pb.Translation(hypotheses=[pb.Hypothesis(finish_reason=pb.FINISH_REASON_END_OF_SENTENCE)])
+
+
+async def test_sentences_of_a_split_text_are_decoded_side_by_side(make_service, engine):
+    options = pb.DecodingOptions(split_sentences=True)
+    response = await translate(make_service(), "one\n\ntwo", "three", options=options)
+    assert [each.hypotheses[0].text for each in response.translations] == ["one\n\ntwo", "three"]
+    assert [len(request.sentences) for request in engine.requests] == [3]
+
+
+async def test_wrong_options_and_texts_are_named_together(make_service):
+    options = pb.DecodingOptions(target_prefix="\u03c0", max_length=0)
+    assert set(await violations(make_service(), "x" * 3000, options=options)) == {"texts[0]", "options.max_length"}
+    options = pb.DecodingOptions(target_prefix="\u03c0")
+    assert set(await violations(make_service(), "x" * 40, options=options)) == {"texts[0]", "options.target_prefix"}
