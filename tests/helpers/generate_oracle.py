@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-import numpy as np
-import onnx
 import torch
 import transformers
 from transformers import GenerationConfig, GenerationMixin, LogitsProcessorList, PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
-from translane_export.model import Transformer, TransformerConfig
+from translane_export.model import Transformer
+from translane_export.precision import choose_numerics, round_weights
+from translane_export.sources.bundle import BundleReader
 from translane_server.bundle import load_bundle
 from translane_server.options import DecodingOptions
 from translane_server.request import FinishReason, Sentence
@@ -157,7 +158,7 @@ class GenerateOracle:
         lengths = torch.tensor([len(source) for source in sources])
         prompt = torch.tensor([[self.decoder_start, *sentence.forced_ids] for sentence in sentences])  # [B, P]
         self._model.margins = None
-        with torch.inference_mode():
+        with torch.inference_mode(), _one_thread():
             output = self._model.generate(
                 input_ids=source_ids,
                 attention_mask=(torch.arange(source_ids.shape[1]) < lengths[:, None]).long(),
@@ -191,7 +192,7 @@ class GenerateOracle:
     def logits(self, source_ids: Sequence[int], fed: Sequence[int]) -> torch.Tensor:
         """Logits after each token fed, [T, V]."""
         lengths = torch.tensor([len(source_ids)])
-        with torch.inference_mode():
+        with torch.inference_mode(), _one_thread():
             memory = self.transformer.encode(torch.tensor([source_ids]), lengths)
             return self.transformer.decode(torch.tensor([fed]), memory, lengths)[0]
 
@@ -221,44 +222,20 @@ class GenerateOracle:
         )
 
 
-def demo_transformer(folder: Path) -> Transformer:
-    """The PyTorch model of the demo bundle (pre-norm, ReLU, sides embedded apart), its weights as they are stored."""
-    manifest = load_bundle(folder).manifest
-    encoder, decoder = (_weights(folder / name) for name in ("encoder.onnx", "decoder.onnx"))
-    sizes = manifest.architecture
-    config = TransformerConfig(
-        **{name: getattr(sizes, name) for name in ("d_model", "encoder_layers", "decoder_layers", "heads", "ffn_size")},
-        source_vocab_size=sizes.source_vocab_size,
-        target_vocab_size=sizes.target_vocab_size,
-        norm="pre",
-        activation="relu",
-        positions="learned",  # the sinusoids as they are stored
-        max_positions=len(decoder["embedding.table"]),
-    )
-    state = {}
-    for side, weights in (("encoder", encoder), ("decoder", decoder)):
-        for name, value in weights.items():
-            if name.startswith("stack."):
-                state[f"{side}.{name.removeprefix('stack.')}"] = value
-            elif name.startswith("packed."):
-                _, layer, part = name.split(".")
-                for projection, split in zip("qkv", np.split(value, 3), strict=True):
-                    state[f"{side}.layers.{layer}.self_attention.{projection}_proj.{part}"] = split
-            elif name.startswith("cross."):
-                _, layer, rest = name.split(".", 2)
-                state[f"decoder.layers.{layer}.cross_attention.{rest}"] = value
-            elif name.startswith("output_projection."):
-                state[name] = value
-        state[f"{side}.embedding.positions.embedding.weight"] = weights["embedding.table"]
-    state["encoder.embedding.tokens.weight"] = encoder["embedding.tokens.weight"]
-    state["decoder.embedding.tokens.weight"] = decoder["output_projection.weight"]
-    model = Transformer(config)
-    model.load_state_dict({name: torch.from_numpy(value.astype(np.float32)) for name, value in state.items()})
-    return model.eval()
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Work this small is done sooner without other threads, which a busy machine lets wait."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
-def _weights(path: Path) -> dict[str, np.ndarray]:
-    model = onnx.load(str(path))
-    return {
-        tensor.name.removesuffix(".float16"): onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer
-    }
+def bundle_transformer(folder: Path) -> Transformer:
+    """The PyTorch model in a bundle, its weights and positions as they are stored."""
+    checkpoint, manifest = BundleReader().read(folder), load_bundle(folder).manifest
+    model = Transformer(checkpoint.config)
+    model.load_state_dict(checkpoint.state_dict)
+    return round_weights(model, choose_numerics(manifest.precision, manifest.weight_storage)).eval()

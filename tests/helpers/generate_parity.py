@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from helpers.bundles import SOURCES, bundle_model, random_bundle
 from helpers.driver import EngineDriver
-from helpers.generate_oracle import Generated, GenerateOracle, demo_transformer
+from helpers.generate_oracle import Generated, GenerateOracle, bundle_transformer
 from translane_server.bundle import Bundle, load_bundle
 from translane_server.options import DecodingOptions
 from translane_server.request import Hypothesis, Sentence
@@ -194,7 +194,7 @@ def demo_subject() -> Iterator[Subject]:
         with gzip.open(TEST_SPLIT, "rt", encoding="utf-8") as lines:
             texts = [line.split("\t")[0] for line in lines]
         sources = [ids for ids in driver.tokenizer.encode(texts) if len(ids) <= driver.backend.source_capacity]
-        yield Subject(bundle, driver, GenerateOracle(demo_transformer(DEMO)), sources)
+        yield Subject(bundle, driver, GenerateOracle(bundle_transformer(DEMO)), sources)
 
 
 def _outcome(hypothesis: object) -> tuple[object, object]:
