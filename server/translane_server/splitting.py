@@ -24,6 +24,9 @@ _WHITE_SPACE_CHARACTER = re.compile(r"\s")
 # 1,000 it ends nothing; and what may close after either.
 _CLAUSE_END = re.compile(r"(?:[，、；：。！？…，،؛؟۔।॥။፣፤]|[,;:.!?–—](?=[)\]\"'”’»]*\s))[)\]\"'”’»）」』】》〉]*")
 
+# The number of a list's item, which sentencex takes for a sentence: it is not translated.
+_ITEM_NUMBER = re.compile(r"\(?[0-9]{1,3}[.)]")
+
 # Languages whose sentences follow one another without a space, unless their script is another than their own. Those
 # of South East Asia that write no space between words do write one between sentences.
 _UNSPACED_LANGUAGES = frozenset({"zh", "cmn", "yue", "wuu", "gan", "hsn", "lzh", "ja"})
@@ -47,7 +50,7 @@ class SplitText:
     Attributes:
         sentences: without white space around them.
         source_ids: their tokens.
-        gaps: n + 1 of them, with everything that is not to be translated. A text is
+        gaps: n + 1 of them, with all that is not translated: white space, numbers of items. A text is
             ``gaps[0] + sentences[0] + gaps[1] + … + gaps[n]``.
     """
 
@@ -112,7 +115,8 @@ def _sentences(text: str, language: str) -> Iterator[_Span]:
         start = match.start()
         for end in _sentence_ends(line, language):
             if is_boundary(line, end):
-                if span := _stripped(text, start, match.start() + end):
+                span = _stripped(text, start, match.start() + end)
+                if span and not _ITEM_NUMBER.fullmatch(text, *span):
                     yield span
                 start = match.start() + end
 
