@@ -122,14 +122,16 @@ class RunningBatch:
     def _fill_row(self, search: Search, row: int) -> None:
         table, job, sentence = self._table, search.job, search.job.sentence
         options, forced = sentence.options, len(sentence.forced_ids)
+        uncounted = forced - sentence.counted_ids
         table.history[row, 0] = self._vocabulary.decoder_start
         table.positions[row] = 0
         table.scores[row] = 0.0
         table.source_length[row] = job.source_length
         table.forced_length[row] = forced
         table.forced[row, :forced] = sentence.forced_ids
-        table.limit[row] = forced + options.max_length
-        table.eos_from[row] = forced + options.min_length
+        table.uncounted[row] = uncounted
+        table.limit[row] = max(uncounted + options.max_length, forced + min(options.max_length, 1))
+        table.eos_from[row] = uncounted + options.min_length
         table.kind[row] = search.kind
         table.repetition_penalty[row] = options.repetition_penalty
         table.ngram_size[row] = options.no_repeat_ngram_size
@@ -145,7 +147,7 @@ class RunningBatch:
             table.top_p[row] = options.sampling.top_p
             table.seed[row] = options.sampling.seed
         table.stream[row] = 0
-        table.special_until[row] = _special_until(search, forced)
+        table.special_until[row] = _special_until(search, forced, uncounted)
         table.needed[row] = search.num_candidates
         spare = _SPARE_CANDIDATES if table.special_until[row] > forced else 0
         table.num_candidates[row] = search.num_candidates + spare
@@ -405,7 +407,7 @@ def _is_plain(job: Job) -> bool:
     )
 
 
-def _special_until(search: Search, forced: int) -> int:
+def _special_until(search: Search, forced: int, uncounted: int) -> int:
     """For how many tokens a row needs its logits."""
     sentence, options = search.job.sentence, search.job.sentence.options
     if (
@@ -417,4 +419,6 @@ def _special_until(search: Search, forced: int) -> int:
         or search.kind is Kind.SAMPLE_VOCABULARY
     ):
         return ALWAYS
-    return max(forced + (1 if sentence.word_follows else 0), forced + options.min_length if options.min_length else 0)
+    return max(
+        forced + (1 if sentence.word_follows else 0), uncounted + options.min_length if options.min_length else 0
+    )

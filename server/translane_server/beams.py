@@ -108,7 +108,7 @@ def _settle(
 ) -> list[Child]:
     pool, row = search.pool, search.rows[0]
     assert pool is not None
-    length = int(table.positions[row] + 1 - table.forced_length[row])
+    length = int(table.positions[row] + 1 - table.uncounted[row])
     for child in ending:
         _offer(search, child, length, table, eos)
     if not going and not pool.hypotheses:  # everything is banned

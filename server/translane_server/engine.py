@@ -118,7 +118,10 @@ class Engine:
         """The service refuses what cannot be decoded; this finds where it does not."""
         backend, options = self._backend, sentence.options
         assert 1 <= len(sentence.source_ids) <= backend.source_capacity, "source tokens out of bounds"
-        assert 1 <= len(sentence.forced_ids) + options.max_length <= backend.target_capacity, "max_length out of bounds"
+        forced, counted = len(sentence.forced_ids), sentence.counted_ids
+        assert 0 <= counted <= forced, "counted tokens are forced ones"
+        longest = max(forced - counted + options.max_length, forced + min(options.max_length, 1))
+        assert 1 <= longest <= backend.target_capacity, "max_length out of bounds"
         assert 1 <= options.rows <= backend.rows, "more beams or hypotheses than rows"
         assert backend.has_attention or not options.attention, "this backend has no attention weights"
 

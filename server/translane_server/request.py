@@ -40,6 +40,8 @@ class Sentence:
         forced_ids: tokens the translation starts with. Their log-probabilities are reported, and are no part of the
             score. With `options.max_length` 0 they are all of it, the end-of-sentence token included: the sentence is
             scored.
+        counted_ids: how many of the last forced tokens count as generated, at no score: in the lengths of the options,
+            and in the length that beams are ranked by.
         word_follows: the first generated token starts a word.
         required_phrases: what has to occur in the text (beams only).
         on_progress: takes the tokens that are certain, while there are more to come.
@@ -48,6 +50,7 @@ class Sentence:
     source_ids: Sequence[int]
     options: DecodingOptions
     forced_ids: tuple[int, ...] = ()
+    counted_ids: int = 0
     word_follows: bool = False
     required_phrases: tuple[RequiredPhrase, ...] = ()
     on_progress: OnProgress | None = field(default=None, repr=False)

@@ -24,6 +24,7 @@ class RowTable:
         log_probs: natural log-probability of each decided token, [R, T].
         scores: the sum over the generated tokens of what the search ranks by.
         forced: tokens that are decided beforehand, [R, T]; `forced_length` of them.
+        uncounted: how many of them do not count as generated.
         limit: how many tokens are decided when a row ends at the latest.
         eos_from: number of decided tokens from which the sentence may end.
         special_until: number of decided tokens up to which the plain candidates are not enough: the row needs logits.
@@ -40,6 +41,7 @@ class RowTable:
         self.source_length: Int32Array = np.zeros(rows, np.int32)
         self.forced: IntArray = np.zeros((rows, target_capacity), np.int64)
         self.forced_length: Int32Array = np.zeros(rows, np.int32)
+        self.uncounted: Int32Array = np.zeros(rows, np.int32)
         self.limit: Int32Array = np.zeros(rows, np.int32)
         self.eos_from: Int32Array = np.zeros(rows, np.int32)
         self.special_until: Int32Array = np.zeros(rows, np.int32)
@@ -62,6 +64,7 @@ class RowTable:
             self.scores,
             self.source_length,
             self.forced_length,
+            self.uncounted,
             self.limit,
             self.eos_from,
             self.special_until,

@@ -1,6 +1,7 @@
 """Sentences of all kinds side by side in one running batch, against decoding as its definition says."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -127,10 +128,6 @@ def test_a_hypothesis_that_goes_on_stays_in_its_row():
         assert len(overwritten) == len(moves), "a row is overwritten twice"
     # with every hypothesis in a row of its own, four beams in their steady state copy three rows at most
     assert max(map(len, backend.moves)) <= 3 * len(batch)
-
-
-def sample(sentence, **changes):
-    return decode([Sentence([7, EOS], DecodingOptions(max_length=8, **changes))])[0][0]
 
 
 @pytest.mark.parametrize("options", [{"top_k": 5}, {"top_p": 0.7}, {"temperature": 1.4}, {"top_k": 12, "top_p": 0.9}])
@@ -323,3 +320,25 @@ def test_required_phrases_occur_whenever_the_length_allows(phrases, beam_size, s
     for phrase in required:
         assert phrase.text in text_of(hypotheses[0])
     check(other, expected(beside))
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_forced_tokens_that_count_are_part_of_the_length_but_not_of_the_score(beam_size):
+    for source in range(2, 12):
+        options = DecodingOptions(max_length=6, min_length=3, beam_size=beam_size)
+        (counted,), _ = decode([Sentence([source, EOS], options, forced_ids=(4, 9), counted_ids=1)])
+        shorter = DecodingOptions(max_length=5, min_length=2, beam_size=beam_size, length_penalty=0.0)
+        best = {
+            reference.token_ids: reference.score
+            for reference in expected(
+                Sentence([source, EOS], replace(shorter, num_hypotheses=beam_size), forced_ids=(4, 9))
+            )
+        }
+        hypothesis = counted[0]
+        generated = len(hypothesis.token_ids) - 2 + (hypothesis.finish_reason is FinishReason.END_OF_SENTENCE)
+        assert 2 <= generated <= 5
+        if beam_size == 1:
+            assert best == {hypothesis.token_ids: pytest.approx(hypothesis.score, abs=1e-4)}
+        else:
+            total = sum(hypothesis.token_log_probs[2:])
+            assert hypothesis.score == pytest.approx(total / (generated + 1), abs=1e-4)
