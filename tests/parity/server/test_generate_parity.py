@@ -7,11 +7,12 @@ tie where `generate` itself had to choose between scores that differ by rounding
 import os
 
 import pytest
+import torch
 
 from helpers.generate_parity import DEMO, RANDOM_MODELS, TEST_SPLIT, count, demo_subject, random_subject
 from translane_export.train.greedy import greedy_decode
 from translane_server.options import DecodingOptions
-from translane_server.request import Sentence
+from translane_server.request import FinishReason, Sentence
 
 EXAMPLES = int(os.environ.get("TRANSLANE_PARITY_EXAMPLES", "0"))
 
@@ -35,6 +36,39 @@ def test_random_models(model):
 def test_demo_model():
     with demo_subject() as subject:
         check(subject, examples=8, sentences=8)
+
+
+@pytest.mark.parametrize(
+    "rules", [{}, {"repetition_penalty": 1.4, "no_repeat_ngram_size": 2, "min_length": 3}], ids=str
+)
+def test_alternatives_are_the_best_first_tokens_each_gone_on_greedily(rules):
+    count, length, forced = 4, 12, (9, 5)
+    options = DecodingOptions(max_length=length, alternatives=True, num_hypotheses=count, **rules)
+    with random_subject("post-norm") as subject:
+        sentences = [Sentence(source, options, forced) for source in subject.sources[:40]]
+        for sentence, found in zip(sentences, subject.driver.together(sentences), strict=True):
+            assert len(found) == count
+            wanted = set()
+            for first in best_next_tokens(subject.oracle, sentence, rules, count):
+                if first == subject.oracle.eos:
+                    wanted.add((forced, FinishReason.END_OF_SENTENCE))
+                    continue
+                rest = {**rules, "min_length": max(0, rules.get("min_length", 0) - 1)}
+                one = Sentence(sentence.source_ids, DecodingOptions(max_length=length - 1, **rest), (*forced, first))
+                [[best]] = [generated.hypotheses for generated in subject.oracle.generate([one])]
+                wanted.add((best.token_ids, best.finish_reason))
+            assert {(hypothesis.token_ids, hypothesis.finish_reason) for hypothesis in found} == wanted
+            assert list(found) == sorted(found, key=lambda hypothesis: -hypothesis.score)
+
+
+def best_next_tokens(oracle, sentence, rules, count):
+    """The first tokens that Hugging Face's processors rank highest."""
+    fed = [oracle.decoder_start, *sentence.forced_ids]
+    processors = oracle.processors(
+        DecodingOptions(max_length=1, **{**rules, "min_length": 1 if rules else 0}), len(fed)
+    )
+    logits = oracle.logits(sentence.source_ids, fed)[-1:]
+    return processors(torch.tensor([fed]), logits)[0].topk(count).indices.tolist()
 
 
 @pytest.mark.parametrize("model", RANDOM_MODELS)
