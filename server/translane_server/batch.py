@@ -419,6 +419,4 @@ def _special_until(search: Search, forced: int, uncounted: int) -> int:
         or search.kind is Kind.SAMPLE_VOCABULARY
     ):
         return ALWAYS
-    return max(
-        forced + (1 if sentence.word_follows else 0), uncounted + options.min_length if options.min_length else 0
-    )
+    return max(forced + sentence.word_follows, uncounted + options.min_length if options.min_length else 0)

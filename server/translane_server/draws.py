@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from translane_server.backend import FloatArray, IntArray
-from translane_server.decoding import processors, sampling
+from translane_server.decoding import processors
 from translane_server.decoding.random_numbers import uniforms
+from translane_server.decoding.sampling import sample_all, sample_candidates
 from translane_server.rows import RowTable
 from translane_server.search import Kind, Search
 from translane_server.step import Child, RankedTokens
@@ -33,7 +34,7 @@ def _from_candidates(
     ranked: RankedTokens, rows: IntArray, streams: IntArray, table: RowTable, eos: int
 ) -> tuple[IntArray, FloatArray]:
     nothing = ranked.scores[rows, 0] == -np.inf
-    columns = sampling.sample_candidates(
+    columns = sample_candidates(
         ranked.token_ids[rows],
         np.where(nothing[:, None], np.float32(0), ranked.scores[rows]),
         table.temperature[rows],
@@ -65,7 +66,7 @@ def _from_vocabulary(
     left = np.flatnonzero((scores > -np.inf).any(axis=1))
     attempt = 0
     while left.size:
-        tokens[left] = sampling.sample_all(
+        tokens[left] = sample_all(
             scores[left],
             table.temperature[rows[left]],
             table.top_p[rows[left]],

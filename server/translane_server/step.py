@@ -101,7 +101,8 @@ def _rules(rows: IntArray, table: RowTable, searches: Sequence[Search], masks: M
 
     def ban(number: int, token_ids: IntArray) -> BoolArray:
         row = int(rows[number])
-        return phrases[number].banned(table.tokens(row, int(positions[number])), token_ids)
+        banned: BoolArray = phrases[number].banned(table.tokens(row, int(positions[number])), token_ids)
+        return banned
 
     is_first = positions == table.forced_length[rows]
     return processors.Rules(

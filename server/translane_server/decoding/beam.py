@@ -8,6 +8,7 @@ end it go on. `patience` (Kasai et al. 2022, https://arxiv.org/abs/2204.05424) m
 from __future__ import annotations
 
 import bisect
+import math
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -17,6 +18,8 @@ from translane_server.backend import IntArray
 from translane_server.options import DecodingOptions
 
 Ended = TypeVar("Ended")
+
+_MOST_EXPONENT = 700.0  # e to its power is still a float64; scores beyond are all the same, and order does not matter
 
 
 class Continuations(NamedTuple):
@@ -63,8 +66,8 @@ class HypothesisPool(Generic[Ended]):
 
     def normalise(self, score: float, length: int) -> float:
         """What a hypothesis of `length` generated tokens that add up to `score` is ranked by."""
-        divisor: float = length**self._options.length_penalty
-        return score / divisor
+        exponent = self._options.length_penalty * math.log(length)
+        return score / math.exp(min(max(exponent, -_MOST_EXPONENT), _MOST_EXPONENT))
 
     def accepts(self, score: float) -> bool:
         """Whether a hypothesis ranked by `score` would get in."""

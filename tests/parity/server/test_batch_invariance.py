@@ -15,8 +15,8 @@ import pytest
 from helpers.bundles import SOURCES, random_bundle
 from translane_server.bundle import load_bundle
 from translane_server.engine import Engine
-from translane_server.ort import OrtBackend
 from translane_server.options import DecodingOptions
+from translane_server.ort import OrtBackend
 from translane_server.request import Request, Sentence
 from translane_server.tokenizer import load_tokenizer
 from translane_server.vocabulary import TargetVocabulary

@@ -63,3 +63,8 @@ def test_early_stopping_ends_the_search_once_the_pool_is_full():
 @pytest.mark.parametrize(("length_penalty", "score"), [(0.0, -6.0), (1.0, -2.0), (2.0, -6 / 9), (-1.0, -18.0)])
 def test_the_length_penalty_is_an_exponent(length_penalty, score):
     assert pool(length_penalty=length_penalty).normalise(-6.0, 3) == pytest.approx(score)
+
+
+@pytest.mark.parametrize("length_penalty", [3e38, -3e38])
+def test_any_length_penalty_gives_a_number(length_penalty):
+    assert np.isfinite(pool(length_penalty=length_penalty).normalise(-6.0, 500))
