@@ -87,3 +87,28 @@ def test_log_probabilities_of_decoded_tokens_are_the_models_alone(search):
             for hypotheses in results:
                 for hypothesis in hypotheses:
                     assert hypothesis.score == pytest.approx(sum(hypothesis.token_log_probs[2:]), abs=1e-5)
+
+
+@pytest.mark.parametrize("search", ["greedy with rules", "beams with rules", "sampling", "alternatives"])
+def test_scoring_a_hypothesis_gives_its_log_probabilities_and_alignment(search):
+    """However rows were copied and moved while it was found."""
+    with random_subject("pre-norm") as subject:
+        assert subject.driver.backend.has_attention
+        options = DecodingOptions(max_length=16, alignment=True, **SEARCHES[search])
+        sources = subject.sources[:60]
+        decoded = subject.driver.together([Sentence(source, options, forced_ids=(9, 5)) for source in sources])
+        found = [(source, one) for source, hypotheses in zip(sources, decoded, strict=True) for one in hypotheses]
+        again = subject.driver.together(
+            [
+                Sentence(
+                    source,
+                    DecodingOptions(max_length=0, alignment=True),
+                    forced_ids=(*one.token_ids, subject.oracle.eos)[: len(one.token_log_probs)],
+                )
+                for source, one in found
+            ]
+        )
+        for (_, one), [other] in zip(found, again, strict=True):
+            assert other.token_log_probs == pytest.approx(one.token_log_probs, abs=1e-5)
+            assert len(one.alignment) == len(one.token_ids)
+            assert other.alignment == one.alignment
