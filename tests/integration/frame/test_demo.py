@@ -52,6 +52,8 @@ def test_it_translates_every_sentence_and_leaves_no_server(bundle, module):
     assert done.stderr == ""
     for text in module.SIMPLIFIED + module.TRADITIONAL:
         assert re.search(rf"^  {re.escape(text)} +→ ", done.stdout, re.MULTILINE)
+    for flags in module.WAYS:
+        assert re.search(rf"^  {re.escape(module.shlex.join(flags))} +→ .", done.stdout, re.MULTILINE)
     for metric in re.findall(r"^  (translane_\w+|grpc_\w+) +(\S+) ", done.stdout, re.MULTILINE):
         assert float(metric[1]) > 0, metric
     assert done.stdout.count("translane_") >= 6
