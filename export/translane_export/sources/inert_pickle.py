@@ -1,0 +1,153 @@
+"""Reads checkpoints whose pickles hold more than tensors, without running any of what they name.
+
+fairseq and OpenNMT-py save their settings beside the weights as they are in memory: an ``argparse.Namespace``, an
+omegaconf tree, torchtext fields. A pickle names the classes of such objects, and whoever loads it imports them and
+calls what it names; that is how a pickle runs code. Here it cannot:
+
+- ``torch.load(weights_only=True)`` looks each name up in a table, imports nothing, and refuses what is not there. The
+  table has what PyTorch itself needs to build tensors.
+- Beforehand the file's opcodes are read as data, for the names they hold. Names of the packages below are entered into
+  the table, each as a `Record` made on the spot: a class that keeps the arguments and the state which the pickle gives
+  it, as they are, and does nothing else. The packages themselves, installed or not, are never imported, and no name
+  ever stands for the thing it names.
+
+So whatever a file holds, PyTorch's rebuilding of tensors and these records are all that is called. `plain` makes
+dictionaries, lists and numbers of the records that settings are made of.
+"""
+
+from __future__ import annotations
+
+import pickle
+import pickletools
+import re
+import warnings
+import zipfile
+from _compat_pickle import IMPORT_MAPPING, NAME_MAPPING
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import torch
+
+from translane_export.errors import ExportError
+
+# What settings and vocabularies are made of.
+_PACKAGES = frozenset({"argparse", "fairseq", "omegaconf", "onmt", "torchtext", "typing"})
+_TYPES = frozenset({"bool", "bytes", "dict", "float", "int", "list", "object", "str", "tuple"})
+_NAMES = frozenset({"functools.partial", "pathlib.Path", "pathlib.PosixPath"} | {f"builtins.{name}" for name in _TYPES})
+_LEGACY_PICKLES = 4  # PyTorch before 1.6 wrote a magic number, a version, sizes, and then the content, one by one
+_DEEPEST = 32  # settings are a few levels deep; a file may as well contain itself
+
+
+class Record:
+    """What a pickle says of an object. Each class that a pickle names is a subclass of its own."""
+
+    pickled_name = ""  # module and class, as the pickle names them
+    args: tuple[Any, ...]  # what the class was called with
+    state: Any  # what __setstate__ was given; None: it was not called
+
+    def __new__(cls, *args: Any) -> Record:
+        """Keep the arguments. Pickles call this with __init__ (REDUCE) or without (NEWOBJ)."""
+        record = super().__new__(cls)
+        record.args, record.state = args, None
+        return record
+
+    def __init__(self, *args: Any) -> None:
+        """Do nothing: see `__new__`."""
+
+    def __setstate__(self, state: Any) -> None:
+        """Keep the state; without this method a pickle would set attributes."""
+        self.state = state
+
+
+def read_inert(path: Path) -> dict[str, Any]:
+    """Read what ``torch.save`` wrote: tensors and plain values, with a `Record` for each other object.
+
+    The tensors of PyTorch's zip files are memory-mapped, so those that nobody looks at (an optimizer's) take no memory.
+
+    Raises:
+        ExportError: the file is missing, damaged, no dictionary, or names anything but what settings are made of.
+    """
+    try:
+        with path.open("rb") as file:
+            zipped = zipfile.is_zipfile(file)
+            file.seek(0)
+            names = _names_in_zip(file) if zipped else _names_in_legacy(file)
+        table: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [
+            (_stand_in(name), name) for name in sorted(names) if _is_of_settings(name)
+        ]
+        with torch.serialization.safe_globals(table), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about the old kind of storages, which are read all the same
+            content = torch.load(path, map_location="cpu", weights_only=True, mmap=True if zipped else None)
+    except FileNotFoundError:
+        raise ExportError(f"{path}: the file is missing") from None
+    except pickle.UnpicklingError as error:
+        if named := re.search(r"GLOBAL (\S+)", str(error)):
+            raise ExportError(f"{path}: it is refused, as loading it would run {named[1]}") from None
+        raise ExportError(f"{path}: it is refused, as it is more than tensors and settings") from None
+    except (OSError, EOFError, RuntimeError, ValueError, LookupError, AttributeError, TypeError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        raise ExportError(f"{path}: it is not a readable PyTorch file ({reason})") from None
+    if not isinstance(content, dict):
+        raise ExportError(f"{path}: it holds a {type(content).__name__}, and a checkpoint is a dictionary")
+    return content
+
+
+def plain(value: Any, depth: int = 0) -> Any:
+    """Make dictionaries, lists and scalars of the records in settings: namespaces, omegaconf nodes, enumerations.
+
+    References of omegaconf to other settings ("${model.encoder.embed_dim}") stay the texts they are.
+
+    Raises:
+        ValueError: they are nested without end.
+    """
+    if depth > _DEEPEST:
+        raise ValueError("its settings are nested without end")
+    if isinstance(value, Record):
+        state = value.state
+        if value.pickled_name == "argparse.Namespace":
+            return plain(state or {}, depth + 1)
+        if isinstance(state, dict):
+            return plain(state.get("_content", state.get("_val")), depth + 1)  # of omegaconf's containers and nodes
+        return plain(value.args[0], depth + 1) if value.args else None  # an enumeration's value
+    if isinstance(value, dict):
+        return {key: plain(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item, depth + 1) for item in value]
+    return value
+
+
+def _is_of_settings(name: str) -> bool:
+    return name in _NAMES or name == "collections.defaultdict" or name.partition(".")[0] in _PACKAGES
+
+
+def _stand_in(name: str) -> Callable[..., Any]:
+    """What the unpickler finds under `name`."""
+    if name == "collections.defaultdict":
+        return _dictionary  # the unpickler adds items to nothing but dictionaries
+    return type("Record", (Record,), {"pickled_name": name})
+
+
+def _dictionary(*_factory: Any) -> dict[Any, Any]:
+    return {}
+
+
+def _names_in_zip(file: BinaryIO) -> set[str]:
+    with zipfile.ZipFile(file) as archive:
+        pickles = [name for name in archive.namelist() if name.rpartition("/")[2] == "data.pkl"]
+        return set().union(*(_names(archive.read(name)) for name in pickles))
+
+
+def _names_in_legacy(file: BinaryIO) -> set[str]:
+    return set().union(*(_names(file) for _ in range(_LEGACY_PICKLES)))
+
+
+def _names(stream: bytes | BinaryIO) -> set[str]:
+    """The classes and functions that one pickle names, by the names they have in Python 3."""
+    names = set()
+    for opcode, argument, _ in pickletools.genops(stream):
+        if opcode.name == "GLOBAL":
+            module, _, name = str(argument).partition(" ")
+            module, name = NAME_MAPPING.get((module, name), (IMPORT_MAPPING.get(module, module), name))
+            names.add(f"{module}.{name}")
+    return names
