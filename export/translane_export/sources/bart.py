@@ -1,0 +1,77 @@
+"""BART (https://arxiv.org/abs/1910.13461), and what those that came of it have in common.
+
+https://huggingface.co/docs/transformers/model_doc/bart
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from translane_export.sources.huggingface import Architecture, ModelConfig
+
+_ATTENTION = ("q_proj", "k_proj", "v_proj", "out_proj")
+
+# Of Marian, BART, mBART and M2M100 alike.
+LAYER_NAMES = {
+    **{
+        f"{side}.layers.*.{ours}": f"model.{side}.layers.*.{theirs}"
+        for side in ("encoder", "decoder")
+        for ours, theirs in (
+            *((f"self_attention.{part}", f"self_attn.{part}") for part in _ATTENTION),
+            ("self_attention_residual.norm", "self_attn_layer_norm"),
+            ("feed_forward.up_proj", "fc1"),
+            ("feed_forward.down_proj", "fc2"),
+            ("feed_forward_residual.norm", "final_layer_norm"),
+        )
+    },
+    **{
+        f"decoder.layers.*.cross_attention.{part}": f"model.decoder.layers.*.encoder_attn.{part}" for part in _ATTENTION
+    },
+    "decoder.layers.*.cross_attention_residual.norm": "model.decoder.layers.*.encoder_attn_layer_norm",
+}
+EMBEDDING_NAMES = {
+    "encoder.embedding.tokens": ("model.encoder.embed_tokens", "model.shared"),
+    "decoder.embedding.tokens": ("model.decoder.embed_tokens", "model.shared"),
+    "output_projection": ("lm_head", "model.decoder.embed_tokens", "model.shared"),
+    "output_projection.bias": "final_logits_bias",
+    "encoder.embedding.positions.embedding": "model.encoder.embed_positions",
+    "decoder.embedding.positions.embedding": "model.decoder.embed_positions",
+}
+EMBEDDING_NORM_NAMES = {
+    "encoder.embedding.norm": "model.encoder.layernorm_embedding",
+    "decoder.embedding.norm": "model.decoder.layernorm_embedding",
+}
+FINAL_NORM_NAMES = {
+    "encoder.final_norm": "model.encoder.layer_norm",
+    "decoder.final_norm": "model.decoder.layer_norm",
+}
+VERSIONS = r"model\.(encoder|decoder)\.version"  # fairseq's marks in old conversions
+
+
+def sizes(config: ModelConfig) -> dict[str, Any]:
+    """The fields that all of them read alike."""
+    vocabulary = config.whole("vocab_size")
+    return {
+        "source_vocab_size": vocabulary,
+        "target_vocab_size": vocabulary,
+        "d_model": config.whole("d_model"),
+        "encoder_layers": config.whole("encoder_layers"),
+        "decoder_layers": config.whole("decoder_layers"),
+        "heads": config.same("encoder_attention_heads", "decoder_attention_heads"),
+        "ffn_size": config.same("encoder_ffn_dim", "decoder_ffn_dim"),
+        "activation": config.activation("activation_function", config.text("activation_function")),
+        "max_positions": config.whole("max_position_embeddings"),
+        "positions": "learned",
+        "scale_embeddings": config.flag("scale_embedding", default=False),
+    }
+
+
+BART = Architecture(
+    model_type="bart",
+    title="BART",
+    config=lambda config: {**sizes(config), "norm": "post", "embedding_norm": True},
+    names={**LAYER_NAMES, **EMBEDDING_NAMES, **EMBEDDING_NORM_NAMES},
+    unk_id=3,
+    position_offset=2,
+    ignored=(VERSIONS,),
+)

@@ -1,0 +1,40 @@
+"""MarianMT: the Transformer of OPUS-MT (https://aclanthology.org/2020.eamt-1.61), converted from Marian.
+
+https://huggingface.co/docs/transformers/model_doc/marian
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from translane_export.sources.bart import EMBEDDING_NAMES, LAYER_NAMES, VERSIONS, sizes
+from translane_export.sources.huggingface import Architecture, ModelConfig
+
+
+def positions(config: ModelConfig) -> Tensor:
+    """The paper's sinusoids [positions, M] with all sines before all cosines, rounded to float32 at the end."""
+    width = config.whole("d_model")
+    even = torch.arange(0, width, 2, dtype=torch.float64)  # [M / 2]
+    numbers = torch.arange(config.whole("max_position_embeddings"), dtype=torch.float64)
+    angles = numbers[:, None] / 10000.0 ** (even / width)  # [positions, M / 2]
+    return torch.cat([angles.sin(), angles[:, : width // 2].cos()], dim=1).float()
+
+
+def _config(config: ModelConfig) -> dict[str, Any]:
+    fields = {**sizes(config), "norm": "post"}
+    return {**fields, "target_vocab_size": config.whole("decoder_vocab_size", fields["source_vocab_size"])}
+
+
+MARIAN = Architecture(
+    model_type="marian",
+    title="MarianMT",
+    config=_config,
+    names={**LAYER_NAMES, **EMBEDDING_NAMES},
+    unk_id=1,
+    decoder_start_key="pad_token_id",
+    positions=positions,
+    ignored=(VERSIONS,),
+)

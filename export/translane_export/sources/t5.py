@@ -1,0 +1,99 @@
+"""T5 (https://arxiv.org/abs/1910.10683), its version 1.1 with FLAN-T5, and mT5 (https://arxiv.org/abs/2010.11934).
+
+https://huggingface.co/docs/transformers/model_doc/t5
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from translane_export.errors import ExportError
+from translane_export.sources.huggingface import Architecture, ModelConfig
+
+_ATTENTION = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "out_proj": "o"}
+_DEFAULT_POSITIONS = 512  # what they are trained with; relative positions have no limit of their own
+
+
+def _stack_names(side: str, feed_forward: int) -> dict[str, str | tuple[str, ...]]:
+    """Names of the encoder's or the decoder's parts, whose feed-forward network has this number in a block."""
+    layers, blocks = f"{side}.layers.*", f"{side}.block.*.layer"
+    dense = f"{blocks}.{feed_forward}.DenseReluDense"
+    return {
+        **{f"{layers}.self_attention.{ours}": f"{blocks}.0.SelfAttention.{o}" for ours, o in _ATTENTION.items()},
+        f"{layers}.self_attention_residual.norm": f"{blocks}.0.layer_norm",
+        f"{layers}.feed_forward.gate_proj": f"{dense}.wi_0",
+        f"{layers}.feed_forward.up_proj": (f"{dense}.wi_1", f"{dense}.wi"),
+        f"{layers}.feed_forward.down_proj": f"{dense}.wo",
+        f"{layers}.feed_forward_residual.norm": f"{blocks}.{feed_forward}.layer_norm",
+        f"{side}.final_norm": f"{side}.final_layer_norm",
+        f"{side}.embedding.tokens": (f"{side}.embed_tokens", "shared"),
+        f"{side}.relative_positions": f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias",
+    }
+
+
+def _config(config: ModelConfig) -> dict[str, Any]:
+    vocabulary, layers = config.whole("vocab_size"), config.whole("num_layers")
+    gate, activation = _feed_forward(config)
+    return {
+        "source_vocab_size": vocabulary,
+        "target_vocab_size": vocabulary,
+        "d_model": config.whole("d_model"),
+        "encoder_layers": layers,
+        "decoder_layers": config.whole("num_decoder_layers", layers),
+        "heads": config.whole("num_heads"),
+        "head_size": config.whole("d_kv"),
+        "ffn_size": config.whole("d_ff"),
+        "activation": activation,
+        "gated": gate,
+        "norm": "pre",
+        "norm_kind": "rms",
+        "layer_norm_eps": config.number("layer_norm_epsilon", 1e-6),
+        "biases": False,
+        "positions": "none",
+        "max_positions": config.whole("n_positions", _DEFAULT_POSITIONS),
+        "relative_buckets": config.whole("relative_attention_num_buckets"),
+        "relative_max_distance": config.whole("relative_attention_max_distance", 128),
+        "attention_scale": False,
+        "scale_embeddings": False,
+    }
+
+
+def _feed_forward(config: ModelConfig) -> tuple[bool, str]:
+    """Whether the feed-forward network has a gate, and its activation."""
+    key = "feed_forward_proj"
+    value = config.text(key, "relu")
+    gate, _, activation = value.rpartition("-")
+    if gate not in ("", "gated"):
+        raise ExportError(
+            f"{config.path}: {key} is {value!r}, and the kinds that are supported are relu and gated-gelu"
+        )
+    if value == "gated-gelu":
+        activation = "gelu_new"
+    return gate == "gated", config.activation(key, activation)
+
+
+def _t5_config(config: ModelConfig) -> dict[str, Any]:
+    """T5 1.0 scales what it projects; untied embeddings, or a flag of later releases, tell 1.1."""
+    scales = config.flag("scale_decoder_outputs", config.flag("tie_word_embeddings", default=True))
+    return {**_config(config), "logit_scale": config.whole("d_model") ** -0.5 if scales else 1.0}
+
+
+T5 = Architecture(
+    model_type="t5",
+    title="T5",
+    config=_t5_config,
+    names={**_stack_names("encoder", 1), **_stack_names("decoder", 2)}
+    | {
+        **{
+            f"decoder.layers.*.cross_attention.{ours}": f"decoder.block.*.layer.1.EncDecAttention.{theirs}"
+            for ours, theirs in _ATTENTION.items()
+        },
+        "decoder.layers.*.cross_attention_residual.norm": "decoder.block.*.layer.1.layer_norm",
+        "output_projection": ("lm_head", "shared"),
+    },
+    unk_id=2,
+    decoder_start_key="pad_token_id",
+    ignored=(r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",),
+)
+MT5 = dataclasses.replace(T5, model_type="mt5", title="mT5", config=_config)
