@@ -6,6 +6,7 @@ attention         scaled dot-product and multi-head attention
 feed_forward      the position-wise network
 residual          residual connection and layer norm, post or pre
 positions         sinusoidal and learned positions
+relative_positions  a bias on attention by distance
 embeddings        token vectors with their positions
 encoder, decoder  the two stacks
 transformer       the whole model

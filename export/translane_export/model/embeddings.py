@@ -8,16 +8,21 @@ from torch import Tensor, nn
 
 from translane_export.model.config import TransformerConfig
 from translane_export.model.positions import build_positions
+from translane_export.model.residual import build_norm
 
 
 class Embedding(nn.Module):
-    """Token vector, times √M when the config scales embeddings, plus position vector, then dropout (§5.4)."""
+    """Token vector, times √M when the config scales embeddings, plus position vector, then dropout (§5.4).
+
+    A config may leave positions out, and have the sum normalised.
+    """
 
     def __init__(self, config: TransformerConfig, vocab_size: int) -> None:
         super().__init__()
         self.tokens = nn.Embedding(vocab_size, config.d_model, padding_idx=config.pad_id)
         self.positions = build_positions(config)
         self.scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
+        self.norm = build_norm(config) if config.embedding_norm else None
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, ids: Tensor, positions: Tensor | None = None) -> Tensor:
@@ -26,9 +31,12 @@ class Embedding(nn.Module):
         Explicit positions serve a decoder step whose rows are at different lengths.
         Raises ValueError for a position past the config's max_positions.
         """
-        if positions is None:
-            position_vectors = self.positions.first(ids.shape[1], ids.device)  # [T, M]
-        else:
-            position_vectors = self.positions(positions)  # [B, T, M]
-        output: Tensor = self.dropout(self.tokens(ids) * self.scale + position_vectors)
+        x = self.tokens(ids) * self.scale
+        if self.positions is not None and positions is None:
+            x = x + self.positions.first(ids.shape[1], ids.device)  # [T, M]
+        elif self.positions is not None:
+            x = x + self.positions(positions)  # [B, T, M]
+        if self.norm is not None:
+            x = self.norm(x)
+        output: Tensor = self.dropout(x)
         return output

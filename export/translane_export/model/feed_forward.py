@@ -3,27 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from translane_export.model.config import Activation
+from translane_export.model.config import Activation, TransformerConfig
 
-ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
+ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "silu": F.silu,
+}
 
 
 class FeedForward(nn.Module):
-    """activation(x W₁ + b₁) W₂ + b₂ at every position alike: [B, T, M] -> [B, T, M]."""
+    """activation(x W₁ + b₁) W₂ + b₂ at every position alike: [B, T, M] -> [B, T, M].
 
-    def __init__(self, d_model: int, ffn_size: int, activation: Activation, dropout: float = 0.0) -> None:
+    A gated one is (activation(x W_gate + b_gate) * (x W₁ + b₁)) W₂ + b₂.
+    """
+
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.activation = ACTIVATIONS[activation]
-        self.up_proj = nn.Linear(d_model, ffn_size)
-        self.dropout = nn.Dropout(dropout)
-        self.down_proj = nn.Linear(ffn_size, d_model)
+        self.activation = ACTIVATIONS[config.activation]
+        self.gate_proj = nn.Linear(config.d_model, config.ffn_size, bias=config.biases) if config.gated else None
+        self.up_proj = nn.Linear(config.d_model, config.ffn_size, bias=config.biases)
+        self.dropout = nn.Dropout(config.activation_dropout)
+        self.down_proj = nn.Linear(config.ffn_size, config.d_model, bias=config.biases)
 
     def forward(self, x: Tensor) -> Tensor:
         """Transform ``x`` [B, T, M]; the hidden layer is [B, T, ffn_size]."""
-        hidden = self.dropout(self.activation(self.up_proj(x)))
-        output: Tensor = self.down_proj(hidden)
+        hidden: Tensor
+        if self.gate_proj is None:
+            hidden = self.activation(self.up_proj(x))
+        else:
+            hidden = self.activation(self.gate_proj(x)) * self.up_proj(x)
+        output: Tensor = self.down_proj(self.dropout(hidden))
         return output

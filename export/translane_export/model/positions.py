@@ -89,7 +89,9 @@ class LearnedPositions(Positions):
         return output
 
 
-def build_positions(config: TransformerConfig) -> Positions:
-    """Build the kind of positions the config names."""
+def build_positions(config: TransformerConfig) -> Positions | None:
+    """Build the kind of positions the config names; None where there are none."""
+    if config.positions == "none":
+        return None
     kind = LearnedPositions if config.positions == "learned" else SinusoidalPositions
     return kind(config.max_positions, config.d_model)

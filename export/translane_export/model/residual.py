@@ -1,4 +1,4 @@
-"""The residual connection and layer norm around every sublayer."""
+"""The residual connection and norm around every sublayer."""
 
 from __future__ import annotations
 
@@ -7,6 +7,14 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from translane_export.model.config import TransformerConfig
+
+Norm = nn.LayerNorm | nn.RMSNorm
+
+
+def build_norm(config: TransformerConfig) -> Norm:
+    """Build a norm of the config's kind."""
+    kind = nn.RMSNorm if config.norm_kind == "rms" else nn.LayerNorm
+    return kind(config.d_model, eps=config.layer_norm_eps)
 
 
 class Residual(nn.Module):
@@ -19,7 +27,7 @@ class Residual(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.placement = config.norm
-        self.norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
+        self.norm = build_norm(config)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
@@ -35,5 +43,5 @@ class Residual(nn.Module):
 def final_norm(config: TransformerConfig) -> nn.Module:
     """Return the norm after a whole stack: pre-norm leaves its last residual unnormalised, post-norm does not."""
     if config.norm == "pre":
-        return nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
+        return build_norm(config)
     return nn.Identity()

@@ -22,17 +22,18 @@ class Transformer(nn.Module):
         self.encoder = Encoder(config)
         self.decoder = Decoder(config)
         # The paper's projection has no bias; with one (zero at first) checkpoints of models that have it fit too.
-        self.output_projection = nn.Linear(config.d_model, config.target_vocab_size)
+        self.output_projection = nn.Linear(config.d_model, config.target_vocab_size, bias=config.biases)
         self._initialize()
         self._tie()
 
     def forward(self, source_ids: Tensor, source_lengths: Tensor, target_ids: Tensor) -> Tensor:
         """Predict each next target token, given the ones before it (teacher forcing).
 
-        Shapes: source_ids [B, S] and source_lengths [B], target_ids [B, T] starting with bos; all int64.
+        Shapes: source_ids [B, S] and source_lengths [B], target_ids [B, T] starting with start_id; all int64.
         Returns logits [B, T, V].
         """
-        target_lengths = (target_ids != self.config.pad_id).sum(dim=1)  # [B]
+        # what the decoder starts with may be the padding id
+        target_lengths = 1 + (target_ids[:, 1:] != self.config.pad_id).sum(dim=1)  # [B]
         memory = self.encode(source_ids, source_lengths)
         return self.decode(target_ids, memory, source_lengths, target_lengths)
 
@@ -45,7 +46,10 @@ class Transformer(nn.Module):
         self, target_ids: Tensor, memory: Tensor, source_lengths: Tensor, target_lengths: Tensor | None = None
     ) -> Tensor:
         """Decode target_ids [B, T] over memory [B, S, M]: -> logits [B, T, V]."""
-        logits: Tensor = self.output_projection(self.decoder(target_ids, memory, source_lengths, target_lengths))
+        x = self.decoder(target_ids, memory, source_lengths, target_lengths)
+        if self.config.logit_scale != 1:
+            x = x * self.config.logit_scale
+        logits: Tensor = self.output_projection(x)
         return logits
 
     def _initialize(self) -> None:
@@ -53,7 +57,8 @@ class Transformer(nn.Module):
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.xavier_uniform_(module.weight)
-                nn.init.zeros_(module.bias)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
             elif isinstance(module, nn.Embedding):
                 nn.init.normal_(module.weight, std=self.config.d_model**-0.5)
                 if module.padding_idx is not None:
