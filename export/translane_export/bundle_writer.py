@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import onnx_ir as ir
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from translane_export import torchscript
 from translane_export.alignment import choose_alignment
@@ -42,7 +46,6 @@ from translane_server.bundle import (
     Graphs,
     Manifest,
     Parity,
-    SentencePieceTokenizer,
     file_entry,
     load_bundle,
 )
@@ -53,7 +56,7 @@ from translane_server.tokenizer import load_tokenizer
 
 TORCHSCRIPT_MANIFEST = "torchscript.json"
 
-_WEIGHTS, _MODEL_CARD, _SOURCE_SPM, _TARGET_SPM = "weights.bin", "README.md", "source.spm", "target.spm"
+_WEIGHTS, _MODEL_CARD = "weights.bin", "README.md"
 _MANIFESTS: dict[Format, str] = {"onnx": MANIFEST, "torchscript": TORCHSCRIPT_MANIFEST}
 
 Log = Callable[[str], None]
@@ -75,22 +78,24 @@ def export_checkpoint(settings: ExportSettings, log: Log = lambda _line: None) -
     if settings.format == "torchscript" and settings.weight_storage:
         raise ExportError("TorchScript files store weights as they compute; leave --weight-storage out")
     samples = sample_sources(checkpoint, settings.samples)
-    model = _build_model(checkpoint)
+    model = build_model(checkpoint)
+    checkpoint = dataclasses.replace(checkpoint, state_dict={})  # it is the model's now
     check_range(model, numerics)
-    reference = round_weights(model, numerics)
+    # as little as possible is held twice: a large model takes most of the memory
+    reference = model if numerics.storage == "float32" else round_weights(model, numerics)
+    del model
     alignment = _choose_alignment(settings, reference, samples, log)
     with staged(settings.output) as folder:
         graphs = _write_graphs(settings.format, reference, numerics, alignment, folder, log)
-        tokenizer = _write_tokenizer(checkpoint, folder)
+        checkpoint.tokenizer.write(folder)
         manifest = build_manifest(
             settings,
             checkpoint,
-            model,
+            reference,
             family=reader.family,
             numerics=numerics,
             graphs=graphs,
             alignment=alignment,
-            tokenizer=tokenizer,
             files={path.name: file_entry(path) for path in sorted(folder.iterdir())},
         )
         parity = _verify(settings, Bundle(folder, manifest), samples, reference, numerics, log)
@@ -122,26 +127,50 @@ def _choose_alignment(
     return alignment
 
 
-def _build_model(checkpoint: Checkpoint) -> Transformer:
+def build_model(checkpoint: Checkpoint) -> Transformer:
+    """Return the checkpoint's model, on the checkpoint's own tensors.
+
+    Raises:
+        ExportError: its head size is not supported, or its weights do not fit its configuration.
+    """
     config = checkpoint.config
     if config.head_dim % 8:
         raise ExportError(
             f"the model's head size is {config.head_dim}, and ONNX Runtime's fused attention takes multiples of 8"
         )
-    model = Transformer(config)
+    parameters: dict[tuple[int, torch.Size, torch.Size], nn.Parameter] = {}  # tensors that are one stay one
+    state_dict = {}
+    for name, stored in checkpoint.state_dict.items():
+        tensor = stored.float()
+        key = (tensor.data_ptr(), tensor.shape, torch.Size(tensor.stride()))
+        state_dict[name] = parameters.setdefault(key, nn.Parameter(tensor, requires_grad=False))
+    with _Unset():
+        model = Transformer(config)
     try:
-        model.load_state_dict(checkpoint.state_dict)
+        model.load_state_dict(state_dict, assign=True)
     except RuntimeError as error:  # its message is one problem per line, after a headline
         problem = (str(error).splitlines()[1:] or [str(error)])[0].strip().rstrip(".")
         raise ExportError(f"the checkpoint's weights do not fit its configuration: {problem}") from None
     return model.eval()
 
 
+class _Unset(TorchFunctionMode):
+    """Leaves new parameters as they come from the system, which takes no memory before something is written."""
+
+    def __torch_function__(
+        self, function: Any, _types: Any, arguments: tuple[Any, ...] = (), keywords: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Skip what fills a tensor with numbers."""
+        if function in (torch.Tensor.uniform_, torch.Tensor.normal_, torch.Tensor.zero_, torch.Tensor.fill_):
+            return arguments[0]
+        return function(*arguments, **(keywords or {}))
+
+
 def _write_graphs(
     form: Format, reference: Transformer, numerics: Numerics, alignment: Alignment | None, folder: Path, log: Log
 ) -> Graphs:
     config = reference.config
-    model = copy.deepcopy(reference).to(numerics.dtype)
+    model = reference if numerics.dtype == torch.float32 else copy.deepcopy(reference).to(numerics.dtype)
     encoder, decoder = EncoderGraph(model), DecoderGraph(model, alignment.layer if alignment else None)
     names = ("encoder.onnx", "decoder.onnx") if form == "onnx" else (torchscript.ENCODER, torchscript.DECODER)
     graphs = Graphs(
@@ -165,14 +194,6 @@ def _write_graphs(
         graph = AlignmentGraph(config, alignment.heads)
         ir.save(export_alignment(graph, config, numerics.dtype, graphs.alignment), folder / graphs.alignment.file)
     return graphs
-
-
-def _write_tokenizer(checkpoint: Checkpoint, folder: Path) -> SentencePieceTokenizer:
-    shutil.copyfile(checkpoint.source_tokenizer, folder / _SOURCE_SPM)
-    if checkpoint.source_tokenizer.read_bytes() == checkpoint.target_tokenizer.read_bytes():
-        return SentencePieceTokenizer(source=_SOURCE_SPM, target=_SOURCE_SPM)
-    shutil.copyfile(checkpoint.target_tokenizer, folder / _TARGET_SPM)
-    return SentencePieceTokenizer(source=_SOURCE_SPM, target=_TARGET_SPM)
 
 
 def _verify(

@@ -23,6 +23,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from translane_export.model import TransformerConfig
+from translane_export.tokenizers import TokenizerFiles, sentencepiece_files
+from translane_server.bundle import Languages
 
 FORMAT = "translane-checkpoint"
 FORMAT_VERSION = 1
@@ -39,7 +41,7 @@ class CheckpointError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """A checkpoint folder in memory; the tokenizers stay on disk.
+    """A checkpoint in memory, whatever folder it was read from; the tokenizer may stay on disk.
 
     ``state_dict`` is complete: tied weights appear under each of their names and share memory.
     ``metadata`` is the "training" part of config.json: settings, steps, epochs, seed, scores, data licence.
@@ -49,10 +51,8 @@ class Checkpoint:
 
     config: TransformerConfig
     state_dict: dict[str, torch.Tensor]
-    source_tokenizer: Path
-    target_tokenizer: Path
-    source_language: str
-    target_language: str
+    tokenizer: TokenizerFiles
+    languages: Languages
     samples: tuple[str, ...]
     metadata: dict[str, Any]
     name: str = ""
@@ -107,7 +107,9 @@ def load_checkpoint(directory: Path) -> Checkpoint:
         if tokenizer["kind"] != _TOKENIZER["kind"]:
             raise ValueError(f"tokenizer kind {tokenizer['kind']!r} is not supported")
         source_tokenizer, target_tokenizer = directory / tokenizer["source"], directory / tokenizer["target"]
-        languages = (str(description["source_language"]), str(description["target_language"]))
+        languages = Languages(
+            source=(str(description["source_language"]),), target=(str(description["target_language"]),)
+        )
         metadata = dict(description["training"])
     except KeyError as error:
         raise CheckpointError(f"{directory / _CONFIG}: the key {error} is missing") from error
@@ -119,10 +121,8 @@ def load_checkpoint(directory: Path) -> Checkpoint:
     return Checkpoint(
         config=config,
         state_dict=load_tensors(directory / _WEIGHTS).tensors,
-        source_tokenizer=source_tokenizer,
-        target_tokenizer=target_tokenizer,
-        source_language=languages[0],
-        target_language=languages[1],
+        tokenizer=sentencepiece_files(source_tokenizer, target_tokenizer),
+        languages=languages,
         samples=tuple(_read_text(directory / _SAMPLES).splitlines()),
         metadata=metadata,
     )

@@ -20,12 +20,11 @@ from translane_server.bundle import (
     Graphs,
     Manifest,
     ModelLimits,
-    SentencePieceTokenizer,
     SpecialIds,
 )
 
 # What a BCP-47 tag is made of (RFC 5646), without its registry.
-_LANGUAGE = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*")
+_LANGUAGE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*")  # and codes such as eng_Latn
 
 
 def build_manifest(
@@ -37,7 +36,6 @@ def build_manifest(
     numerics: Numerics,
     graphs: Graphs,
     alignment: Alignment | None,
-    tokenizer: SentencePieceTokenizer,
     files: dict[str, FileEntry],
 ) -> Manifest:
     """Return the manifest, still without a parity report.
@@ -54,8 +52,9 @@ def build_manifest(
     return Manifest(
         name=_name(settings, checkpoint),
         version=settings.model_version,
-        source_languages=(checkpoint.source_language,),
-        target_languages=(checkpoint.target_language,),
+        source_languages=checkpoint.languages.source,
+        target_languages=checkpoint.languages.target,
+        language_templates=checkpoint.languages.templates,
         architecture=Architecture(
             family=family,
             encoder_layers=config.encoder_layers,
@@ -79,7 +78,7 @@ def build_manifest(
         ),
         limits=limits,
         decoding_defaults=DecodingDefaults(max_length=min(settings.default_max_length, limits.target_tokens)),
-        tokenizer=tokenizer,
+        tokenizer=checkpoint.tokenizer.entry,
         graphs=graphs,
         alignment=alignment,
         license=settings.license or str(training.get("data_licence") or "unspecified"),
@@ -95,13 +94,17 @@ def build_manifest(
 
 
 def _name(settings: ExportSettings, checkpoint: Checkpoint) -> str:
-    for side, language in (("source", checkpoint.source_language), ("target", checkpoint.target_language)):
-        if not _LANGUAGE.fullmatch(language):
-            raise ExportError(
-                f"{settings.checkpoint}: its {side}_language is {language!r}, and a bundle names languages by"
-                " BCP-47 tags such as zh or pt-BR"
-            )
-    return settings.name or f"{checkpoint.source_language}-{checkpoint.target_language}"
+    languages = checkpoint.languages
+    for side, tags in (("source", languages.source), ("target", languages.target)):
+        for language in tags:
+            if not _LANGUAGE.fullmatch(language):
+                raise ExportError(
+                    f"{settings.checkpoint}: its {side}_language is {language!r}, and a bundle names languages by"
+                    " BCP-47 tags such as zh or pt-BR"
+                )
+    return settings.name or "-".join(
+        tags[0] if len(tags) == 1 else "mul" for tags in (languages.source, languages.target)
+    )
 
 
 def _limit(flag: str, asked: int | None, possible: int) -> int:

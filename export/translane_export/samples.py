@@ -19,9 +19,11 @@ def sample_sources(checkpoint: Checkpoint, file: Path | None) -> list[list[int]]
     texts = checkpoint.samples if file is None else _read_lines(file)
     processor = sentencepiece.SentencePieceProcessor()
     try:
-        processor.LoadFromSerializedProto(checkpoint.source_tokenizer.read_bytes())
+        entry = checkpoint.tokenizer.entry
+        assert entry.kind == "sentencepiece"
+        processor.LoadFromSerializedProto(checkpoint.tokenizer.read(entry.source))
     except (OSError, RuntimeError):
-        raise ExportError(f"{checkpoint.source_tokenizer} is not a SentencePiece model") from None
+        raise ExportError(f"{checkpoint.tokenizer.files[entry.source]} is not a SentencePiece model") from None
     encoded = processor.encode(list(texts), out_type=int, num_threads=1)
     return [[*ids, checkpoint.config.eos_id] for ids in encoded if ids]
 

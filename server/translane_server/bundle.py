@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -65,11 +65,80 @@ class DecodingDefaults(_Model):
 
 
 class SentencePieceTokenizer(_Model):
-    """Two SentencePiece models; the same file where the vocabulary is joint. Sources end with `eos`."""
+    """Two SentencePiece models; the same file where the vocabulary is joint. Sources end with `eos`.
+
+    Where the model numbers pieces in its own way, `source_ids` and `target_ids` are files that tell how: a JSON object
+    of ids by piece. A piece that is not in it is unknown to the model.
+    """
 
     kind: Literal["sentencepiece"] = "sentencepiece"
     source: str
     target: str
+    source_ids: str | None = None
+    target_ids: str | None = None
+    source_eos: bool = True  # some models' sources have no end
+
+    @property
+    def files(self) -> set[str]:
+        """The files of the bundle it is made of."""
+        return {self.source, self.target} | {name for name in (self.source_ids, self.target_ids) if name}
+
+
+class JsonTokenizer(_Model):
+    """A `tokenizer.json` of the library tokenizers, for both sides, less its template: sources end with `eos`."""
+
+    kind: Literal["tokenizers"] = "tokenizers"
+    file: str
+    source_eos: bool = True
+
+    @property
+    def files(self) -> set[str]:
+        """The files of the bundle it is made of."""
+        return {self.file}
+
+
+TokenizerEntry = Annotated[SentencePieceTokenizer | JsonTokenizer, Field(discriminator="kind")]
+
+_Ids = tuple[Annotated[int, Field(ge=0)], ...]
+
+
+class LanguageTokens(_Model):
+    """Tokens that tell a model one of its languages.
+
+    Attributes:
+        source_prefix: source ids before the text; a target language's come after the source language's.
+        source_suffix: source ids after the end-of-sentence token.
+        forced: target ids that the decoder is made to generate first.
+    """
+
+    source_prefix: _Ids = ()
+    source_suffix: _Ids = ()
+    forced: _Ids = ()
+
+
+class LanguageTemplates(_Model):
+    """How a model is told its languages; by default not at all, as it translates from one to one.
+
+    Attributes:
+        source: tokens for source languages, by tag; none for those that are not here.
+        target: tokens for target languages.
+        text_prefix: what comes before each source text.
+        pair_prefixes: what comes there instead, by source and by target language. Where there are any, the model
+            translates between these pairs alone.
+    """
+
+    source: dict[str, LanguageTokens] = {}
+    target: dict[str, LanguageTokens] = {}
+    text_prefix: str = ""
+    pair_prefixes: dict[str, dict[str, str]] = {}
+
+
+class Languages(_Model):
+    """Languages of a model, by the tags its users know them by, and how it is told them."""
+
+    source: tuple[str, ...] = Field(min_length=1)
+    target: tuple[str, ...] = Field(min_length=1)
+    templates: LanguageTemplates = LanguageTemplates()
 
 
 class GraphTensor(_Model):
@@ -136,13 +205,14 @@ class Manifest(_Model):
     version: str
     source_languages: tuple[str, ...] = Field(min_length=1)
     target_languages: tuple[str, ...] = Field(min_length=1)
+    language_templates: LanguageTemplates = LanguageTemplates()
     architecture: Architecture
     precision: Precision
     weight_storage: Literal["float32", "float16"]
     special_ids: SpecialIds
     limits: ModelLimits
     decoding_defaults: DecodingDefaults
-    tokenizer: SentencePieceTokenizer
+    tokenizer: TokenizerEntry
     graphs: Graphs
     alignment: Alignment | None = None
     license: str
@@ -158,6 +228,30 @@ class Manifest(_Model):
         for name in ("bos", "eos", "decoder_start"):
             if (number := getattr(ids, name)) >= sizes.target_vocab_size:
                 raise ValueError(f"special_ids.{name}: {number} is not one of {sizes.target_vocab_size} target ids")
+        return self
+
+    @model_validator(mode="after")
+    def _templates_fit(self) -> Manifest:
+        sizes = self.architecture
+        pairs = self.language_templates.pair_prefixes
+        for side, tags, templates, named in (
+            ("source", self.source_languages, self.language_templates.source, list(pairs)),
+            (
+                "target",
+                self.target_languages,
+                self.language_templates.target,
+                [tag for by in pairs.values() for tag in by],
+            ),
+        ):
+            if unknown := sorted({*templates, *named} - set(tags)):
+                raise ValueError(f"language_templates: {unknown[0]} is not one of {side}_languages")
+            for tag, tokens in templates.items():
+                wrong = [
+                    id_ for id_ in (*tokens.source_prefix, *tokens.source_suffix) if id_ >= sizes.source_vocab_size
+                ]
+                wrong += [id_ for id_ in tokens.forced if id_ >= sizes.target_vocab_size]
+                if wrong:
+                    raise ValueError(f"language_templates.{side}.{tag}: the model has no id {wrong[0]}")
         return self
 
     @model_validator(mode="after")
@@ -177,7 +271,7 @@ class Manifest(_Model):
 
     @model_validator(mode="after")
     def _named_files_are_listed(self) -> Manifest:
-        named = {self.graphs.encoder.file, self.graphs.decoder.file, self.tokenizer.source, self.tokenizer.target}
+        named = {self.graphs.encoder.file, self.graphs.decoder.file, *self.tokenizer.files}
         if self.graphs.alignment:
             named.add(self.graphs.alignment.file)
         if missing := sorted(named - self.files.keys()):
@@ -187,6 +281,11 @@ class Manifest(_Model):
             if path.is_absolute() or ".." in path.parts or "\\" in name:
                 raise ValueError(f"files: {name!r} leaves the bundle")
         return self
+
+    @property
+    def languages(self) -> Languages:
+        """The model's languages, and how it is told them."""
+        return Languages(source=self.source_languages, target=self.target_languages, templates=self.language_templates)
 
 
 class Bundle:

@@ -145,9 +145,10 @@ def load_tokenizer(bundle: Bundle) -> Tokenizer:
     Raises:
         BundleError: its files are not what the manifest says they are.
     """
-    manifest = bundle.manifest
-    source = _load_sentencepiece(bundle, manifest.tokenizer.source, manifest.architecture.source_vocab_size)
-    target = _load_sentencepiece(bundle, manifest.tokenizer.target, manifest.architecture.target_vocab_size)
+    manifest, entry = bundle.manifest, bundle.manifest.tokenizer
+    assert entry.kind == "sentencepiece"
+    source = _load_sentencepiece(bundle, entry.source, manifest.architecture.source_vocab_size)
+    target = _load_sentencepiece(bundle, entry.target, manifest.architecture.target_vocab_size)
     return SentencePieceTokenizer(source, target, manifest.special_ids.eos, manifest.architecture.target_vocab_size)
 
 

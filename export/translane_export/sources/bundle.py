@@ -21,6 +21,7 @@ from translane_export.errors import ExportError
 from translane_export.model import TransformerConfig
 from translane_export.model.config import Activation
 from translane_export.model.positions import sinusoid_table
+from translane_export.tokenizers import TokenizerFiles
 from translane_server.bundle import MANIFEST, Bundle, Manifest, load_bundle
 from translane_server.errors import StartupError
 
@@ -105,10 +106,10 @@ def _read(bundle: Bundle, encoder: _Stored, decoder: _Stored) -> Checkpoint:
     return Checkpoint(
         config=config,
         state_dict=_state_dict(config, encoder.weights, decoder.weights),
-        source_tokenizer=bundle.path(manifest.tokenizer.source),
-        target_tokenizer=bundle.path(manifest.tokenizer.target),
-        source_language=manifest.source_languages[0],
-        target_language=manifest.target_languages[0],
+        tokenizer=TokenizerFiles(
+            manifest.tokenizer, {name: bundle.path(name) for name in sorted(manifest.tokenizer.files)}
+        ),
+        languages=manifest.languages,
         samples=(),
         metadata=dict(provenance.get("training", {})),
         name=str(provenance.get("checkpoint") or ""),

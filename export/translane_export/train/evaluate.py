@@ -66,5 +66,5 @@ def evaluate_checkpoint(directory: Path, text: ParallelText) -> Evaluation:
         model.load_state_dict(checkpoint.state_dict)
     except RuntimeError as error:
         raise CheckpointError(f"{directory}: the weights do not fit config.json ({error})") from error
-    source, target = Vocabulary(checkpoint.source_tokenizer), Vocabulary(checkpoint.target_tokenizer)
-    return evaluate_model(model, source, target, text, checkpoint.target_language)
+    source, target = (Vocabulary(path) for path in checkpoint.tokenizer.sentencepiece_models())
+    return evaluate_model(model, source, target, text, checkpoint.languages.target[0])

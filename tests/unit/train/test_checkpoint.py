@@ -43,9 +43,9 @@ def test_what_is_saved_is_loaded(save: Callable[..., Path]) -> None:
     assert checkpoint.config == CONFIG
     assert checkpoint.state_dict.keys() == model.state_dict().keys()
     assert all(torch.equal(checkpoint.state_dict[name], tensor) for name, tensor in model.state_dict().items())
-    assert checkpoint.source_tokenizer.read_bytes() == b"source"
-    assert checkpoint.target_tokenizer.read_bytes() == b"target"
-    assert (checkpoint.source_language, checkpoint.target_language) == ("zh", "en")
+    tokenizer = checkpoint.tokenizer
+    assert [tokenizer.read(name) for name in (tokenizer.entry.source, tokenizer.entry.target)] == [b"source", b"target"]
+    assert (checkpoint.languages.source, checkpoint.languages.target) == (("zh",), ("en",))
     assert checkpoint.samples == ("我有一只猫。", "你好")
     assert checkpoint.metadata == {"steps": 5}
 

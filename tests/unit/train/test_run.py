@@ -44,7 +44,7 @@ def test_a_run_learns_and_leaves_a_complete_checkpoint(
     assert checkpoint.metadata["data_licence"] == "CC0"
     assert checkpoint.metadata["chrf_signature"].startswith("nrefs:1|")
     assert checkpoint.metadata["settings"]["train"] == "train.tsv"
-    assert (checkpoint.source_language, checkpoint.target_language) == ("zh", "en")
+    assert (checkpoint.languages.source, checkpoint.languages.target) == (("zh",), ("en",))
     assert len(checkpoint.samples) == 12
 
     test = tmp_path / "valid.tsv"
@@ -147,7 +147,8 @@ def test_joint_tied_bpe_in_bf16(run_flags: Flags, tmp_path: Path) -> None:
     )
     assert main(flags) == 0
     checkpoint = load_checkpoint(tmp_path / "run" / "best")
-    assert checkpoint.source_tokenizer.read_bytes() == checkpoint.target_tokenizer.read_bytes()
+    source, target = checkpoint.tokenizer.sentencepiece_models()
+    assert source.read_bytes() == target.read_bytes()
     assert checkpoint.config.source_vocab_size == checkpoint.config.target_vocab_size == 60
 
 

@@ -1,0 +1,54 @@
+"""A checkpoint's tokenizer, on its way into a bundle."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from translane_server.bundle import JsonTokenizer, SentencePieceTokenizer
+
+_SOURCE, _TARGET = "source.spm", "target.spm"
+
+
+@dataclass(frozen=True)
+class TokenizerFiles:
+    """What the manifest says of a tokenizer, and the content of the files it names.
+
+    Attributes:
+        entry: of the manifest.
+        files: by the names that `entry` gives them, where each is or what is in it.
+    """
+
+    entry: SentencePieceTokenizer | JsonTokenizer
+    files: Mapping[str, Path | bytes]
+
+    def read(self, name: str) -> bytes:
+        """Content of the file `name`. Raises OSError when it cannot be read."""
+        content = self.files[name]
+        return content if isinstance(content, bytes) else content.read_bytes()
+
+    def sentencepiece_models(self) -> tuple[Path, Path]:
+        """Where the two SentencePiece models of a checkpoint of ours are."""
+        assert isinstance(self.entry, SentencePieceTokenizer)
+        source, target = self.files[self.entry.source], self.files[self.entry.target]
+        assert isinstance(source, Path)
+        assert isinstance(target, Path)
+        return source, target
+
+    def write(self, folder: Path) -> None:
+        """Write the files to `folder`."""
+        for name, content in self.files.items():
+            if isinstance(content, bytes):
+                (folder / name).write_bytes(content)
+            else:
+                shutil.copyfile(content, folder / name)
+
+
+def sentencepiece_files(source: Path, target: Path) -> TokenizerFiles:
+    """Two SentencePiece models whose ids are the model's; stored once where they are the same."""
+    if source.read_bytes() == target.read_bytes():
+        return TokenizerFiles(SentencePieceTokenizer(source=_SOURCE, target=_SOURCE), {_SOURCE: source})
+    entry = SentencePieceTokenizer(source=_SOURCE, target=_TARGET)
+    return TokenizerFiles(entry, {_SOURCE: source, _TARGET: target})
