@@ -62,6 +62,9 @@ def _from_vocabulary(
             for number, row in zip(numbers, rows.tolist(), strict=True)
         ]
     )
+    for draw, top_k in enumerate(table.top_k[rows].tolist()):
+        if 0 < top_k < scores.shape[1]:
+            scores[draw, scores[draw] < np.partition(scores[draw], -top_k)[-top_k]] = -np.inf
     tokens = np.full(len(rows), eos, np.int64)
     left = np.flatnonzero((scores > -np.inf).any(axis=1))
     attempt = 0

@@ -12,6 +12,9 @@ from translane_server.job import Job
 from translane_server.request import Hypothesis
 from translane_server.vocabulary import TargetVocabulary
 
+# A step sorts as many candidates for every row as one of them needs; who samples among more looks at the logits.
+_MOST_CANDIDATES = 256
+
 
 class Kind(enum.IntEnum):
     """How a row gets its next token."""
@@ -70,7 +73,8 @@ class Search:
         if options.beam_size > 1:
             return Kind.BEAM
         if options.sampling:
-            return Kind.SAMPLE_CANDIDATES if options.sampling.top_k else Kind.SAMPLE_VOCABULARY
+            few = 0 < options.sampling.top_k <= _MOST_CANDIDATES
+            return Kind.SAMPLE_CANDIDATES if few else Kind.SAMPLE_VOCABULARY
         return Kind.GREEDY
 
     @property
@@ -85,7 +89,7 @@ class Search:
         if options.beam_size > 1:
             return 2 * options.beam_size
         if options.sampling:
-            return options.sampling.top_k or 1
+            return options.sampling.top_k if self.kind is Kind.SAMPLE_CANDIDATES else 1
         return self.branches
 
     def hypotheses(self) -> tuple[Hypothesis, ...]:

@@ -24,6 +24,7 @@ BoolArray = npt.NDArray[np.bool_]
 # Given a row (of the rules) and token ids, whether each of these is banned.
 Ban = Callable[[int, IntArray], BoolArray]
 
+_LARGEST = np.finfo(np.float32).max
 _FIRST_LOOK = 64  # tokens of a row of logits that are looked at first
 
 
@@ -177,6 +178,8 @@ def _penalised(
         return scores
     with np.errstate(over="ignore", invalid="ignore"):
         penalised = np.where(scores < 0, scores * penalty, scores / penalty)
+    # a penalty beyond the numbers there are bans nothing, and what is banned stays so
+    penalised = np.where(np.isfinite(scores), penalised.clip(-_LARGEST, _LARGEST), scores)
     result: FloatArray = np.where(seen & np.not_equal(penalty, 1), penalised, scores)
     return result
 

@@ -153,6 +153,42 @@ def test_the_same_seed_draws_the_same_whatever_is_beside_it(options):
     assert len({hypotheses[0].token_ids for hypotheses in alone}) > 10
 
 
+@pytest.mark.parametrize("most_candidates", [2, 256])
+def test_top_k_is_kept_among_few_candidates_and_among_many(monkeypatch, most_candidates):
+    monkeypatch.setattr("translane_server.search._MOST_CANDIDATES", most_candidates)
+    best = set(np.argsort(-MODEL.logits([7, EOS], [MODEL.vocabulary.decoder_start]))[:4].tolist())
+    seeds = range(60)
+    options = [DecodingOptions(max_length=1, sampling=Sampling(seed=seed, top_k=4, temperature=3.0)) for seed in seeds]
+    results, _ = decode([Sentence([7, EOS], option) for option in options])
+    assert {(*h.token_ids, EOS)[0] for (h,) in results} == best
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"length_penalty": 3e38, "beam_size": 3},
+        {"length_penalty": -3e38, "beam_size": 3},
+        {"repetition_penalty": 1e-45, "sampling": Sampling(seed=1, top_p=0.9)},
+        {"repetition_penalty": 3e38, "sampling": Sampling(seed=1, top_p=0.9)},
+        {"repetition_penalty": 1e-45, "beam_size": 3},
+        {"repetition_penalty": 3e38, "beam_size": 3},
+        {"min_length": 3, "sampling": Sampling(seed=1, top_k=2**31 - 1)},
+        {"sampling": Sampling(seed=2**64 - 1, temperature=1e-38, top_p=1e-38)},
+        {"sampling": Sampling(seed=0, temperature=3e38)},
+        {"no_repeat_ngram_size": 2**31 - 1, "beam_size": 12, "num_hypotheses": 12, "patience": 1e30},
+        {"coverage_penalty": 3e38, "beam_size": 2},
+        {"coverage_penalty": -3e38, "beam_size": 2},
+    ],
+)
+def test_extreme_values_give_a_translation(options):
+    for source in range(2, 12):
+        sentence = Sentence([source, 3, EOS], DecodingOptions(max_length=8, **options), (4, 4, 9))
+        (hypotheses,), _ = decode([sentence])
+        for hypothesis in hypotheses:
+            assert hypothesis.token_ids[:3] == (4, 4, 9)
+            assert len(hypothesis.token_ids) <= 11
+
+
 def test_several_samples_are_different_and_best_first():
     sampling = Sampling(seed=3, top_k=20)
     ((*hypotheses,),), _ = decode(
