@@ -99,7 +99,7 @@ def _score_layers(model: Transformer, sources: Sequence[Sequence[int]]) -> npt.N
         with torch.inference_mode(), recorded_attention(model) as weights:
             source_ids, lengths = torch.tensor([source]), torch.tensor([len(source)])
             # the step that reads y[t-1] chooses y[t], so the last token is not read
-            model.decode(torch.tensor([[config.bos_id, *target[:-1]]]), model.encode(source_ids, lengths), lengths)
+            model.decode(torch.tensor([[config.start_id, *target[:-1]]]), model.encode(source_ids, lengths), lengths)
         scores[number] = [score(layer[0].mean(0).numpy()) for layer in weights]
     totals: npt.NDArray[np.float64] = scores.sum(axis=0) / max(1, len(looked_at))
     return totals
@@ -107,7 +107,9 @@ def _score_layers(model: Transformer, sources: Sequence[Sequence[int]]) -> npt.N
 
 def _weights(attention: MultiHeadAttention, x: Tensor, memory: Tensor) -> Tensor:
     keys = attention.project_keys_values(memory).keys  # [B, H, S, D]
-    scores = attention.project_queries(x) @ keys.transpose(-2, -1) / attention.head_size**0.5  # [B, H, T, S]
+    scores = attention.project_queries(x) @ keys.transpose(-2, -1)  # [B, H, T, S]
+    if attention.scaled:
+        scores = scores / attention.head_size**0.5
     weights: Tensor = scores.softmax(-1)
     return weights
 

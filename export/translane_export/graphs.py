@@ -13,6 +13,7 @@ Shapes: B rows, S source length, T target capacity, H heads, D head size, M mode
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -45,18 +46,22 @@ class EncoderGraph(nn.Module):
     def forward(self, source_ids: Tensor, source_lengths: Tensor) -> tuple[Tensor, ...]:
         """See the class."""
         rows, size = source_ids.shape
-        x = self.embedding(source_ids, self.embedding.table[:size]).flatten(0, 1)  # [B * S, M]
+        x = self.embedding(source_ids, self.embedding.first(size)).flatten(0, 1)  # [B * S, M]
+        bias = None
+        if self.stack.relative_positions is not None:
+            ordinals = onnx_ops.ordinals(source_ids[0])  # [S]
+            bias = self.stack.relative_positions.between(ordinals[:, None], ordinals[None, :])[None]  # [1, H, S, S]
         sublayers: list[tuple[Residual, Sublayer]] = []
         for layer, packed in zip(self._layers, self._packed, strict=True):
             sublayers += [
-                (layer.self_attention_residual, _encoder_attention(layer, packed, source_lengths, rows, size)),
-                (layer.feed_forward_residual, layer.feed_forward),
+                (layer.self_attention_residual, _encoder_attention(layer, packed, source_lengths, rows, size, bias)),
+                (layer.feed_forward_residual, _feed_forward(layer)),
             ]
         memory = _run_stack(x, sublayers, self.stack.final_norm, self.placement)  # [B * S, M]
         outputs: list[Tensor] = []
         for attention in self._cross:
             for projection in (attention.k_proj, attention.v_proj):
-                split = projection(memory).view(rows, size, attention.heads, attention.head_size)
+                split = onnx_ops.project(projection, memory).view(rows, size, attention.heads, attention.head_size)
                 outputs.append(split.transpose(1, 2).contiguous())  # [B, H, S, D]
         return tuple(outputs)
 
@@ -68,7 +73,10 @@ class DecoderGraph(nn.Module):
     layer's self-attention caches [B, H, T, D], each layer's cross-attention keys and values [B, H, S, D]
     -> candidate_ids [B, K], candidate_log_probs [B, K], logits [B, V], each layer's updated self-attention caches.
     With an `alignment_layer`, the query of that layer's cross-attention [B, H * D] comes after the logits.
+    Suppressed ids have logits and log-probabilities of -inf; the other log-probabilities are as if they had not.
     """
+
+    suppression: Tensor | None
 
     def __init__(self, model: Transformer, alignment_layer: int | None = None) -> None:
         super().__init__()
@@ -79,7 +87,9 @@ class DecoderGraph(nn.Module):
         self._packed = [_pack(layer.self_attention) for layer in self._layers]
         self.packed = nn.ModuleList(self._packed)
         self.output_projection = model.output_projection
+        self.logit_scale = model.config.logit_scale
         self.placement = model.config.norm
+        self.register_buffer("suppression", _suppression(model.config), persistent=False)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -91,20 +101,26 @@ class DecoderGraph(nn.Module):
     ) -> tuple[Tensor, ...]:
         """See the class."""
         pairs = [KeysValues(*caches[index : index + 2]) for index in range(0, len(caches), 2)]
-        x = self.embedding(token_ids, nn.functional.embedding(positions, self.embedding.table))  # [B, M]
+        x = self.embedding(token_ids, self.embedding.at(positions))  # [B, M]
+        bias = None
+        if self.stack.relative_positions is not None:
+            keys = onnx_ops.ordinals(caches[0][0, 0, :, 0])  # [T]
+            bias = self.stack.relative_positions.between(positions.long()[:, None, None], keys)  # [B, H, 1, T]
         past, cross = pairs[: len(self.packed)], pairs[len(self.packed) :]
         present: list[Tensor] = []
         queries: list[Tensor] = []
         sublayers: list[tuple[Residual, Sublayer]] = []
         for layer, packed, layer_past, layer_cross in zip(self._layers, self._packed, past, cross, strict=True):
             sublayers += [
-                (layer.self_attention_residual, _step_attention(layer, packed, layer_past, positions, present)),
+                (layer.self_attention_residual, _step_attention(layer, packed, layer_past, positions, present, bias)),
                 (layer.cross_attention_residual, _cross_attention(layer, layer_cross, source_lengths, queries)),
-                (layer.feed_forward_residual, layer.feed_forward),
+                (layer.feed_forward_residual, _feed_forward(layer)),
             ]
         x = _run_stack(x, sublayers, self.stack.final_norm, self.placement)  # [B, M]
-        logits = self.output_projection(x).float()  # [B, V]
-        ids, log_probs = onnx_ops.best_candidates(logits, num_candidates)
+        if self.logit_scale != 1:
+            x = x * self.logit_scale
+        logits = onnx_ops.project(self.output_projection, x).float()  # [B, V]
+        ids, log_probs, logits = onnx_ops.best_candidates(logits, num_candidates, self.suppression)
         alignment = () if self.alignment_layer is None else (queries[self.alignment_layer],)
         return ids, log_probs, logits, *alignment, *present
 
@@ -124,7 +140,9 @@ class AlignmentGraph(nn.Module):
     def forward(self, query: Tensor, source_lengths: Tensor, keys: Tensor) -> Tensor:
         """See the class."""
         query = query.view(-1, self.config.heads, self.config.head_dim)  # [B, H, D]
-        scores = onnx_ops.score_keys(query, keys, source_lengths) / self.config.head_dim**0.5  # [B, H, S]
+        scores = onnx_ops.score_keys(query, keys, source_lengths)  # [B, H, S]
+        if self.config.attention_scale:
+            scores = scores / self.config.head_dim**0.5
         hidden = ~padding_mask(source_lengths, scores.shape[2])[:, :, 0]  # [B, 1, S]
         weights = scores.masked_fill(hidden, torch.finfo(scores.dtype).min).softmax(-1)
         if len(self.heads) < self.config.heads:
@@ -136,20 +154,32 @@ class AlignmentGraph(nn.Module):
 class _TokenAndPosition(nn.Module):
     """`Embedding` without its bound check, which a graph cannot raise: whoever runs the graph checks positions."""
 
-    table: Tensor
+    table: Tensor | None
 
     def __init__(self, embedding: Embedding) -> None:
         super().__init__()
         self.tokens = embedding.tokens
         self.scale = embedding.scale
+        self.norm = embedding.norm
         positions = embedding.positions
         with torch.no_grad():
-            self.register_buffer("table", positions.lookup(torch.arange(positions.max_positions)), persistent=False)
+            table = None if positions is None else positions.lookup(torch.arange(positions.max_positions))
+        self.register_buffer("table", table, persistent=False)
 
-    def forward(self, ids: Tensor, position_vectors: Tensor) -> Tensor:
+    def first(self, count: int) -> Tensor | None:
+        """Return the vectors of positions 0..count-1, [count, M], where there are positions."""
+        return None if self.table is None else self.table[:count]
+
+    def at(self, positions: Tensor) -> Tensor | None:
+        """Return the vectors of positions [...], [..., M], where there are positions."""
+        return None if self.table is None else nn.functional.embedding(positions, self.table)
+
+    def forward(self, ids: Tensor, position_vectors: Tensor | None) -> Tensor:
         """[...] and vectors of the table that broadcast to [..., M] -> [..., M]."""
-        output: Tensor = self.tokens(ids) * self.scale + position_vectors
-        return output
+        output: Tensor = self.tokens(ids) * self.scale
+        if position_vectors is not None:
+            output = output + position_vectors
+        return output if self.norm is None else onnx_ops.normalize(output, self.norm)
 
 
 def _run_stack(
@@ -163,35 +193,45 @@ def _run_stack(
     norms = [residual.norm for residual in residuals]
     hidden = x
     if placement == "pre":
-        hidden, norms = norms[0](x), [*norms[1:], final_norm]
+        hidden, norms = onnx_ops.normalize(x, norms[0]), [*norms[1:], final_norm]
     for function, norm in zip(functions, norms, strict=True):
         hidden, total = onnx_ops.add_and_norm(function(hidden), x, norm)
         x = total if placement == "pre" else hidden
     return hidden
 
 
-def _encoder_attention(layer: EncoderLayer, packed: nn.Linear, lengths: Tensor, rows: int, size: int) -> Sublayer:
+def _encoder_attention(
+    layer: EncoderLayer, packed: nn.Linear, lengths: Tensor, rows: int, size: int, bias: Tensor | None
+) -> Sublayer:
     attention = layer.self_attention
 
     def run(x: Tensor) -> Tensor:
-        qkv = packed(x).view(rows, size, packed.out_features)  # [B, S, 3 * H * D]
-        context = onnx_ops.packed_self_attention(qkv, lengths, attention.heads)  # [B, S, H * D]
-        output: Tensor = attention.out_proj(context.flatten(0, 1))  # [B * S, M]
-        return output
+        qkv = onnx_ops.project(packed, x).view(rows, size, packed.out_features)  # [B, S, 3 * H * D]
+        context = onnx_ops.packed_self_attention(
+            qkv, lengths, attention.heads, bias, scaled=attention.scaled
+        )  # [B, S, H * D]
+        return onnx_ops.project(attention.out_proj, context.flatten(0, 1))  # [B * S, M]
 
     return run
 
 
 def _step_attention(
-    layer: DecoderLayer, packed: nn.Linear, past: KeysValues, positions: Tensor, present: list[Tensor]
+    layer: DecoderLayer,
+    packed: nn.Linear,
+    past: KeysValues,
+    positions: Tensor,
+    present: list[Tensor],
+    bias: Tensor | None,
 ) -> Sublayer:
     attention = layer.self_attention
 
     def run(x: Tensor) -> Tensor:
-        context, updated = onnx_ops.append_and_attend(packed(x), past, positions, attention.heads)
+        qkv = onnx_ops.project(packed, x)  # [B, 3 * H * D]
+        context, updated = onnx_ops.append_and_attend(
+            qkv, past, positions, attention.heads, bias, scaled=attention.scaled
+        )
         present.extend(updated)
-        output: Tensor = attention.out_proj(context)
-        return output
+        return onnx_ops.project(attention.out_proj, context)
 
     return run
 
@@ -202,21 +242,35 @@ def _cross_attention(
     attention = layer.cross_attention
 
     def run(x: Tensor) -> Tensor:
-        queries.append(attention.q_proj(x))
-        context = onnx_ops.attend(queries[-1], keys_values, source_lengths, attention.heads)
-        output: Tensor = attention.out_proj(context)
-        return output
+        queries.append(onnx_ops.project(attention.q_proj, x))
+        context = onnx_ops.attend(queries[-1], keys_values, source_lengths, attention.heads, scaled=attention.scaled)
+        return onnx_ops.project(attention.out_proj, context)
 
     return run
+
+
+def _feed_forward(layer: EncoderLayer | DecoderLayer) -> Sublayer:
+    return partial(layer.feed_forward.forward, project=onnx_ops.project)
 
 
 def _pack(attention: MultiHeadAttention) -> nn.Linear:
     """Return Q, K and V as one projection to 3·H·D."""
     parts = (attention.q_proj, attention.k_proj, attention.v_proj)
-    packed = nn.Linear(parts[0].in_features, 3 * parts[0].out_features, device="meta")
+    biases = [part.bias.detach() for part in parts if part.bias is not None]
+    packed = nn.Linear(parts[0].in_features, 3 * parts[0].out_features, bias=bool(biases), device="meta")
     packed.weight = nn.Parameter(torch.cat([part.weight.detach() for part in parts]), requires_grad=False)
-    packed.bias = nn.Parameter(torch.cat([part.bias.detach() for part in parts]), requires_grad=False)
+    if biases:
+        packed.bias = nn.Parameter(torch.cat(biases), requires_grad=False)
     return packed
+
+
+def _suppression(config: TransformerConfig) -> Tensor | None:
+    """Return what to add to logits, [V]: -inf for suppressed ids, and 0; None where there are none."""
+    if not config.suppressed_ids:
+        return None
+    suppression = torch.zeros(config.target_vocab_size)
+    suppression[list(config.suppressed_ids)] = -torch.inf
+    return suppression
 
 
 def _encoder_layers(model: Transformer) -> list[EncoderLayer]:

@@ -14,43 +14,70 @@ import torch
 from torch import Tensor, nn
 
 from translane_export.model.attention import KeysValues
+from translane_export.model.residual import Norm
 
+_ATTENTION_BIAS = 10  # which input of GroupQueryAttention it is
 _TRACED_CANDIDATES = 7  # the exporter wants some number for what is dynamic; the graph's shapes are cleared afterwards
 
 
-def packed_self_attention(qkv: Tensor, lengths: Tensor, heads: int) -> Tensor:
+def project(layer: nn.Linear, x: Tensor) -> Tensor:
+    """Apply a projection to ``x`` [B, M]. Without a bias too, it becomes a Gemm on the weight as PyTorch stores it."""
+    if layer.bias is None and torch.onnx.is_in_onnx_export():
+        shape = (x.shape[0], layer.out_features)
+        return _emit("Gemm", (x, layer.weight), x.dtype, shape, {"transB": 1})
+    output: Tensor = layer(x)
+    return output
+
+
+def ordinals(x: Tensor) -> Tensor:
+    """Return 0, 1, … as int64, as many as there are entries in ``x`` [N].
+
+    Eagerly they are counted: a trace of ``torch.arange`` would name the device it was made on.
+    """
+    if torch.onnx.is_in_onnx_export():
+        return torch.arange(x.shape[0])
+    return torch.ones_like(x, dtype=torch.int64).cumsum(0) - 1
+
+
+def packed_self_attention(
+    qkv: Tensor, lengths: Tensor, heads: int, bias: Tensor | None = None, *, scaled: bool = True
+) -> Tensor:
     """Let every position of row b see the first ``lengths[b]`` ones.
 
-    qkv [B, T, 3·H·D], lengths [B] -> [B, T, H·D].
+    qkv [B, T, 3·H·D], lengths [B], bias of the scores [1, H, T, T] -> [B, T, H·D].
     """
     if torch.onnx.is_in_onnx_export():
         inputs = (qkv, None, None, None, None, lengths - 1, _scalar(qkv.shape[1]))
-        (output,) = _fused(inputs, heads, [(*qkv.shape[:2], qkv.shape[2] // 3)], qkv.dtype, causal=False)
+        shape = (*qkv.shape[:2], qkv.shape[2] // 3)
+        (output,) = _fused(inputs, heads, [shape], qkv.dtype, bias=bias, scaled=scaled, causal=False)
         return output
     queries, keys, values = (_split_heads(part, heads) for part in qkv.chunk(3, dim=-1))  # [B, H, T, D]
-    context = nn.functional.scaled_dot_product_attention(queries, keys, values, _visible(lengths, keys))
+    context = _attend(queries, KeysValues(keys, values), lengths, bias, scaled=scaled)
     return context.transpose(1, 2).flatten(2)  # [B, H, T, D] -> [B, T, H * D]
 
 
-def append_and_attend(qkv: Tensor, past: KeysValues, positions: Tensor, heads: int) -> tuple[Tensor, KeysValues]:
+def append_and_attend(
+    qkv: Tensor, past: KeysValues, positions: Tensor, heads: int, bias: Tensor | None = None, *, scaled: bool = True
+) -> tuple[Tensor, KeysValues]:
     """Write row b's new key and value at ``positions[b]`` of its cache, and let its query see the cache that far.
 
-    qkv [B, 3·H·D], past [B, H, C, D] each, positions [B] -> context [B, H·D] and the caches with the new entries.
+    qkv [B, 3·H·D], past [B, H, C, D] each, positions [B], bias of the scores [B, H, 1, C] -> context [B, H·D] and the
+    caches with the new entries.
     Passing the capacity as the total length keeps ONNX Runtime off its "first prompt" path, which is wrong for rows
     of different lengths.
     """
     if torch.onnx.is_in_onnx_export():
         inputs = (qkv.unsqueeze(1), None, None, *past, positions, _scalar(past.keys.shape[2]))
         shapes = [(qkv.shape[0], 1, qkv.shape[1] // 3), past.keys.shape, past.values.shape]
-        context, keys, values = _fused(inputs, heads, shapes, qkv.dtype)
+        context, keys, values = _fused(inputs, heads, shapes, qkv.dtype, bias=bias, scaled=scaled)
         return context.squeeze(1), KeysValues(keys, values)
     query, key, value = (_split_heads(part.unsqueeze(1), heads) for part in qkv.chunk(3, dim=-1))  # [B, H, 1, D]
     index = positions.long()[:, None, None, None].expand_as(key)  # [B, H, 1, D]
     present = KeysValues(past.keys.scatter(2, index, key), past.values.scatter(2, index, value))
-    return _attend(query, present, positions + 1), present
+    return _attend(query, present, positions + 1, bias, scaled=scaled).flatten(1), present
 
 
-def attend(query: Tensor, keys_values: KeysValues, lengths: Tensor, heads: int) -> Tensor:
+def attend(query: Tensor, keys_values: KeysValues, lengths: Tensor, heads: int, *, scaled: bool = True) -> Tensor:
     """Let row b's query see the first ``lengths[b]`` entries.
 
     query [B, H·D], keys and values [B, H, C, D], lengths [B] -> [B, H·D].
@@ -59,9 +86,9 @@ def attend(query: Tensor, keys_values: KeysValues, lengths: Tensor, heads: int) 
     if torch.onnx.is_in_onnx_export():
         nothing = query[:, :0]  # [B, 0, H * D]: nothing is appended
         inputs = (query, nothing, nothing, *keys_values, lengths - 1, _scalar(keys_values.keys.shape[2]))
-        (context,) = _fused(inputs, heads, [query.shape], query.dtype)
+        (context,) = _fused(inputs, heads, [query.shape], query.dtype, scaled=scaled)
         return context.squeeze(1)
-    return _attend(_split_heads(query, heads), keys_values, lengths)
+    return _attend(_split_heads(query, heads), keys_values, lengths, scaled=scaled).flatten(1)
 
 
 def score_keys(query: Tensor, keys: Tensor, lengths: Tensor) -> Tensor:
@@ -83,17 +110,33 @@ def score_keys(query: Tensor, keys: Tensor, lengths: Tensor) -> Tensor:
     return _emit("Pad", (products, pads), torch.float32, keys.shape[:3])
 
 
-def add_and_norm(x: Tensor, residual: Tensor, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
+def normalize(x: Tensor, norm: Norm) -> Tensor:
+    """Return norm(x), [..., M].
+
+    RMSNorm is an operator that ONNX Runtime has in its own right, outside the standard's versions up to 22:
+    https://github.com/microsoft/onnxruntime/blob/main/onnxruntime/core/graph/contrib_ops/contrib_defs.cc
+    """
+    if isinstance(norm, nn.RMSNorm) and torch.onnx.is_in_onnx_export():
+        attributes = {"axis": -1, "epsilon": norm.eps, "stash_type": 1}
+        return _emit("SimplifiedLayerNormalization", (x, norm.weight), x.dtype, x.shape, attributes)
+    output: Tensor = norm(x)
+    return output
+
+
+def add_and_norm(x: Tensor, residual: Tensor, norm: Norm) -> tuple[Tensor, Tensor]:
     """Return norm(x + residual) and x + residual, all [B, M].
 
     One operator in float16, which is for GPUs, where every operator is a launch. On a CPU the two it joins are faster:
     a whole decoder step takes 5 to 10% less at 32 rows and more, and the same at one row.
     """
     if torch.onnx.is_in_onnx_export() and x.dtype == torch.float16:
-        inputs = (x, residual, norm.weight, norm.bias)
+        if isinstance(norm, nn.RMSNorm):
+            operator, inputs = "SkipSimplifiedLayerNormalization", (x, residual, norm.weight)
+        else:
+            operator, inputs = "SkipLayerNormalization", (x, residual, norm.weight, norm.bias)
         # mean and inverse deviation are outputs 1 and 2 of the operator; nothing computes them on inference
         normed, _, _, total = torch.onnx.ops.symbolic_multi_out(
-            "com.microsoft::SkipLayerNormalization",
+            f"com.microsoft::{operator}",
             inputs,
             {"epsilon": norm.eps},
             dtypes=[x.dtype] * 4,
@@ -102,29 +145,39 @@ def add_and_norm(x: Tensor, residual: Tensor, norm: nn.LayerNorm) -> tuple[Tenso
         )
         return normed, total
     total = x + residual
-    return norm(total), total
+    return normalize(total, norm), total
 
 
-def best_candidates(logits: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the ``count`` [1] best ids of each row, best first, and their log-probabilities: [B, V] -> [B, K] each.
+def best_candidates(logits: Tensor, count: Tensor, suppression: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the ``count`` [1] best ids of each row, best first, their log-probabilities, and logits as they rank.
+
+    [B, V] -> [B, K], [B, K], [B, V]. ``suppression`` [V] is added to logits to rank them, and to log-probabilities.
 
     LogSoftmax over the whole vocabulary and a gather: ONNX Runtime runs it row by row (so that a row's values never
     depend on its neighbours) and ten times as fast as ReduceLogSumExp, which would normalise K values alone.
     """
+    ranked = logits if suppression is None else logits + suppression
     if torch.onnx.is_in_onnx_export():
         shape = (logits.shape[0], _TRACED_CANDIDATES)
         _, ids = torch.onnx.ops.symbolic_multi_out(
-            "::TopK", (logits, count), {}, dtypes=[logits.dtype, torch.int64], shapes=[shape, shape]
+            "::TopK", (ranked, count), {}, dtypes=[logits.dtype, torch.int64], shapes=[shape, shape]
         )
     elif torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]  # public, but unannotated
-        ids = _scripted_top_ids()(logits, count)
+        ids = _scripted_top_ids()(ranked, count)
     else:
-        ids = _top_ids(logits, count)
-    return ids, logits.log_softmax(-1).gather(1, ids)
+        ids = _top_ids(ranked, count)
+    log_probs = logits.log_softmax(-1).gather(1, ids)
+    if suppression is not None:
+        log_probs = log_probs + suppression[ids]
+    return ids, log_probs, ranked
 
 
-def _emit(operator: str, inputs: tuple[Tensor, ...], dtype: torch.dtype, shape: Any) -> Tensor:
-    (output,) = torch.onnx.ops.symbolic_multi_out(f"::{operator}", inputs, {}, dtypes=[dtype], shapes=[shape])
+def _emit(
+    operator: str, inputs: tuple[Tensor, ...], dtype: torch.dtype, shape: Any, attributes: dict[str, Any] | None = None
+) -> Tensor:
+    (output,) = torch.onnx.ops.symbolic_multi_out(
+        f"::{operator}", inputs, attributes or {}, dtypes=[dtype], shapes=[shape]
+    )
     return output
 
 
@@ -134,21 +187,33 @@ def _fused(
     shapes: list[Any],
     dtype: torch.dtype,
     *,
+    bias: Tensor | None = None,
+    scaled: bool = True,
     causal: bool = True,
 ) -> tuple[Tensor, ...]:
     attributes: dict[str, Any] = {"num_heads": heads, "kv_num_heads": heads}
     if not causal:
         attributes["causal"] = 0
+    if not scaled:
+        attributes["scale"] = 1.0
+    if bias is not None:
+        inputs = (*inputs, *[None] * (_ATTENTION_BIAS - len(inputs)), bias)
     outputs = torch.onnx.ops.symbolic_multi_out(
         "com.microsoft::GroupQueryAttention", inputs, attributes, dtypes=[dtype] * len(shapes), shapes=shapes, version=1
     )
     return tuple(outputs)
 
 
-def _attend(query: Tensor, keys_values: KeysValues, lengths: Tensor) -> Tensor:
+def _attend(
+    queries: Tensor, keys_values: KeysValues, lengths: Tensor, bias: Tensor | None = None, *, scaled: bool
+) -> Tensor:
+    """Let the queries [B, H, T, D] of row b see the first ``lengths[b]`` keys: -> [B, H, T, D]."""
     keys, values = keys_values
-    context = nn.functional.scaled_dot_product_attention(query, keys, values, _visible(lengths, keys))  # [B, H, 1, D]
-    return context.flatten(1)  # [B, H * D]
+    mask = _visible(lengths, keys)
+    if bias is not None:
+        mask = bias.masked_fill(~mask, -torch.inf)  # [B, H, T, C]
+    scale = None if scaled else 1.0
+    return nn.functional.scaled_dot_product_attention(queries, keys, values, mask, scale=scale)
 
 
 def _visible(lengths: Tensor, keys: Tensor) -> Tensor:

@@ -97,19 +97,19 @@ def check_parity(
     )
     for done, decode in enumerate(decodes, start=1):
         expected, weights = _teacher_forced(reference, decode, alignment)  # [T, V], [T, S]
+        expected_log_probs = torch.log_softmax(torch.from_numpy(expected), dim=1).numpy()  # [T, V]
+        for given in (expected, expected_log_probs):
+            given[:, reference.config.suppressed_ids] = -np.inf
         actual = np.stack(decode.logits)  # [T, V]
-        # a NaN anywhere makes the maximum NaN, and NaN passes no tolerance
-        difference = float(np.maximum(difference, np.abs(actual - expected).max()))
+        difference = _largest(difference, actual, expected)
         if weights is not None:
             given = np.stack(decode.attention)  # [T, C]
             wanted = np.pad(weights, ((0, 0), (0, given.shape[1] - weights.shape[1])))
-            attention_difference = float(np.maximum(attention_difference, np.abs(given - wanted).max()))
+            attention_difference = _largest(attention_difference, given, wanted)
         ids = np.stack([candidates.token_ids for candidates in decode.candidates])  # [T, K]
         log_probs = np.stack([candidates.log_probs for candidates in decode.candidates])  # [T, K]
         known = np.clip(ids, 0, expected.shape[1] - 1)
-        expected_log_probs = torch.log_softmax(torch.from_numpy(expected), dim=1).numpy()  # [T, V]
-        expected_log_probs = np.take_along_axis(expected_log_probs, known, axis=1)  # [T, K]
-        difference = float(np.maximum(difference, np.abs(log_probs - expected_log_probs).max()))
+        difference = _largest(difference, log_probs, np.take_along_axis(expected_log_probs, known, axis=1))
         chosen = expected[np.arange(len(decode.tokens)), decode.tokens]
         wrong = (expected.max(axis=1) - chosen > numerics.token_margin) | (known != ids).any(axis=1)
         mismatches += int((wrong | ~_are_best(known, actual)).sum())
@@ -133,6 +133,16 @@ def passes(parity: Parity) -> bool:
     else:
         aligned = True
     return aligned and parity.max_logit_difference <= parity.tolerance and parity.token_mismatches == 0
+
+
+def _largest(sofar: float, actual: npt.NDArray[np.float32], expected: npt.NDArray[np.float32]) -> float:
+    """Return the largest difference, or `sofar` where that is larger. What is -inf has to be -inf in both.
+
+    A NaN anywhere makes the maximum NaN, and NaN passes no tolerance.
+    """
+    with np.errstate(invalid="ignore"):
+        differences = np.where(actual == expected, 0.0, np.abs(actual - expected))
+    return float(np.maximum(sofar, differences.max()))
 
 
 def _are_best(ids: IntArray, logits: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
@@ -161,7 +171,7 @@ def _decode_greedily(
         if not stepped:
             return
         # a row without a sentence between others goes on at position 0 with whatever it holds
-        last = [decode.tokens[-1] if decode and decode.tokens else config.bos_id for decode in stepped]
+        last = [decode.tokens[-1] if decode and decode.tokens else config.start_id for decode in stepped]
         positions = [len(decode.tokens) if decode else 0 for decode in stepped]
         candidates = backend.decode_step(np.array(last, np.int64), np.array(positions, np.int32), needs)
         chosen, logits = candidates.token_ids[:, 0].tolist(), candidates.logits
@@ -209,7 +219,7 @@ def _teacher_forced(
     """Return PyTorch's logits [T, V], and the attention weights [T, S] of `alignment`'s heads."""
     source = torch.tensor([decode.source])  # [1, S]
     source_lengths = torch.tensor([len(decode.source)])  # [1]
-    target = torch.tensor([[reference.config.bos_id, *decode.tokens[:-1]]])  # [1, T]
+    target = torch.tensor([[reference.config.start_id, *decode.tokens[:-1]]])  # [1, T]
     with torch.inference_mode(), recorded_attention(reference) as attention:
         memory = reference.encode(source, source_lengths)
         logits: npt.NDArray[Any] = reference.decode(target, memory, source_lengths)[0].numpy()  # [T, V]

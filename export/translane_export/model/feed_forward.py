@@ -18,6 +18,9 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
 }
 
 
+Projection = Callable[[nn.Linear, Tensor], Tensor]
+
+
 class FeedForward(nn.Module):
     """activation(x W₁ + b₁) W₂ + b₂ at every position alike: [B, T, M] -> [B, T, M].
 
@@ -32,12 +35,13 @@ class FeedForward(nn.Module):
         self.dropout = nn.Dropout(config.activation_dropout)
         self.down_proj = nn.Linear(config.ffn_size, config.d_model, bias=config.biases)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Transform ``x`` [B, T, M]; the hidden layer is [B, T, ffn_size]."""
-        hidden: Tensor
+    def forward(self, x: Tensor, project: Projection = nn.Linear.__call__) -> Tensor:
+        """Transform ``x`` [B, T, M]; the hidden layer is [B, T, ffn_size].
+
+        ``project`` is how a projection is applied: a graph has ways of its own.
+        """
         if self.gate_proj is None:
-            hidden = self.activation(self.up_proj(x))
+            hidden = self.activation(project(self.up_proj, x))
         else:
-            hidden = self.activation(self.gate_proj(x)) * self.up_proj(x)
-        output: Tensor = self.down_proj(self.dropout(hidden))
-        return output
+            hidden = self.activation(project(self.gate_proj, x)) * project(self.up_proj, x)
+        return project(self.down_proj, self.dropout(hidden))
