@@ -1,0 +1,308 @@
+"""Reads Transformers that fairseq trained for translation, without fairseq.
+
+A folder has the checkpoint (``checkpoint_best.pt``, ``model.pt``, or the only ``.pt`` file), ``dict.SOURCE.txt`` and
+``dict.TARGET.txt`` as preprocessing wrote them, and the SentencePiece model that split the texts. What differs from
+the paper's Transformer: sentences are decoded from the end-of-sentence symbol on, the first position is number 2, and
+sinusoids come as all sines before all cosines. Padding is never generated.
+
+https://github.com/facebookresearch/fairseq (fairseq/models/transformer, fairseq/data/dictionary.py)
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from translane_export.checkpoint import Checkpoint
+from translane_export.errors import ExportError
+from translane_export.model import TransformerConfig
+from translane_export.model.config import Activation
+from translane_export.sources.bart import LAYER_NAMES
+from translane_export.sources.inert_pickle import plain, read_inert
+from translane_export.sources.numbered_pieces import find_sentencepiece, numbered_pieces
+from translane_export.sources.pickled_settings import PickledSettings
+from translane_export.sources.renamed_tensors import find_tying, rename_tensors
+from translane_server.bundle import Languages
+
+_SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # each dictionary's first symbols, which its file leaves out
+_BOS, _PAD, _EOS, _UNK = range(4)
+_FIRST_POSITION = _PAD + 1
+_PREFERRED = ("checkpoint_best.pt", "model.pt")
+_TASK = "translation"
+_ACTIVATIONS: dict[str, Activation] = {
+    "relu": "relu",
+    "gelu": "gelu",
+    "gelu_accurate": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+}
+_UNSUPPORTED = (
+    "adaptive_input",
+    "adaptive_softmax_cutoff",
+    "base_layers",
+    "char_inputs",
+    "cross_self_attention",
+    "decoder_add_adapters",
+    "decoder_layers_to_keep",
+    "decoder_recurrent_stacking",
+    "encoder_add_adapters",
+    "encoder_layers_to_keep",
+    "encoder_recurrent_stacking",
+    "lang_tok_replacing_bos_eos",
+    "merge_src_tgt_embed",
+    "no_cross_attention",
+    "no_decoder_final_norm",
+    "prepend_bos",
+    "scale_attn",
+    "scale_fc",
+    "scale_heads",
+    "scale_resids",
+    "use_factorized_embedding",
+)
+_NAMES = {
+    **{ours: theirs.removeprefix("model.") for ours, theirs in LAYER_NAMES.items()},
+    **{
+        f"{side}.{ours}": f"{side}.{theirs}"
+        for side in ("encoder", "decoder")
+        for ours, theirs in (
+            ("embedding.tokens", "embed_tokens"),
+            ("embedding.norm", "layernorm_embedding"),
+            ("final_norm", "layer_norm"),
+        )
+    },
+    "output_projection": "decoder.output_projection",
+}
+_POSITIONS = {f"{side}.embedding.positions.embedding.weight": side for side in ("encoder", "decoder")}
+_LEARNED = "{}.embed_positions.weight"
+_IGNORED = r"(encoder|decoder)\.(version|embed_positions\.(weights?|_float_tensor))"
+# What the first releases called the norms of a layer, in order.
+_OLD_NORMS = {
+    "encoder": ("self_attn_layer_norm", "final_layer_norm"),
+    "decoder": ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"),
+}
+
+
+class FairseqReader:
+    """Pickled settings are read as `inert_pickle` describes: the file runs nothing."""
+
+    format = "fairseq Transformer"
+    family = "fairseq"
+
+    def recognises(self, folder: Path) -> bool:
+        """See `Reader.recognises`."""
+        return any(folder.glob("*.pt")) and any(folder.glob("dict.*.txt"))
+
+    def read(self, folder: Path) -> Checkpoint:
+        """See `Reader.read`."""
+        path = _checkpoint_file(folder)
+        content = read_inert(path)
+        settings = _settings(content, path)
+        source, target = (_language(settings, folder, name) for name in ("source_lang", "target_lang"))
+        source_ids, target_ids = (_read_dictionary(folder / f"dict.{tag}.txt") for tag in (source, target))
+        tensors = _modern_names(_tensors(content, path), settings)
+        config = _config(settings, tensors)
+        for tag, ids, size in (
+            (source, source_ids, config.source_vocab_size),
+            (target, target_ids, config.target_vocab_size),
+        ):
+            if 1 + max(ids.values()) != size:
+                raise ExportError(
+                    f"{folder / f'dict.{tag}.txt'}: it has {len(ids)} symbols, and the model embeds {size}"
+                )
+        tables = _position_tables(settings, config, tensors)
+        models = find_sentencepiece(folder, {"source", "src", source}, {"target", "tgt", "trg", target})
+        return Checkpoint(
+            config=config,
+            state_dict=rename_tensors(
+                tensors, config, _NAMES, path=path, given=tables, unbiased="output_projection", ignored=_IGNORED
+            ),
+            tokenizer=numbered_pieces(*models, source_ids, target_ids, source_eos=True),
+            languages=Languages(source=(source,), target=(target,)),
+            samples=(),
+            metadata={"architecture": str(settings.get("arch", settings.get("_name", "transformer")))},
+        )
+
+
+def _checkpoint_file(folder: Path) -> Path:
+    files = sorted(folder.glob("*.pt"))
+    for name in _PREFERRED:
+        if folder / name in files:
+            return folder / name
+    if len(files) == 1:
+        return files[0]
+    raise ExportError(
+        f"checkpoint {folder}: it has {len(files)} .pt files, and none is called {' or '.join(_PREFERRED)}"
+    )
+
+
+def _settings(content: Mapping[str, Any], path: Path) -> PickledSettings:
+    """The model's settings and the task's, flat: "encoder_layers" whether saved so or as encoder.layers."""
+    try:
+        values, groups = plain(content.get("args")), plain(content.get("cfg"))
+    except ValueError as error:
+        raise ExportError(f"{path}: {error}") from None
+    if isinstance(groups, dict) and not isinstance(values, dict):
+        task, model = (groups.get(name) for name in ("task", "model"))
+        if isinstance(task, dict) and isinstance(model, dict):
+            values = {**task, **model, "task": task.get("task") or task.get("_name")}
+    if not isinstance(values, dict):
+        raise ExportError(
+            f"{path}: it is no fairseq checkpoint, whose settings are under args, or cfg.task and cfg.model"
+        )
+    flat = dict(values)
+    for side in ("encoder", "decoder"):
+        if isinstance(values.get(side), dict):
+            flat |= {f"{side}_{name}": value for name, value in values[side].items()}
+    settings = PickledSettings(flat, path)
+    if (task := settings.get("task", _TASK)) != _TASK:
+        raise ExportError(f"{path}: its task is {task!r}, and only {_TASK} is supported")
+    settings.refuse(_UNSUPPORTED)
+    return settings
+
+
+def _language(settings: PickledSettings, folder: Path, name: str) -> str:
+    language = settings.get(name)
+    if not isinstance(language, str):
+        raise ExportError(f"{settings.path}: {name} is {language!r}, and it says which dict.LANGUAGE.txt is whose")
+    if not (folder / f"dict.{language}.txt").is_file():
+        raise ExportError(f"{folder / f'dict.{language}.txt'}: the file is missing; it numbers the model's symbols")
+    return language
+
+
+def _read_dictionary(path: Path) -> dict[str, int]:
+    """Ids by symbol. A line is a symbol, a space and a count; the special symbols come first without lines."""
+    ids = {symbol: number for number, symbol in enumerate(_SPECIAL)}
+    size = len(ids)
+    try:
+        with path.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, start=1):
+                entry, flag = re.subn(r" #fairseq:overwrite$", "", line.rstrip())
+                symbol, _, count = entry.rpartition(" ")
+                if not symbol or not count.isdecimal():
+                    raise ExportError(f"{path}: line {number} is not a symbol, a space and a count")
+                if symbol in ids and not flag:
+                    raise ExportError(f"{path}: line {number} has the symbol {symbol!r} again")
+                ids[symbol] = size
+                size += 1
+    except (OSError, UnicodeDecodeError) as error:
+        raise ExportError(f"{path}: it cannot be read ({error})") from None
+    return ids
+
+
+def _tensors(content: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
+    model = content.get("model")
+    if not isinstance(model, dict) or not all(isinstance(tensor, Tensor) for tensor in model.values()):
+        raise ExportError(f"{path}: it is no fairseq checkpoint, whose tensors are under model")
+    if not any(name.startswith("encoder.") for name in model) or not any(name.startswith("decoder.") for name in model):
+        raise ExportError(f"{path}: its model is no encoder and decoder, and only those are supported")
+    return model
+
+
+def _modern_names(tensors: Mapping[str, Tensor], settings: PickledSettings) -> dict[str, Tensor]:
+    """Bring what older releases saved to the newest one's names; add the projection where it is an embedding."""
+    renamed: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        if found := re.fullmatch(r"(.*\.)in_proj_(weight|bias)", name):
+            for part, piece in zip("qkv", tensor.chunk(3), strict=True):
+                renamed[f"{found[1]}{part}_proj.{found[2]}"] = piece
+        elif found := re.fullmatch(r"(encoder|decoder)(\.layers\.\d+\.)layer_norms\.([0-2])\.(.*)", name):
+            norms = _OLD_NORMS[found[1]]
+            number = int(found[3])
+            new = norms[number] if number < len(norms) else f"layer_norms.{number}"
+            renamed[f"{found[1]}{found[2]}{new}.{found[4]}"] = tensor
+        elif name == "decoder.embed_out":
+            renamed["decoder.output_projection.weight"] = tensor
+        else:
+            renamed[name] = tensor
+    shared = settings.flag("share_all_embeddings") or settings.flag("share_decoder_input_output_embed")
+    if shared and "decoder.embed_tokens.weight" in renamed:
+        renamed.setdefault("decoder.output_projection.weight", renamed["decoder.embed_tokens.weight"])
+    return renamed
+
+
+def _config(settings: PickledSettings, tensors: Mapping[str, Tensor]) -> TransformerConfig:
+    before = settings.flag("encoder_normalize_before")
+    if before != settings.flag("decoder_normalize_before"):
+        raise ExportError(
+            f"{settings.path}: encoder_normalize_before and decoder_normalize_before differ, which is not supported"
+        )
+    width = settings.same_whole("encoder_embed_dim", "decoder_embed_dim")
+    for name in ("decoder_input_dim", "decoder_output_dim"):
+        if settings.whole(name, width) != width:
+            raise ExportError(
+                f"{settings.path}: {name} is not the {width} of decoder_embed_dim, which is not supported"
+            )
+    source, target, output = (
+        _required(tensors, f"{name}.weight", settings.path)
+        for name in ("encoder.embed_tokens", "decoder.embed_tokens", "decoder.output_projection")
+    )
+    limits = [settings.whole(f"max_{side}_positions", 1024) for side in ("source", "target")]
+    limits += [len(tensors[name]) - _FIRST_POSITION for name in _learned(settings) if name in tensors]
+    try:
+        return TransformerConfig(
+            source_vocab_size=len(source),
+            target_vocab_size=len(target),
+            d_model=width,
+            encoder_layers=settings.whole("encoder_layers"),
+            decoder_layers=settings.whole("decoder_layers"),
+            heads=settings.same_whole("encoder_attention_heads", "decoder_attention_heads"),
+            ffn_size=settings.same_whole("encoder_ffn_embed_dim", "decoder_ffn_embed_dim"),
+            activation=settings.activation("activation_fn", _ACTIVATIONS),
+            norm="pre" if before else "post",
+            positions="none" if settings.flag("no_token_positional_embeddings") else "learned",
+            max_positions=min(limits),
+            scale_embeddings=not settings.flag("no_scale_embedding"),
+            embedding_norm=settings.flag("layernorm_embedding"),
+            tie_embeddings=find_tying(source, target, output),
+            pad_id=_PAD,
+            unk_id=_UNK,
+            bos_id=_BOS,
+            eos_id=_EOS,
+            decoder_start_id=_EOS,
+            suppressed_ids=(_PAD,),
+        )
+    except ValueError as error:
+        raise ExportError(f"{settings.path}: its settings make no model: {error}") from None
+
+
+def _learned(settings: PickledSettings) -> list[str]:
+    return [_LEARNED.format(side) for side in ("encoder", "decoder") if settings.flag(f"{side}_learned_pos")]
+
+
+def _position_tables(
+    settings: PickledSettings, config: TransformerConfig, tensors: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """Each stack's vectors [positions, M] from the first position on."""
+    if config.positions == "none":
+        return {}
+    rows = slice(_FIRST_POSITION, _FIRST_POSITION + config.max_positions)
+    tables = {}
+    for ours, side in _POSITIONS.items():
+        if _LEARNED.format(side) in _learned(settings):
+            table = _required(tensors, _LEARNED.format(side), settings.path)
+        else:
+            table = _sinusoids(rows.stop, config.d_model)
+        tables[ours] = table[rows].float()
+    return tables
+
+
+def _sinusoids(count: int, width: int) -> Tensor:
+    """Vectors of positions 0 … count-1 [count, M]: sines, then cosines, of position / 10000^(i / (M/2 - 1)).
+
+    In float32 from the start, as the model was trained with.
+    """
+    half = width // 2
+    frequencies = torch.exp(torch.arange(half, dtype=torch.float) * -(math.log(10000) / (half - 1)))  # [M / 2]
+    angles = torch.arange(count, dtype=torch.float)[:, None] * frequencies  # [count, M / 2]
+    return torch.cat([angles.sin(), angles.cos(), torch.zeros(count, width % 2)], dim=1)
+
+
+def _required(tensors: Mapping[str, Tensor], name: str, path: Path) -> Tensor:
+    if name not in tensors:
+        raise ExportError(f"{path}: the tensor {name} is missing")
+    return tensors[name]

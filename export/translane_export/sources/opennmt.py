@@ -1,0 +1,239 @@
+"""Reads Transformers that OpenNMT-py trained for translation, without OpenNMT-py.
+
+A folder has one ``.pt`` file, whose vocabularies are inside (lists in version 3, torchtext's objects before), and the
+SentencePiece model that split the texts. What differs from the paper's Transformer: norms come first, with 1e-6 in
+place of 1e-5, and sources have no end-of-sentence symbol.
+
+https://github.com/OpenNMT/OpenNMT-py (onmt/encoders, onmt/decoders, onmt/modules, onmt/inputters)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from translane_export.checkpoint import Checkpoint
+from translane_export.errors import ExportError
+from translane_export.model import TransformerConfig
+from translane_export.model.config import Activation
+from translane_export.sources.inert_pickle import Record, plain, read_inert
+from translane_export.sources.numbered_pieces import find_sentencepiece, numbered_pieces
+from translane_export.sources.pickled_settings import PickledSettings
+from translane_export.sources.renamed_tensors import find_tying, rename_tensors
+from translane_server.bundle import Languages
+
+_PAD, _UNK, _EOS = "<blank>", "<unk>", "</s>"
+_MOST_POSITIONS = 1024  # of the 5,000 that are always stored, whatever lengths the model was trained with
+_PART = {"encoder": "encoder.transformer", "decoder": "decoder.transformer_layers"}
+_EMBEDDING = "{}.embeddings.make_embedding.emb_luts.0"
+_TABLE = "{}.embeddings.make_embedding.pe.pe"
+_ATTENTION = {"q_proj": "linear_query", "k_proj": "linear_keys", "v_proj": "linear_values", "out_proj": "final_linear"}
+_FEED_FORWARD = {"up_proj": "w_1", "down_proj": "w_2"}
+_GATED = {"gate_proj": "w_1", "up_proj": "w_3", "down_proj": "w_2"}
+_ACTIVATIONS: dict[str, Activation] = {"relu": "relu", "gelu": "gelu", "silu": "silu", "gated-gelu": "gelu"}
+_GATES = ("silu", "gated-gelu")  # these come with a third matrix
+_UNSUPPORTED = (
+    "copy_attn",
+    "max_relative_positions",
+    "multiquery",
+    "num_experts",
+    "num_kv",
+    "parallel_residual",
+    "quant_layers",
+    "lora_layers",
+)
+_CHOICES = {
+    "model_task": ("seq2seq",),
+    "encoder_type": ("transformer",),
+    "decoder_type": ("transformer",),
+    "self_attn_type": ("scaled-dot", "scaled-dot-flash"),
+    "layer_norm": ("standard",),
+}
+_UNBIASED = r".*\.(q_proj|k_proj|v_proj|out_proj|gate_proj|up_proj|down_proj)"
+_IGNORED = r".*\.pe\.pe|decoder\.transformer_layers\.\d+\.mask"
+
+
+class OpenNmtReader:
+    """Pickled settings and vocabularies are read as `inert_pickle` describes: the file runs nothing."""
+
+    format = "OpenNMT-py Transformer"
+    family = "opennmt-py"
+
+    def recognises(self, folder: Path) -> bool:
+        """See `Reader.recognises`. Other formats that have .pt files have descriptions beside them."""
+        return any(folder.glob("*.pt")) and not any(folder.glob("dict.*.txt")) and not any(folder.glob("*.json"))
+
+    def read(self, folder: Path) -> Checkpoint:
+        """See `Reader.read`."""
+        files = sorted(folder.glob("*.pt"))
+        if len(files) != 1:
+            raise ExportError(f"checkpoint {folder}: it has {len(files)} .pt files; leave the one to export")
+        path = files[0]
+        content = read_inert(path)
+        settings = _settings(content, path)
+        source_ids, target_ids = (_vocabulary(content, side, path) for side in ("src", "tgt"))
+        tensors = _tensors(content, path)
+        names = _names(settings)
+        config = _config(settings, tensors, source_ids, target_ids, _start_token(content, settings))
+        tables = {
+            f"{side}.embedding.positions.embedding.weight": _required(tensors, _TABLE.format(side), path)
+            .flatten(0, 1)[: config.max_positions]
+            .float()
+            for side in _PART
+        }
+        models = find_sentencepiece(folder, {"source", "src"}, {"target", "tgt"})
+        return Checkpoint(
+            config=config,
+            state_dict=rename_tensors(
+                tensors, config, names, path=path, given=tables, unbiased=_UNBIASED, ignored=_IGNORED
+            ),
+            tokenizer=numbered_pieces(*models, source_ids, target_ids, source_eos=False),
+            languages=Languages(source=("und",), target=("und",)),
+            samples=(),
+            metadata={},
+        )
+
+
+def _settings(content: Mapping[str, Any], path: Path) -> PickledSettings:
+    try:
+        values = plain(content.get("opt"))
+    except ValueError as error:
+        raise ExportError(f"{path}: {error}") from None
+    if not isinstance(values, dict):
+        raise ExportError(f"{path}: it is no OpenNMT-py checkpoint, whose settings are under opt")
+    settings = PickledSettings(values, path)
+    settings.refuse(_UNSUPPORTED)
+    for name, known in _CHOICES.items():
+        if (value := settings.get(name, known[0])) not in known:
+            raise ExportError(f"{path}: {name} is {value!r}, and only {' and '.join(known)} are supported")
+    if not settings.flag("position_encoding"):
+        raise ExportError(f"{path}: position_encoding is false, and only models that have it are supported")
+    return settings
+
+
+def _vocabulary(content: Mapping[str, Any], side: str, path: Path) -> dict[str, int]:
+    """Ids by token, of the side "src" or "tgt"."""
+    vocabularies = content.get("vocab")
+    if isinstance(vocabularies, list):  # of pairs, in the first releases
+        vocabularies = dict(pair for pair in vocabularies if isinstance(pair, tuple) and len(pair) == 2)
+    found = vocabularies.get(side) if isinstance(vocabularies, dict) else None
+    tokens = _torchtext_tokens(found) if isinstance(found, Record) else found
+    if not isinstance(tokens, list) or not tokens or not all(isinstance(token, str) for token in tokens):
+        raise ExportError(f"{path}: it has no list of tokens under vocab.{side}, where OpenNMT-py saves them")
+    if isinstance(vocabularies, dict) and vocabularies.get("src_feats"):
+        raise ExportError(f"{path}: vocab.src_feats: source features are not supported")
+    ids: dict[str, int] = {}
+    for number, token in enumerate(tokens):
+        ids.setdefault(token, number)
+    return ids
+
+
+def _torchtext_tokens(record: Record) -> Any:
+    """A field's vocabulary, or that of the only field in a field, or a vocabulary itself."""
+    for _ in range(3):
+        state = record.state if isinstance(record, Record) and isinstance(record.state, dict) else {}
+        if "itos" in state:
+            return state["itos"]
+        fields = state.get("fields")
+        record = fields[0][1] if isinstance(fields, list) and fields and len(fields) == 1 else state.get("vocab")
+    return None
+
+
+def _tensors(content: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
+    model, generator = content.get("model"), content.get("generator")
+    for name, part in (("model", model), ("generator", generator)):
+        if not isinstance(part, dict) or not all(isinstance(tensor, Tensor) for tensor in part.values()):
+            raise ExportError(
+                f"{path}: it is no OpenNMT-py checkpoint, whose tensors are under model and generator: {name} has none"
+            )
+    return {
+        **model,
+        **{f"generator.{name.removeprefix('0.')}": tensor for name, tensor in generator.items()},
+    }
+
+
+def _start_token(content: Mapping[str, Any], settings: PickledSettings) -> str:
+    vocabularies = content["vocab"]
+    start = vocabularies.get("decoder_start_token") if isinstance(vocabularies, dict) else None
+    return str(start or settings.get("decoder_start_token", "<s>"))
+
+
+def _names(settings: PickledSettings) -> dict[str, str]:
+    """Our modules to theirs."""
+    names = {"output_projection": "generator"}
+    gated = settings.get("pos_ffn_activation_fn") in _GATES
+    for side, layers in _PART.items():
+        names[f"{side}.embedding.tokens"] = _EMBEDDING.format(side)
+        names[f"{side}.final_norm"] = f"{side}.layer_norm"
+        ours, theirs = f"{side}.layers.*", f"{layers}.*"
+        for one, other in _ATTENTION.items():
+            names[f"{ours}.self_attention.{one}"] = f"{theirs}.self_attn.{other}"
+            names[f"{ours}.cross_attention.{one}"] = f"{theirs}.context_attn.{other}"
+        for one, other in (_GATED if gated else _FEED_FORWARD).items():
+            names[f"{ours}.feed_forward.{one}"] = f"{theirs}.feed_forward.{other}"
+        names[f"{ours}.feed_forward_residual.norm"] = f"{theirs}.feed_forward.layer_norm"
+        names[f"{ours}.self_attention_residual.norm"] = theirs + (
+            ".layer_norm" if side == "encoder" else ".layer_norm_1"
+        )
+        names[f"{ours}.cross_attention_residual.norm"] = f"{theirs}.layer_norm_2"
+    return names
+
+
+def _config(
+    settings: PickledSettings,
+    tensors: Mapping[str, Tensor],
+    source_ids: Mapping[str, int],
+    target_ids: Mapping[str, int],
+    start: str,
+) -> TransformerConfig:
+    path = settings.path
+    source, target, output = (
+        _required(tensors, f"{name}.weight", path)
+        for name in (_EMBEDDING.format("encoder"), _EMBEDDING.format("decoder"), "generator")
+    )
+    tables = [_required(tensors, _TABLE.format(side), path) for side in _PART]
+    for side, table, ids in (("src", source, source_ids), ("tgt", target, target_ids)):
+        if len(table) < 1 + max(ids.values()):
+            raise ExportError(
+                f"{path}: vocab.{side} has {1 + max(ids.values())} tokens, and the model embeds {len(table)}"
+            )
+    for token in (_PAD, _UNK):
+        if source_ids.get(token) != target_ids.get(token):
+            raise ExportError(f"{path}: {token} is not the same id in vocab.src and vocab.tgt, which is not supported")
+    for token in (_PAD, _UNK, _EOS, start):
+        if token not in target_ids:
+            raise ExportError(f"{path}: vocab.tgt has no {token}")
+    activation = settings.get("pos_ffn_activation_fn", "relu")
+    try:
+        return TransformerConfig(
+            source_vocab_size=len(source),
+            target_vocab_size=len(target),
+            d_model=source.shape[-1],
+            encoder_layers=settings.whole("enc_layers"),
+            decoder_layers=settings.whole("dec_layers"),
+            heads=settings.whole("heads", 8),
+            ffn_size=len(_required(tensors, f"{_PART['encoder']}.0.feed_forward.w_1.weight", path)),
+            activation=settings.activation("pos_ffn_activation_fn", _ACTIVATIONS),
+            gated=activation in _GATES,
+            norm="pre",
+            positions="learned",
+            max_positions=min(_MOST_POSITIONS, *(len(table) for table in tables)),
+            tie_embeddings=find_tying(source, target, output),
+            layer_norm_eps=settings.number("norm_eps", 1e-6),
+            pad_id=target_ids[_PAD],
+            unk_id=target_ids[_UNK],
+            bos_id=target_ids[start],
+            eos_id=target_ids[_EOS],
+            decoder_start_id=target_ids[start],
+        )
+    except ValueError as error:
+        raise ExportError(f"{path}: its settings make no model: {error}") from None
+
+
+def _required(tensors: Mapping[str, Tensor], name: str, path: Path) -> Tensor:
+    if name not in tensors:
+        raise ExportError(f"{path}: the tensor {name} is missing")
+    return tensors[name]
