@@ -74,7 +74,7 @@ def build_manifest(
             unk=config.unk_id,
             bos=config.bos_id,
             eos=config.eos_id,
-            decoder_start=config.bos_id,
+            decoder_start=config.start_id,
         ),
         limits=limits,
         decoding_defaults=DecodingDefaults(max_length=min(settings.default_max_length, limits.target_tokens)),

@@ -37,7 +37,7 @@ def share_weights(models: Iterable[ir.Model], path: Path, storage: WeightStorage
                 assert tensor is not None
                 if tensor.nbytes < _INLINE_BELOW:
                     continue
-                offset = writer.offset_of(tensor.tobytes())
+                offset = writer.offset_of(_bytes(tensor))
                 value.const_value = ir.ExternalTensor(
                     path.name,
                     offset,
@@ -54,7 +54,7 @@ class _Writer:
         self._file = file
         self._offsets: dict[bytes, int] = {}
 
-    def offset_of(self, content: bytes) -> int:
+    def offset_of(self, content: memoryview) -> int:
         """Where `content` lies in the file; it is written the first time."""
         digest = hashlib.sha256(content).digest()
         if digest not in self._offsets:
@@ -62,6 +62,12 @@ class _Writer:
             self._offsets[digest] = self._file.tell()
             self._file.write(content)
         return self._offsets[digest]
+
+
+def _bytes(tensor: ir.TensorProtocol) -> memoryview:
+    """Return what a little-endian file holds of the tensor; its own memory, where it is contiguous."""
+    array = np.ascontiguousarray(tensor.numpy())
+    return memoryview(array.astype(array.dtype.newbyteorder("<"), copy=False).reshape(-1).view(np.uint8))
 
 
 def _is_matrix(value: ir.Value) -> bool:
