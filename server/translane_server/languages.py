@@ -1,22 +1,101 @@
-"""Matching a request's language with a model's."""
+"""Matching a request's language with a model's.
+
+Requests name languages by BCP-47 tags. Models do too, or by codes of their own, which are languages of ISO 639-3 with
+scripts (``zho_Hans``) or locales (``pt_XX``). Here both are brought to one form.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+
+_SCRIPT_LENGTH = 4
+
+# The tag of languages whose codes differ from it. A code of a macrolanguage's most spoken language, which models call
+# the whole by, is the whole's: arb is Standard Arabic, ar is Arabic.
+_TAGS: Mapping[str, str] = dict(
+    re.findall(
+        r"(\w+):(\w+)",
+        """
+    aar:aa abk:ab afr:af aka:ak als:sq amh:am ara:ar arb:ar arg:an asm:as ava:av ayr:ay aym:ay aze:az azj:az bak:ba
+    bam:bm bel:be ben:bn bis:bi bod:bo bos:bs bre:br bul:bg cat:ca ces:cs cha:ch che:ce chv:cv cmn:zh cor:kw cos:co
+    cym:cy dan:da deu:de div:dv dzo:dz ekk:et ell:el eng:en epo:eo est:et eus:eu ewe:ee fao:fo fas:fa fij:fj fil:tl
+    fin:fi fra:fr fry:fy ful:ff fuv:ff gaz:om gla:gd gle:ga glg:gl glv:gv grn:gn guj:gu hat:ht hau:ha heb:he hin:hi
+    hmo:ho hrv:hr hun:hu hye:hy ibo:ig ido:io iku:iu ina:ia ind:id isl:is ita:it iw:he in:id jav:jv jpn:ja kal:kl
+    kan:kn kas:ks kat:ka kau:kr kaz:kk khk:mn khm:km kik:ki kin:rw kir:ky kmr:ku knc:kr kon:kg kor:ko kur:ku lao:lo
+    lat:la lav:lv lim:li lin:ln lit:lt ltz:lb lug:lg lvs:lv mal:ml mar:mr mkd:mk mlg:mg mlt:mt mon:mn mri:mi msa:ms
+    mya:my nau:na nav:nv nep:ne nld:nl nno:nn no:nb nob:nb nor:nb npi:ne ns:nso nya:ny oci:oc ori:or orm:om ory:or
+    oss:os pan:pa pbt:ps pes:fa plt:mg pol:pl por:pt pus:ps que:qu quy:qu roh:rm ron:ro run:rn rus:ru sag:sg san:sa
+    sin:si slk:sk slv:sl sme:se smo:sm sna:sn snd:sd som:so sot:st spa:es sqi:sq srd:sc srp:sr ssw:ss sun:su swa:sw
+    swe:sv swh:sw tah:ty tam:ta tat:tt tel:te tgk:tg tgl:tl tha:th tir:ti ton:to tsn:tn tso:ts tuk:tk tur:tr twi:tw
+    uig:ug ukr:uk urd:ur uzb:uz uzn:uz ven:ve vie:vi vol:vo wln:wa wol:wo xho:xh ydd:yi yid:yi yor:yo zho:zh zsm:ms
+    zul:zu
+    """,
+    )
+)
+
+# What Chinese is written in where nothing else is said, by region (Unicode's likely subtags).
+_CHINESE_SCRIPTS = {"tw": "hant", "hk": "hant", "mo": "hant"}
+_CHINESE_SCRIPT = "hans"
 
 
 def lookup(wanted: str, available: Sequence[str]) -> str | None:
-    """The one of `available` that `wanted` means, by the lookup of RFC 4647, section 3.4.
+    """The one of `available` that `wanted` means.
 
-    Subtags are dropped from the end until one matches: ``zh-Hant-TW`` finds ``zh-Hant`` before ``zh``. Case does not
-    matter.
+    That is the one of the lookup of RFC 4647, section 3.4: subtags are dropped from the end until one matches, so that
+    ``zh-Hant-TW`` finds ``zh-Hant`` before ``zh``. Else it is the only one of the language whose script and region do
+    not differ from those of `wanted`: ``en`` finds ``eng_Latn``. Case does not matter.
     """
-    known = {language.lower(): language for language in available}
-    subtags = wanted.lower().split("-")
+    for form in (_subtags, standard_tag):
+        known = {form(tag): tag for tag in reversed(available)}
+        for shorter in _shortened(form(wanted)):
+            if match := known.get(shorter):
+                return match
+    language, script, region = _parts(standard_tag(wanted))
+    candidates = [
+        tag
+        for tag in available
+        for known_language, known_script, known_region in [_parts(standard_tag(tag))]
+        if language == known_language
+        if not script or not known_script or script == known_script
+        if not region or not known_region or region == known_region
+    ]
+    return candidates[0] if len(candidates) == 1 else None
+
+
+@cache
+def standard_tag(code: str) -> str:
+    """The BCP-47 tag, in lower case, of a model's or a request's language.
+
+    The region of a code such as ``pt_XX`` is not meant: such models have one of each language.
+    """
+    language, _, rest = _subtags(code).partition("-")
+    tag = "-".join([_TAGS.get(language, language), *([rest] if rest else [])])
+    if "_" not in code:
+        return tag
+    language, script, _ = _parts(tag)
+    return "-".join([language, *([script] if script else [])])
+
+
+def _subtags(tag: str) -> str:
+    return tag.lower().replace("_", "-")
+
+
+def _shortened(tag: str) -> Iterator[str]:
+    subtags = tag.split("-")
     while subtags:
-        if match := known.get("-".join(subtags)):
-            return match
+        yield "-".join(subtags)
         subtags.pop()
         if subtags and len(subtags[-1]) == 1:  # a singleton only introduces the subtags after it
             subtags.pop()
-    return None
+
+
+def _parts(tag: str) -> tuple[str, str, str]:
+    """Language, script and region of a standard tag, empty where it does not say."""
+    language, *rest = tag.split("-")
+    script = next((subtag for subtag in rest[:1] if len(subtag) == _SCRIPT_LENGTH), "")
+    region = next((subtag for subtag in rest[bool(script) :][:1] if 1 < len(subtag) < _SCRIPT_LENGTH), "")
+    if language == "zh" and not script:
+        script = _CHINESE_SCRIPTS.get(region, _CHINESE_SCRIPT)
+    return language, script, region

@@ -46,6 +46,7 @@ class ResolvedOptions:
     Attributes:
         decoding: how each is decoded. Its seed is for all, unless `own_seeds`.
         forced_ids: tokens each translation starts with.
+        language_tokens: how many of the first of them tell the model its language, and are no part of the text.
         word_follows: a word starts after them.
         glossary: what has to be in a translation, by what is in its source.
         own_seeds: each text is sampled with a seed of its own.
@@ -55,6 +56,7 @@ class ResolvedOptions:
 
     decoding: DecodingOptions
     forced_ids: tuple[int, ...] = ()
+    language_tokens: int = 0
     word_follows: bool = False
     glossary: Glossary = field(default_factory=Glossary)
     own_seeds: bool = False
@@ -70,13 +72,19 @@ class ResolvedOptions:
             source.ids,
             decoding,
             forced_ids=self.forced_ids,
+            # as Hugging Face's lengths count a forced token, and not the tokens a decoder is prompted with
+            counted_ids=len(self.forced_ids) if len(self.forced_ids) == self.language_tokens else 0,
             word_follows=self.word_follows,
             required_phrases=self.glossary.required(source.text),
         )
 
 
 def resolve(
-    options: pb.DecodingOptions, limits: OptionLimits, tokenizer: Tokenizer, unknown: int
+    options: pb.DecodingOptions,
+    limits: OptionLimits,
+    tokenizer: Tokenizer,
+    unknown: int,
+    language_ids: tuple[int, ...] = (),
 ) -> tuple[ResolvedOptions | None, list[FieldViolation]]:
     """Check `options` and resolve them, once for all texts of a request.
 
@@ -85,6 +93,7 @@ def resolve(
         limits: what they are held to.
         tokenizer: makes tokens of the prefix and the terms.
         unknown: the id of the unknown token in the target.
+        language_ids: what translations start with before the prefix.
 
     Returns:
         The options, or None and what is wrong with them.
@@ -98,13 +107,15 @@ def resolve(
         Term(term.source.strip(), spelling.phrase(term.target.strip(), f"terminology[{index}].target"))
         for index, term in enumerate(options.terminology)
     ]
-    wrong = [*spelling.wrong, *_check_lengths(options, len(prefix), limits.tokens)]
+    uncounted = len(language_ids) + len(prefix) if prefix else 0
+    wrong = [*spelling.wrong, *_check_lengths(options, len(prefix), uncounted, limits.tokens)]
     wrong += _check_contradictions(options.suppressed_phrases, terms)
     if wrong:
         return None, wrong
     resolved = ResolvedOptions(
-        decoding=_decoding(options, limits, len(prefix), unknown),
-        forced_ids=prefix,
+        decoding=_decoding(options, limits, uncounted, unknown),
+        forced_ids=(*language_ids, *prefix),
+        language_tokens=len(language_ids),
         word_follows=bool(prefix) and options.target_prefix[-1].isspace(),
         glossary=Glossary(terms),
         own_seeds=not options.HasField("seed"),
@@ -151,15 +162,18 @@ class _Spelling:
         return RequiredPhrase(spelled.strip().encode(), ids)
 
 
-def _check_lengths(options: pb.DecodingOptions, prefix: int, tokens: TokenLimits) -> list[FieldViolation]:
-    room = tokens.target - prefix
+def _check_lengths(
+    options: pb.DecodingOptions, prefix: int, uncounted: int, tokens: TokenLimits
+) -> list[FieldViolation]:
+    """Whether there is room: `uncounted` tokens are forced and not generated, `prefix` of them by the request."""
+    room = tokens.target - uncounted
     if room < 1:
-        problem = f"has {prefix} tokens, at most {tokens.target - 1} are accepted"
+        problem = f"has {prefix} tokens, at most {tokens.target - 1 - (uncounted - prefix)} are accepted"
         return [FieldViolation("options.target_prefix", problem)]
     if options.max_length > room:
         problem = f"is {options.max_length}, and there is room for {room} tokens after target_prefix"
         return [FieldViolation("options.max_length", problem)]
-    most = _max_length(options, prefix, tokens)
+    most = _max_length(options, uncounted, tokens)
     if options.min_length > most:
         problem = f"is {options.min_length}, and at most {most} tokens are generated"
         return [FieldViolation("options.min_length", problem)]
@@ -176,16 +190,16 @@ def _check_contradictions(phrases: Sequence[str], terms: Sequence[Term]) -> list
     ]
 
 
-def _max_length(options: pb.DecodingOptions, prefix: int, tokens: TokenLimits) -> int:
+def _max_length(options: pb.DecodingOptions, uncounted: int, tokens: TokenLimits) -> int:
     if options.HasField("max_length"):
         return options.max_length
-    return min(tokens.default_max_length, tokens.target - prefix)
+    return min(tokens.default_max_length, tokens.target - uncounted)
 
 
-def _decoding(options: pb.DecodingOptions, limits: OptionLimits, prefix: int, unknown: int) -> DecodingOptions:
+def _decoding(options: pb.DecodingOptions, limits: OptionLimits, uncounted: int, unknown: int) -> DecodingOptions:
     beams, sampled = beam_size(options, limits.beam_size), is_sampled(options)
     decoding = DecodingOptions(
-        max_length=_max_length(options, prefix, limits.tokens),
+        max_length=_max_length(options, uncounted, limits.tokens),
         min_length=options.min_length,
         beam_size=beams,
         num_hypotheses=options.num_hypotheses or 1,

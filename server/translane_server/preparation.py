@@ -9,7 +9,8 @@ from translane.v1 import translation_pb2 as pb
 from translane_server.bundle import Manifest
 from translane_server.documents import merge_translations, split_texts
 from translane_server.errors import FieldViolation, InvalidRequestError
-from translane_server.languages import lookup
+from translane_server.language_pairs import LanguagePair, LanguagePairs
+from translane_server.languages import standard_tag
 from translane_server.option_checks import OptionLimits, check_options
 from translane_server.option_resolution import ResolvedOptions, Source, check_sentences, resolve
 from translane_server.request import Sentence, SentenceResult
@@ -20,7 +21,6 @@ from translane_server.validation import (
     RequestLimits,
     check_characters,
     check_count,
-    check_languages,
     check_tokens,
     refuse,
 )
@@ -76,7 +76,7 @@ class Preparation:
 
     def __init__(self, manifest: Manifest, tokenizer: Tokenizer, limits: RequestLimits) -> None:
         self._manifest = manifest
-        self._tokenizer = tokenizer
+        self._pairs = LanguagePairs(manifest.languages, tokenizer)
         self._limits = limits
         self._options = OptionLimits(limits.tokens, limits.beam_size, manifest.alignment is not None)
 
@@ -92,7 +92,8 @@ class Preparation:
             most = tokens * (self._limits.sentences_waiting if request.options.split_sentences else 1)
             wrong = check_characters(texts, most)
         if wrong:
-            refuse([*wrong, *self._check_languages(request), *check_options(request.options, self._options)])
+            _, wrong_languages = self._pairs.find(request.source_language, request.target_language)
+            refuse([*wrong, *wrong_languages, *check_options(request.options, self._options)])
 
     def prepare(self, request: pb.TranslateRequest | pb.TranslateStreamRequest) -> PreparedRequest:
         """Make tokens of a request that passed `check`. Takes a while: not for the event loop.
@@ -100,11 +101,14 @@ class Preparation:
         Raises:
             InvalidRequestError: naming everything that is wrong.
         """
-        manifest = self._manifest
-        wrong = self._check_languages(request)
-        resolved, wrong_options = resolve(request.options, self._options, self._tokenizer, manifest.special_ids.unk)
+        ids = self._manifest.special_ids
+        pair, wrong = self._pairs.find(request.source_language, request.target_language)
+        resolved, wrong_options = resolve(request.options, self._options, pair.tokenizer, ids.unk, pair.forced_ids)
         named = _named_texts(request)
-        texts, wrong_texts = self._split(named, request) if request.options.split_sentences else self._encode(named)
+        if request.options.split_sentences:
+            texts, wrong_texts = self._split(named, pair, standard_tag(request.source_language or pair.source))
+        else:
+            texts, wrong_texts = self._encode(named, pair)
         refuse([*wrong_texts, *wrong, *wrong_options, *_check_stream(request)])
         assert resolved is not None, "options without fault are resolved"
         sentences = [
@@ -117,16 +121,15 @@ class Preparation:
             texts,
             resolved,
             [sentence for _, sentence in sentences],
-            _language(request.target_language, manifest.target_languages),
-            TranslationBuilder(self._tokenizer, manifest.special_ids, resolved),
+            standard_tag(request.target_language or pair.target),
+            TranslationBuilder(pair.tokenizer, ids, resolved),
         )
 
-    def _check_languages(self, request: pb.TranslateRequest | pb.TranslateStreamRequest) -> list[FieldViolation]:
-        return check_languages(request, self._manifest.source_languages, self._manifest.target_languages)
-
-    def _encode(self, named: Sequence[tuple[str, str]]) -> tuple[list[PreparedText], list[FieldViolation]]:
+    def _encode(
+        self, named: Sequence[tuple[str, str]], pair: LanguagePair
+    ) -> tuple[list[PreparedText], list[FieldViolation]]:
         """A sentence of each text that has tokens, and which are too long."""
-        encoded = self._tokenizer.encode([text for _, text in named])
+        encoded = pair.tokenizer.encode([text for _, text in named])
         texts = [
             PreparedText((Source(text, ids),) if ids else ()) for (_, text), ids in zip(named, encoded, strict=True)
         ]
@@ -134,14 +137,14 @@ class Preparation:
         return texts, check_tokens(list(zip(names, encoded, strict=True)), self._limits.tokens.source, _SPLIT_ADVICE)
 
     def _split(
-        self, named: Sequence[tuple[str, str]], request: pb.TranslateRequest | pb.TranslateStreamRequest
+        self, named: Sequence[tuple[str, str]], pair: LanguagePair, language: str
     ) -> tuple[list[PreparedText], list[FieldViolation]]:
         """The sentences of each text; all together they can wait for rows."""
         try:
             splits = split_texts(
                 dict(named),
-                _language(request.source_language, self._manifest.source_languages),
-                self._tokenizer.encode,
+                language,
+                pair.tokenizer.encode,
                 max_tokens=self._limits.tokens.source,
                 max_sentences=self._limits.sentences_waiting,
             )
@@ -166,8 +169,3 @@ def _named_texts(request: pb.TranslateRequest | pb.TranslateStreamRequest) -> li
     if isinstance(request, pb.TranslateStreamRequest):
         return [("text", request.text)]
     return [(f"texts[{index}]", text) for index, text in enumerate(request.texts)]
-
-
-def _language(wanted: str, available: Sequence[str]) -> str:
-    """The language asked for, as the caller calls it; the only one where none is named."""
-    return wanted if wanted and lookup(wanted, available) else available[0]

@@ -52,14 +52,15 @@ class TranslationBuilder:
             score=hypothesis.score,
             finish_reason=_FINISH_REASONS[hypothesis.finish_reason],
         )
+        hidden = self._resolved.language_tokens
         if self._returned.tokens:
-            message.tokens.extend(self._tokenizer.target_pieces(self._with_end(hypothesis)))
+            message.tokens.extend(self._tokenizer.target_pieces(self._with_end(hypothesis)[hidden:]))
         if self._returned.token_scores:
-            message.token_log_probs.extend(hypothesis.token_log_probs)
+            message.token_log_probs.extend(hypothesis.token_log_probs[hidden:])
         if self._returned.alignment:
             message.alignment.points.extend(
                 pb.AlignmentPoint(source_token=each.source_token, target_token=position, weight=each.weight)
-                for position, each in enumerate(hypothesis.alignment)
+                for position, each in enumerate(hypothesis.alignment[hidden:])
             )
         return message
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from translane.v1 import translation_pb2 as pb
 from translane_server.bundle import Manifest
 from translane_server.errors import FieldViolation
+from translane_server.language_pairs import LanguagePairs
 from translane_server.options import DecodingOptions
 from translane_server.request import Sentence, SentenceResult
 from translane_server.tokenizer import Tokenizer
@@ -15,12 +17,19 @@ from translane_server.validation import (
     RequestLimits,
     check_characters,
     check_count,
-    check_languages,
     check_tokens,
     refuse,
 )
 
 _FORCED_ONLY = DecodingOptions(max_length=0)
+
+
+@dataclass(frozen=True)
+class PreparedScores:
+    """What the engine is asked for; the first `language_tokens` of what is forced tell the model its language."""
+
+    sentences: Sequence[Sentence]
+    language_tokens: int = 0
 
 
 class Scoring:
@@ -35,6 +44,7 @@ class Scoring:
     def __init__(self, manifest: Manifest, tokenizer: Tokenizer, limits: RequestLimits) -> None:
         self._manifest = manifest
         self._tokenizer = tokenizer
+        self._pairs = LanguagePairs(manifest.languages, tokenizer)
         self._limits = limits
 
     def check(self, request: pb.ScoreRequest) -> None:
@@ -51,9 +61,9 @@ class Scoring:
                 *check_characters(_named(request, "target"), tokens.target),
             ]
         if wrong:
-            refuse([*wrong, *self._check_languages(request)])
+            refuse([*wrong, *self._pairs.find(request.source_language, request.target_language)[1]])
 
-    def prepare(self, request: pb.ScoreRequest) -> list[Sentence]:
+    def prepare(self, request: pb.ScoreRequest) -> PreparedScores:
         """Make tokens of a request that passed `check`. Takes a while: not for the event loop.
 
         An empty target is scored: it is the end-of-sentence token alone.
@@ -62,8 +72,10 @@ class Scoring:
             InvalidRequestError: naming everything that is wrong.
         """
         limits, eos = self._limits.tokens, self._manifest.special_ids.eos
-        sources = self._tokenizer.encode([each.source for each in request.inputs])
-        targets = [[*ids, eos] for ids in self._tokenizer.encode_target([each.target for each in request.inputs])]
+        pair, wrong = self._pairs.find(request.source_language, request.target_language)
+        sources = pair.tokenizer.encode([each.source for each in request.inputs])
+        encoded = pair.tokenizer.encode_target([each.target for each in request.inputs])
+        targets = [[*pair.forced_ids, *ids, eos] for ids in encoded]
         named_sources = [(f"inputs[{index}].source", ids) for index, ids in enumerate(sources)]
         named_targets = [(f"inputs[{index}].target", ids) for index, ids in enumerate(targets)]
         refuse(
@@ -71,29 +83,27 @@ class Scoring:
                 *[FieldViolation(name, "has no tokens") for name, ids in named_sources if not ids],
                 *check_tokens(named_sources, limits.source),
                 *check_tokens(named_targets, limits.target),
-                *self._check_languages(request),
+                *wrong,
             ]
         )
-        return [
+        sentences = [
             Sentence(source, _FORCED_ONLY, forced_ids=tuple(target))
             for source, target in zip(sources, targets, strict=True)
         ]
+        return PreparedScores(sentences, len(pair.forced_ids))
 
-    def scores(
-        self, sentences: Sequence[Sentence], results: Sequence[SentenceResult], *, tokens: bool
-    ) -> list[pb.Score]:
+    def scores(self, prepared: PreparedScores, results: Sequence[SentenceResult], *, tokens: bool) -> list[pb.Score]:
         """The message of each sentence's result, with the tokens where they are asked for."""
+        hidden = prepared.language_tokens
+        log_probs = [result.hypotheses[0].token_log_probs[hidden:] for result in results]
         return [
             pb.Score(
-                total_log_prob=math.fsum(result.hypotheses[0].token_log_probs),
-                token_log_probs=result.hypotheses[0].token_log_probs,
-                tokens=self._tokenizer.target_pieces(sentence.forced_ids) if tokens else (),
+                total_log_prob=math.fsum(each),
+                token_log_probs=each,
+                tokens=self._tokenizer.target_pieces(sentence.forced_ids[hidden:]) if tokens else (),
             )
-            for sentence, result in zip(sentences, results, strict=True)
+            for sentence, each in zip(prepared.sentences, log_probs, strict=True)
         ]
-
-    def _check_languages(self, request: pb.ScoreRequest) -> list[FieldViolation]:
-        return check_languages(request, self._manifest.source_languages, self._manifest.target_languages)
 
 
 def _named(request: pb.ScoreRequest, side: str) -> list[tuple[str, str]]:

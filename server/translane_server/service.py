@@ -159,13 +159,14 @@ class TranslationService(TranslationServiceServicer):
         with self._accepted() as engine:
             self._scoring.check(request)
             engine.check_room(len(request.inputs))
-            sentences = await self._run(self._scoring.prepare, request)
+            prepared = await self._run(self._scoring.prepare, request)
+            sentences = prepared.sentences
             note(
                 source_tokens=sum(len(sentence.source_ids) for sentence in sentences),
                 target_tokens=sum(len(sentence.forced_ids) for sentence in sentences),
             )
             results = await _answer(engine, sentences, priority=0)
-            scores = self._scoring.scores(sentences, results, tokens=request.return_tokens)
+            scores = self._scoring.scores(prepared, results, tokens=request.return_tokens)
         if self._log_texts:
             inputs = request.inputs
             note(source_texts=[each.source for each in inputs], translations=[each.target for each in inputs])

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import sentencepiece
-from sentencepiece.sentencepiece_pb2 import SentencePieceText  # type: ignore[attr-defined]  # made at import
 
-from translane_server.bundle import Bundle
+from translane_server import bundle as entries
+from translane_server.bundle import Bundle, LanguageTemplates, SpecialIds
 from translane_server.errors import BundleError
-
-_SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # how a piece spells it
+from translane_server.json_tokenizer import JsonTokenizer
+from translane_server.sentencepiece_tokenizer import SentencePieceTokenizer, SentencePieceVocabulary
 
 
 class Tokenizer(Protocol):
@@ -43,100 +45,23 @@ class Tokenizer(Protocol):
         """For each token of `encode([text])` the part of `text` it stands for; empty for the end of the sentence."""
 
 
-class SentencePieceTokenizer:
-    """Kudo and Richardson 2018, https://aclanthology.org/D18-2012.
+@dataclass(frozen=True)
+class ModelIds:
+    """What a tokenizer has to know of the translation model."""
 
-    Target texts are the tokens' surfaces one after the other, less the first space, as UTF-8 with U+FFFD for each part
-    that is none. That is what SentencePiece decodes to, but for texts that begin with more than one space (it drops
-    them all), or with the unknown token's or a byte's (it keeps that one), and for broken characters (it writes U+FFFD
-    for each of their bytes). Vocabularies that mark spaces at the end of words are not supported, nor are those with
-    rules for denormalization.
+    special: SpecialIds
+    source_vocab_size: int
+    target_vocab_size: int
+    templates: LanguageTemplates = field(default_factory=LanguageTemplates)
 
-    Args:
-        source: splits source texts.
-        target: of the target texts.
-        eos: the end-of-sentence id, with which sources end.
-        target_vocab_size: how many target ids the model has; those beyond SentencePiece's add nothing to a text.
-    """
-
-    def __init__(
-        self,
-        source: sentencepiece.SentencePieceProcessor,
-        target: sentencepiece.SentencePieceProcessor,
-        eos: int,
-        target_vocab_size: int,
-    ) -> None:
-        self._source = source
-        self._target = target
-        self._eos = eos
-        self._unknown = target.unk_id()
-        self.target_surfaces: Sequence[bytes] = tuple(_surface(target, token) for token in range(target_vocab_size))
-
-    def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """See `Tokenizer.encode`."""
-        return [[*ids, self._eos] if ids else [] for ids in _encode(self._source, texts)]
-
-    def encode_target(self, texts: Sequence[str]) -> list[list[int]]:
-        """See `Tokenizer.encode_target`."""
-        return _encode(self._target, texts)
-
-    def decode(self, ids: Sequence[Sequence[int]], unknowns: Sequence[Mapping[int, str]] = ()) -> list[str]:
-        """See `Tokenizer.decode`."""
-        return [
-            self._decode_one(sentence, replaced)
-            for sentence, replaced in zip(ids, unknowns or [{}] * len(ids), strict=True)
-        ]
-
-    def source_pieces(self, ids: Sequence[int]) -> list[str]:
-        """See `Tokenizer.source_pieces`."""
-        return _pieces(self._source, ids)
-
-    def target_pieces(self, ids: Sequence[int]) -> list[str]:
-        """See `Tokenizer.target_pieces`."""
-        return _pieces(self._target, ids)
-
-    def source_surfaces(self, text: str) -> list[str]:
-        """See `Tokenizer.source_surfaces`.
-
-        Where several tokens stand for one character, as bytes do and as the tokens of its normal form do, it is the
-        surface of each.
-        """
-        encoded = SentencePieceText.FromString(self._source.encode(text, out_type="serialized_proto"))
-        surfaces = [""]  # of the end of the sentence; from here back to the start
-        for token in reversed(encoded.pieces):  # SentencePiece gives a character to the last of its tokens
-            shares = not token.surface and token.piece != _SPACE
-            surfaces.append(surfaces[-1] if shares else token.surface)
-        return surfaces[::-1] if encoded.pieces else []
-
-    def _decode_one(self, ids: Sequence[int], unknowns: Mapping[int, str]) -> str:
-        surfaces = self.target_surfaces
-        parts = [surfaces[token] for token in ids]
-        for position, text in unknowns.items():
-            assert ids[position] == self._unknown, "only unknown tokens are replaced"
-            parts[position] = text.encode()
-        return b"".join(parts).removeprefix(b" ").decode(errors="replace")
-
-
-def _encode(processor: sentencepiece.SentencePieceProcessor, texts: Sequence[str]) -> list[list[int]]:
-    # one thread: the default is one for each of the host's cores, however few of them are granted
-    encoded: list[list[int]] = processor.encode(list(texts), out_type=int, num_threads=1)
-    return encoded
-
-
-def _pieces(processor: sentencepiece.SentencePieceProcessor, ids: Sequence[int]) -> list[str]:
-    known = processor.get_piece_size()  # a padded vocabulary has ids without a piece
-    return [processor.id_to_piece(token) if token < known else f"<{token}>" for token in ids]
-
-
-def _surface(processor: sentencepiece.SentencePieceProcessor, token: int) -> bytes:
-    if token >= processor.get_piece_size() or processor.is_control(token):
-        return b""
-    if processor.is_unknown(token):
-        return str(processor.decode([token])).encode()
-    piece: str = processor.id_to_piece(token)
-    if processor.is_byte(token):
-        return bytes([int(piece[len("<0x") : -len(">")], 16)])
-    return piece.replace(_SPACE, " ").encode()
+    @property
+    def unwritten(self) -> set[int]:
+        """Ids that no text has: of special tokens and of languages."""
+        ids = self.special
+        languages = [*self.templates.source.values(), *self.templates.target.values()]
+        return {ids.pad, ids.bos, ids.eos, ids.decoder_start} | {
+            id_ for tokens in languages for id_ in (*tokens.source_prefix, *tokens.source_suffix, *tokens.forced)
+        }
 
 
 def load_tokenizer(bundle: Bundle) -> Tokenizer:
@@ -145,22 +70,77 @@ def load_tokenizer(bundle: Bundle) -> Tokenizer:
     Raises:
         BundleError: its files are not what the manifest says they are.
     """
-    manifest, entry = bundle.manifest, bundle.manifest.tokenizer
-    assert entry.kind == "sentencepiece"
-    source = _load_sentencepiece(bundle, entry.source, manifest.architecture.source_vocab_size)
-    target = _load_sentencepiece(bundle, entry.target, manifest.architecture.target_vocab_size)
-    return SentencePieceTokenizer(source, target, manifest.special_ids.eos, manifest.architecture.target_vocab_size)
+    manifest, sizes = bundle.manifest, bundle.manifest.architecture
+    ids = ModelIds(manifest.special_ids, sizes.source_vocab_size, sizes.target_vocab_size, manifest.language_templates)
+    try:
+        return make_tokenizer(manifest.tokenizer, ids, lambda name: bundle.path(name).read_bytes())
+    except ValueError as error:
+        raise BundleError(f"model bundle {bundle.folder}: {error}") from None
 
 
-def _load_sentencepiece(bundle: Bundle, name: str, vocab_size: int) -> sentencepiece.SentencePieceProcessor:
+def make_tokenizer(
+    entry: entries.SentencePieceTokenizer | entries.JsonTokenizer, ids: ModelIds, read: Callable[[str], bytes]
+) -> Tokenizer:
+    """The tokenizer that `entry` of a manifest describes.
+
+    Args:
+        entry: which files it is made of.
+        ids: of the translation model.
+        read: gives the content of a file.
+
+    Raises:
+        ValueError: naming the file that is not what it should be.
+    """
+    eos = ids.special.eos if entry.source_eos else None
+    if isinstance(entry, entries.SentencePieceTokenizer):
+        source = _vocabulary(entry.source, entry.source_ids, ids.source_vocab_size, ids, read)
+        joint = (entry.source, entry.source_ids, ids.source_vocab_size)
+        if joint == (entry.target, entry.target_ids, ids.target_vocab_size):
+            return SentencePieceTokenizer(source, source, eos)
+        target = _vocabulary(entry.target, entry.target_ids, ids.target_vocab_size, ids, read)
+        return SentencePieceTokenizer(source, target, eos)
+    try:
+        size = min(ids.source_vocab_size, ids.target_vocab_size)
+        tokenizer = JsonTokenizer(
+            _read(entry.file, read), ids.target_vocab_size, unknown=ids.special.unk, eos=eos, special=ids.unwritten
+        )
+    except ValueError as error:
+        raise ValueError(f"{entry.file} {error}") from None
+    if tokenizer.largest_id >= size:
+        raise ValueError(f"{entry.file} has the id {tokenizer.largest_id}, and the model embeds {size}")
+    return tokenizer
+
+
+def _vocabulary(
+    name: str, ids_name: str | None, size: int, model: ModelIds, read: Callable[[str], bytes]
+) -> SentencePieceVocabulary:
     processor = sentencepiece.SentencePieceProcessor()
     try:
-        processor.LoadFromSerializedProto(bundle.path(name).read_bytes())
-    except (OSError, RuntimeError):
-        raise BundleError(f"model bundle {bundle.folder}: {name} is not a SentencePiece model") from None
-    if processor.get_piece_size() > vocab_size:
-        raise BundleError(
-            f"model bundle {bundle.folder}: {name} has {processor.get_piece_size()} pieces,"
-            f" and the model embeds {vocab_size}"
-        )
-    return processor
+        processor.LoadFromSerializedProto(_read(name, read))
+    except RuntimeError:
+        raise ValueError(f"{name} is not a SentencePiece model") from None
+    if ids_name is None:
+        if len(processor) > size:
+            raise ValueError(f"{name} has {len(processor)} pieces, and the model embeds {size}")
+        return SentencePieceVocabulary(processor, size)
+    ids = _piece_ids(ids_name, _read(ids_name, read))
+    if (largest := max(ids.values(), default=0)) >= size:
+        raise ValueError(f"{ids_name} has the id {largest}, and the model embeds {size}")
+    return SentencePieceVocabulary(processor, size, unknown=model.special.unk, ids=ids, special=model.unwritten)
+
+
+def _piece_ids(name: str, content: bytes) -> dict[str, int]:
+    try:
+        ids = json.loads(content)
+    except ValueError:
+        ids = None
+    if not isinstance(ids, dict) or not all(type(id_) is int and id_ >= 0 for id_ in ids.values()):
+        raise ValueError(f"{name} is not a JSON object of ids by piece")
+    return ids
+
+
+def _read(name: str, read: Callable[[str], bytes]) -> bytes:
+    try:
+        return read(name)
+    except OSError as error:
+        raise ValueError(f"{name} cannot be read: {error.strerror}") from None

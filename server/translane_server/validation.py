@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from translane.v1 import translation_pb2 as pb
 from translane_server.config import TokenLimits
 from translane_server.errors import FieldViolation, InvalidRequestError
-from translane_server.languages import lookup
 
 _SHOWN_CHARACTERS = 40
 
 # A text of more characters than this for each token it may have is refused unread: counting the tokens of megabytes
 # takes a second, and no real text has pieces of that length.
 _CHARACTERS_PER_TOKEN = 64
-
-_Languages = pb.TranslateRequest | pb.TranslateStreamRequest | pb.ScoreRequest
 
 
 @dataclass(frozen=True)
@@ -27,16 +23,6 @@ class RequestLimits:
     sentences_waiting: int
     tokens: TokenLimits
     beam_size: int
-
-
-def check_languages(
-    request: _Languages, source_languages: Sequence[str], target_languages: Sequence[str]
-) -> list[FieldViolation]:
-    """Which of the request's languages the model does not have."""
-    return [
-        *_check_language("source_language", request.source_language, source_languages),
-        *_check_language("target_language", request.target_language, target_languages),
-    ]
 
 
 def check_count(name: str, count: int, limit: int) -> list[FieldViolation]:
@@ -83,12 +69,3 @@ def refuse(wrong: Sequence[FieldViolation]) -> None:
 def shown(value: str) -> str:
     """`value` of a request, quoted for a message and not longer than a message can be."""
     return repr(value if len(value) <= _SHOWN_CHARACTERS else value[:_SHOWN_CHARACTERS] + "…")
-
-
-def _check_language(name: str, wanted: str, available: Sequence[str]) -> list[FieldViolation]:
-    listed = ", ".join(available)
-    if not wanted:
-        return [] if len(available) == 1 else [FieldViolation(name, f"is needed, the model has several: {listed}")]
-    if lookup(wanted, available):
-        return []
-    return [FieldViolation(name, f"{shown(wanted)} is not a language of the model, which has: {listed}")]

@@ -33,7 +33,7 @@ def violations(wrong):
 
 
 def test_targets_are_forced_with_their_end():
-    first, second = scoring.prepare(request(("ab", "xyz"), ("c", "")))
+    first, second = scoring.prepare(request(("ab", "xyz"), ("c", ""))).sentences
     assert first.forced_ids == (*FakeTokenizer().encode_target(["xyz"])[0], EOS)
     assert first.source_ids == FakeTokenizer().encode(["ab"])[0]
     assert first.options.max_length == 0
@@ -41,14 +41,14 @@ def test_targets_are_forced_with_their_end():
 
 
 def test_scores_are_sums():
-    sentences = scoring.prepare(request(("ab", "xy")))
-    hypothesis = Hypothesis(sentences[0].forced_ids[:-1], 0.0, FinishReason.END_OF_SENTENCE, (-0.1, -0.2, -0.3))
+    prepared = scoring.prepare(request(("ab", "xy")))
+    hypothesis = Hypothesis(prepared.sentences[0].forced_ids[:-1], 0.0, FinishReason.END_OF_SENTENCE, (-0.1, -0.2, -0.3))
     results = [SentenceResult((hypothesis,), Timing(0, 0, 0))]
-    (score,) = scoring.scores(sentences, results, tokens=True)
+    (score,) = scoring.scores(prepared, results, tokens=True)
     assert score.total_log_prob == math.fsum((-0.1, -0.2, -0.3))
     assert score.token_log_probs == pytest.approx([-0.1, -0.2, -0.3])
     assert score.tokens == ["x", "y", "</s>"]
-    assert not scoring.scores(sentences, results, tokens=False)[0].tokens
+    assert not scoring.scores(prepared, results, tokens=False)[0].tokens
 
 
 def test_wrong_inputs_are_named():

@@ -8,7 +8,7 @@ import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 
-from translane_server.tokenizer import SentencePieceTokenizer
+from translane_server.sentencepiece_tokenizer import SentencePieceTokenizer, SentencePieceVocabulary
 
 EOS = 3
 PADDED = 5  # ids that the model has and SentencePiece has not
@@ -41,7 +41,8 @@ SOURCE, TARGET = load("source.spm"), load("target.spm")
 
 
 def make_tokenizer(source, target):
-    return SentencePieceTokenizer(source, target, EOS, target.get_piece_size() + PADDED)
+    sides = (SentencePieceVocabulary(side, side.get_piece_size() + PADDED) for side in (source, target))
+    return SentencePieceTokenizer(*sides, EOS)
 
 
 letters = make_tokenizer(LETTERS, LETTERS)
