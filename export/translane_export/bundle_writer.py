@@ -69,10 +69,17 @@ def export_checkpoint(settings: ExportSettings, log: Log = lambda _line: None) -
         ExportError: the checkpoint, a setting or the output folder is wrong, or the export fails its verification;
             whatever was at the output before is untouched.
     """
-    check_replaceable(settings.output, force=settings.force, markers=tuple(_MANIFESTS.values()))
+    _check_output(settings)
     log(f"reading {settings.checkpoint}")
     reader = find_reader(settings.checkpoint)
-    checkpoint = reader.read(settings.checkpoint)
+    return write_bundle(reader.read(settings.checkpoint), settings, family=reader.family, log=log)
+
+
+def write_bundle(
+    checkpoint: Checkpoint, settings: ExportSettings, *, family: str, log: Log = lambda _line: None
+) -> Manifest:
+    """Export a checkpoint that has been read, of what the manifest is to call `family`. See `export_checkpoint`."""
+    _check_output(settings)
     settings = _complete(settings, checkpoint)
     numerics = choose_numerics(settings.precision, settings.weight_storage)
     if settings.format == "torchscript" and settings.weight_storage:
@@ -92,7 +99,7 @@ def export_checkpoint(settings: ExportSettings, log: Log = lambda _line: None) -
             settings,
             checkpoint,
             reference,
-            family=reader.family,
+            family=family,
             numerics=numerics,
             graphs=graphs,
             alignment=alignment,
@@ -105,6 +112,10 @@ def export_checkpoint(settings: ExportSettings, log: Log = lambda _line: None) -
         manifest = manifest.model_copy(update={"files": dict(sorted(files.items()))})
         _write_manifest(settings.format, manifest, folder)
     return manifest
+
+
+def _check_output(settings: ExportSettings) -> None:
+    check_replaceable(settings.output, force=settings.force, markers=tuple(_MANIFESTS.values()))
 
 
 def _complete(settings: ExportSettings, checkpoint: Checkpoint) -> ExportSettings:

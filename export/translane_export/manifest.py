@@ -18,6 +18,7 @@ from translane_server.bundle import (
     DecodingDefaults,
     FileEntry,
     Graphs,
+    LanguageTemplates,
     Manifest,
     ModelLimits,
     SpecialIds,
@@ -54,7 +55,7 @@ def build_manifest(
         version=settings.model_version,
         source_languages=checkpoint.languages.source,
         target_languages=checkpoint.languages.target,
-        language_templates=checkpoint.languages.templates,
+        language_templates=_templates(settings, checkpoint),
         architecture=Architecture(
             family=family,
             encoder_layers=config.encoder_layers,
@@ -91,6 +92,13 @@ def build_manifest(
         parity=None,
         files=files,
     )
+
+
+def _templates(settings: ExportSettings, checkpoint: Checkpoint) -> LanguageTemplates:
+    templates = checkpoint.languages.templates
+    if settings.source_prefix is None:
+        return templates
+    return templates.model_copy(update={"text_prefix": settings.source_prefix, "pair_prefixes": {}})
 
 
 def _name(settings: ExportSettings, checkpoint: Checkpoint) -> str:

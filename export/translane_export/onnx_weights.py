@@ -67,7 +67,7 @@ class _Writer:
 def _bytes(tensor: ir.TensorProtocol) -> memoryview:
     """Return what a little-endian file holds of the tensor; its own memory, where it is contiguous."""
     array = np.ascontiguousarray(tensor.numpy())
-    return memoryview(array.astype(array.dtype.newbyteorder("<"), copy=False).reshape(-1).view(np.uint8))
+    return array.astype(array.dtype.newbyteorder("<"), copy=False).reshape(-1).view(np.uint8).data
 
 
 def _is_matrix(value: ir.Value) -> bool:

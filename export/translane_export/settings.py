@@ -19,7 +19,9 @@ Format = Literal["onnx", "torchscript"]
 class ExportSettings(Settings):
     """Exports a trained checkpoint as a model bundle."""
 
-    checkpoint: CliPositionalArg[Path] = Field(description="Folder of the checkpoint.")
+    checkpoint: CliPositionalArg[Path] = Field(
+        description="Folder of the checkpoint: of translane-train, Hugging Face, fairseq or OpenNMT-py."
+    )
     output: Path = Field(description="Folder to write the bundle to (short: -o); it appears once it is complete.")
     precision: Precision = Field(
         default="fp32", description="What the model computes in: fp32, fp16 (for CUDA) or int8 (not available yet)."
@@ -43,6 +45,11 @@ class ExportSettings(Settings):
     )
     attribution: str = Field(default="", description="Whom to credit for the data, for the model card.")
     model_card: Path | None = Field(default=None, description="Markdown file to use as the model card.")
+    source_prefix: str | None = Field(
+        default=None,
+        description='Text before every source, such as "translate English to German: " for T5; by default what the'
+        " checkpoint says.",
+    )
     max_source_tokens: int | None = Field(
         default=None, ge=2, description="Longest source the bundle promises [tokens]; by default the model's limit."
     )

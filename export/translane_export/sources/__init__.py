@@ -1,7 +1,8 @@
 """Readers of checkpoints, one module per format; each recognises its own folders.
 
 Reading a format means two things: its configuration as a `TransformerConfig`, and its weights under the names
-`Transformer` gives them. A further architecture is one more module here and one more line in `READERS`.
+`Transformer` gives them. A further architecture of Hugging Face's is one more module here with an `Architecture`, and
+one more name in `ARCHITECTURES`; a further format is one more reader.
 """
 
 from __future__ import annotations
@@ -11,7 +12,15 @@ from typing import Protocol
 
 from translane_export.checkpoint import Checkpoint
 from translane_export.errors import ExportError
+from translane_export.sources.bart import BART
 from translane_export.sources.bundle import BundleReader
+from translane_export.sources.fairseq import FairseqReader
+from translane_export.sources.huggingface import CONFIG, HuggingFaceReader, model_type
+from translane_export.sources.m2m100 import M2M100
+from translane_export.sources.marian import MARIAN
+from translane_export.sources.mbart import MBART
+from translane_export.sources.opennmt import OpenNmtReader
+from translane_export.sources.t5 import MT5, T5
 from translane_export.sources.translane import TranslaneReader
 
 
@@ -33,7 +42,14 @@ class Reader(Protocol):
         """Read `folder`. Raises ExportError with one sentence for whatever is wrong."""
 
 
-READERS: tuple[Reader, ...] = (TranslaneReader(), BundleReader())
+ARCHITECTURES = (MARIAN, M2M100, MBART, BART, T5, MT5)
+READERS: tuple[Reader, ...] = (
+    TranslaneReader(),
+    BundleReader(),
+    *(HuggingFaceReader(architecture) for architecture in ARCHITECTURES),
+    FairseqReader(),
+    OpenNmtReader(),
+)
 
 
 def find_reader(folder: Path) -> Reader:
@@ -47,5 +63,11 @@ def find_reader(folder: Path) -> Reader:
     for reader in READERS:
         if reader.recognises(folder):
             return reader
+    if found := model_type(folder):
+        known = ", ".join(architecture.model_type for architecture in ARCHITECTURES)
+        raise ExportError(
+            f"checkpoint {folder}: its {CONFIG} says model_type {found}, and the models that are read are"
+            f" encoder-decoders: {known}"
+        )
     known = ", ".join(reader.format for reader in READERS)
-    raise ExportError(f"checkpoint {folder}: no known format (known: {known}); translane-train writes checkpoints")
+    raise ExportError(f"checkpoint {folder}: no known format (known: {known})")

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from translane_export.sources.huggingface import Architecture, ModelConfig
+from translane_export import foreign_tokenizers
+from translane_export.sources.huggingface import Architecture, ModelConfig, Names
 
 _ATTENTION = ("q_proj", "k_proj", "v_proj", "out_proj")
 
 # Of Marian, BART, mBART and M2M100 alike.
-LAYER_NAMES = {
+LAYER_NAMES: dict[str, str] = {
     **{
         f"{side}.layers.*.{ours}": f"model.{side}.layers.*.{theirs}"
         for side in ("encoder", "decoder")
@@ -29,7 +30,7 @@ LAYER_NAMES = {
     },
     "decoder.layers.*.cross_attention_residual.norm": "model.decoder.layers.*.encoder_attn_layer_norm",
 }
-EMBEDDING_NAMES = {
+EMBEDDING_NAMES: Names = {
     "encoder.embedding.tokens": ("model.encoder.embed_tokens", "model.shared"),
     "decoder.embedding.tokens": ("model.decoder.embed_tokens", "model.shared"),
     "output_projection": ("lm_head", "model.decoder.embed_tokens", "model.shared"),
@@ -37,11 +38,11 @@ EMBEDDING_NAMES = {
     "encoder.embedding.positions.embedding": "model.encoder.embed_positions",
     "decoder.embedding.positions.embedding": "model.decoder.embed_positions",
 }
-EMBEDDING_NORM_NAMES = {
+EMBEDDING_NORM_NAMES: Names = {
     "encoder.embedding.norm": "model.encoder.layernorm_embedding",
     "decoder.embedding.norm": "model.decoder.layernorm_embedding",
 }
-FINAL_NORM_NAMES = {
+FINAL_NORM_NAMES: Names = {
     "encoder.final_norm": "model.encoder.layer_norm",
     "decoder.final_norm": "model.decoder.layer_norm",
 }
@@ -70,6 +71,7 @@ BART = Architecture(
     model_type="bart",
     title="BART",
     config=lambda config: {**sizes(config), "norm": "post", "embedding_norm": True},
+    tokenizer=foreign_tokenizers.bart,
     names={**LAYER_NAMES, **EMBEDDING_NAMES, **EMBEDDING_NORM_NAMES},
     unk_id=3,
     position_offset=2,

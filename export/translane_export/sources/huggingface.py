@@ -20,9 +20,12 @@ from torch import Tensor
 
 from translane_export.checkpoint import Checkpoint
 from translane_export.errors import ExportError
+from translane_export.foreign_tokenizers import ForeignTokenizer
 from translane_export.model import Transformer, TransformerConfig
 from translane_export.model.config import Activation
 from translane_export.sources.weight_files import StoredTensor, read_weights
+
+Names = Mapping[str, str | tuple[str, ...]]
 
 CONFIG, GENERATION_CONFIG = "config.json", "generation_config.json"
 
@@ -57,9 +60,9 @@ class ModelConfig:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / CONFIG
-        self._values = read_json(self.path)
         generation = folder / GENERATION_CONFIG
-        self._generation = read_json(generation) if generation.is_file() else {}
+        said = read_json(generation) if generation.is_file() else {}
+        self.values = {**read_json(self.path), **{key: value for key, value in said.items() if value is not None}}
 
     def whole(self, key: str, default: int | None = None) -> int:
         """A whole number."""
@@ -111,9 +114,7 @@ class ModelConfig:
 
     def optional(self, key: str, default: Any = None) -> Any:
         """The value as it is; `default` where it is missing or null. None without a default is refused elsewhere."""
-        value = self._generation.get(key)
-        if value is None:
-            value = self._values.get(key)
+        value = self.values.get(key)
         return default if value is None else value
 
     def wrong(self, key: str, value: Any, wanted: str) -> ExportError:
@@ -148,9 +149,10 @@ class Architecture:
         model_type: what config.json calls it.
         title: what people call it.
         config: the fields of `TransformerConfig` that it has other than special ids, tying and vocabularies.
+        tokenizer: reads tokenizer and languages, given the folder and its configuration.
         names: our modules or parameters to theirs; ``*`` stands for the number of a layer. Where there are several,
             the first that the files have counts.
-        unk_id: of the tokenizer.
+        unk_id: of the unknown piece, where `config` does not tell.
         decoder_start_key: the key of the decoder's first id where decoder_start_token_id is missing; "" for none.
         position_offset: rows of learned position tables before that of the first position.
         positions: computes the positions' fixed table [positions, M], for models whose files have none.
@@ -160,7 +162,8 @@ class Architecture:
     model_type: str
     title: str
     config: Callable[[ModelConfig], dict[str, Any]]
-    names: Mapping[str, str | tuple[str, ...]]
+    tokenizer: Callable[[Path, Mapping[str, Any]], ForeignTokenizer]
+    names: Names
     unk_id: int
     decoder_start_key: str = "bos_token_id"
     position_offset: int = 0
@@ -184,7 +187,16 @@ class HuggingFaceReader:
         """See `Reader.read`."""
         model_config = ModelConfig(folder)
         config, state_dict = read_model(folder, self.architecture, model_config)
-        raise NotImplementedError(config, state_dict)
+        tokenizer, languages = self.architecture.tokenizer(folder, model_config.values)
+        return Checkpoint(
+            config=config,
+            state_dict=state_dict,
+            tokenizer=tokenizer,
+            languages=languages,
+            samples=(),
+            metadata={"generation": model_config.generation} if model_config.generation else {},
+            settings=_settings(model_config),
+        )
 
 
 def model_type(folder: Path) -> str | None:
@@ -195,6 +207,12 @@ def model_type(folder: Path) -> str | None:
         return None
     found = content.get("model_type") if isinstance(content, dict) else None
     return found if isinstance(found, str) else None
+
+
+def tokenizer_class(folder: Path) -> str:
+    """Return what tokenizer_config.json calls the tokenizer; "" where it does not."""
+    path = folder / "tokenizer_config.json"
+    return str(read_json(path).get("tokenizer_class") or "") if path.is_file() else ""
 
 
 def read_model(
@@ -302,6 +320,13 @@ class _Tensors:
         if stored.name not in self._float32:
             self._float32[stored.name] = stored.weight()
         return self._float32[stored.name]
+
+
+def _settings(config: ModelConfig) -> dict[str, Any]:
+    """The exporter's settings that the folder has an opinion about. Theirs counts what the decoder is first fed."""
+    if config.optional("max_length") is None:
+        return {}
+    return {"default_max_length": max(1, config.whole("max_length") - 1)}
 
 
 def _special_ids(config: ModelConfig, architecture: Architecture) -> dict[str, Any]:

@@ -10,8 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from translane_export import foreign_tokenizers
 from translane_export.sources.bart import EMBEDDING_NAMES, LAYER_NAMES, VERSIONS, sizes
-from translane_export.sources.huggingface import Architecture, ModelConfig
+from translane_export.sources.huggingface import Architecture, ModelConfig, read_json
+
+_UNK = 1  # of every model of OPUS-MT
 
 
 def positions(config: ModelConfig) -> Tensor:
@@ -25,6 +28,9 @@ def positions(config: ModelConfig) -> Tensor:
 
 def _config(config: ModelConfig) -> dict[str, Any]:
     fields = {**sizes(config), "norm": "post"}
+    vocabulary = config.path.with_name("vocab.json")
+    if vocabulary.is_file():
+        fields["unk_id"] = read_json(vocabulary).get("<unk>", _UNK)
     return {**fields, "target_vocab_size": config.whole("decoder_vocab_size", fields["source_vocab_size"])}
 
 
@@ -32,8 +38,9 @@ MARIAN = Architecture(
     model_type="marian",
     title="MarianMT",
     config=_config,
+    tokenizer=foreign_tokenizers.marian,
     names={**LAYER_NAMES, **EMBEDDING_NAMES},
-    unk_id=1,
+    unk_id=_UNK,
     decoder_start_key="pad_token_id",
     positions=positions,
     ignored=(VERSIONS,),

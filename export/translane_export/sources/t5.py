@@ -8,14 +8,15 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from translane_export import foreign_tokenizers
 from translane_export.errors import ExportError
-from translane_export.sources.huggingface import Architecture, ModelConfig
+from translane_export.sources.huggingface import Architecture, ModelConfig, Names
 
 _ATTENTION = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "out_proj": "o"}
 _DEFAULT_POSITIONS = 512  # what they are trained with; relative positions have no limit of their own
 
 
-def _stack_names(side: str, feed_forward: int) -> dict[str, str | tuple[str, ...]]:
+def _stack_names(side: str, feed_forward: int) -> Names:
     """Names of the encoder's or the decoder's parts, whose feed-forward network has this number in a block."""
     layers, blocks = f"{side}.layers.*", f"{side}.block.*.layer"
     dense = f"{blocks}.{feed_forward}.DenseReluDense"
@@ -83,8 +84,10 @@ T5 = Architecture(
     model_type="t5",
     title="T5",
     config=_t5_config,
-    names={**_stack_names("encoder", 1), **_stack_names("decoder", 2)}
-    | {
+    tokenizer=foreign_tokenizers.t5,
+    names={
+        **_stack_names("encoder", 1),
+        **_stack_names("decoder", 2),
         **{
             f"decoder.layers.*.cross_attention.{ours}": f"decoder.block.*.layer.1.EncDecAttention.{theirs}"
             for ours, theirs in _ATTENTION.items()

@@ -1,0 +1,268 @@
+"""Hugging Face models of random weights, as folders to export, and their `generate` to compare with.
+
+The weights are drawn so that a decode has something to decide: tokens differ from step to step, and sentences end at
+many lengths.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+import torch
+import transformers
+from transformers import GenerationConfig
+
+from helpers.driver import EngineDriver
+from translane_server.bundle import Bundle
+from translane_server.options import DecodingOptions
+from translane_server.request import FinishReason, Sentence
+
+transformers.logging.set_verbosity_error()
+transformers.logging.disable_progress_bar()
+
+MAX_LENGTH = 24
+TIE = 2e-5  # scores that are computed in another order may differ by so much; closer choices are right either way
+DEAD = -1e8  # Hugging Face keeps beams that do not exist at -1e9
+VOCABULARY = 120
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model to draw: its classes and sizes, and what its folder says of generation."""
+
+    kind: str
+    config: dict[str, Any]
+    generation: dict[str, Any] = field(default_factory=dict)
+    forced_bos: int | None = None
+    ends: float = 1.5  # how much the end of the sentence is favoured [logits]
+
+    @property
+    def config_class(self) -> Any:
+        return getattr(transformers, f"{self.kind}Config")
+
+    @property
+    def model_class(self) -> Any:
+        return getattr(transformers, f"{self.kind}{'MTModel' if self.kind == 'Marian' else 'ForConditionalGeneration'}")
+
+
+_BART = {
+    "vocab_size": VOCABULARY,
+    "d_model": 32,
+    "encoder_layers": 2,
+    "decoder_layers": 3,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 48,
+    "decoder_ffn_dim": 48,
+    "max_position_embeddings": 64,
+    "dropout": 0.0,
+}
+_T5 = {"vocab_size": VOCABULARY, "d_model": 32, "d_kv": 16, "d_ff": 48, "num_layers": 3, "num_decoder_layers": 2, "num_heads": 4}
+_PAD = VOCABULARY - 1
+_MARIAN = {
+    **_BART,
+    "activation_function": "swish",
+    "scale_embedding": True,
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+    "pad_token_id": _PAD,
+    "decoder_start_token_id": _PAD,
+}
+_NO_PAD = {"suppress_tokens": [1]}
+
+MODELS = {
+    "Marian": Model("Marian", _MARIAN, {"bad_words_ids": [[_PAD]]}, ends=3.0),
+    "Marian, two vocabularies": Model(
+        "Marian",
+        {
+            **_MARIAN,
+            "activation_function": "relu",
+            "decoder_vocab_size": VOCABULARY + 30,
+            "share_encoder_decoder_embeddings": False,
+        },
+        {"bad_words_ids": [[_PAD]]},
+        ends=4.0,
+    ),
+    "BART": Model("Bart", _BART, _NO_PAD, forced_bos=0),
+    "mBART-50": Model("MBart", {**_BART, "decoder_start_token_id": 2, "scale_embedding": True}, _NO_PAD, forced_bos=VOCABULARY - 3, ends=4.0),
+    "M2M100, NLLB-200": Model("M2M100", _BART, _NO_PAD, forced_bos=VOCABULARY - 5, ends=4.0),
+    "T5": Model("T5", {**_T5, "decoder_start_token_id": 0}),
+    "FLAN-T5, T5 1.1": Model(
+        "T5", {**_T5, "decoder_start_token_id": 0, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
+    ),
+    "T5, gated-silu": Model("T5", {**_T5, "decoder_start_token_id": 0, "feed_forward_proj": "gated-silu"}),
+    "mT5": Model("MT5", {**_T5, "tie_word_embeddings": False}),
+}
+
+
+def draw(model: Model, seed: int = 0, *, spread: float = 0.25) -> Any:
+    """A model of random weights that ends its sentences now and then."""
+    torch.manual_seed(seed)
+    drawn = model.model_class(model.config_class(**model.config)).eval()
+    with torch.no_grad():
+        for name, tensor in {**dict(drawn.named_parameters()), **dict(drawn.named_buffers())}.items():
+            if "embed_positions" in name and model.kind in ("Marian", "M2M100"):
+                continue  # fixed
+            scale = spread if tensor.ndim > 1 and min(tensor.shape) > 1 else 0.1
+            if min(tensor.shape[-2:]) > VOCABULARY // 2:
+                continue
+            tensor.add_(torch.randn_like(tensor) * scale)
+        if model.kind in ("T5", "MT5") and not model.config.get("tie_word_embeddings", True):
+            drawn.lm_head.weight = torch.nn.Parameter(torch.randn_like(drawn.shared.weight) * 0.3)
+        _favour_the_end(drawn, model.ends)
+    drawn.generation_config = GenerationConfig(
+        pad_token_id=drawn.config.pad_token_id,
+        eos_token_id=drawn.config.eos_token_id,
+        bos_token_id=getattr(drawn.config, "bos_token_id", None),
+        decoder_start_token_id=drawn.config.decoder_start_token_id,
+        forced_bos_token_id=model.forced_bos,
+        **model.generation,
+    )
+    return drawn
+
+
+def _favour_the_end(model: Any, amount: float) -> None:
+    """Give the end of the sentence a higher logit, by a bias or by what the last norm adds to all positions."""
+    end = model.config.eos_token_id
+    if hasattr(model, "final_logits_bias"):
+        model.final_logits_bias[0, end] += amount
+        return
+    weight = model.get_output_embeddings().weight
+    norm = getattr(model.get_decoder(), "layer_norm", None)
+    if norm is not None:
+        norm.bias += weight[end] * (amount / weight[end].square().sum())
+    else:
+        weight[end] *= 1.3  # RMSNorm has no bias: the end's logits are larger either way
+
+
+def save(model: Any, folder: Path, **how: Any) -> None:
+    """Write the folder as transformers does."""
+    model.save_pretrained(folder, **how)
+
+
+def sources(model: Any, count: int, seed: int = 0, longest: int = 20) -> list[list[int]]:
+    """Random sources, as a tokenizer would end them."""
+    pick = random.Random(seed)
+    config = model.config
+    special = {config.pad_token_id, config.eos_token_id}
+    ids = [number for number in range(config.vocab_size) if number not in special]
+    return [[*pick.choices(ids, k=pick.randint(1, longest - 1)), config.eos_token_id] for _ in range(count)]
+
+
+@dataclass(frozen=True)
+class Generated:
+    """A translation by `generate`: its tokens without the end, whether it ended, and by how little it was chosen."""
+
+    token_ids: tuple[int, ...]
+    ended: bool
+    score: float
+    margin: float
+
+
+def generate(model: Any, batch: Sequence[Sequence[int]], beam_size: int, max_length: int = MAX_LENGTH) -> list[Generated]:
+    """What `generate` makes of each source, and the smallest distance between neighbours that it ranked."""
+    margins: list[torch.Tensor] = []
+    restore = _record_margins(model, margins)
+    config = model.config
+    lengths = torch.tensor([len(source) for source in batch])
+    padded = torch.nn.utils.rnn.pad_sequence(
+        [torch.tensor(source) for source in batch], batch_first=True, padding_value=config.pad_token_id
+    )
+    try:
+        with torch.inference_mode():
+            output = model.generate(
+                input_ids=padded,
+                attention_mask=(torch.arange(padded.shape[1]) < lengths[:, None]).long(),
+                num_beams=beam_size,
+                do_sample=False,
+                max_new_tokens=max_length,
+                return_dict_in_generate=True,
+                output_scores=True,
+            )
+    finally:
+        restore()
+    if beam_size == 1:
+        best = torch.stack([step.topk(2).values for step in output.scores])  # [T, B, 2]
+        margins = [best[..., 0] - best[..., 1]]  # [T, B]
+    results = []
+    for row, sequence in enumerate(output.sequences[:, 1:].tolist()):
+        end = config.eos_token_id
+        ended = end in sequence
+        length = sequence.index(end) if ended else len(sequence)
+        if beam_size == 1:
+            margin, score = _least(margins[0][: length + ended, row]), 0.0
+        else:
+            margin, score = _least(torch.stack([step[row] for step in margins])), float(output.sequences_scores[row])
+        results.append(Generated(tuple(sequence[:length]), ended, score, margin))
+    return results
+
+
+def _least(gaps: torch.Tensor) -> float:
+    finite = gaps[torch.isfinite(gaps)]
+    return float(finite.min()) if len(finite) else float("inf")
+
+
+def _record_margins(model: Any, margins: list[torch.Tensor]) -> Callable[[], None]:
+    original = model._get_top_k_continuations
+
+    def recorded(accumulated_log_probs: torch.Tensor, *arguments: Any, beams_to_keep: int, **keywords: Any) -> Any:
+        best = torch.topk(accumulated_log_probs, min(beams_to_keep + 1, accumulated_log_probs.shape[1])).values
+        margins.append(torch.where(best[:, 1:] > DEAD, best[:, :-1] - best[:, 1:], torch.inf).amin(1))
+        return original(accumulated_log_probs, *arguments, beams_to_keep=beams_to_keep, **keywords)
+
+    model._get_top_k_continuations = recorded
+    return lambda: model.__dict__.pop("_get_top_k_continuations", None)
+
+
+@dataclass
+class Comparison:
+    """What was compared, and what came of it."""
+
+    sentences: int = 0
+    tokens: int = 0
+    ended: int = 0
+    ties: int = 0
+    mismatches: list[str] = field(default_factory=list)
+    score_difference: float = 0.0
+
+
+def compare(
+    bundle: Bundle,
+    model: Any,
+    batch: Sequence[Sequence[int]],
+    beam_size: int,
+    *,
+    max_length: int = MAX_LENGTH,
+    together: int = 100,
+) -> Comparison:
+    """Decode `batch` by the server's engine on the bundle and by `generate` on the model it was exported from."""
+    forced = model.generation_config.forced_bos_token_id
+    forced_ids = () if forced is None else (forced,)
+    options = DecodingOptions(max_length=max_length, beam_size=beam_size)
+    result = Comparison()
+    with EngineDriver(bundle, rows=32) as driver:
+        found = driver.together([Sentence(source, options, forced_ids, len(forced_ids)) for source in batch])
+    wanted = [
+        generated
+        for first in range(0, len(batch), together)
+        for generated in generate(model, batch[first : first + together], beam_size, max_length)
+    ]
+    for source, (ours, *_), theirs in zip(batch, found, wanted, strict=True):
+        ended = ours.finish_reason is FinishReason.END_OF_SENTENCE
+        result.sentences += 1
+        result.tokens += len(theirs.token_ids)
+        result.ended += theirs.ended
+        if (tuple(ours.token_ids), ended) != (theirs.token_ids, theirs.ended):
+            if theirs.margin < TIE:
+                result.ties += 1
+            else:
+                result.mismatches.append(f"{source}: {ours.token_ids} is not {theirs}")
+        elif beam_size > 1:
+            result.score_difference = max(result.score_difference, abs(ours.score - theirs.score))
+    return result
