@@ -17,6 +17,8 @@ from translane_server.backend import Candidates, FloatArray, Int32Array, IntArra
 from translane_server.beams import continue_beams
 from translane_server.decoding import greedy
 from translane_server.decoding.masks import MaskTable
+from translane_server.decoding.phrases import SuppressedPhrases
+from translane_server.decoding.surfaces import SurfaceIndex
 from translane_server.draws import draw_tokens, first_tokens
 from translane_server.hypotheses import alignment_of, hypothesis_of
 from translane_server.job import Job
@@ -55,6 +57,9 @@ class RunningBatch:
         self._vocabulary = vocabulary
         self._table = RowTable(rows, target_capacity, source_capacity)
         self._masks = MaskTable(len(vocabulary.surfaces))
+        self._index = SurfaceIndex(vocabulary.surfaces)
+        self._continues_word = ~self._index.starting(b" ")
+        self._continues_word[vocabulary.eos : vocabulary.eos + 1] = False
         self._searches: list[Search] = []  # by row
         self._intricate = 0  # searches that are not plain greedy
         self.reserved = 0  # rows that the sentences may come to take
@@ -97,7 +102,7 @@ class RunningBatch:
     def add(self, jobs: Sequence[Job]) -> None:
         """Start decoding `jobs` in rows size … size + len(jobs) - 1."""
         for job in jobs:
-            search = Search.begin(job, self.size, self._vocabulary)
+            search = Search.begin(job, self.size, self._vocabulary, self._phrases(job))
             self._searches.append(search)
             self.reserved += job.rows
             self._intricate += not _is_plain(job)
@@ -118,6 +123,16 @@ class RunningBatch:
         return self._remove(leaving)
 
     # Rows come …
+
+    def _phrases(self, job: Job) -> SuppressedPhrases | None:
+        """What may not occur in the sentence's translation; shared by all that are decoding now."""
+        phrases = job.sentence.options.suppressed_phrases
+        if not phrases:
+            return None
+        shared = (
+            search.phrases for search in self._searches if search.job.sentence.options.suppressed_phrases == phrases
+        )
+        return next(shared, None) or SuppressedPhrases(phrases, self._index)
 
     def _fill_row(self, search: Search, row: int) -> None:
         table, job, sentence = self._table, search.job, search.job.sentence
@@ -140,7 +155,7 @@ class RunningBatch:
         if options.suppressed_ids:
             table.mask[row] = self._masks.acquire(options.suppressed_ids, np.array(options.suppressed_ids))
         if sentence.word_follows:
-            table.first_mask[row] = self._masks.acquire(_WORD_START, self._not_word_starts())
+            table.first_mask[row] = self._masks.acquire(_WORD_START, self._continues_word)
         if options.sampling:
             table.temperature[row] = options.sampling.temperature
             table.top_k[row] = options.sampling.top_k
@@ -151,11 +166,6 @@ class RunningBatch:
         table.needed[row] = search.num_candidates
         spare = _SPARE_CANDIDATES if table.special_until[row] > forced else 0
         table.num_candidates[row] = search.num_candidates + spare
-
-    def _not_word_starts(self) -> BoolArray:
-        continues = np.array([not surface.startswith(b" ") for surface in self._vocabulary.surfaces])
-        continues[self._vocabulary.eos] = False
-        return continues
 
     # … and go.
 

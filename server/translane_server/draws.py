@@ -51,7 +51,6 @@ def _from_candidates(
 def _from_vocabulary(
     ranked: RankedTokens, rows: IntArray, streams: IntArray, table: RowTable, eos: int
 ) -> tuple[IntArray, FloatArray]:
-    """Tokens that complete a suppressed phrase are found when they are drawn; then another one is drawn."""
     rules, logits = ranked.rules, ranked.logits
     assert logits is not None
     assert rules is not None
@@ -66,25 +65,16 @@ def _from_vocabulary(
         if 0 < top_k < scores.shape[1]:
             scores[draw, scores[draw] < np.partition(scores[draw], -top_k)[-top_k]] = -np.inf
     tokens = np.full(len(rows), eos, np.int64)
-    left = np.flatnonzero((scores > -np.inf).any(axis=1))
-    attempt = 0
-    while left.size:
-        tokens[left] = sample_all(
-            scores[left],
-            table.temperature[rows[left]],
-            table.top_p[rows[left]],
-            uniforms(table.seed[rows[left]], streams[left] + (attempt << 32), table.positions[rows[left]]),
+    open_draws = np.flatnonzero((scores > -np.inf).any(axis=1))
+    if open_draws.size:
+        open_rows = rows[open_draws]
+        tokens[open_draws] = sample_all(
+            scores[open_draws],
+            table.temperature[open_rows],
+            table.top_p[open_rows],
+            uniforms(table.seed[open_rows], streams[open_draws], table.positions[open_rows]),
         )
-        attempt += 1
-        banned = [draw for draw in left.tolist() if _is_banned(rules, numbers[draw], tokens[draw : draw + 1])]
-        scores[banned, tokens[banned]] = -np.inf
-        tokens[banned] = eos
-        left = np.array([draw for draw in banned if (scores[draw] > -np.inf).any()], np.int64)
     return tokens, logits[rows, tokens] - ranked.normalisers[rows]
-
-
-def _is_banned(rules: processors.Rules, number: int, token: IntArray) -> bool:
-    return number in rules.phrase_rows and rules.phrase_ban is not None and bool(rules.phrase_ban(number, token)[0])
 
 
 def first_tokens(ranked: RankedTokens, search: Search, table: RowTable, eos: int) -> list[Child]:

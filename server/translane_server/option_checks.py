@@ -16,6 +16,7 @@ from translane_server.errors import FieldViolation
 
 # Each costs time in every step of the sentences it applies to, or in every request.
 MAX_SUPPRESSED_PHRASES = 64
+MAX_PHRASE_CHARACTERS = 128
 MAX_TERMS = 1024
 
 # Used where terminology is to be kept and beam_size is not set.
@@ -168,6 +169,9 @@ def _check_phrases(options: pb.DecodingOptions) -> Iterator[FieldViolation]:
     for index, phrase in enumerate(phrases):
         if not phrase:
             yield _violation(f"suppressed_phrases[{index}]", "is empty")
+        elif len(phrase) > MAX_PHRASE_CHARACTERS:
+            problem = f"has {len(phrase)} characters, at most {MAX_PHRASE_CHARACTERS} are accepted"
+            yield _violation(f"suppressed_phrases[{index}]", problem)
         elif phrase in options.target_prefix:
             yield _violation(f"suppressed_phrases[{index}]", "occurs in target_prefix")
 

@@ -50,18 +50,18 @@ class Search:
     agreed: int = 0
 
     @classmethod
-    def begin(cls, job: Job, row: int, vocabulary: TargetVocabulary) -> Search:
+    def begin(
+        cls, job: Job, row: int, vocabulary: TargetVocabulary, phrases: SuppressedPhrases | None = None
+    ) -> Search:
         """Begin with one row; it becomes more when the first token is generated."""
         sentence = job.sentence
         options = sentence.options
         is_beam = options.beam_size > 1
-        search = cls(job, [row])
+        search = cls(job, [row], phrases=phrases)
         if is_beam:
             search.pool = HypothesisPool(options)
         else:
             search.branches = options.num_hypotheses
-        if options.suppressed_phrases:
-            search.phrases = SuppressedPhrases(options.suppressed_phrases, vocabulary.surfaces)
         if sentence.required_phrases:
             search.requirements = Requirements(sentence.required_phrases, vocabulary.surfaces, vocabulary.eos)
         return search

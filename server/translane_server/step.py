@@ -97,13 +97,6 @@ def rank_tokens(
 
 def _rules(rows: IntArray, table: RowTable, searches: Sequence[Search], masks: MaskTable, eos: int) -> processors.Rules:
     positions = table.positions[rows]
-    phrases = {number: p for number, row in enumerate(rows.tolist()) if (p := searches[row].phrases)}
-
-    def ban(number: int, token_ids: IntArray) -> BoolArray:
-        row = int(rows[number])
-        banned: BoolArray = phrases[number].banned(table.tokens(row, int(positions[number])), token_ids)
-        return banned
-
     is_first = positions == table.forced_length[rows]
     return processors.Rules(
         history=table.history[rows],
@@ -115,6 +108,9 @@ def _rules(rows: IntArray, table: RowTable, searches: Sequence[Search], masks: M
         masks=masks.masks,
         row_masks=np.stack([table.mask[rows], np.where(is_first, table.first_mask[rows], 0)], axis=1),
         eos=eos,
-        phrase_rows=tuple(phrases),
-        phrase_ban=ban if phrases else None,
+        phrases={
+            number: phrases.banned(table.tokens(row, int(table.positions[row])))
+            for number, row in enumerate(rows.tolist())
+            if (phrases := searches[row].phrases)
+        },
     )

@@ -11,8 +11,8 @@ certain. Where these are too few, the whole row of logits is looked at. A row's 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +21,7 @@ from translane_server.backend import FloatArray, Int32Array, IntArray
 
 BoolArray = npt.NDArray[np.bool_]
 
-# Given a row (of the rules) and token ids, whether each of these is banned.
-Ban = Callable[[int, IntArray], BoolArray]
-
 _LARGEST = np.finfo(np.float32).max
-_FIRST_LOOK = 64  # tokens of a row of logits that are looked at first
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +35,7 @@ class Rules:
         repetition_penalty: [P]; 1 is off.
         ngram_size: [P]; 0 is off.
         masks: which of the V tokens are banned, [M, V]; each row has two of them, `row_masks` [P, 2].
-        phrase_rows: rows that `phrase_ban` may ban tokens of.
+        phrases: for rows that have suppressed phrases, which of the V tokens would complete one, [V].
     """
 
     history: IntArray
@@ -51,8 +47,7 @@ class Rules:
     masks: BoolArray
     row_masks: IntArray
     eos: int
-    phrase_rows: Sequence[int] = ()
-    phrase_ban: Ban | None = None
+    phrases: Mapping[int, BoolArray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +82,8 @@ def process(
     bound[rules.repetition_penalty < 1] = np.inf  # which may raise any token
     scores = _penalised(scores, _seen(rules, token_ids), rules.repetition_penalty[:, None])
     scores[_banned(rules, token_ids)] = -np.inf
-    for row in rules.phrase_rows:
-        assert rules.phrase_ban is not None
-        scores[row, rules.phrase_ban(row, token_ids[row])] = -np.inf
+    for row, completing in rules.phrases.items():
+        scores[row, completing[token_ids[row]]] = -np.inf
     order = np.lexsort((token_ids, -scores), axis=1)
     ids = np.take_along_axis(token_ids, order, axis=1)
     scores, log_probs = np.take_along_axis(scores, order, axis=1), np.take_along_axis(log_probs, order, axis=1)
@@ -97,7 +91,7 @@ def process(
     scores[scores < bound[:, None]] = -np.inf
     for row in np.flatnonzero((certain < needed) & ((token_ids.shape[1] < size) | (bound == np.inf))).tolist():
         count = int(needed[row])
-        best, values = best_of_row(rules, row, whole_row(rules, row, logits[row], normalisers[row]), count)
+        best, values = best_of_row(whole_row(rules, row, logits[row], normalisers[row]), count)
         ids[row, : len(best)], scores[row, : len(best)] = best, values
         log_probs[row, : len(best)] = logits[row, best] - normalisers[row]
         scores[row, len(best) :] = -np.inf
@@ -105,19 +99,19 @@ def process(
 
 
 def score_tokens(rules: Rules, row: int, token_ids: IntArray, logits: FloatArray, normaliser: np.float32) -> FloatArray:
-    """Scores of some tokens of one row, phrases included: logits [V], token_ids [N] -> [N]."""
+    """Scores of some tokens of one row: logits [V], token_ids [N] -> [N]."""
     one = _one(rules, row)
     scores = logits[token_ids] if rules.on_logits[row] else logits[token_ids] - normaliser
     scores = _penalised(scores[None], _seen(one, token_ids[None]), one.repetition_penalty[:, None])
     scores[_banned(one, token_ids[None])] = -np.inf
-    if row in rules.phrase_rows and rules.phrase_ban is not None:
-        scores[0, rules.phrase_ban(row, token_ids)] = -np.inf
+    if row in rules.phrases:
+        scores[0, rules.phrases[row][token_ids]] = -np.inf
     result: FloatArray = scores[0]
     return result
 
 
 def whole_row(rules: Rules, row: int, logits: FloatArray, normaliser: np.float32) -> FloatArray:
-    """Scores of all tokens of one row, phrases aside: [V] -> [V]."""
+    """Scores of all tokens of one row: [V] -> [V]."""
     one = _one(rules, row)
     scores = logits.copy() if rules.on_logits[row] else logits - normaliser
     length, penalty = int(rules.lengths[row]), rules.repetition_penalty[row]
@@ -132,27 +126,17 @@ def whole_row(rules: Rules, row: int, logits: FloatArray, normaliser: np.float32
     if rules.ngram_size[row]:
         _, followers = _repeated(one)
         scores[followers] = -np.inf
+    if row in rules.phrases:
+        scores[rules.phrases[row]] = -np.inf
     return scores
 
 
-def best_of_row(rules: Rules, row: int, scores: FloatArray, count: int) -> tuple[IntArray, FloatArray]:
-    """The `count` best tokens of one row and their scores, fewer where the others are banned.
-
-    `scores` [V] are `whole_row`'s; tokens that turn out to complete a phrase get -inf in it.
-    """
-    look = min(max(_FIRST_LOOK, 2 * count), len(scores))
-    while True:
-        best = np.argpartition(-scores, look - 1)[:look] if look < len(scores) else np.arange(len(scores))
-        best = best[np.lexsort((best, -scores[best]))]
-        if row in rules.phrase_rows and rules.phrase_ban is not None:
-            # of the whole vocabulary only in the end, when the rest is banned
-            scores[best[rules.phrase_ban(row, best)]] = -np.inf
-            best = best[scores[best] > -np.inf]
-        else:
-            best = best[scores[best] > -np.inf]
-        if len(best) >= count or look == len(scores):
-            return best[:count], scores[best[:count]]
-        look = min(4 * look, len(scores))
+def best_of_row(scores: FloatArray, count: int) -> tuple[IntArray, FloatArray]:
+    """The `count` best tokens of one row and their scores, fewer where the others are banned: scores [V]."""
+    best = np.argpartition(-scores, count - 1)[:count] if count < len(scores) else np.arange(len(scores))
+    best = best[scores[best] > -np.inf]
+    best = best[np.lexsort((best, -scores[best]))]
+    return best, scores[best]
 
 
 def _one(rules: Rules, row: int) -> Rules:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from translane_server.backend import IntArray
-from translane_server.decoding.phrases import extended, tail_of
+from translane_server.decoding.surfaces import extended, tail_of
 from translane_server.options import RequiredPhrase
 
 # (tokens so far, cumulative score)

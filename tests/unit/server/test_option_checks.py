@@ -74,6 +74,7 @@ def test_ranges(name, bad, good):
         ({"terminology": [term()] * 1025}, ["terminology"]),
         ({"suppressed_phrases": ["x", ""]}, ["suppressed_phrases[1]"]),
         ({"suppressed_phrases": ["x"] * 65}, ["suppressed_phrases"]),
+        ({"suppressed_phrases": ["x" * 129, "y" * 128]}, ["suppressed_phrases[0]"]),
         ({"suppressed_phrases": ["e f"], "target_prefix": "the fox"}, ["suppressed_phrases[0]"]),
         ({"min_length": 6, "max_length": 5}, ["min_length"]),
         ({"min_length": 5, "max_length": 5}, []),

@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from translane_server.decoding.phrases import SuppressedPhrases, extended, tail_of
+from translane_server.decoding.phrases import SuppressedPhrases
+from translane_server.decoding.surfaces import SurfaceIndex, extended, tail_of
 
 SURFACES = [b"", b" the", b" cat", b" c", b"at", b"cat", b" ", b"s", b" concat", b"\xe7", b"\x8c", b"\xab", b"the"]
 
@@ -14,7 +15,7 @@ def token(surface):
 
 def banned(phrases, before, surfaces=SURFACES):
     ids = [surfaces.index(surface) for surface in before]
-    mask = SuppressedPhrases(phrases, surfaces).banned(ids, np.arange(len(surfaces)))
+    mask = SuppressedPhrases(phrases, SurfaceIndex(surfaces)).banned(ids)
     assert mask.dtype == np.bool_
     return {surfaces[number] for number in np.flatnonzero(mask)}
 
@@ -81,11 +82,11 @@ phrase_lists = st.lists(st.lists(alphabet, min_size=1, max_size=5).map(b"".join)
 @given(vocabularies, phrase_lists, st.randoms(use_true_random=False))
 @settings(max_examples=150, deadline=None)
 def test_a_text_of_what_is_left_has_no_phrase_and_nothing_else_is_banned(surfaces, phrases, generator):
-    suppressed = SuppressedPhrases(phrases, surfaces)
+    suppressed = SuppressedPhrases(phrases, SurfaceIndex(surfaces))
     ids = []
     for _ in range(12):
         order = np.array(generator.sample(range(len(surfaces)), len(surfaces)))
-        mask = suppressed.banned(ids, order)
+        mask = suppressed.banned(ids)[order]
         for candidate, is_banned in zip(order.tolist(), mask.tolist(), strict=True):
             text = text_of([*ids, candidate], surfaces)
             assert is_banned == any(phrase in text for phrase in phrases)
@@ -99,7 +100,7 @@ def test_a_text_of_what_is_left_has_no_phrase_and_nothing_else_is_banned(surface
 def test_after_any_tokens_what_ends_in_the_new_one_is_banned(surfaces, phrases, before):
     """Forced tokens may hold a phrase."""
     ids = [i % len(surfaces) for i in before]
-    mask = SuppressedPhrases(phrases, surfaces).banned(ids, np.arange(len(surfaces)))
+    mask = SuppressedPhrases(phrases, SurfaceIndex(surfaces)).banned(ids)
     begun = text_of(ids, surfaces)
     for candidate, is_banned in enumerate(mask.tolist()):
         text = text_of([*ids, candidate], surfaces)
@@ -107,3 +108,15 @@ def test_after_any_tokens_what_ends_in_the_new_one_is_banned(surfaces, phrases, 
             text[start : start + len(p)] == p and start + len(p) > len(begun) for p in phrases for start in range(99)
         )
         assert is_banned == ends
+
+
+@given(vocabularies, phrase_lists)
+@settings(max_examples=100, deadline=None)
+def test_the_index_finds_tokens_by_what_they_add(surfaces, texts):
+    index = SurfaceIndex(surfaces)
+    for text in texts:
+        assert index.containing(text).tolist() == [text in surface for surface in surfaces]
+        assert index.containing(text, first=True).tolist() == [
+            text in surface.removeprefix(b" ") for surface in surfaces
+        ]
+        assert index.starting(text).tolist() == [surface.startswith(text) for surface in surfaces]
