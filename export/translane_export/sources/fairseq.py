@@ -110,10 +110,9 @@ class FairseqReader:
             (source, source_ids, config.source_vocab_size),
             (target, target_ids, config.target_vocab_size),
         ):
-            if 1 + max(ids.values()) != size:
-                raise ExportError(
-                    f"{folder / f'dict.{tag}.txt'}: it has {len(ids)} symbols, and the model embeds {size}"
-                )
+            if (symbols := 1 + max(ids.values())) != size:
+                path_of_ids = folder / f"dict.{tag}.txt"
+                raise ExportError(f"{path_of_ids}: it has {symbols} symbols, and the model embeds {size}")
         tables = _position_tables(settings, config, tensors)
         models = find_sentencepiece(folder, {"source", "src", source}, {"target", "tgt", "trg", target})
         return Checkpoint(

@@ -51,6 +51,7 @@ _CHOICES = {
     "decoder_type": ("transformer",),
     "self_attn_type": ("scaled-dot", "scaled-dot-flash"),
     "layer_norm": ("standard",),
+    "generator_function": ("softmax",),
 }
 _UNBIASED = r".*\.(q_proj|k_proj|v_proj|out_proj|gate_proj|up_proj|down_proj)"
 _IGNORED = r".*\.pe\.pe|decoder\.transformer_layers\.\d+\.mask"
@@ -131,28 +132,26 @@ def _vocabulary(content: Mapping[str, Any], side: str, path: Path) -> dict[str, 
     return ids
 
 
-def _torchtext_tokens(record: Record) -> Any:
+def _torchtext_tokens(found: Any) -> Any:
     """A field's vocabulary, or that of the only field in a field, or a vocabulary itself."""
     for _ in range(3):
-        state = record.state if isinstance(record, Record) and isinstance(record.state, dict) else {}
+        state = found.state if isinstance(found, Record) and isinstance(found.state, dict) else {}
         if "itos" in state:
             return state["itos"]
         fields = state.get("fields")
-        record = fields[0][1] if isinstance(fields, list) and fields and len(fields) == 1 else state.get("vocab")
+        found = fields[0][1] if isinstance(fields, list) and len(fields) == 1 else state.get("vocab")
     return None
 
 
 def _tensors(content: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
-    model, generator = content.get("model"), content.get("generator")
-    for name, part in (("model", model), ("generator", generator)):
-        if not isinstance(part, dict) or not all(isinstance(tensor, Tensor) for tensor in part.values()):
-            raise ExportError(
-                f"{path}: it is no OpenNMT-py checkpoint, whose tensors are under model and generator: {name} has none"
-            )
-    return {
-        **model,
-        **{f"generator.{name.removeprefix('0.')}": tensor for name, tensor in generator.items()},
-    }
+    tensors: dict[str, Tensor] = {}
+    for part, prefix in (("model", ""), ("generator", "generator.")):
+        found = content.get(part)
+        if not isinstance(found, dict) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
+            raise ExportError(f"{path}: it is no OpenNMT-py checkpoint, whose tensors are under model and generator")
+        # before version 3 the generator was a sequence of which the projection is the first
+        tensors |= {prefix + (name.removeprefix("0.") if prefix else name): found[name] for name in found}
+    return tensors
 
 
 def _start_token(content: Mapping[str, Any], settings: PickledSettings) -> str:
