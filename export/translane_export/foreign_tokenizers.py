@@ -1,13 +1,44 @@
-"""Tokenizers and languages of the folders that Hugging Face's models come in, one function for each kind."""
+"""Tokenizers and languages of the folders that Hugging Face's models come in, one function for each kind.
+
+Where a folder has SentencePiece's file, that is the tokenizer, numbered as the model's vocabulary is: it is what the
+model was trained with. Else it is tokenizer.json. Sources get the templates of transformers' tokenizers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import sentencepiece
+import tokenizers
+
+from translane_export import language_codes
+from translane_export.errors import ExportError
 from translane_export.tokenizers import TokenizerFiles
-from translane_server.bundle import Languages
+from translane_server.bundle import JsonTokenizer, Languages, LanguageTemplates, LanguageTokens, SentencePieceTokenizer
+from translane_server.languages import standard_tag
+
+UNDETERMINED = "und"  # BCP 47's tag for a language that nobody named
+
+_SOURCE, _TARGET, _IDS, _TARGET_IDS, _JSON = (
+    "source.spm",
+    "target.spm",
+    "pieces.json",
+    "target.pieces.json",
+    "tokenizer.json",
+)
+_CONFIG = "tokenizer_config.json"
+# fairseq's first ids, and those of SentencePiece that they take the place of.
+_FAIRSEQ_FIRST = ("<s>", "<pad>", "</s>", "<unk>")
+_SENTENCEPIECE_FIRST = ("<unk>", "<s>", "</s>")
+_FAIRSEQ_MODELS = ("sentencepiece.bpe.model", "sentencepiece.model")
+_T5_MODELS = ("spiece.model",)
+_MARIAN_CODE = re.compile(r">>(.+)<<")
+_MADLAD_CODE = re.compile(r"<2([a-z]{2,3}(?:_\w+)?)>")
+_T5_TASK = re.compile(r"translation_([a-z]{2,3})_to_([a-z]{2,3})")
 
 
 class ForeignTokenizer(NamedTuple):
@@ -17,8 +48,10 @@ class ForeignTokenizer(NamedTuple):
     languages: Languages
 
 
-def marian(folder: Path, config: Mapping[str, Any]) -> ForeignTokenizer:
+def marian(folder: Path, config: Mapping[str, Any]) -> ForeignTokenizer:  # noqa: ARG001 (as its siblings)
     """Of MarianMT: source.spm, target.spm, vocab.json and, with separate vocabularies, target_vocab.json.
+
+    A model of many target languages has tokens such as ``>>fra<<`` for them, which stand before the source.
 
     Args:
         folder: with the files.
@@ -27,34 +60,247 @@ def marian(folder: Path, config: Mapping[str, Any]) -> ForeignTokenizer:
     Raises:
         ExportError: naming the file that is missing or wrong.
     """
-    raise NotImplementedError
+    source, target, vocabulary = (_needed(folder / name) for name in ("source.spm", "target.spm", "vocab.json"))
+    ids, settings = _read_ids(vocabulary), _read_object(folder / _CONFIG)
+    entry = SentencePieceTokenizer(source=_SOURCE, target=_TARGET, source_ids=_IDS, target_ids=_IDS)
+    files: dict[str, Path | bytes] = {_SOURCE: source, _TARGET: target, _IDS: vocabulary}
+    if settings.get("separate_vocabs"):
+        entry = entry.model_copy(update={"target_ids": _TARGET_IDS})
+        files[_TARGET_IDS] = _needed(folder / "target_vocab.json")
+    for model in (source, target):
+        _load_sentencepiece(model)
+    codes = {match[1]: id_ for piece, id_ in ids.items() if (match := _MARIAN_CODE.fullmatch(piece))}
+    templates = LanguageTemplates(target={code: LanguageTokens(source_prefix=(id_,)) for code, id_ in codes.items()})
+    languages = Languages(
+        source=(_marian_language(folder, settings, "source_lang"),),
+        target=tuple(codes) or (_marian_language(folder, settings, "target_lang"),),
+        templates=templates,
+    )
+    return ForeignTokenizer(TokenizerFiles(entry, files), languages)
 
 
-def m2m100(folder: Path, config: Mapping[str, Any]) -> ForeignTokenizer:
-    """Of M2M100: sentencepiece.bpe.model and vocab.json. See `marian`."""
-    raise NotImplementedError
+def m2m100(folder: Path, config: Mapping[str, Any]) -> ForeignTokenizer:  # noqa: ARG001
+    """Of M2M100: sentencepiece.bpe.model and vocab.json; languages are numbered after them. See `marian`."""
+    model, vocabulary = _needed(folder / _FAIRSEQ_MODELS[0]), _needed(folder / "vocab.json")
+    _load_sentencepiece(model)
+    pieces = _read_ids(vocabulary)
+    wmt21 = _read_object(folder / _CONFIG).get("language_codes") == "wmt21"
+    codes = language_codes.WMT21 if wmt21 else language_codes.M2M100
+    ids = {code: len(pieces) + place for place, code in enumerate(codes)}
+    named = {**pieces, **{f"__{code}__": id_ for code, id_ in ids.items()}}
+    return ForeignTokenizer(_numbered(model, named), _many_to_many(ids))
 
 
 def nllb(folder: Path, config: Mapping[str, Any]) -> ForeignTokenizer:
     """Of NLLB: sentencepiece.bpe.model or tokenizer.json. See `marian`."""
-    raise NotImplementedError
-
-
-def mbart(folder: Path, config: Mapping[str, Any]) -> ForeignTokenizer:
-    """Of mBART-25. See `marian`."""
-    raise NotImplementedError
+    return _fairseq(folder, config, language_codes.NLLB200)
 
 
 def mbart50(folder: Path, config: Mapping[str, Any]) -> ForeignTokenizer:
-    """Of mBART-50. See `marian`."""
-    raise NotImplementedError
+    """Of mBART-50: as NLLB. See `marian`."""
+    return _fairseq(folder, config, language_codes.MBART50)
+
+
+def mbart(folder: Path, config: Mapping[str, Any]) -> ForeignTokenizer:
+    """Of mBART-25, which translates to the one language that its decoder starts with. See `marian`.
+
+    The source's language comes after the end of the sentence.
+    """
+    tokenizer, ids = _fairseq_pieces(folder, config, language_codes.MBART25)
+    start = config.get("decoder_start_token_id")
+    target = next((code for code, id_ in ids.items() if id_ == start), None)
+    if target is None:
+        raise ExportError(
+            f"{folder / 'config.json'}: decoder_start_token_id is {start!r}, and mBART's decoder starts with the id of"
+            f" its language, {min(ids.values())} to {max(ids.values())}"
+        )
+    templates = LanguageTemplates(source={code: LanguageTokens(source_suffix=(id_,)) for code, id_ in ids.items()})
+    return ForeignTokenizer(tokenizer, Languages(source=tuple(ids), target=(target,), templates=templates))
 
 
 def t5(folder: Path, config: Mapping[str, Any]) -> ForeignTokenizer:
-    """Of T5, mT5 and FLAN-T5: spiece.model or tokenizer.json. See `marian`."""
-    raise NotImplementedError
+    """Of T5, mT5, FLAN-T5 and MADLAD-400: spiece.model or tokenizer.json. See `marian`.
+
+    Languages are those of the translations among the configuration's tasks, or, as MADLAD-400 has them, pieces such as
+    ``<2fr>``; where there are neither, the text itself says what to do.
+    """
+    model = _first(folder, _T5_MODELS)
+    if model:
+        entry = SentencePieceTokenizer(source=_SOURCE, target=_SOURCE)
+        tokenizer = TokenizerFiles(entry, {_SOURCE: model})
+        processor = _load_sentencepiece(model)
+        ids = {processor.id_to_piece(id_): id_ for id_ in range(len(processor))}
+    else:
+        tokenizer = _json_tokenizer(folder, _T5_MODELS)
+        ids = _json_ids(folder / _JSON)
+    tasks = _t5_tasks(config)
+    codes = {match[1]: id_ for piece, id_ in ids.items() if (match := _MADLAD_CODE.fullmatch(piece))}
+    languages = Languages(source=(UNDETERMINED,), target=(UNDETERMINED,))
+    if tasks:
+        targets = tuple(dict.fromkeys(target for by_target in tasks.values() for target in by_target))
+        templates = LanguageTemplates(pair_prefixes=tasks)
+        languages = Languages(source=tuple(tasks), target=targets, templates=templates)
+    elif codes:
+        templates = LanguageTemplates(
+            target={code: LanguageTokens(source_prefix=(id_,)) for code, id_ in codes.items()}
+        )
+        languages = Languages(source=(UNDETERMINED,), target=tuple(codes), templates=templates)
+    return ForeignTokenizer(tokenizer, languages)
 
 
 def bart(folder: Path, config: Mapping[str, Any]) -> ForeignTokenizer:
     """Of BART: tokenizer.json, or vocab.json and merges.txt. See `marian`."""
-    raise NotImplementedError
+    if (folder / _JSON).is_file():
+        tokenizer = _json_tokenizer(folder)
+    else:
+        content = _byte_level(_needed(folder / "vocab.json"), _needed(folder / "merges.txt"))
+        tokenizer = TokenizerFiles(JsonTokenizer(file=_JSON), {_JSON: content})
+    beginning, forced = config.get("bos_token_id", 0), config.get("forced_bos_token_id")
+    templates = LanguageTemplates(
+        source={UNDETERMINED: LanguageTokens(source_prefix=(beginning,))},
+        target={} if forced is None else {UNDETERMINED: LanguageTokens(forced=(forced,))},
+    )
+    return ForeignTokenizer(tokenizer, Languages(source=(UNDETERMINED,), target=(UNDETERMINED,), templates=templates))
+
+
+# Languages
+
+
+def _many_to_many(ids: Mapping[str, int]) -> Languages:
+    """The source's language stands before the source, the target's is what decoders are forced to generate."""
+    codes = tuple(ids)
+    templates = LanguageTemplates(
+        source={code: LanguageTokens(source_prefix=(id_,)) for code, id_ in ids.items()},
+        target={code: LanguageTokens(forced=(id_,)) for code, id_ in ids.items()},
+    )
+    return Languages(source=codes, target=codes, templates=templates)
+
+
+def _marian_language(folder: Path, settings: Mapping[str, Any], key: str) -> str:
+    """What tokenizer_config.json says, or the folder's name does where it is as OPUS-MT names them."""
+    code = settings.get(key)
+    if not code:
+        name = re.fullmatch(r"opus-mt-(?:tc-\w+-)?([A-Za-z_]+)-([A-Za-z_]+)", folder.resolve().name)
+        code = name[1 if key == "source_lang" else 2] if name else UNDETERMINED
+    language, *rest = standard_tag(str(code)).split("-")
+    return "-".join([language, *(subtag.title() for subtag in rest)])
+
+
+def _t5_tasks(config: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    tasks: dict[str, dict[str, str]] = {}
+    for name, task in (config.get("task_specific_params") or {}).items():
+        if (match := _T5_TASK.fullmatch(name)) and isinstance(task, dict) and isinstance(task.get("prefix"), str):
+            tasks.setdefault(match[1], {})[match[2]] = task["prefix"]
+    return tasks
+
+
+# Tokenizers
+
+
+def _fairseq(folder: Path, config: Mapping[str, Any], codes: Sequence[str]) -> ForeignTokenizer:
+    tokenizer, ids = _fairseq_pieces(folder, config, codes)
+    return ForeignTokenizer(tokenizer, _many_to_many(ids))
+
+
+def _fairseq_pieces(
+    folder: Path, config: Mapping[str, Any], codes: Sequence[str]
+) -> tuple[TokenizerFiles, dict[str, int]]:
+    """The tokenizer, and the ids of languages: as tokenizer.json says, else they come after the pieces."""
+    model = _first(folder, _FAIRSEQ_MODELS)
+    known = _json_ids(folder / _JSON) if (folder / _JSON).is_file() else {}
+    ids = {code: known[code] for code in codes if code in known}
+    if model is None:
+        tokenizer = _json_tokenizer(folder, _FAIRSEQ_MODELS)
+        if not ids:
+            raise ExportError(f"{folder / _JSON}: it has none of the model's languages, such as {codes[0]}")
+        return tokenizer, ids
+    processor = _load_sentencepiece(model)
+    names = [processor.id_to_piece(id_) for id_ in range(len(processor))]
+    first = len(_SENTENCEPIECE_FIRST)
+    if tuple(names[:first]) != _SENTENCEPIECE_FIRST:
+        raise ExportError(f"{model}: its first pieces are {names[:first]}, not {list(_SENTENCEPIECE_FIRST)}")
+    numbered = {name: id_ for id_, name in enumerate([*_FAIRSEQ_FIRST, *names[first:]])}
+    if not ids:
+        ids = {code: len(numbered) + place for place, code in enumerate(codes)}
+    size = config.get("vocab_size")
+    if isinstance(size, int) and max(*ids.values(), *numbered.values()) >= size:
+        raise ExportError(
+            f"{model}: with {len(ids)} languages it makes {max(ids.values()) + 1} ids, and the model has {size}"
+        )
+    return _numbered(model, {**numbered, **ids}), ids
+
+
+def _numbered(model: Path, ids: Mapping[str, int]) -> TokenizerFiles:
+    entry = SentencePieceTokenizer(source=_SOURCE, target=_SOURCE, source_ids=_IDS, target_ids=_IDS)
+    return TokenizerFiles(entry, {_SOURCE: model, _IDS: json.dumps(ids, ensure_ascii=False).encode()})
+
+
+def _json_tokenizer(folder: Path, instead_of: Sequence[str] = ()) -> TokenizerFiles:
+    path = folder / _JSON
+    if not path.is_file():
+        raise ExportError(f"checkpoint {folder}: it has no tokenizer: {' or '.join([*instead_of, _JSON])}")
+    return TokenizerFiles(JsonTokenizer(file=_JSON), {_JSON: path})
+
+
+def _json_ids(path: Path) -> dict[str, int]:
+    try:
+        ids: dict[str, int] = tokenizers.Tokenizer.from_file(str(path)).get_vocab(with_added_tokens=True)
+    except Exception as error:  # noqa: BLE001 (the library raises no more specific one)
+        raise ExportError(f"{path}: it is not a tokenizer.json: {error}") from None
+    return ids
+
+
+def _byte_level(vocabulary: Path, merges: Path) -> bytes:
+    """The tokenizer.json of a byte-level BPE in two files."""
+    try:
+        model = tokenizers.models.BPE.from_file(str(vocabulary), str(merges))
+    except Exception as error:  # noqa: BLE001
+        raise ExportError(f"{vocabulary} and {merges.name}: they are no vocabulary and merges: {error}") from None
+    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    special = [name for name in (*_FAIRSEQ_FIRST, "<mask>") if tokenizer.token_to_id(name) is not None]
+    tokenizer.add_special_tokens(special)
+    return tokenizer.to_str().encode()
+
+
+# Files
+
+
+def _first(folder: Path, names: Sequence[str]) -> Path | None:
+    return next((folder / name for name in names if (folder / name).is_file()), None)
+
+
+def _needed(path: Path) -> Path:
+    if not path.is_file():
+        raise ExportError(f"{path}: the file is missing")
+    return path
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    """A JSON object; empty where there is no such file."""
+    if not path.is_file():
+        return {}
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ExportError(f"{path}: it is not JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise ExportError(f"{path}: it is not a JSON object")
+    return content
+
+
+def _read_ids(path: Path) -> dict[str, int]:
+    content = _read_object(path)
+    if not content or not all(type(id_) is int for id_ in content.values()):
+        raise ExportError(f"{path}: it is not a JSON object of ids by piece")
+    return content
+
+
+def _load_sentencepiece(path: Path) -> sentencepiece.SentencePieceProcessor:
+    processor = sentencepiece.SentencePieceProcessor()
+    try:
+        processor.LoadFromSerializedProto(path.read_bytes())
+    except (OSError, RuntimeError):
+        raise ExportError(f"{path}: it is not a SentencePiece model") from None
+    return processor

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import sentencepiece
-
 from translane_export.checkpoint import Checkpoint
 from translane_export.errors import ExportError
+from translane_server.language_pairs import LanguagePairs
 
 
 def sample_sources(checkpoint: Checkpoint, file: Path | None) -> list[list[int]]:
-    """Return the source ids of each sample, ended by the end-of-sentence id: of `file`, or else the checkpoint's.
+    """Return the source ids of each sample, as the model takes them: of `file`, or else the checkpoint's.
+
+    A model of several languages takes them for its first ones.
 
     Raises:
-        ExportError: the file or the source tokenizer cannot be read.
+        ExportError: the file or the tokenizer cannot be read.
     """
     texts = checkpoint.samples if file is None else _read_lines(file)
-    processor = sentencepiece.SentencePieceProcessor()
-    try:
-        entry = checkpoint.tokenizer.entry
-        assert entry.kind == "sentencepiece"
-        processor.LoadFromSerializedProto(checkpoint.tokenizer.read(entry.source))
-    except (OSError, RuntimeError):
-        raise ExportError(f"{checkpoint.tokenizer.files[entry.source]} is not a SentencePiece model") from None
-    encoded = processor.encode(list(texts), out_type=int, num_threads=1)
-    return [[*ids, checkpoint.config.eos_id] for ids in encoded if ids]
+    tokenizer = checkpoint.tokenizer.load(checkpoint.config, checkpoint.languages)
+    pair = LanguagePairs(checkpoint.languages, tokenizer).default()
+    return [ids for ids in pair.tokenizer.encode(texts) if ids]
 
 
 def _read_lines(path: Path) -> list[str]:

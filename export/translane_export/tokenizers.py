@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from translane_server.bundle import JsonTokenizer, SentencePieceTokenizer
+from translane_export.errors import ExportError
+from translane_export.model import TransformerConfig
+from translane_server.bundle import JsonTokenizer, Languages, SentencePieceTokenizer, SpecialIds
+from translane_server.tokenizer import ModelIds, Tokenizer, make_tokenizer
 
 _SOURCE, _TARGET = "source.spm", "target.spm"
 
@@ -28,6 +31,22 @@ class TokenizerFiles:
         """Content of the file `name`. Raises OSError when it cannot be read."""
         content = self.files[name]
         return content if isinstance(content, bytes) else content.read_bytes()
+
+    def load(self, config: TransformerConfig, languages: Languages) -> Tokenizer:
+        """The tokenizer, as the server makes it of the bundle.
+
+        Raises:
+            ExportError: its files are not what they should be, or do not fit the model.
+        """
+        start = config.start_id
+        special = SpecialIds(
+            pad=config.pad_id, unk=config.unk_id, bos=config.bos_id, eos=config.eos_id, decoder_start=start
+        )
+        ids = ModelIds(special, config.source_vocab_size, config.target_vocab_size, languages.templates)
+        try:
+            return make_tokenizer(self.entry, ids, self.read)
+        except ValueError as error:
+            raise ExportError(f"checkpoint: its tokenizer's {error}") from None
 
     def sentencepiece_models(self) -> tuple[Path, Path]:
         """Where the two SentencePiece models of a checkpoint of ours are."""
