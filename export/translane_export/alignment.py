@@ -93,7 +93,8 @@ def _score_layers(model: Transformer, sources: Sequence[Sequence[int]]) -> npt.N
     limit = min(_LONGEST, config.max_positions - 1)
     looked_at = [list(source) for source in sources if 1 < len(source) <= limit][:_MOST_SAMPLES]
     scores = np.zeros((len(looked_at), config.decoder_layers))
-    for number, (source, target) in enumerate(zip(looked_at, greedy_decode(model, looked_at, limit), strict=True)):
+    targets = greedy_decode(model, looked_at, limit, complete=True)
+    for number, (source, target) in enumerate(zip(looked_at, targets, strict=True)):
         if not target:
             continue
         with torch.inference_mode(), recorded_attention(model) as weights:

@@ -69,8 +69,9 @@ def random_checkpoint(
         sizes = [sentencepiece.SentencePieceProcessor(model_file=str(path)).get_piece_size() for path in vocabularies]
         values = {"source_vocab_size": sizes[0], "target_vocab_size": sizes[1], **SIZES, **config}
         model = random_model(TransformerConfig(**values), seed)
-        with torch.no_grad():
-            model.output_projection.bias[model.config.eos_id] += eos_bias
+        if eos_bias:
+            with torch.no_grad():
+                model.output_projection.bias[model.config.eos_id] += eos_bias
         save_checkpoint(
             folder,
             config=model.config,

@@ -29,7 +29,7 @@ class RelativePositions(nn.Module):
         self.furthest = config.relative_max_distance
         self.both_ways = both_ways
         table = bucket_table(config.relative_buckets, self.furthest, both_ways=both_ways)
-        self.register_buffer("bucket_of_offset", table, persistent=False)
+        self.register_buffer("bucket_of_offset", table[:, None], persistent=False)  # as an embedding of one dimension
 
     def forward(self, size: int) -> Tensor:
         """Return the bias of the first ``size`` positions among each other, [1, H, T, T]."""
@@ -40,8 +40,8 @@ class RelativePositions(nn.Module):
         """Return the bias from positions [..., T, 1] to positions that broadcast to [..., T, S]: -> [..., H, T, S]."""
         lowest = -self.furthest if self.both_ways else 0
         offsets = (queries - keys).clamp(lowest, self.furthest) - lowest  # [..., T, S]
-        bias: Tensor = nn.functional.embedding(self.bucket_of_offset[offsets], self.weight)  # [..., T, S, H]
-        return bias.movedim(-1, -3)
+        buckets = nn.functional.embedding(offsets, self.bucket_of_offset).squeeze(-1)  # [..., T, S]
+        return nn.functional.embedding(buckets, self.weight).movedim(-1, -3)  # [..., T, S, H] -> [..., H, T, S]
 
 
 def bucket_table(buckets: int, furthest: int, *, both_ways: bool) -> Tensor:

@@ -25,9 +25,18 @@ from translane_export.tokenizers import TokenizerFiles
 from translane_server.bundle import MANIFEST, Bundle, Manifest, load_bundle
 from translane_server.errors import StartupError
 
-_ACTIVATIONS: dict[str, Activation] = {"Relu": "relu", "Gelu": "gelu", "Erf": "gelu", "Sigmoid": "silu"}
-_NORMS = ("LayerNormalization", "SkipLayerNormalization")
+_ACTIVATIONS: dict[str, Activation] = {
+    "Relu": "relu",
+    "Gelu": "gelu",
+    "Gelu tanh": "gelu_tanh",
+    "Erf": "gelu",
+    "Sigmoid": "silu",
+}
+_RMS_NORMS = ("SimplifiedLayerNormalization", "SkipSimplifiedLayerNormalization")
+_NORMS = ("LayerNormalization", "SkipLayerNormalization", *_RMS_NORMS)
 _PARTS = ("q_proj", "k_proj", "v_proj")
+_PROJECTION = "output_projection.weight"
+_RELATIVE = "stack.relative_positions"
 
 
 class BundleReader:
@@ -64,15 +73,20 @@ class _Stored:
     def __init__(self, model: ir.Model) -> None:
         self.graph = model.graph
         self.weights: dict[str, Tensor] = {}
+        self.shapes: dict[str, tuple[int, ...]] = {}
         for name, value in model.graph.initializers.items():
             tensor = value.const_value
             assert tensor is not None
+            self.shapes[name] = tuple(tensor.shape.numpy())
             if tensor.dtype in (ir.DataType.FLOAT, ir.DataType.FLOAT16):
                 self.weights[name.removesuffix(".float16")] = torch.from_numpy(tensor.numpy().copy()).float()
 
     def operators(self) -> set[str]:
-        """Types of the nodes."""
-        return {node.op_type for node in self.graph}
+        """Types of the nodes; "Gelu tanh" is Gelu by its approximation."""
+        return {
+            f"{node.op_type} tanh" if node.attributes.get_string("approximate") == "tanh" else node.op_type
+            for node in self.graph
+        }
 
     def norm_epsilon(self) -> float:
         """What the norms add to the variance."""
@@ -86,12 +100,27 @@ class _Stored:
         for node in self.graph:
             if node.op_type == "Gather" and _is_input(node.inputs[1], self.graph):
                 (following,) = node.outputs[0].consumers()
-                constants = [
-                    value.name for value in following.inputs if value is not None and value.name in self.weights
-                ]
-                if following.op_type == "Mul" and constants:
-                    return float(self.weights[str(constants[0])])
+                return self._factor(following)
         return 1.0
+
+    def logit_scale(self) -> float:
+        """What the decoder's output is multiplied with: the input of its projection comes out of a Mul."""
+        for node in self.graph:
+            if node.op_type == "Gemm" and node.inputs[1] is not None and node.inputs[1].name == _PROJECTION:
+                assert node.inputs[0] is not None
+                return self._factor(node.inputs[0].producer())
+        return 1.0
+
+    def scales_attention(self) -> bool:
+        """Whether attention divides by √D, as it does unless a node says otherwise."""
+        return not any("scale" in node.attributes for node in self.graph if node.op_type == "GroupQueryAttention")
+
+    def _factor(self, node: ir.Node | None) -> float:
+        """The constant that a Mul multiplies with; 1 for any other node."""
+        if node is None or node.op_type != "Mul":
+            return 1.0
+        constants = [value.name for value in node.inputs if value is not None and value.name in self.weights]
+        return float(self.weights[str(constants[0])]) if constants else 1.0
 
 
 def _is_input(ids: ir.Value | None, graph: ir.Graph) -> bool:
@@ -119,14 +148,20 @@ def _read(bundle: Bundle, encoder: _Stored, decoder: _Stored) -> Checkpoint:
 
 def _config(manifest: Manifest, encoder: _Stored, decoder: _Stored) -> TransformerConfig:
     sizes, ids = manifest.architecture, manifest.special_ids
-    activations = {_ACTIVATIONS[name] for name in encoder.operators() & _ACTIVATIONS.keys()}
+    operators = encoder.operators()
+    activations = {_ACTIVATIONS[name] for name in operators & _ACTIVATIONS.keys()}
     if len(activations) != 1:
         raise ValueError("its activation is none this exporter knows")
     scale = encoder.embedding_scale()
-    scaled = math.isclose(scale, math.sqrt(sizes.d_model), rel_tol=1e-3)
+    scaled = _is_about(scale, math.sqrt(sizes.d_model))
     if not scaled and scale != 1:
         raise ValueError(f"it scales embeddings by {scale:g}")
-    table = encoder.weights["embedding.table"]
+    logit_scale = decoder.logit_scale()
+    table = encoder.weights.get("embedding.table")
+    limits = manifest.limits
+    max_positions = max(limits.source_tokens, limits.target_tokens) if table is None else len(table)
+    relative = decoder.weights.get(f"{_RELATIVE}.weight")  # [buckets, H]
+    suppression = decoder.weights.get("suppression", torch.zeros(0))
     return TransformerConfig(
         source_vocab_size=sizes.source_vocab_size,
         target_vocab_size=sizes.target_vocab_size,
@@ -138,8 +173,8 @@ def _config(manifest: Manifest, encoder: _Stored, decoder: _Stored) -> Transform
         ffn_size=sizes.ffn_size,
         activation=activations.pop(),
         norm="pre" if "stack.final_norm.weight" in decoder.weights else "post",
-        positions="sinusoidal" if _is_sinusoidal(table) else "learned",
-        max_positions=len(table),
+        positions="none" if table is None else "sinusoidal" if _is_sinusoidal(table) else "learned",
+        max_positions=max_positions,
         scale_embeddings=scaled,
         tie_embeddings=_tying(encoder.weights, decoder.weights),
         layer_norm_eps=decoder.norm_epsilon(),
@@ -147,7 +182,27 @@ def _config(manifest: Manifest, encoder: _Stored, decoder: _Stored) -> Transform
         unk_id=ids.unk,
         bos_id=ids.bos,
         eos_id=ids.eos,
+        decoder_start_id=None if ids.decoder_start == ids.bos else ids.decoder_start,
+        embedding_norm="embedding.norm.weight" in encoder.weights,
+        norm_kind="rms" if operators & set(_RMS_NORMS) else "layer",
+        biases="output_projection.bias" in decoder.weights,
+        gated="stack.layers.0.feed_forward.gate_proj.weight" in encoder.weights,
+        attention_scale=encoder.scales_attention(),
+        logit_scale=sizes.d_model**-0.5 if _is_about(logit_scale, sizes.d_model**-0.5) else logit_scale,
+        suppressed_ids=tuple(suppression.isinf().nonzero().flatten().tolist()),
+        **({} if relative is None else _relative_positions(relative, decoder)),
     )
+
+
+def _relative_positions(weight: Tensor, decoder: _Stored) -> dict[str, int]:
+    """The decoder's table of buckets has the distances from 0 to the largest."""
+    distances, _ = decoder.shapes[f"{_RELATIVE}.bucket_of_offset"]
+    return {"relative_buckets": len(weight), "relative_max_distance": distances - 1}
+
+
+def _is_about(number: float, expected: float) -> bool:
+    """Whether they are the same but for the rounding of a float16."""
+    return math.isclose(number, expected, rel_tol=1e-3)
 
 
 def _is_sinusoidal(table: Tensor) -> bool:
@@ -158,7 +213,7 @@ def _is_sinusoidal(table: Tensor) -> bool:
 
 def _tying(encoder: Mapping[str, Tensor], decoder: Mapping[str, Tensor]) -> Any:
     """A table that is also the output projection is stored under the projection's name alone."""
-    projection = decoder["output_projection.weight"]
+    projection = decoder[_PROJECTION]
     if not torch.equal(decoder.get("embedding.tokens.weight", projection), projection):
         return "none"
     return "three-way" if torch.equal(encoder["embedding.tokens.weight"], projection) else "two-way"
@@ -168,13 +223,15 @@ def _state_dict(
     config: TransformerConfig, encoder: Mapping[str, Tensor], decoder: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
     """Undo what `EncoderGraph` and `DecoderGraph` do to names and to Q, K and V."""
-    projection = decoder["output_projection.weight"]
+    projection = decoder[_PROJECTION]
     state = {
         "encoder.embedding.tokens.weight": encoder["embedding.tokens.weight"],
         "decoder.embedding.tokens.weight": decoder.get("embedding.tokens.weight", projection),
-        "output_projection.weight": projection,
-        "output_projection.bias": decoder["output_projection.bias"],
+        _PROJECTION: projection,
     }
+    if config.biases:
+        state["output_projection.bias"] = decoder["output_projection.bias"]
+    kinds = ("weight", "bias") if config.biases else ("weight",)
     for side, weights, layers in (
         ("encoder", encoder, config.encoder_layers),
         ("decoder", decoder, config.decoder_layers),
@@ -182,10 +239,12 @@ def _state_dict(
         if config.positions == "learned":
             state[f"{side}.embedding.positions.embedding.weight"] = weights["embedding.table"]
         for name, tensor in weights.items():
+            if name.startswith("embedding.norm."):
+                state[f"{side}.{name}"] = tensor
             if name.startswith("stack."):
                 state[f"{side}.{name.removeprefix('stack.')}"] = tensor
         for layer in range(layers):
-            for kind in ("weight", "bias"):
+            for kind in kinds:
                 for part, tensor in zip(_PARTS, weights[f"packed.{layer}.{kind}"].chunk(3), strict=True):
                     state[f"{side}.layers.{layer}.self_attention.{part}.{kind}"] = tensor
     for name, tensor in encoder.items():

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from translane_export.model import Transformer
-from translane_export.train.batches import EncodedPair, collate
 
 _ROWS = 128
 
 
-def greedy_decode(model: Transformer, sources: Sequence[list[int]], max_length: int | None = None) -> list[list[int]]:
-    """Translate source ids (no markers) to target ids (no markers), in order.
+def greedy_decode(
+    model: Transformer, sources: Sequence[list[int]], max_length: int | None = None, *, complete: bool = False
+) -> list[list[int]]:
+    """Translate source ids to target ids (no markers), in order.
 
-    Sentences of similar length share a batch, and rows leave it when they end. A translation stops at eos, at
-    `max_length` tokens, or at twice its source's length plus ten where that is shorter.
+    Sources have no markers, or are ``complete`` with all of the model's. Those of similar length share a batch, and
+    rows leave it when they end. A translation stops at eos, at `max_length` tokens, or at twice its source's length
+    plus ten (plus eight, markers counted) where that is shorter.
     The prefix is decoded anew at each step: on short sentences that costs less than a cache's bookkeeping.
     """
     config = model.config
@@ -29,9 +32,8 @@ def greedy_decode(model: Transformer, sources: Sequence[list[int]], max_length: 
     with torch.inference_mode():
         for start in range(0, len(order), _ROWS):
             indices = order[start : start + _ROWS]
-            for index, ids in zip(
-                indices, _decode_batch(model, [sources[i] for i in indices], limit, device), strict=True
-            ):
+            batch = [sources[i] if complete else [*sources[i], config.eos_id] for i in indices]
+            for index, ids in zip(indices, _decode_batch(model, batch, limit, device), strict=True):
                 translations[index] = ids
     model.train(was_training)
     return translations
@@ -39,15 +41,19 @@ def greedy_decode(model: Transformer, sources: Sequence[list[int]], max_length: 
 
 def _decode_batch(model: Transformer, sources: list[list[int]], limit: int, device: torch.device) -> list[list[int]]:
     config = model.config
-    batch = collate([EncodedPair(source, []) for source in sources]).to(device)
-    lengths = batch.source_lengths
-    memory = model.encode(batch.source_ids, lengths)  # [B, S, M]
-    tokens = torch.full((len(sources), 1), config.bos_id, device=device)  # [B, T]
+    source_ids = pad_sequence(
+        [torch.tensor(source) for source in sources], batch_first=True, padding_value=config.pad_id
+    )  # [B, S]
+    lengths = torch.tensor([len(source) for source in sources], device=device)
+    memory = model.encode(source_ids.to(device), lengths)  # [B, S, M]
+    tokens = torch.full((len(sources), 1), config.start_id, device=device)  # [B, T]
     finished: list[list[int]] = [[] for _ in sources]
     rows = list(range(len(sources)))
-    caps = [min(limit, 2 * len(source) + 10) for source in sources]
+    caps = [min(limit, 2 * len(source) + 8) for source in sources]
     while rows:
-        next_ids = model.decode(tokens, memory, lengths)[:, -1].argmax(dim=-1)  # [B]
+        logits = model.decode(tokens, memory, lengths)[:, -1]  # [B, V]
+        logits[:, list(config.suppressed_ids)] = -torch.inf
+        next_ids = logits.argmax(dim=-1)  # [B]
         tokens = torch.cat((tokens, next_ids[:, None]), dim=1)
         keep: list[int] = []
         for position, (row, token) in enumerate(zip(rows, next_ids.tolist(), strict=True)):

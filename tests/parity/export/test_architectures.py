@@ -1,0 +1,179 @@
+"""Whatever a published architecture is made of, its graphs are PyTorch's equals: every step, batch and format."""
+
+import dataclasses
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+
+from helpers.architectures import ARCHITECTURES
+from helpers.bundles import bundle_model, random_bundle, random_model
+from translane_export.graphs import DecoderGraph, EncoderGraph
+from translane_export.model import TransformerConfig
+from translane_export.onnx_export import export_decoder, export_encoder
+from translane_export.precision import choose_numerics
+from translane_export.signatures import decoder_signature, encoder_signature
+from translane_export.sources.bundle import BundleReader
+from translane_export.torchscript import TorchScriptBackend, save_torchscript
+from translane_export.verify import check_parity, passes, verification_sources
+from translane_server.backend import StepNeeds
+from translane_server.bundle import load_bundle
+from translane_server.ort import OrtBackend
+
+SIZES = {"encoder_layers": 1, "decoder_layers": 2, "max_positions": 24, "tie_embeddings": "two-way"}
+LENGTHS = (9, 1, 24, 16, 2, 7)
+CAPACITY = 24  # twice what relative positions tell apart
+VOCABULARY = 40
+
+every_architecture = pytest.mark.parametrize("name", ARCHITECTURES)
+
+
+def checkpoint_of(name):
+    return {**SIZES, **ARCHITECTURES[name]}
+
+
+def model_of(name, **changes):
+    sizes = {"d_model": 32, "heads": 2, "ffn_size": 64, **SIZES, "tie_embeddings": "none"}
+    config = TransformerConfig(
+        source_vocab_size=VOCABULARY, target_vocab_size=VOCABULARY, **{**sizes, **ARCHITECTURES[name], **changes}
+    )
+    return random_model(config)
+
+
+def ranked(model, logits):
+    """What the graph gives for PyTorch's `logits` [V]: suppressed ids apart, the same."""
+    log_probs = logits.log_softmax(-1)
+    for values in (logits, log_probs):
+        values[list(model.config.suppressed_ids)] = -torch.inf
+    return logits.numpy(), log_probs.numpy()
+
+
+@pytest.fixture(scope="module")
+def bundles(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bundles")
+    opened = {}
+
+    def get(name):
+        if name not in opened:
+            opened[name] = load_bundle(random_bundle(folder / name, **checkpoint_of(name)))
+        return opened[name]
+
+    return get
+
+
+@every_architecture
+@torch.inference_mode()
+def test_every_step(bundles, name):
+    bundle, model = bundles(name), bundle_model(**checkpoint_of(name))
+    assert passes(bundle.manifest.parity)
+    draw = np.random.default_rng(0)
+    vocabularies = model.config.source_vocab_size, model.config.target_vocab_size
+    sources = [draw.integers(0, vocabularies[0], length).tolist() for length in LENGTHS]
+    targets = draw.integers(0, vocabularies[1], (len(sources), CAPACITY))
+    expected = []
+    for source, target in zip(sources, targets, strict=True):
+        length = torch.tensor([len(source)])
+        memory = model.encode(torch.tensor([source]), length)
+        logits = model.decode(torch.from_numpy(target[None]), memory, length)[0]
+        expected.append([ranked(model, step) for step in logits])
+    backend = OrtBackend(
+        bundle, threads=2, rows=len(sources), source_capacity=CAPACITY, target_capacity=CAPACITY, encode_tokens=64
+    )
+    backend.encode(sources, 0)
+    for step in range(CAPACITY + len(sources) - 1):  # row r is r tokens behind row 0
+        rows = np.arange(len(sources))
+        positions = np.clip(step - rows, 0, CAPACITY - 1).astype(np.int32)
+        candidates = backend.decode_step(targets[rows, positions], positions, StepNeeds(vocabularies[1], logits=True))
+        for row in rows:
+            logits, log_probs = expected[row][positions[row]]
+            np.testing.assert_allclose(candidates.logits[row], logits, atol=1e-4, rtol=0)
+            given = candidates.log_probs[row]
+            np.testing.assert_allclose(given, log_probs[candidates.token_ids[row]], atol=1e-4, rtol=0)
+            np.testing.assert_allclose(given, np.sort(log_probs)[::-1], atol=1e-4, rtol=0)
+
+
+@every_architecture
+@pytest.mark.parametrize("threads", [1, 2])
+def test_alone_and_batched_are_the_same_to_the_bit(bundles, name, threads):
+    bundle = bundles(name)
+
+    def session(file):
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        return onnxruntime.InferenceSession(str(bundle.path(file)), options)
+
+    draw = np.random.default_rng(0)
+    encoder = session("encoder.onnx")
+    lengths = np.array(LENGTHS, np.int32)
+    source_ids = draw.integers(0, VOCABULARY, (len(lengths), CAPACITY))
+    together = encoder.run(None, {"source_ids": source_ids, "source_lengths": lengths})
+    for row, length in enumerate(lengths):
+        alone = encoder.run(
+            None, {"source_ids": source_ids[row : row + 1, :length], "source_lengths": lengths[row : row + 1]}
+        )
+        for expected, actual in zip(alone, together, strict=True):
+            assert np.array_equal(actual[row, :, :length], expected[0])
+
+    decoder, rows = session("decoder.onnx"), 33
+    inputs = {
+        tensor.name: draw.standard_normal((rows, tensor.shape[1], CAPACITY, tensor.shape[3]), dtype=np.float32)
+        for tensor in decoder.get_inputs()
+        if "_key_" in tensor.name or "_value_" in tensor.name
+    }
+    inputs["token_ids"] = draw.integers(0, 30, rows)
+    inputs["positions"] = draw.integers(0, CAPACITY, rows).astype(np.int32)
+    inputs["source_lengths"] = draw.integers(1, CAPACITY, rows).astype(np.int32)
+
+    def run(chosen):
+        some = {tensor: value[chosen] for tensor, value in inputs.items()}
+        return decoder.run(None, some | {"num_candidates": np.array([4])})
+
+    together = run(np.arange(rows))
+    for count in (1, 1, 2, 3, 5, 8, 17, 32):
+        chosen = draw.permutation(rows)[:count]
+        for expected, actual in zip(together, run(chosen), strict=True):
+            assert np.array_equal(actual, expected[chosen])
+
+
+@every_architecture
+def test_a_bundle_reads_back_as_the_model(bundles, name):
+    checkpoint, model = BundleReader().read(bundles(name).folder), bundle_model(**checkpoint_of(name))
+    lost = {"dropout": model.config.dropout}
+    assert checkpoint.config.to_dict() | lost == model.config.to_dict()
+    state = model.state_dict()
+    assert checkpoint.state_dict.keys() == state.keys()
+    for key, tensor in state.items():
+        assert torch.equal(checkpoint.state_dict[key], tensor), key
+
+
+@every_architecture
+def test_torchscript(tmp_path, name):
+    model = model_of(name)
+    with torch.no_grad():
+        save_torchscript(EncoderGraph(model), DecoderGraph(model), model.config, tmp_path)
+    backend = TorchScriptBackend(tmp_path, model.config, rows=8, source_capacity=12, target_capacity=20)
+    parity = check_parity(backend, model, verification_sources([], model, 12), choose_numerics("fp32", None))
+    assert passes(parity), parity
+
+
+@pytest.mark.parametrize("name", ["BART", "T5 v1.1"])
+def test_fp16(tmp_path, name):
+    settings = {"precision": "fp16"}
+    bundle = load_bundle(random_bundle(tmp_path / "bundle", export=settings, **checkpoint_of(name)))
+    assert passes(bundle.manifest.parity)
+    checkpoint, model = BundleReader().read(bundle.folder), bundle_model(**checkpoint_of(name))
+    assert dataclasses.replace(checkpoint.config, dropout=model.config.dropout) == model.config
+
+
+def test_projections_without_biases_use_the_weights_as_stored():
+    """A transposed copy of a vocabulary matrix that the embedding shares would double it."""
+    model = model_of("T5", tie_embeddings="three-way")
+    config = model.config
+    encoder = export_encoder(EncoderGraph(model), config, encoder_signature(config, torch.float32, "encoder.onnx"))
+    decoder = export_decoder(DecoderGraph(model), config, decoder_signature(config, torch.float32, "decoder.onnx"))
+    for graph in (encoder.graph, decoder.graph):
+        operators = {use.node.op_type for weight in graph.initializers.values() for use in weight.uses()}
+        assert not operators & {"Transpose", "MatMul"}
+        assert "Gemm" in operators
