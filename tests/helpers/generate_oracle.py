@@ -84,9 +84,8 @@ class _GenerateModel(PreTrainedModel, GenerationMixin):
         return self.encoder
 
     def forward(self, attention_mask=None, decoder_input_ids=None, encoder_outputs=None, **_kwargs):
-        model, lengths = self.transformer, attention_mask.sum(1)
-        hidden = model.decoder(decoder_input_ids, encoder_outputs.last_hidden_state, lengths)[:, -1:]
-        return Seq2SeqLMOutput(logits=model.output_projection(hidden))
+        memory, lengths = encoder_outputs.last_hidden_state, attention_mask.sum(1)
+        return Seq2SeqLMOutput(logits=self.transformer.decode(decoder_input_ids, memory, lengths)[:, -1:])
 
     def _get_top_k_continuations(self, accumulated_log_probs, *args, beams_to_keep, **kwargs):
         best = torch.topk(accumulated_log_probs, min(beams_to_keep + 1, accumulated_log_probs.shape[1])).values
