@@ -17,9 +17,10 @@ _BYTE_TOKEN_LENGTH = len("<0x00>")
 class JsonTokenizer:
     """One tokenizer.json for both sides, less what it puts around texts.
 
-    Special tokens are never made of a text, even where it spells their names, and add nothing to one but the unknown
-    token. Target texts are the tokens' surfaces one after the other, less the first space. The library's own decoder
-    keeps that space where tokens are bytes, and drops every one of the first token where they are not.
+    Special tokens are never made of a text: the name of one is text or, if the library finds it in the vocabulary all
+    the same, unknown. They add nothing to a text but the unknown token. Target texts are the tokens' surfaces one after
+    the other, less the first space. The library's own decoder keeps that space where tokens are bytes, and drops every
+    one of the first token where they are not.
 
     Args:
         content: of tokenizer.json.
@@ -49,13 +50,13 @@ class JsonTokenizer:
         self._unknown = unknown
         self._end = [] if eos is None else [eos]
         added = self._tokenizer.get_added_tokens_decoder()
-        nothing = {*special, *(id_ for id_, token in added.items() if token.special)}
+        self._special = {*special, *(id_ for id_, token in added.items() if token.special)} - {unknown}
         spelling = _Spelling(description.get("decoder"))
         self._surfaces = tuple(
             _UNKNOWN.encode()
             if id_ == unknown
             else b""
-            if id_ in nothing or id_ not in self._pieces
+            if id_ in self._special or id_ not in self._pieces
             else self._pieces[id_].encode()
             if id_ in added
             else spelling.surface(self._pieces[id_])
@@ -74,11 +75,11 @@ class JsonTokenizer:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """See `Tokenizer.encode`. A text of white space has no tokens, though the library gives it some."""
-        return [[*self._encode(text).ids, *self._end] if text.strip() else [] for text in texts]
+        return [[*self._ids(text), *self._end] if text.strip() else [] for text in texts]
 
     def encode_target(self, texts: Sequence[str]) -> list[list[int]]:
         """See `Tokenizer.encode_target`."""
-        return [self._encode(text).ids for text in texts]
+        return [self._ids(text) for text in texts]
 
     def decode(self, ids: Sequence[Sequence[int]], unknowns: Sequence[Mapping[int, str]] = ()) -> list[str]:
         """See `Tokenizer.decode`."""
@@ -97,6 +98,10 @@ class JsonTokenizer:
         if not text.strip():
             return []
         return [*(text[start:end] for start, end in self._encode(text).offsets), *("" for _ in self._end)]
+
+    def _ids(self, text: str) -> list[int]:
+        ids = self._encode(text).ids
+        return ids if self._special.isdisjoint(ids) else [self._unknown if id_ in self._special else id_ for id_ in ids]
 
     def _encode(self, text: str) -> tokenizers.Encoding:
         # one text a call: those of many are encoded on all of the host's cores, however few of them are granted

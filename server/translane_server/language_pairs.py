@@ -94,7 +94,8 @@ class TemplateTokenizer:
         self._prefix = prefix
         self._suffix = suffix
         self._nothing = tokenizer.encode([text_prefix])[0] if text_prefix else []
-        self._prefix_surfaces = sum(map(bool, tokenizer.source_surfaces(text_prefix))) if text_prefix else 0
+        surfaces = tokenizer.source_surfaces(text_prefix) if text_prefix else []
+        self._prefix_tokens = max((place for place, surface in enumerate(surfaces, start=1) if surface), default=0)
 
     @property
     def target_surfaces(self) -> Sequence[bytes]:
@@ -127,8 +128,8 @@ class TemplateTokenizer:
         if not self.encode([text])[0]:
             return []
         surfaces = self._tokenizer.source_surfaces(self._text_prefix + text)
-        prefix = min(self._prefix_surfaces, len(surfaces))
-        return [*[""] * (len(self._prefix) + prefix), *surfaces[prefix:], *[""] * len(self._suffix)]
+        blank = [""] * (len(self._prefix) + self._prefix_tokens)
+        return [*blank, *surfaces[self._prefix_tokens :], *[""] * len(self._suffix)]
 
 
 def _check(name: str, wanted: str, available: Sequence[str]) -> list[FieldViolation]:

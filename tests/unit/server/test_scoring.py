@@ -42,7 +42,8 @@ def test_targets_are_forced_with_their_end():
 
 def test_scores_are_sums():
     prepared = scoring.prepare(request(("ab", "xy")))
-    hypothesis = Hypothesis(prepared.sentences[0].forced_ids[:-1], 0.0, FinishReason.END_OF_SENTENCE, (-0.1, -0.2, -0.3))
+    (sentence,) = prepared.sentences
+    hypothesis = Hypothesis(sentence.forced_ids[:-1], 0.0, FinishReason.END_OF_SENTENCE, (-0.1, -0.2, -0.3))
     results = [SentenceResult((hypothesis,), Timing(0, 0, 0))]
     (score,) = scoring.scores(prepared, results, tokens=True)
     assert score.total_log_prob == math.fsum((-0.1, -0.2, -0.3))

@@ -5,13 +5,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from fakes.backend import EOS
 from fakes.serving import UNKNOWN, FakeTokenizer, make_manifest, make_model, make_settings
 from translane.v1 import translation_pb2 as pb
 from translane_server import errors
 from translane_server.config import token_limits
 from translane_server.metrics import Metrics
 from translane_server.request import AlignedToken, FinishReason, Hypothesis, SentenceResult, Timing
-from translane_server.service import TranslationService
+from translane_server.service import ServedModel, TranslationService
 from translane_server.validation import RequestLimits
 
 
@@ -290,3 +291,124 @@ async def test_wrong_options_and_texts_are_named_together(make_service):
     assert set(await violations(make_service(), "x" * 3000, options=options)) == {"texts[0]", "options.max_length"}
     options = pb.DecodingOptions(target_prefix="\u03c0")
     assert set(await violations(make_service(), "x" * 40, options=options)) == {"texts[0]", "options.target_prefix"}
+
+
+MULTILINGUAL = {
+    "source_languages": ("eng_Latn", "zho_Hans"),
+    "target_languages": ("eng_Latn", "fra_Latn"),
+    "language_templates": {
+        "source": {"zho_Hans": {"source_prefix": [92]}},
+        "target": {"fra_Latn": {"forced": [95]}},
+    },
+}
+
+
+class ForcedEngine(FakeEngine):
+    """Answers with what is forced, then "a", each token less probable than the one before."""
+
+    @staticmethod
+    def _result(sentence):
+        ids = (*sentence.forced_ids, *FakeTokenizer().encode_target(["a"])[0])
+        alignment = tuple(AlignedToken(place, 0.5) for place in range(len(ids)))
+        log_probs = tuple(-1.0 * place for place in range(len(ids) + 1))
+        hypothesis = Hypothesis(ids, -1.0, FinishReason.END_OF_SENTENCE, log_probs, alignment)
+        return SentenceResult((hypothesis,), Timing(0, 0, 0))
+
+
+class LanguageFakeTokenizer(FakeTokenizer):
+    """Language tokens add nothing to a text."""
+
+    def decode(self, ids, unknowns=()):
+        return super().decode([[token for token in each if token != 95] for each in ids], unknowns)
+
+
+@pytest.fixture
+def multilingual(make_service):
+    model = ServedModel(make_manifest(**MULTILINGUAL), LanguageFakeTokenizer(), "cpu")
+    service = make_service(open_=False, model=model)
+    engine = ForcedEngine()
+    service.open(engine)
+    yield service, engine
+    engine.close()
+
+
+async def test_languages_choose_what_the_engine_is_told(multilingual):
+    service, engine = multilingual
+    await translate(service, "hi", source_language="zh", target_language="fr")
+    await translate(service, "hi", source_language="en", target_language="en")
+    first, second = (request.sentences[0] for request in engine.requests)
+    (ids,) = FakeTokenizer().encode(["hi"])
+    assert (first.source_ids, first.forced_ids, first.counted_ids) == ([92, *ids], (95,), 1)
+    assert (second.source_ids, second.forced_ids, second.counted_ids) == (ids, (), 0)
+
+
+async def test_a_prefix_follows_the_language_and_does_not_count(multilingual):
+    service, engine = multilingual
+    options = pb.DecodingOptions(target_prefix="b")
+    await translate(service, "hi", source_language="zh", target_language="fr", options=options)
+    sentence = engine.requests[0].sentences[0]
+    assert (sentence.forced_ids, sentence.counted_ids) == ((95, *FakeTokenizer().encode_target(["b"])[0]), 0)
+    assert sentence.options.max_length == 20
+
+
+async def test_forced_tokens_are_held_to_the_room_there_is(multilingual):
+    service, _ = multilingual
+    languages = {"source_language": "zh", "target_language": "fr"}
+    await translate(service, "hi", **languages, options=pb.DecodingOptions(max_length=24))
+    too_long = pb.DecodingOptions(target_prefix="b" * 23)
+    assert await violations(service, "hi", **languages, options=too_long) == {
+        "options.target_prefix": "has 23 tokens, at most 22 are accepted"
+    }
+    no_room = pb.DecodingOptions(target_prefix="bb", max_length=22)
+    assert await violations(service, "hi", **languages, options=no_room) == {
+        "options.max_length": "is 22, and there is room for 21 tokens after target_prefix"
+    }
+
+
+async def test_a_language_token_is_no_part_of_what_is_returned(multilingual):
+    service, _ = multilingual
+    options = pb.DecodingOptions(return_tokens=True, return_token_scores=True, return_alignment=True)
+    response = await translate(service, "hi", source_language="zh", target_language="fr", options=options)
+    (translation,) = response.translations
+    (hypothesis,) = translation.hypotheses
+    assert hypothesis.text == "a"
+    assert list(hypothesis.tokens) == ["a", "</s>"]
+    assert list(hypothesis.token_log_probs) == [-1.0, -2.0]
+    points = [(point.source_token, point.target_token) for point in hypothesis.alignment.points]
+    assert points == [(1, 0)], "sources are counted with the language's token, targets without"
+    assert translation.source_tokens == 4
+
+
+async def test_sentences_of_a_text_are_each_told_the_language(multilingual):
+    service, engine = multilingual
+    options = pb.DecodingOptions(split_sentences=True)
+    await translate(service, "Hi. Oh.", source_language="zho_Hans", target_language="fra_Latn", options=options)
+    sentences = engine.requests[0].sentences
+    assert len(sentences) == 2
+    assert all(sentence.source_ids[0] == 92 and sentence.forced_ids == (95,) for sentence in sentences)
+
+
+async def test_scores_are_of_the_target_without_the_language(multilingual):
+    service, engine = multilingual
+    request = pb.ScoreRequest(
+        inputs=[pb.ScoreInput(source="hi", target="ab")],
+        source_language="zh",
+        target_language="fr",
+        return_tokens=True,
+    )
+    (score,) = (await service.Score(request, None)).scores
+    sentence = engine.requests[0].sentences[0]
+    assert sentence.source_ids[0] == 92
+    assert sentence.forced_ids == (95, *FakeTokenizer().encode_target(["ab"])[0], EOS)
+    assert (sentence.counted_ids, sentence.options.max_length) == (0, 0)
+    assert list(score.tokens) == ["a", "b", "</s>"]
+    assert score.token_log_probs[0] == -1.0
+
+
+async def test_the_languages_are_listed_as_the_model_calls_them(multilingual):
+    service, _ = multilingual
+    (model,) = (await service.ListModels(pb.ListModelsRequest(), None)).models
+    assert (list(model.source_languages), list(model.target_languages)) == (
+        ["eng_Latn", "zho_Hans"],
+        ["eng_Latn", "fra_Latn"],
+    )
