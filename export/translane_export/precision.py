@@ -75,4 +75,4 @@ def check_range(model: Transformer, numerics: Numerics) -> None:
 
 
 def _tensors(module: nn.Module) -> list[torch.Tensor]:
-    return [*module.parameters(), *module.buffers()]
+    return [tensor for tensor in (*module.parameters(), *module.buffers()) if tensor.is_floating_point()]

@@ -191,8 +191,6 @@ class TransformerConfig:
                 raise ValueError(f"suppressed_ids: {number!r} is not one of {self.target_vocab_size} target ids")
         if self.eos_id in suppressed:
             raise ValueError(f"suppressed_ids: {self.eos_id} is eos_id, and no sentence would end")
-        if len(set(suppressed)) == self.target_vocab_size:
-            raise ValueError("suppressed_ids: nothing is left to generate")
 
     def _require_int(self, name: str, *, minimum: int) -> int:
         value = getattr(self, name)

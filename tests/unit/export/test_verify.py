@@ -1,6 +1,7 @@
 """The parity check notices what it is there to notice."""
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import torch
 from helpers.bundles import random_model
 from translane_export.alignment import recorded_attention
 from translane_export.errors import ExportError
-from translane_export.model import TransformerConfig
+from translane_export.model import Transformer, TransformerConfig
 from translane_export.precision import choose_numerics
 from translane_export.verify import check_parity, passes, verification_sources
 from translane_server.backend import Candidates
@@ -33,12 +34,14 @@ class EagerBackend:
         wrong_token_at=None,
         wrong_encoder=False,
         candidates=None,
+        suppressed=None,
     ):
         self.model = model
         self.noise = noise
         self.attention = attention
         self.wrong_token_at = wrong_token_at
         self.wrong_encoder = wrong_encoder
+        self.suppressed = list(model.config.suppressed_ids) if suppressed is None else suppressed
         self.candidates = candidates or (lambda ids, log_probs: (ids, log_probs))
         self.sources = {}
         self.fed = {}
@@ -64,10 +67,12 @@ class EagerBackend:
             logits.append(output[0, -1])
             attention[row, : len(source)] = weights[0][0, :, -1].mean(0)
         logits = torch.stack(logits).numpy() + np.float32(self.noise)
+        log_probs = torch.log_softmax(torch.from_numpy(logits), dim=1).numpy()
+        for values in (logits, log_probs):
+            values[:, self.suppressed] = -np.inf
         order = np.argsort(-logits, axis=1)
         first = 1 if self.wrong_token_at in positions else 0
         chosen = order[:, first : first + needs.num_candidates]
-        log_probs = torch.log_softmax(torch.from_numpy(logits), dim=1).numpy()
         return Candidates(
             *self.candidates(chosen, np.take_along_axis(log_probs, chosen, axis=1)), logits, self.attention(attention)
         )
@@ -156,6 +161,34 @@ def test_logits_that_differ_fail(model, sources):
 def test_a_logit_that_is_no_number_fails(model, sources):
     parity = check_parity(EagerBackend(model, noise=np.nan), model, sources, FP32)
     assert not passes(parity)
+
+
+def suppressing(model, *ids, **config):
+    copied = Transformer(replace(model.config, suppressed_ids=ids, **config)).eval()
+    copied.load_state_dict(model.state_dict())
+    return copied
+
+
+def test_suppressed_ids_are_minus_infinity_in_both(model, sources):
+    reference = suppressing(model, 0, 7, 9)
+    parity = check_parity(EagerBackend(reference), reference, sources, FP32)
+    assert passes(parity)
+    assert parity.max_logit_difference < 1e-5
+
+
+@pytest.mark.parametrize("suppressed", [[], [0, 7], [0, 7, 9, 11]], ids=["none", "fewer", "more"])
+def test_other_suppressed_ids_fail(model, sources, suppressed):
+    reference = suppressing(model, 0, 7, 9)
+    parity = check_parity(EagerBackend(reference, suppressed=suppressed), reference, sources, FP32)
+    assert not passes(parity)
+    assert parity.max_logit_difference == np.inf
+
+
+def test_the_decoder_is_fed_what_it_starts_with(model, sources):
+    reference = suppressing(model, decoder_start_id=5)
+    backend = EagerBackend(reference)
+    check_parity(backend, reference, sources, FP32)
+    assert {fed[0] for fed in backend.fed.values()} == {5}
 
 
 BOTH_HEADS = Alignment(layer=0, heads=(0, 1))

@@ -27,7 +27,7 @@ def test_head_size_overrides_the_derived_one(make_config):
 
 
 def test_a_config_survives_json(make_config):
-    config = make_config(norm="pre", head_size=5, tie_embeddings="none")
+    config = make_config(norm="pre", head_size=5, tie_embeddings="none", suppressed_ids=(4, 0), logit_scale=0.5)
     assert TransformerConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
 
 
@@ -72,11 +72,59 @@ def test_a_config_is_frozen(make_config):
         ("unk_id", 0),  # pad_id already
         ("bos_id", 13),  # outside the source vocabulary
         ("eos_id", None),
+        ("eos_id", 1),  # unk_id already
+        ("decoder_start_id", 17),
+        ("decoder_start_id", True),
+        ("embedding_norm", 1),
+        ("norm_kind", "batch"),
+        ("biases", None),
+        ("gated", "yes"),
+        ("attention_scale", 0.125),
+        ("relative_buckets", 2),
+        ("relative_buckets", 9),
+        ("relative_buckets", -8),
+        ("relative_max_distance", 0),
+        ("logit_scale", 0),
+        ("logit_scale", float("inf")),
+        ("logit_scale", "0.5"),
+        ("suppressed_ids", [5]),
+        ("suppressed_ids", (5, 17)),
+        ("suppressed_ids", (True,)),
+        ("suppressed_ids", (3,)),  # eos_id
     ],
 )
 def test_a_bad_value_is_refused_by_field_name(make_config, field, value):
     with pytest.raises(ValueError, match=f"^{field}: "):
         make_config(**{field: value})
+
+
+def test_distances_that_share_a_bucket_lie_beyond_those_that_do_not(make_config):
+    with pytest.raises(ValueError, match=r"^relative_max_distance: 16 is not above half of 32 relative_buckets"):
+        make_config(relative_buckets=32, relative_max_distance=16)
+    assert make_config(relative_buckets=0, relative_max_distance=1).relative_buckets == 0
+
+
+def test_published_models_begin_with_other_special_ids(make_config):
+    assert make_config().start_id == 2
+    marian = make_config(bos_id=3, decoder_start_id=0)
+    assert (marian.start_id, marian.bos_id, marian.eos_id, marian.pad_id) == (0, 3, 3, 0)
+
+
+def test_a_config_of_an_earlier_release_is_today_s_default(make_config):
+    config = make_config()
+    added = {
+        "decoder_start_id",
+        "embedding_norm",
+        "norm_kind",
+        "biases",
+        "gated",
+        "relative_buckets",
+        "relative_max_distance",
+        "attention_scale",
+        "logit_scale",
+        "suppressed_ids",
+    }
+    assert TransformerConfig.from_dict({k: v for k, v in config.to_dict().items() if k not in added}) == config
 
 
 def test_odd_d_model_is_refused_for_sinusoids_alone(make_config):

@@ -8,12 +8,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from helpers.architectures import ARCHITECTURES
 from translane_export.model import PRESETS, Transformer, TransformerConfig, label_smoothed_cross_entropy
 
 SOURCE = torch.tensor([[4, 5, 6, 7, 3], [8, 9, 3, 0, 0], [10, 3, 0, 0, 0]])
 SOURCE_LENGTHS = torch.tensor([5, 3, 2])
 TARGET = torch.tensor([[2, 4, 5, 6], [2, 7, 8, 9], [2, 10, 0, 0]])
 TARGET_LENGTHS = torch.tensor([4, 4, 2])
+SIDES = ("encoder", "decoder")
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
 
 every_arrangement = pytest.mark.parametrize(
@@ -24,6 +26,7 @@ every_arrangement = pytest.mark.parametrize(
         {"norm": "post", "activation": "gelu"},
         {"norm": "pre", "activation": "silu", "positions": "learned", "scale_embeddings": False},
         {"norm": "post", "activation": "relu", "head_size": 5},
+        *ARCHITECTURES.values(),
     ],
     ids=lambda arrangement: "-".join(str(value) for value in arrangement.values()),
 )
@@ -180,6 +183,53 @@ def test_initialisation(make_config):
     assert embedding[1:].std().item() == pytest.approx(64**-0.5, rel=0.05)
     assert up_proj.weight.abs().max().item() == pytest.approx(ffn_limit, rel=0.02)
     assert all(module.bias.abs().max() == 0 for module in model.modules() if isinstance(module, nn.Linear))
+
+
+def names_of(model: nn.Module) -> set[str]:
+    return set(model.state_dict())
+
+
+def test_a_model_without_biases_has_none(make_config):
+    names = names_of(Transformer(make_config(**ARCHITECTURES["T5 v1.1"])))
+    assert not [name for name in names if name.endswith("bias")]
+
+
+def test_what_an_architecture_adds_has_the_names_readers_map_to(make_config):
+    plain = names_of(Transformer(make_config(positions="learned")))
+    bart = names_of(Transformer(make_config(positions="learned", embedding_norm=True)))
+    gated = names_of(Transformer(make_config(positions="learned", gated=True, relative_buckets=8)))
+    assert bart - plain == {f"{side}.embedding.norm.{kind}" for side in SIDES for kind in ("weight", "bias")}
+    layers = {"encoder": 2, "decoder": 3}
+    assert gated - plain == {f"{side}.relative_positions.weight" for side in SIDES} | {
+        f"{side}.layers.{layer}.feed_forward.gate_proj.{kind}"
+        for side in SIDES
+        for layer in range(layers[side])
+        for kind in ("weight", "bias")
+    }
+
+
+def test_padding_may_be_what_the_decoder_starts_with(make_model):
+    model = make_model(decoder_start_id=0)
+    target = TARGET.clone()
+    target[:, 0] = model.config.start_id
+
+    whole = model(SOURCE, SOURCE_LENGTHS, target)
+
+    for row, (source_length, target_length) in enumerate(zip(SOURCE_LENGTHS, TARGET_LENGTHS, strict=True)):
+        memory = model.encode(SOURCE[row : row + 1, :source_length], source_length[None])
+        alone = model.decode(target[row : row + 1, :target_length], memory, source_length[None])
+        torch.testing.assert_close(whole[row : row + 1, :target_length], alone, **EXACT)
+
+
+def test_the_logit_scale_is_of_the_logits_without_their_bias(make_model):
+    model = make_model(logit_scale=1.0)
+    scaled = Transformer(replace(model.config, logit_scale=0.25)).double().eval()
+    scaled.load_state_dict(model.state_dict())
+    bias = model.output_projection.bias
+
+    expected = (model(SOURCE, SOURCE_LENGTHS, TARGET) - bias) * 0.25 + bias
+
+    torch.testing.assert_close(scaled(SOURCE, SOURCE_LENGTHS, TARGET), expected, **EXACT)
 
 
 def test_a_checkpoint_leaves_out_the_sinusoids(make_config):
