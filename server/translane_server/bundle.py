@@ -234,6 +234,8 @@ class Manifest(_Model):
     def _templates_fit(self) -> Manifest:
         sizes = self.architecture
         pairs = self.language_templates.pair_prefixes
+        if self.schema_version == 1 and self.language_templates != LanguageTemplates():
+            raise ValueError("language_templates: schema version 1 has none")
         for side, tags, templates, named in (
             ("source", self.source_languages, self.language_templates.source, list(pairs)),
             (

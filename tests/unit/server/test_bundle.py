@@ -230,3 +230,54 @@ def test_a_folder_in_the_place_of_a_file(folder):
 def test_the_manifest_alone_can_be_read(folder):
     (folder / "encoder.onnx").unlink()
     assert read_manifest(folder).name == "zh-en"
+
+
+def multilingual(folder, **templates):
+    values = {"schema_version": 2, "source_languages": ["zh", "ja"], "target_languages": ["en", "fr"]}
+    change(folder, **values, language_templates=templates)
+    return folder
+
+
+def test_languages_have_templates(folder):
+    source, target = {"zh": {"source_prefix": [4]}}, {"fr": {"source_prefix": [5], "forced": [6]}}
+    manifest = load_bundle(multilingual(folder, source=source, target=target)).manifest
+    assert manifest.languages.source == ("zh", "ja")
+    assert manifest.languages.templates.source["zh"].source_prefix == (4,)
+    assert manifest.languages.templates.target["fr"].forced == (6,)
+
+
+@pytest.mark.parametrize(
+    ("templates", "sentence"),
+    [
+        ({"source": {"de": {}}}, "language_templates: de is not one of source_languages"),
+        ({"target": {"zh": {}}}, "language_templates: zh is not one of target_languages"),
+        ({"pair_prefixes": {"zh": {"de": "x"}}}, "language_templates: de is not one of target_languages"),
+        ({"source": {"zh": {"source_suffix": [10]}}}, "language_templates.source.zh: the model has no id 10"),
+        ({"target": {"en": {"forced": [99]}}}, "language_templates.target.en: the model has no id 99"),
+        ({"target": {"en": {"forced": [-1]}}}, "language_templates.target.en.forced.0"),
+        ({"target": {"en": {"prefix": [1]}}}, "language_templates.target.en.prefix"),
+    ],
+)
+def test_templates_fit_the_languages_and_the_vocabularies(folder, templates, sentence):
+    assert sentence in error(multilingual(folder, **templates))
+
+
+def test_templates_came_with_version_2(folder):
+    change(folder, language_templates={"text_prefix": "x"})
+    assert "language_templates: schema version 1 has none" in error(folder)
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "sentence"),
+    [
+        ({"kind": "tokenizers", "file": "tokenizer.json"}, "files: no entry for tokenizer.json"),
+        (
+            {"kind": "sentencepiece", "source": "source.spm", "target": "source.spm", "source_ids": "a.json"},
+            "files: no entry for a.json",
+        ),
+        ({"kind": "words", "source": "source.spm"}, "tokenizer"),
+    ],
+)
+def test_a_tokenizer_is_of_a_known_kind_and_has_its_files(folder, tokenizer, sentence):
+    change(folder, tokenizer=tokenizer)
+    assert sentence in error(folder)

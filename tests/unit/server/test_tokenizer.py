@@ -1,14 +1,19 @@
 """Text to ids and back, with a SentencePiece model of letters, one with byte fallback, and the bundled ones."""
 
 import io
+import json
 from pathlib import Path
 
 import pytest
 import sentencepiece
+import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
+from translane_server.bundle import JsonTokenizer, LanguageTemplates, LanguageTokens, SpecialIds
+from translane_server.bundle import SentencePieceTokenizer as SentencePieceEntry
 from translane_server.sentencepiece_tokenizer import SentencePieceTokenizer, SentencePieceVocabulary
+from translane_server.tokenizer import ModelIds, make_tokenizer
 
 EOS = 3
 PADDED = 5  # ids that the model has and SentencePiece has not
@@ -40,14 +45,14 @@ BYTES = train(model_type="char", vocab_size=400, byte_fallback=True)
 SOURCE, TARGET = load("source.spm"), load("target.spm")
 
 
-def make_tokenizer(source, target):
+def make_pair(source, target):
     sides = (SentencePieceVocabulary(side, side.get_piece_size() + PADDED) for side in (source, target))
     return SentencePieceTokenizer(*sides, EOS)
 
 
-letters = make_tokenizer(LETTERS, LETTERS)
-with_bytes = make_tokenizer(BYTES, BYTES)
-bundled = make_tokenizer(SOURCE, TARGET)
+letters = make_pair(LETTERS, LETTERS)
+with_bytes = make_pair(BYTES, BYTES)
+bundled = make_pair(SOURCE, TARGET)
 kinds = pytest.mark.parametrize(
     ("tokenizer", "pieces"),
     [(letters, LETTERS), (with_bytes, BYTES), (bundled, TARGET)],
@@ -162,3 +167,111 @@ def test_every_source_token_has_a_surface_of_the_text(tokenizer, text):
     surfaces = tokenizer.source_surfaces(text)
     assert len(surfaces) == len(tokenizer.encode([text])[0])
     assert all(surface in text for surface in surfaces)
+
+
+IDS = {"</s>": 0, "<unk>": 1, "o": 2, "f": 3, "\u2581": 4, "\u4f60": 5, ">>fr<<": 6, "<pad>": 7}
+SPECIAL = SpecialIds(pad=7, unk=1, bos=0, eos=0, decoder_start=7)
+FRENCH = LanguageTemplates(target={"fr": LanguageTokens(source_prefix=(6,))})
+MAPPED = SentencePieceEntry(source="a.spm", target="a.spm", source_ids="ids.json", target_ids="ids.json")
+
+
+def make(entry=MAPPED, size=9, **files):
+    stored = {"a.spm": LETTERS.serialized_model_proto(), "ids.json": json.dumps(IDS).encode()}
+    files = stored | {name.replace("_", "."): content for name, content in files.items()}
+    return make_tokenizer(entry, ModelIds(SPECIAL, size, size, FRENCH), files.__getitem__)
+
+
+def test_a_model_numbers_its_pieces_as_it_likes():
+    tokenizer = make()
+    assert tokenizer.encode(["fox"]) == [[4, 3, 2, 1, 0]], "x is no piece of the model"
+    assert tokenizer.encode_target(["fo \u4f60"]) == [[4, 3, 2, 4, 5]], "what SentencePiece does not know the model may"
+    assert tokenizer.source_pieces([4, 3, 8]) == ["\u2581", "f", "<8>"]
+    assert tokenizer.decode([[4, 3, 2, 4, 5], [3, 1, 3], [8]]) == ["fo \u4f60", "f \u2047 f", ""]
+
+
+def test_special_tokens_are_never_made_of_a_text_and_are_none_of_one():
+    tokenizer = make()
+    for text in ("</s>", ">>fr<<", "<pad>", "fo</s>"):
+        assert not {0, 6, 7} & set(tokenizer.encode_target([text])[0])
+    assert tokenizer.decode([[6, 3, 7, 2, 0]]) == ["fo"]
+
+
+def test_sources_may_have_no_end():
+    tokenizer = make(MAPPED.model_copy(update={"source_eos": False}))
+    assert tokenizer.encode(["fo", ""]) == [[4, 3, 2], []]
+    assert tokenizer.source_surfaces("fo") == ["", "f", "o"]
+
+
+def byte_level():
+    bpe = tokenizers.models.BPE(
+        vocab={"a": 0, "\u0120": 1, "\u00c3": 2, "\u00a9": 3, "\u0120a": 4}, merges=[("\u0120", "a")]
+    )
+    tokenizer = tokenizers.Tokenizer(bpe)
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    tokenizer.add_special_tokens(["</s>", "<unk>"])
+    tokenizer.enable_truncation(2)
+    tokenizer.enable_padding(length=5)
+    return tokenizer
+
+
+JSON = JsonTokenizer(file="t.json")
+
+
+def make_json(tokenizer, size=9):
+    special = SpecialIds(pad=5, unk=6, bos=5, eos=5, decoder_start=5)
+    content = tokenizer if isinstance(tokenizer, bytes) else tokenizer.to_str().encode()
+    return make_tokenizer(JSON, ModelIds(special, size, size), {"t.json": content}.__getitem__)
+
+
+def test_a_tokenizer_of_bytes():
+    tokenizer = make_json(byte_level())
+    assert tokenizer.encode(["a a\u00e9", " \n"]) == [[0, 4, 2, 3, 5], []]
+    assert tokenizer.source_surfaces("a a\u00e9") == ["a", " a", "\u00e9", "\u00e9", ""]
+    assert tokenizer.encode_target(["a</s>a"]) == [[0, 0]]
+    assert tokenizer.decode([[4, 2, 3, 5, 8], [2], [0, 6, 0]], [{}, {}, {1: "b"}]) == ["a\u00e9", "\ufffd", "aba"]
+    assert tokenizer.target_pieces([4, 5, 8]) == ["\u0120a", "</s>", "<8>"]
+
+
+def test_a_tokenizer_of_pieces_with_byte_fallback():
+    vocabulary = {"<unk>": 6, "</s>": 5, "\u2581": 0, "a": 1, "<0xC3>": 2, "<0xA9>": 3}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocabulary, merges=[], byte_fallback=True))
+    decoders = tokenizers.decoders
+    tokenizer.normalizer = tokenizers.normalizers.Replace(" ", "\u2581")
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()])
+    made = make_json(tokenizer)
+    assert made.encode_target([" a\u00e9"]) == [[0, 1, 2, 3]]
+    assert made.decode([[0, 1, 2, 3, 0, 1]]) == ["a\u00e9 a"]
+
+
+def with_decoder(decoder):
+    tokenizer = byte_level()
+    tokenizer.decoder = decoder
+    return tokenizer
+
+
+@pytest.mark.parametrize(
+    ("failing", "sentence"),
+    [
+        (lambda: make(a_spm=b"x"), "a.spm is not a SentencePiece model"),
+        (lambda: make(ids_json=b"{"), "ids.json is not a JSON object of ids by piece"),
+        (lambda: make(ids_json=b"[]"), "ids.json is not a JSON object of ids by piece"),
+        (lambda: make(ids_json=b'{"a": true}'), "ids.json is not a JSON object of ids by piece"),
+        (lambda: make(size=7), "ids.json has the id 7, and the model embeds 7"),
+        (
+            lambda: make(SentencePieceEntry(source="a.spm", target="a.spm")),
+            f"a.spm has {len(LETTERS)} pieces, and the model embeds 9",
+        ),
+        (lambda: make_json(b"{}"), "t.json is not a tokenizer.json"),
+        (lambda: make_json(byte_level(), size=6), "t.json has the id 6, and the model embeds 6"),
+        (
+            lambda: make_json(with_decoder(tokenizers.decoders.WordPiece())),
+            "t.json has a decoder that is not supported",
+        ),
+        (lambda: make_json(with_decoder(tokenizers.decoders.Fuse())), "t.json has no decoder that is supported"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_one_sentence(failing, sentence):
+    with pytest.raises(ValueError, match=r"^[^\n]+$") as raised:
+        failing()
+    assert sentence in str(raised.value)
