@@ -10,6 +10,7 @@ import argparse
 import io
 import math
 import os
+import random
 import sys
 from collections.abc import Mapping
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ transformers.logging.set_verbosity_error()
 SOURCE_LINES = ("the cat sat on the mat", "a dog ran over the hill and far away", "seven small birds sing in the tree")
 TARGET_LINES = ("die Katze sass auf der Matte", "ein Hund lief weit weg", "sieben kleine Vögel singen im Baum")
 WIDTH, HEADS, FFN = 32, 2, 40
+SPREAD = 0.2
 
 
 def train_pieces(path: Path, lines: tuple[str, ...]) -> list[str]:
@@ -49,14 +51,51 @@ def train_pieces(path: Path, lines: tuple[str, ...]) -> list[str]:
     return sorted(pieces, reverse=True)
 
 
-def randomize(model: nn.Module, seed: int, fixed: str = "(none)") -> Any:
-    """Draw every parameter anew, but those with `fixed` in their name."""
+def randomize(model: nn.Module, seed: int, spread: float, fixed: str = "(none)") -> Any:
+    """Draw every parameter anew, matrices with the deviation `spread`, but those with `fixed` in their name."""
     torch.manual_seed(seed)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if fixed not in name:
-                parameter.copy_(torch.randn_like(parameter) * 0.2 + (parameter.ndim == 1 and name.endswith("weight")))
+                norm = parameter.ndim == 1 and name.endswith("weight")
+                parameter.copy_(torch.randn_like(parameter) * (spread if parameter.ndim > 1 else 0.1) + norm)
     return model.eval()
+
+
+def random_sources(count: int, ids: range) -> list[list[int]]:
+    """Sources of random lengths from 1 to 12, of random `ids`, without an end."""
+    pick = random.Random(0)
+    return [pick.choices(ids, k=pick.randint(1, 12)) for _ in range(count)]
+
+
+def greedy(model: Any, batch: list[list[int]], *, start: int, end: int, steps: int) -> list[list[int]]:
+    """The best token at each step for each source, from logits of all tokens so far, without the end."""
+    lengths = torch.tensor([len(source) for source in batch])
+    padded = nn.utils.rnn.pad_sequence([torch.tensor(source) for source in batch], batch_first=True)
+    tokens = torch.full((len(batch), 1), start)
+    with torch.inference_mode():
+        for _ in range(steps):
+            best = model(padded, lengths, tokens)[:, -1].argmax(-1)
+            tokens = torch.cat([tokens, best[:, None]], dim=1)
+    rows = tokens[:, 1:].tolist()
+    return [row[: row.index(end)] if end in row else row for row in rows]
+
+
+def generate(model: Any, batch: list[list[int]], beam_size: int, *, steps: int) -> list[list[int]]:
+    """What transformers' `generate` makes of each source, never padding, without the end."""
+    model.generation_config = transformers.GenerationConfig(
+        bos_token_id=0, pad_token_id=1, eos_token_id=2, decoder_start_token_id=2, suppress_tokens=[1]
+    )
+    padded = nn.utils.rnn.pad_sequence([torch.tensor(source) for source in batch], batch_first=True, padding_value=1)
+    with torch.inference_mode():
+        found = model.generate(
+            input_ids=padded,
+            attention_mask=(padded != 1).long(),
+            num_beams=beam_size,
+            max_new_tokens=steps,
+            do_sample=False,
+        )
+    return [tokens[: tokens.index(2)] if 2 in tokens else tokens for tokens in found[:, 1:].tolist()]
 
 
 @dataclass
@@ -170,7 +209,7 @@ def _fairseq_model(kind: str, source_size: int, target_size: int) -> Any:
     else:
         config = getattr(transformers, f"{kind}Config")(vocab_size=source_size, **common)
         model = getattr(transformers, f"{kind}ForConditionalGeneration")(config)
-    return randomize(model, seed=1, fixed="(none)" if kind == "Bart" else "embed_positions")
+    return randomize(model, seed=1, spread=SPREAD, fixed="(none)" if kind == "Bart" else "embed_positions")
 
 
 class NormsFirst(nn.Module):
@@ -216,7 +255,7 @@ def opennmt_checkpoint(folder: Path, *, version: int = 3, biases: bool = True) -
     specials = ["<unk>", "<blank>", "<s>", "</s>"]
     source_symbols = [*specials[: 4 if version == 3 else 2], *source[:-2]]
     target_symbols = [*specials, *target[:-2], "averyunlikelytoken0"]
-    model = randomize(NormsFirst(len(source_symbols), len(target_symbols)), seed=2)
+    model = randomize(NormsFirst(len(source_symbols), len(target_symbols)), seed=2, spread=SPREAD)
     settings = {
         "encoder_type": "transformer",
         "decoder_type": "transformer",

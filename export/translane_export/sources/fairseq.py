@@ -27,7 +27,7 @@ from translane_export.sources.bart import LAYER_NAMES
 from translane_export.sources.inert_pickle import plain, read_inert
 from translane_export.sources.numbered_pieces import find_sentencepiece, numbered_pieces
 from translane_export.sources.pickled_settings import PickledSettings
-from translane_export.sources.renamed_tensors import find_tying, rename_tensors
+from translane_export.sources.renamed_tensors import find_table, find_tying, rename_tensors
 from translane_server.bundle import Languages
 
 _SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # each dictionary's first symbols, which its file leaves out
@@ -237,7 +237,7 @@ def _config(settings: PickledSettings, tensors: Mapping[str, Tensor]) -> Transfo
                 f"{settings.path}: {name} is not the {width} of decoder_embed_dim, which is not supported"
             )
     source, target, output = (
-        _required(tensors, f"{name}.weight", settings.path)
+        find_table(tensors, f"{name}.weight", settings.path)
         for name in ("encoder.embed_tokens", "decoder.embed_tokens", "decoder.output_projection")
     )
     limits = [settings.whole(f"max_{side}_positions", 1024) for side in ("source", "target")]
@@ -283,7 +283,7 @@ def _position_tables(
     tables = {}
     for ours, side in _POSITIONS.items():
         if _LEARNED.format(side) in _learned(settings):
-            table = _required(tensors, _LEARNED.format(side), settings.path)
+            table = find_table(tensors, _LEARNED.format(side), settings.path)
         else:
             table = _sinusoids(rows.stop, config.d_model)
         tables[ours] = table[rows].float()
@@ -299,9 +299,3 @@ def _sinusoids(count: int, width: int) -> Tensor:
     frequencies = torch.exp(torch.arange(half, dtype=torch.float) * -(math.log(10000) / (half - 1)))  # [M / 2]
     angles = torch.arange(count, dtype=torch.float)[:, None] * frequencies  # [count, M / 2]
     return torch.cat([angles.sin(), angles.cos(), torch.zeros(count, width % 2)], dim=1)
-
-
-def _required(tensors: Mapping[str, Tensor], name: str, path: Path) -> Tensor:
-    if name not in tensors:
-        raise ExportError(f"{path}: the tensor {name} is missing")
-    return tensors[name]

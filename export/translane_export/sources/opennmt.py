@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from translane_export.checkpoint import Checkpoint
@@ -22,9 +23,10 @@ from translane_export.model.config import Activation
 from translane_export.sources.inert_pickle import Record, plain, read_inert
 from translane_export.sources.numbered_pieces import find_sentencepiece, numbered_pieces
 from translane_export.sources.pickled_settings import PickledSettings
-from translane_export.sources.renamed_tensors import find_tying, rename_tensors
+from translane_export.sources.renamed_tensors import find_table, find_tying, rename_tensors
 from translane_server.bundle import Languages
 
+_OTHERS = ("config.json", "torchscript.json")  # other formats that may have .pt files have one of these
 _PAD, _UNK, _EOS = "<blank>", "<unk>", "</s>"
 _MOST_POSITIONS = 1024  # of the 5,000 that are always stored, whatever lengths the model was trained with
 _PART = {"encoder": "encoder.transformer", "decoder": "decoder.transformer_layers"}
@@ -64,8 +66,9 @@ class OpenNmtReader:
     family = "opennmt-py"
 
     def recognises(self, folder: Path) -> bool:
-        """See `Reader.recognises`. Other formats that have .pt files have descriptions beside them."""
-        return any(folder.glob("*.pt")) and not any(folder.glob("dict.*.txt")) and not any(folder.glob("*.json"))
+        """See `Reader.recognises`."""
+        others = any(folder.glob("dict.*.txt")) or any((folder / name).is_file() for name in _OTHERS)
+        return any(folder.glob("*.pt")) and not others
 
     def read(self, folder: Path) -> Checkpoint:
         """See `Reader.read`."""
@@ -77,11 +80,13 @@ class OpenNmtReader:
         settings = _settings(content, path)
         source_ids, target_ids = (_vocabulary(content, side, path) for side in ("src", "tgt"))
         tensors = _tensors(content, path)
-        names = _names(settings)
-        config = _config(settings, tensors, source_ids, target_ids, _start_token(content, settings))
+        start = _start_token(content, settings)
+        _check_vocabularies(source_ids, target_ids, start, tensors, path)
+        source_ids = _free_special_ids(source_ids, target_ids, start, tensors)
+        config = _config(settings, tensors, target_ids, start)
         tables = {
-            f"{side}.embedding.positions.embedding.weight": _required(tensors, _TABLE.format(side), path)
-            .flatten(0, 1)[: config.max_positions]
+            f"{side}.embedding.positions.embedding.weight": find_table(tensors, _TABLE.format(side), path)
+            .flatten(1)[: config.max_positions]
             .float()
             for side in _PART
         }
@@ -89,7 +94,7 @@ class OpenNmtReader:
         return Checkpoint(
             config=config,
             state_dict=rename_tensors(
-                tensors, config, names, path=path, given=tables, unbiased=_UNBIASED, ignored=_IGNORED
+                tensors, config, _names(settings), path=path, given=tables, unbiased=_UNBIASED, ignored=_IGNORED
             ),
             tokenizer=numbered_pieces(*models, source_ids, target_ids, source_eos=False),
             languages=Languages(source=("und",), target=("und",)),
@@ -109,7 +114,8 @@ def _settings(content: Mapping[str, Any], path: Path) -> PickledSettings:
     settings.refuse(_UNSUPPORTED)
     for name, known in _CHOICES.items():
         if (value := settings.get(name, known[0])) not in known:
-            raise ExportError(f"{path}: {name} is {value!r}, and only {' and '.join(known)} are supported")
+            which = f"{' and '.join(known)} {'are' if len(known) > 1 else 'is'}"
+            raise ExportError(f"{path}: {name} is {value!r}, and only {which} supported")
     if not settings.flag("position_encoding"):
         raise ExportError(f"{path}: position_encoding is false, and only models that have it are supported")
     return settings
@@ -160,6 +166,44 @@ def _start_token(content: Mapping[str, Any], settings: PickledSettings) -> str:
     return str(start or settings.get("decoder_start_token", "<s>"))
 
 
+def _check_vocabularies(
+    source_ids: Mapping[str, int],
+    target_ids: Mapping[str, int],
+    start: str,
+    tensors: Mapping[str, Tensor],
+    path: Path,
+) -> None:
+    for side, stack, ids in (("src", "encoder", source_ids), ("tgt", "decoder", target_ids)):
+        rows, tokens = len(find_table(tensors, f"{_EMBEDDING.format(stack)}.weight", path)), 1 + max(ids.values())
+        if rows < tokens:
+            raise ExportError(f"{path}: vocab.{side} has {tokens} tokens, and the model embeds {rows}")
+    for token in (_PAD, _UNK, _EOS, start):
+        if token not in target_ids:
+            raise ExportError(f"{path}: vocab.tgt has no {token}")
+    for token in (_PAD, _UNK):
+        if source_ids.get(token) != target_ids[token]:
+            raise ExportError(f"{path}: {token} is not the same id in vocab.src and vocab.tgt, which is not supported")
+
+
+def _free_special_ids(
+    source_ids: Mapping[str, int], target_ids: Mapping[str, int], start: str, tensors: dict[str, Tensor]
+) -> dict[str, int]:
+    """Number source words anew that have the ids of the target's start and end, and copy their vectors there.
+
+    Before version 3 sources had neither, and a vocabulary of their own began with words there; in a bundle these ids
+    stand for no text on either side.
+    """
+    ids = dict(source_ids)
+    name = f"{_EMBEDDING.format('encoder')}.weight"
+    for special in (start, _EOS):
+        taken = [token for token, number in ids.items() if number == target_ids[special] and token != special]
+        for token in taken:
+            table = tensors[name]
+            tensors[name] = torch.cat([table, table[ids[token]][None]])  # [V, M] -> [V + 1, M]
+            ids[token] = len(table)
+    return ids
+
+
 def _names(settings: PickledSettings) -> dict[str, str]:
     """Our modules to theirs."""
     names = {"output_projection": "generator"}
@@ -184,27 +228,15 @@ def _names(settings: PickledSettings) -> dict[str, str]:
 def _config(
     settings: PickledSettings,
     tensors: Mapping[str, Tensor],
-    source_ids: Mapping[str, int],
     target_ids: Mapping[str, int],
     start: str,
 ) -> TransformerConfig:
     path = settings.path
     source, target, output = (
-        _required(tensors, f"{name}.weight", path)
+        find_table(tensors, f"{name}.weight", path)
         for name in (_EMBEDDING.format("encoder"), _EMBEDDING.format("decoder"), "generator")
     )
-    tables = [_required(tensors, _TABLE.format(side), path) for side in _PART]
-    for side, table, ids in (("src", source, source_ids), ("tgt", target, target_ids)):
-        if len(table) < 1 + max(ids.values()):
-            raise ExportError(
-                f"{path}: vocab.{side} has {1 + max(ids.values())} tokens, and the model embeds {len(table)}"
-            )
-    for token in (_PAD, _UNK):
-        if source_ids.get(token) != target_ids.get(token):
-            raise ExportError(f"{path}: {token} is not the same id in vocab.src and vocab.tgt, which is not supported")
-    for token in (_PAD, _UNK, _EOS, start):
-        if token not in target_ids:
-            raise ExportError(f"{path}: vocab.tgt has no {token}")
+    tables = [find_table(tensors, _TABLE.format(side), path) for side in _PART]
     activation = settings.get("pos_ffn_activation_fn", "relu")
     try:
         return TransformerConfig(
@@ -214,7 +246,7 @@ def _config(
             encoder_layers=settings.whole("enc_layers"),
             decoder_layers=settings.whole("dec_layers"),
             heads=settings.whole("heads", 8),
-            ffn_size=len(_required(tensors, f"{_PART['encoder']}.0.feed_forward.w_1.weight", path)),
+            ffn_size=len(find_table(tensors, f"{_PART['encoder']}.0.feed_forward.w_1.weight", path)),
             activation=settings.activation("pos_ffn_activation_fn", _ACTIVATIONS),
             gated=activation in _GATES,
             norm="pre",
@@ -230,9 +262,3 @@ def _config(
         )
     except ValueError as error:
         raise ExportError(f"{path}: its settings make no model: {error}") from None
-
-
-def _required(tensors: Mapping[str, Tensor], name: str, path: Path) -> Tensor:
-    if name not in tensors:
-        raise ExportError(f"{path}: the tensor {name} is missing")
-    return tensors[name]

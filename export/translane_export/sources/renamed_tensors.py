@@ -14,6 +14,15 @@ from translane_export.model import Transformer, TransformerConfig
 from translane_export.model.config import Tying
 
 
+def find_table(tensors: Mapping[str, Tensor], name: str, path: Path) -> Tensor:
+    """The tensor `name` of `path`, one vector or more by number. Raises ExportError where it is none."""
+    if name not in tensors:
+        raise ExportError(f"{path}: the tensor {name} is missing")
+    if tensors[name].ndim < 2 or not tensors[name].numel():
+        raise ExportError(f"{path}: the tensor {name} is {list(tensors[name].shape)}, and it should be a table")
+    return tensors[name]
+
+
 def find_tying(source: Tensor, target: Tensor, projection: Tensor) -> Tying:
     """Which of the source embedding, the target embedding and the output projection [V, M] hold the same numbers."""
     if not _same(target, projection):
@@ -51,6 +60,11 @@ def rename_tensors(
     placed: dict[str, Tensor] = {}
     for name, parameter in expected.items():
         if given and name in given:
+            if given[name].shape != parameter.shape:
+                raise ExportError(
+                    f"{path}: the {name} is {list(given[name].shape)}, where its settings make it"
+                    f" {list(parameter.shape)}"
+                )
             state[name] = given[name]
             continue
         module, _, kind = name.rpartition(".")

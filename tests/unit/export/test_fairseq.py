@@ -7,10 +7,16 @@ import shutil
 import pytest
 import torch
 
-from helpers.pickled_checkpoints import WIDTH, Made, fairseq_checkpoint, modules
+from helpers.driver import EngineDriver
+from helpers.pickled_checkpoints import WIDTH, Made, fairseq_checkpoint, generate, modules, random_sources
+from translane_export.bundle_writer import export_checkpoint
 from translane_export.errors import ExportError
 from translane_export.model import Transformer
+from translane_export.settings import ExportSettings
 from translane_export.sources.fairseq import FairseqReader
+from translane_server.bundle import load_bundle
+from translane_server.options import DecodingOptions
+from translane_server.request import Sentence
 
 KINDS = ("FSMT", "M2M100", "Bart")  # norms after, norms before, learned positions and a norm on the embeddings
 SOURCES = torch.tensor([[7, 9, 10, 4, 2], [5, 6, 2, 1, 1]])
@@ -302,3 +308,35 @@ def test_the_tokenizer_of_another_model(made):
     path.write_text("".join(f"word@@{number} 1\n" for number, _ in enumerate(lines)), encoding="utf-8")
     with pytest.raises(ExportError, match=r"spm.de.model: only 3 of its \d+ pieces are in the model's vocabulary"):
         FairseqReader().read(made.folder)
+
+
+@pytest.fixture(scope="module")
+def bundle(kept, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bundle") / "bundle"
+    export_checkpoint(ExportSettings(checkpoint=kept["FSMT"].folder, output=folder, threads=1))
+    return load_bundle(folder)
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_a_bundle_translates_as_the_model_did(kept, bundle, beam_size):
+    made = kept["FSMT"]
+    batch = [[*source, 2] for source in random_sources(100, range(4, len(made.source_symbols)))]
+    options = DecodingOptions(max_length=16, beam_size=beam_size)
+    with EngineDriver(bundle) as driver:
+        found = driver.together([Sentence(source, options) for source in batch])
+    wanted = generate(made.model, batch, beam_size, steps=16)
+    assert [list(best.token_ids) for best, *_ in found] == wanted
+    assert len({tuple(tokens) for tokens in wanted}) > 20
+    assert {len(tokens) < 16 for tokens in wanted} == {True, False}
+
+
+def test_a_bundles_texts(kept, bundle):
+    """Pieces are numbered as the dictionaries say, and a source ends with </s>."""
+    made, tokenizer = kept["FSMT"], EngineDriver(bundle).tokenizer
+    (encoded,) = tokenizer.encode(["the cat sat"])
+    assert [made.source_symbols[number] for number in encoded] == tokenizer.source_pieces(encoded)
+    assert (
+        "".join(tokenizer.source_pieces(encoded))
+        == "\N{LOWER ONE EIGHTH BLOCK}the\N{LOWER ONE EIGHTH BLOCK}cat\N{LOWER ONE EIGHTH BLOCK}sat</s>"
+    )
+    assert tokenizer.encode(["Ω"])[0][1:] == [3, 2]

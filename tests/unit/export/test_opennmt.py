@@ -8,10 +8,16 @@ import pytest
 import torch
 from torch.nn import functional
 
-from helpers.pickled_checkpoints import Made, opennmt_checkpoint
+from helpers.driver import EngineDriver
+from helpers.pickled_checkpoints import TARGET_LINES, Made, greedy, opennmt_checkpoint, random_sources
+from translane_export.bundle_writer import export_checkpoint
 from translane_export.errors import ExportError
 from translane_export.model import Transformer
+from translane_export.settings import ExportSettings
 from translane_export.sources.opennmt import OpenNmtReader
+from translane_server.bundle import load_bundle
+from translane_server.options import DecodingOptions
+from translane_server.request import Sentence
 
 SOURCES = torch.tensor([[7, 9, 10, 4, 12], [5, 6, 8, 1, 1]])
 LENGTHS = torch.tensor([5, 3])
@@ -103,9 +109,8 @@ def test_long_tables_of_positions_are_cut(made):
     assert OpenNmtReader().read(made.folder).config.max_positions == 1024
 
 
-@pytest.mark.parametrize("version", [2, 3])
-def test_vocabularies(kept, version):
-    made = kept[version]
+def test_vocabularies(kept):
+    made = kept[3]
     tokenizer = OpenNmtReader().read(made.folder).tokenizer
     assert not tokenizer.entry.source_eos
     for name, symbols in (
@@ -114,6 +119,18 @@ def test_vocabularies(kept, version):
     ):
         assert json.loads(tokenizer.read(name)) == {symbol: number for number, symbol in enumerate(symbols)}
     assert tokenizer.read(tokenizer.entry.target) == (made.folder / "target.spm").read_bytes()
+
+
+def test_source_words_that_have_the_ids_of_the_targets_start_and_end(kept):
+    """Before version 3 sources had neither, and these ids were words; they are others now, with the same vectors."""
+    made = kept[2]
+    checkpoint = OpenNmtReader().read(made.folder)
+    tokenizer, size = checkpoint.tokenizer, len(made.source_symbols)
+    ids = json.loads(tokenizer.read(tokenizer.entry.source_ids))
+    assert list(ids) == made.source_symbols
+    assert list(ids.values()) == [0, 1, size, size + 1, *range(4, size)]
+    vectors = checkpoint.state_dict["encoder.embedding.tokens.weight"][list(ids.values())]
+    assert torch.equal(vectors, made.model.source.weight)
 
 
 def test_what_is_recognised(kept, tmp_path):
@@ -129,14 +146,14 @@ WRONG_OPTIONS = {
     "max_relative_positions": (20, "max_relative_positions is 20, which is not supported"),
     "num_kv": (2, "num_kv is 2, which is not supported"),
     "parallel_residual": (True, "parallel_residual is True, which is not supported"),
-    "encoder_type": ("brnn", "encoder_type is 'brnn', and only transformer are supported"),
-    "model_task": ("lm", "model_task is 'lm', and only seq2seq are supported"),
+    "encoder_type": ("brnn", "encoder_type is 'brnn', and only transformer is supported"),
+    "model_task": ("lm", "model_task is 'lm', and only seq2seq is supported"),
     "self_attn_type": (
         "average",
         "self_attn_type is 'average', and only scaled-dot and scaled-dot-flash are supported",
     ),
-    "layer_norm": ("rms", "layer_norm is 'rms', and only standard are supported"),
-    "generator_function": ("sparsemax", "generator_function is 'sparsemax', and only softmax are supported"),
+    "layer_norm": ("rms", "layer_norm is 'rms', and only standard is supported"),
+    "generator_function": ("sparsemax", "generator_function is 'sparsemax', and only softmax is supported"),
     "position_encoding": (False, "position_encoding is false, and only models that have it are supported"),
     "pos_ffn_activation_fn": ("gelu_new", "pos_ffn_activation_fn is 'gelu_new', and only relu, gelu, silu, gated-gelu"),
     "enc_layers": (None, "its settings have no enc_layers"),
@@ -210,3 +227,38 @@ def test_files_that_are_no_checkpoints(made):
     shutil.copyfile(made.path, made.folder / "other.pt")
     with pytest.raises(ExportError, match=r"it has 2 .pt files; leave the one to export"):
         OpenNmtReader().read(made.folder)
+
+
+@pytest.fixture(scope="module")
+def bundle(kept, tmp_path_factory):
+    """Of version 2, whose source vocabulary is numbered anew."""
+    folder = tmp_path_factory.mktemp("bundle") / "bundle"
+    export_checkpoint(ExportSettings(checkpoint=kept[2].folder, output=folder, threads=1))
+    return load_bundle(folder)
+
+
+def test_a_bundle_translates_as_the_model_did(kept, bundle):
+    made = kept[2]
+    batch = random_sources(100, range(4, len(made.source_symbols)))
+    wanted = greedy(made.model, batch, start=2, end=3, steps=16)
+    with EngineDriver(bundle) as driver:
+        found = driver.together([Sentence(source, DecodingOptions(max_length=16)) for source in batch])
+    assert [list(best.token_ids) for best, *_ in found] == wanted
+    assert len({tuple(tokens) for tokens in wanted}) > 20
+    assert {len(tokens) < 16 for tokens in wanted} == {True, False}
+
+
+def test_a_bundles_texts(kept, bundle):
+    """Pieces are numbered as the vocabularies say, and sources have no end."""
+    made = kept[2]
+    driver = EngineDriver(bundle)
+    ids = json.loads(bundle.path(bundle.manifest.tokenizer.source_ids).read_text(encoding="utf-8"))
+    text = "the cat sat"
+    (encoded,) = driver.tokenizer.encode([text])
+    assert [
+        made.source_symbols[list(ids.values()).index(number)] for number in encoded
+    ] == driver.tokenizer.source_pieces(encoded)
+    assert "".join(driver.tokenizer.source_pieces(encoded)).replace("▁", " ").strip() == text
+    known = [line for line in TARGET_LINES if 0 not in driver.tokenizer.encode_target([line])[0]]
+    assert driver.tokenizer.decode(driver.tokenizer.encode_target(known)) == known
+    assert known
