@@ -107,14 +107,17 @@ class Output:
         """The message: with the line or the flag that it is about, where it is about one."""
         if not error.violations:
             return str(error)
-        told = [
-            f"{self._place(violation.field, index)}: {with_flags(violation.description)}"
-            if violation.description
-            else str(error)
-            for violation in error.violations[:_VIOLATIONS_TOLD]
-        ]
-        more = len(error.violations) - len(told)
-        return "; ".join([*told, f"and {more} more"] if more else told)
+        told = list(
+            dict.fromkeys(
+                f"{self._place(violation.field, index)}: {with_flags(violation.description)}"
+                if violation.description
+                else str(error)
+                for violation in error.violations
+            )
+        )
+        more = len(told) - _VIOLATIONS_TOLD
+        told = told[:_VIOLATIONS_TOLD]
+        return "; ".join([*told, f"and {more} more"] if more > 0 else told)
 
     def _place(self, field: str, index: int) -> str:
         match = re.match(r"(?:texts|inputs)\[(\d+)\](\.(?:source|target)\b)?", field)

@@ -43,7 +43,7 @@ FLAGS: Mapping[str, _Flag] = {
     "beam_size": _Flag("--beam-size", "beams; 1 is greedy search. Unset: 1, and 4 with --terms", "N", count),
     "num_hypotheses": _Flag("--num-hypotheses", "hypotheses of each text, as n-best lines. Unset: 1", "N", count),
     "length_penalty": _Flag("--length-penalty", "beams: rank by log-probability / length^X. Unset: 1", "X", number),
-    "early_stopping": _Flag("--early-stopping", "beams: stop as soon as as many hypotheses have ended. Unset: no"),
+    "early_stopping": _Flag("--early-stopping", "beams: stop once as many hypotheses as beams have ended. Unset: no"),
     "patience": _Flag("--patience", "beams: wait for X times as many ended hypotheses. Unset: 1", "X", number),
     "coverage_penalty": _Flag(
         "--coverage-penalty", "beams: weight of the penalty for source tokens left out. Unset: 0", "X", number

@@ -79,6 +79,8 @@ def line_of(score: Score, arguments: argparse.Namespace) -> str:
 
 def summary(pairs: int, tokens: int, total: float) -> str:
     """One sentence about all pairs; `total` is the sum of their log-probabilities."""
+    if not pairs:
+        return "0 pairs"
     mean = total / max(1, tokens)
     return (
         f"{pairs} {'pair' if pairs == 1 else 'pairs'}, {tokens} {'token' if tokens == 1 else 'tokens'}: "

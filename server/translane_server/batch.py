@@ -58,7 +58,8 @@ class RunningBatch:
         self._table = RowTable(rows, target_capacity, source_capacity)
         self._masks = MaskTable(len(vocabulary.surfaces))
         self._index = SurfaceIndex(vocabulary.surfaces)
-        self._continues_word = ~self._index.starting(b" ")
+        self._continues_word = np.ones(len(vocabulary.surfaces), np.bool_)
+        self._continues_word[self._index.starting(b" ")] = False
         self._continues_word[vocabulary.eos : vocabulary.eos + 1] = False
         self._searches: list[Search] = []  # by row
         self._intricate = 0  # searches that are not plain greedy
@@ -121,6 +122,10 @@ class RunningBatch:
         for search in {id(self._searches[row]): self._searches[row] for row in leaving}.values():
             self._end(search)
         return self._remove(leaving)
+
+    def clear(self) -> None:
+        """Forget what is decoding; the batch is not used again."""
+        self._searches = []
 
     # Rows come …
 

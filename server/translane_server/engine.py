@@ -123,6 +123,8 @@ class Engine:
         longest = max(forced - counted + options.max_length, forced + min(options.max_length, 1))
         assert 1 <= longest <= backend.target_capacity, "max_length out of bounds"
         assert 1 <= options.rows <= backend.rows, "more beams or hypotheses than rows"
+        independent = options.sampling is not None or options.alternatives
+        assert independent or options.num_hypotheses <= options.beam_size, "more hypotheses than beams"
         assert backend.has_attention or not options.attention, "this backend has no attention weights"
 
     def check_room(self, sentences: int) -> None:
@@ -184,7 +186,7 @@ class Engine:
             self._answer(pending, error)
         with self._changed:
             self._waiting = 0
-        self._batch.drop(lambda _job: True)
+        self._batch.clear()
         self._backend.close()
 
     def _wait_for_work(self) -> bool:

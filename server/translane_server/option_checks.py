@@ -70,8 +70,6 @@ class Range:
         return (value > self.least if self.above else value >= self.least) and value <= self.most
 
     def __str__(self) -> str:
-        if self.least == -math.inf:
-            return "a finite number"
         if self.most == math.inf:
             return f"above {self.least}" if self.above else f"{self.least} or more"
         return f"above {self.least} and at most {self.most}" if self.above else f"from {self.least} to {self.most}"
@@ -79,13 +77,13 @@ class Range:
 
 def ranges(limits: OptionLimits) -> Mapping[str, Range]:
     """The range of each option that is a number."""
-    finite, positive, count = Range(-math.inf), Range(0, above=True), Range(0)
+    positive, count = Range(0, above=True), Range(0)
     return {
         "beam_size": Range(1, limits.beam_size),
         "num_hypotheses": Range(1, limits.beam_size),
-        "length_penalty": finite,
+        "length_penalty": Range(-10, 10),
         "patience": positive,
-        "coverage_penalty": finite,
+        "coverage_penalty": Range(-100, 100),
         "repetition_penalty": positive,
         "no_repeat_ngram_size": count,
         "min_length": count,
@@ -127,7 +125,8 @@ def check_options(options: pb.DecodingOptions, limits: OptionLimits) -> list[Fie
 def _outside(options: pb.DecodingOptions, limits: OptionLimits) -> Iterator[FieldViolation]:
     for name, allowed in ranges(limits).items():
         if options.HasField(name) and (value := getattr(options, name)) not in allowed:
-            yield _violation(name, f"is {_shown(value)}, it must be {allowed}")
+            needed = f"{allowed}" if math.isfinite(value) else f"a finite number {allowed}"
+            yield _violation(name, f"is {_shown(value)}, it must be {needed}")
 
 
 def _combinations(options: pb.DecodingOptions, limits: OptionLimits) -> Iterator[FieldViolation]:
@@ -185,6 +184,9 @@ def _check_terms(options: pb.DecodingOptions) -> Iterator[FieldViolation]:
         for side, text in (("source", term.source), ("target", term.target)):
             if not text.strip():
                 yield _violation(f"terminology[{index}].{side}", "is empty")
+            elif len(text) > MAX_PHRASE_CHARACTERS:
+                problem = f"has {len(text)} characters, at most {MAX_PHRASE_CHARACTERS} are accepted"
+                yield _violation(f"terminology[{index}].{side}", problem)
 
 
 def _check_alignment(options: pb.DecodingOptions, limits: OptionLimits) -> Iterator[FieldViolation]:

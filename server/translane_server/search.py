@@ -60,7 +60,7 @@ class Search:
         search = cls(job, [row], phrases=phrases)
         if is_beam:
             search.pool = HypothesisPool(options)
-        else:
+        elif options.sampling or options.alternatives:
             search.branches = options.num_hypotheses
         if sentence.required_phrases:
             search.requirements = Requirements(sentence.required_phrases, vocabulary.surfaces, vocabulary.eos)
@@ -97,4 +97,4 @@ class Search:
         count = self.job.sentence.options.num_hypotheses
         if self.pool:
             return tuple(self.pool.hypotheses[:count])
-        return tuple(sorted(self.ended, key=lambda hypothesis: -hypothesis.score))
+        return tuple(sorted(self.ended, key=lambda hypothesis: (-hypothesis.score, hypothesis.token_ids)))

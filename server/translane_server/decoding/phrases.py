@@ -31,7 +31,7 @@ class SuppressedPhrases:
         self._holding_first = _any(index, [index.containing(phrase, first=True) for phrase in present])
         self._rests: dict[bytes, list[bytes]] = {}  # beginning of a phrase -> what completes it
         for phrase in present:
-            for length in range(1, len(phrase)):
+            for length in range(max(1, len(phrase) - index.longest), len(phrase)):  # what is left fits into a token
                 self._rests.setdefault(phrase[:length], []).append(phrase[length:])
 
     def banned(self, generated_ids: Sequence[int]) -> BoolArray:
@@ -46,7 +46,9 @@ class SuppressedPhrases:
         rests = {rest for start in range(len(tail)) for rest in self._rests.get(tail[start:], ())}
         if not rests:
             return self._holding
-        return _any(self._index, [self._holding, *map(self._index.starting, rests)])
+        banned = self._holding.copy()
+        banned[np.concatenate([self._index.starting(rest) for rest in rests])] = True
+        return banned
 
 
 def _any(index: SurfaceIndex, masks: Sequence[BoolArray]) -> BoolArray:

@@ -87,8 +87,10 @@ def process(
     order = np.lexsort((token_ids, -scores), axis=1)
     ids = np.take_along_axis(token_ids, order, axis=1)
     scores, log_probs = np.take_along_axis(scores, order, axis=1), np.take_along_axis(log_probs, order, axis=1)
-    certain = np.count_nonzero((scores >= bound[:, None]) & (scores > -np.inf), axis=1)
-    scores[scores < bound[:, None]] = -np.inf
+    # of those that score as much as the last candidate, tokens that are none of the K have higher ids than it
+    sure = (scores > bound[:, None]) | ((scores == bound[:, None]) & (ids <= token_ids[:, -1:]))
+    certain = np.count_nonzero(sure & (scores > -np.inf), axis=1)
+    scores[~sure] = -np.inf
     for row in np.flatnonzero((certain < needed) & ((token_ids.shape[1] < size) | (bound == np.inf))).tolist():
         count = int(needed[row])
         best, values = best_of_row(whole_row(rules, row, logits[row], normalisers[row]), count)
@@ -132,10 +134,13 @@ def whole_row(rules: Rules, row: int, logits: FloatArray, normaliser: np.float32
 
 
 def best_of_row(scores: FloatArray, count: int) -> tuple[IntArray, FloatArray]:
-    """The `count` best tokens of one row and their scores, fewer where the others are banned: scores [V]."""
-    best = np.argpartition(-scores, count - 1)[:count] if count < len(scores) else np.arange(len(scores))
-    best = best[scores[best] > -np.inf]
-    best = best[np.lexsort((best, -scores[best]))]
+    """The `count` best tokens of one row and their scores, fewer where the others are banned: scores [V].
+
+    Best first, and of equal ones the lowest id first.
+    """
+    least = np.partition(scores, -count)[-count] if count < len(scores) else -np.inf
+    best = np.flatnonzero((scores >= least) & (scores > -np.inf))
+    best = best[np.lexsort((best, -scores[best]))][:count]
     return best, scores[best]
 
 

@@ -48,8 +48,8 @@ class SurfaceIndex:
         self.surfaces = surfaces
         order = sorted(range(len(surfaces)), key=surfaces.__getitem__)
         self._sorted = [surfaces[token] for token in order]
-        self._ranks: IntArray = np.empty(len(surfaces), np.int64)
-        self._ranks[order] = np.arange(len(surfaces))
+        self._order: IntArray = np.array(order, np.int64)
+        self.longest = max(map(len, surfaces), default=0)
         self._joined = np.frombuffer(_SEPARATOR.join(surfaces), np.uint8)
         lengths = np.fromiter(map(len, surfaces), np.int64, len(surfaces))
         self._starts: IntArray = np.cumsum(lengths + 1) - lengths - 1  # of each surface in the joined ones
@@ -67,8 +67,8 @@ class SurfaceIndex:
         found[tokens] = True
         return found
 
-    def starting(self, text: bytes) -> BoolArray:
-        """Which tokens begin with `text` (at least a byte, the last one not the largest there is), [V]."""
+    def starting(self, text: bytes) -> IntArray:
+        """The tokens that begin with `text` (at least a byte, the last one not the largest there is)."""
         least = bisect.bisect_left(self._sorted, text)
         most = bisect.bisect_left(self._sorted, text[:-1] + bytes([text[-1] + 1]))
-        return (self._ranks >= least) & (self._ranks < most)
+        return self._order[least:most]

@@ -344,3 +344,15 @@ def test_many_threads_submit_and_cancel_and_every_request_is_answered_once(engin
     assert mistakes == []
     assert engine.drain(TIMEOUT)
     assert engine.active_rows == engine.waiting == 0
+
+
+def test_an_engine_that_fails_in_the_middle_of_a_step_closes_its_backend(make_engine, backend, monkeypatch):
+    monkeypatch.setattr("translane_server.batch.RunningBatch._remove", lambda *_: 1 / 0)
+    engine = make_engine()
+    call = Call(engine, [10])
+    engine.start()
+    with pytest.raises(EngineError):
+        call.result()
+    wait_until(lambda: backend.closed)
+    assert isinstance(engine.failed, ZeroDivisionError)
+    assert engine.active_rows == 0

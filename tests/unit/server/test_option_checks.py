@@ -29,9 +29,9 @@ def test_every_option_has_a_range_or_needs_none():
     [
         ("beam_size", [-1, 0, 7, 2**31 - 1], [1, 6]),
         ("num_hypotheses", [-1, 0, 7], [1]),
-        ("length_penalty", [NAN, INF, -INF], [-1.5, 0, 2]),
+        ("length_penalty", [NAN, INF, -INF, 10.5, -11], [-1.5, 0, 2, 10, -10]),
         ("patience", [NAN, INF, 0, -1], [0.1, 2]),
-        ("coverage_penalty", [NAN, INF], [0, -0.5, 0.2]),
+        ("coverage_penalty", [NAN, INF, 101, -101], [0, -0.5, 0.2, 100]),
         ("repetition_penalty", [NAN, INF, 0, -1], [0.5, 1.2]),
         ("no_repeat_ngram_size", [-1], [0, 3]),
         ("min_length", [-1], [0, 24]),

@@ -105,3 +105,18 @@ def test_any_token_can_be_scored(case):
     for row, (option, history) in enumerate(zip(options, histories, strict=True)):
         scores = score_tokens(rules, row, np.arange(V), logits[row], normalisers[row])
         assert scores == pytest.approx(expected(logits[row], option, history), abs=1e-4)
+
+
+@given(rows(), st.integers(1, 4))
+@settings(max_examples=200, deadline=None)
+def test_equal_scores_come_in_the_order_of_ids_however_many_candidates_there_are(case, needed):
+    logits, options, histories = case
+    logits = np.round(logits * 2) / 2  # with many ties
+    order = np.argsort(-logits, axis=1, kind="stable")
+    count = np.full(len(options), needed, np.int32)
+    rules, normalisers = make_rules(options, histories), normalisers_of(logits)
+    outcomes = [process(rules, order[:, :width], logits, normalisers, count) for width in (needed, needed + 3, V)]
+    finite = outcomes[0].scores[:, :needed] > -np.inf
+    for outcome in outcomes[1:]:
+        assert (outcome.scores[:, :needed] == outcomes[0].scores[:, :needed]).all()
+        assert (outcome.token_ids[:, :needed][finite] == outcomes[0].token_ids[:, :needed][finite]).all()
