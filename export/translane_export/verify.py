@@ -18,7 +18,7 @@ import torch
 
 from translane_export.alignment import recorded_attention
 from translane_export.errors import ExportError
-from translane_export.model import Transformer
+from translane_export.model import Transformer, TransformerConfig
 from translane_export.precision import Numerics
 from translane_server.backend import Candidates, Int32Array, IntArray, StepNeeds
 from translane_server.bundle import Alignment, Parity
@@ -28,6 +28,8 @@ CANDIDATES = 4
 LONGEST = 512
 _MOST_STEPS = 96
 _ADMITTED_TOGETHER = 3
+_BLOCK = 32  # steps compared at once: a large vocabulary's logits take a megabyte each
+_STEPS_AT_ONCE = 16  # to compare: a step has as many numbers as the vocabulary has pieces
 _RANDOM_LENGTHS = (1, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 96)
 
 
@@ -96,23 +98,16 @@ def check_parity(
         _decode_greedily(backend, reference, sources[-1:], attention=attention, to_capacity=True),
     )
     for done, decode in enumerate(decodes, start=1):
-        expected, weights = _teacher_forced(reference, decode, alignment)  # [T, V], [T, S]
-        expected_log_probs = torch.log_softmax(torch.from_numpy(expected), dim=1).numpy()  # [T, V]
-        for given in (expected, expected_log_probs):
-            given[:, reference.config.suppressed_ids] = -np.inf
-        actual = np.stack(decode.logits)  # [T, V]
-        difference = _largest(difference, actual, expected)
+        hidden, weights = _teacher_forced(reference, decode, alignment)  # [T, M], [T, S]
+        for first in range(0, len(decode.tokens), _BLOCK):
+            block = slice(first, first + _BLOCK)
+            block_difference, wrong = _compare_steps(reference, decode, hidden, block, numerics)
+            difference = float(np.maximum(difference, block_difference))
+            mismatches += wrong
         if weights is not None:
             given = np.stack(decode.attention)  # [T, C]
             wanted = np.pad(weights, ((0, 0), (0, given.shape[1] - weights.shape[1])))
-            attention_difference = _largest(attention_difference, given, wanted)
-        ids = np.stack([candidates.token_ids for candidates in decode.candidates])  # [T, K]
-        log_probs = np.stack([candidates.log_probs for candidates in decode.candidates])  # [T, K]
-        known = np.clip(ids, 0, expected.shape[1] - 1)
-        difference = _largest(difference, log_probs, np.take_along_axis(expected_log_probs, known, axis=1))
-        chosen = expected[np.arange(len(decode.tokens)), decode.tokens]
-        wrong = (expected.max(axis=1) - chosen > numerics.token_margin) | (known != ids).any(axis=1)
-        mismatches += int((wrong | ~_are_best(known, actual)).sum())
+            attention_difference = float(np.maximum(attention_difference, _largest(given, wanted)))
         tokens += len(decode.tokens)
         progress(done, len(sources))
     return Parity(
@@ -135,14 +130,38 @@ def passes(parity: Parity) -> bool:
     return aligned and parity.max_logit_difference <= parity.tolerance and parity.token_mismatches == 0
 
 
-def _largest(sofar: float, actual: npt.NDArray[np.float32], expected: npt.NDArray[np.float32]) -> float:
-    """Return the largest difference, or `sofar` where that is larger. What is -inf has to be -inf in both.
+def _compare_steps(
+    reference: Transformer, decode: _Decode, hidden: torch.Tensor, block: slice, numerics: Numerics
+) -> tuple[float, int]:
+    """Return the largest difference of some steps' logits and log-probabilities, and how many tokens are wrong.
+
+    `hidden` [T, M] is what PyTorch's decoder gives at each step.
+    """
+    with torch.inference_mode():
+        logits = reference.project(hidden[block])  # [t, V]
+        expected, expected_log_probs = logits.numpy(), logits.log_softmax(dim=1).numpy()  # [t, V]
+    for values in (expected, expected_log_probs):
+        values[:, list(reference.config.suppressed_ids)] = -np.inf
+    actual = np.stack(decode.logits[block])  # [t, V]
+    ids = np.stack([candidates.token_ids for candidates in decode.candidates[block]])  # [t, K]
+    log_probs = np.stack([candidates.log_probs for candidates in decode.candidates[block]])  # [t, K]
+    known = np.clip(ids, 0, expected.shape[1] - 1)
+    difference = np.maximum(
+        _largest(actual, expected), _largest(log_probs, np.take_along_axis(expected_log_probs, known, axis=1))
+    )
+    chosen = expected[np.arange(len(actual)), decode.tokens[block]]
+    wrong = (expected.max(axis=1) - chosen > numerics.token_margin) | (known != ids).any(axis=1)
+    return float(difference), int((wrong | ~_are_best(known, actual)).sum())
+
+
+def _largest(actual: npt.NDArray[np.float32], expected: npt.NDArray[np.float32]) -> float:
+    """Return the largest difference; what is -inf has to be -inf in both.
 
     A NaN anywhere makes the maximum NaN, and NaN passes no tolerance.
     """
     with np.errstate(invalid="ignore"):
         differences = np.where(actual == expected, 0.0, np.abs(actual - expected))
-    return float(np.maximum(sofar, differences.max()))
+    return float(differences.max())
 
 
 def _are_best(ids: IntArray, logits: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
@@ -215,15 +234,15 @@ def _admit(
 
 def _teacher_forced(
     reference: Transformer, decode: _Decode, alignment: Alignment | None
-) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32] | None]:
-    """Return PyTorch's logits [T, V], and the attention weights [T, S] of `alignment`'s heads."""
+) -> tuple[torch.Tensor, npt.NDArray[np.float32] | None]:
+    """Return the output of PyTorch's decoder [T, M], and the attention weights [T, S] of `alignment`'s heads."""
     source = torch.tensor([decode.source])  # [1, S]
     source_lengths = torch.tensor([len(decode.source)])  # [1]
     target = torch.tensor([[reference.config.start_id, *decode.tokens[:-1]]])  # [1, T]
     with torch.inference_mode(), recorded_attention(reference) as attention:
         memory = reference.encode(source, source_lengths)
-        logits: npt.NDArray[Any] = reference.decode(target, memory, source_lengths)[0].numpy()  # [T, V]
+        hidden: torch.Tensor = reference.decoder(target, memory, source_lengths)[0]  # [T, M]
     if alignment is None:
-        return logits, None
+        return hidden, None
     weights: npt.NDArray[Any] = attention[alignment.layer][0, list(alignment.heads)].mean(0).numpy()
-    return logits, weights
+    return hidden, weights

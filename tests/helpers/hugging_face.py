@@ -6,20 +6,30 @@ many lengths.
 
 from __future__ import annotations
 
+import dataclasses
+import io
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+import sentencepiece
 import torch
 import transformers
 from transformers import GenerationConfig
 
 from helpers.driver import EngineDriver
-from translane_server.bundle import Bundle
+from translane_export.bundle_writer import write_bundle
+from translane_export.foreign_tokenizers import ForeignTokenizer
+from translane_export.settings import ExportSettings
+from translane_export.sources import ARCHITECTURES
+from translane_export.sources.huggingface import HuggingFaceReader, model_type
+from translane_export.tokenizers import TokenizerFiles
+from translane_server.bundle import Bundle, Languages, SentencePieceTokenizer, load_bundle
 from translane_server.options import DecodingOptions
 from translane_server.request import FinishReason, Sentence
 
@@ -41,6 +51,7 @@ class Model:
     generation: dict[str, Any] = field(default_factory=dict)
     forced_bos: int | None = None
     ends: float = 1.5  # how much the end of the sentence is favoured [logits]
+    spread: float = 0.25  # standard deviation added to matrices
 
     @property
     def config_class(self) -> Any:
@@ -63,7 +74,15 @@ _BART = {
     "max_position_embeddings": 64,
     "dropout": 0.0,
 }
-_T5 = {"vocab_size": VOCABULARY, "d_model": 32, "d_kv": 16, "d_ff": 48, "num_layers": 3, "num_decoder_layers": 2, "num_heads": 4}
+_T5 = {
+    "vocab_size": VOCABULARY,
+    "d_model": 32,
+    "d_kv": 16,
+    "d_ff": 48,
+    "num_layers": 3,
+    "num_decoder_layers": 2,
+    "num_heads": 4,
+}
 _PAD = VOCABULARY - 1
 _MARIAN = {
     **_BART,
@@ -90,18 +109,26 @@ MODELS = {
         ends=4.0,
     ),
     "BART": Model("Bart", _BART, _NO_PAD, forced_bos=0),
-    "mBART-50": Model("MBart", {**_BART, "decoder_start_token_id": 2, "scale_embedding": True}, _NO_PAD, forced_bos=VOCABULARY - 3, ends=4.0),
-    "M2M100, NLLB-200": Model("M2M100", _BART, _NO_PAD, forced_bos=VOCABULARY - 5, ends=4.0),
-    "T5": Model("T5", {**_T5, "decoder_start_token_id": 0}),
-    "FLAN-T5, T5 1.1": Model(
-        "T5", {**_T5, "decoder_start_token_id": 0, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
+    "mBART-50": Model(
+        "MBart",
+        {**_BART, "decoder_start_token_id": 2, "scale_embedding": True},
+        _NO_PAD,
+        forced_bos=VOCABULARY - 3,
+        ends=4.0,
     ),
-    "T5, gated-silu": Model("T5", {**_T5, "decoder_start_token_id": 0, "feed_forward_proj": "gated-silu"}),
-    "mT5": Model("MT5", {**_T5, "tie_word_embeddings": False}),
+    "M2M100, NLLB-200": Model("M2M100", _BART, _NO_PAD, forced_bos=VOCABULARY - 5, ends=4.0),
+    "T5": Model("T5", {**_T5, "decoder_start_token_id": 0}, ends=2.0),
+    "FLAN-T5, T5 1.1": Model(
+        "T5",
+        {**_T5, "decoder_start_token_id": 0, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+        spread=0.1,
+    ),
+    "T5, gated-silu": Model("T5", {**_T5, "decoder_start_token_id": 0, "feed_forward_proj": "gated-silu"}, spread=0.1),
+    "mT5": Model("MT5", {**_T5, "tie_word_embeddings": False}, spread=0.1),
 }
 
 
-def draw(model: Model, seed: int = 0, *, spread: float = 0.25) -> Any:
+def draw(model: Model, seed: int = 0) -> Any:
     """A model of random weights that ends its sentences now and then."""
     torch.manual_seed(seed)
     drawn = model.model_class(model.config_class(**model.config)).eval()
@@ -109,9 +136,7 @@ def draw(model: Model, seed: int = 0, *, spread: float = 0.25) -> Any:
         for name, tensor in {**dict(drawn.named_parameters()), **dict(drawn.named_buffers())}.items():
             if "embed_positions" in name and model.kind in ("Marian", "M2M100"):
                 continue  # fixed
-            scale = spread if tensor.ndim > 1 and min(tensor.shape) > 1 else 0.1
-            if min(tensor.shape[-2:]) > VOCABULARY // 2:
-                continue
+            scale = model.spread if tensor.ndim > 1 and min(tensor.shape) > 1 else 0.1
             tensor.add_(torch.randn_like(tensor) * scale)
         if model.kind in ("T5", "MT5") and not model.config.get("tie_word_embeddings", True):
             drawn.lm_head.weight = torch.nn.Parameter(torch.randn_like(drawn.shared.weight) * 0.3)
@@ -138,12 +163,7 @@ def _favour_the_end(model: Any, amount: float) -> None:
     if norm is not None:
         norm.bias += weight[end] * (amount / weight[end].square().sum())
     else:
-        weight[end] *= 1.3  # RMSNorm has no bias: the end's logits are larger either way
-
-
-def save(model: Any, folder: Path, **how: Any) -> None:
-    """Write the folder as transformers does."""
-    model.save_pretrained(folder, **how)
+        weight[end] *= amount  # RMSNorm has no bias: the end's logits are larger either way
 
 
 def sources(model: Any, count: int, seed: int = 0, longest: int = 20) -> list[list[int]]:
@@ -165,7 +185,9 @@ class Generated:
     margin: float
 
 
-def generate(model: Any, batch: Sequence[Sequence[int]], beam_size: int, max_length: int = MAX_LENGTH) -> list[Generated]:
+def generate(
+    model: Any, batch: Sequence[Sequence[int]], beam_size: int, max_length: int = MAX_LENGTH
+) -> list[Generated]:
     """What `generate` makes of each source, and the smallest distance between neighbours that it ranked."""
     margins: list[torch.Tensor] = []
     restore = _record_margins(model, margins)
@@ -266,3 +288,32 @@ def compare(
         elif beam_size > 1:
             result.score_difference = max(result.score_difference, abs(ours.score - theirs.score))
     return result
+
+
+def export(folder: Path, output: Path, log: Callable[[str], None] = lambda _line: None, **settings: Any) -> Bundle:
+    """Export the model in `folder` with a tokenizer of letters, which most of its ids have no piece in."""
+    architecture = next(one for one in ARCHITECTURES if one.model_type == model_type(folder))
+    reader = HuggingFaceReader(dataclasses.replace(architecture, tokenizer=_letters))
+    values = ExportSettings(checkpoint=folder, output=output, **settings)
+    write_bundle(reader.read(folder), values, family=reader.family, log=log)
+    return load_bundle(output)
+
+
+def _letters(_folder: Path, _config: Mapping[str, Any]) -> ForeignTokenizer:
+    entry = SentencePieceTokenizer(source="source.spm", target="source.spm")
+    languages = Languages(source=("en",), target=("de",))
+    return ForeignTokenizer(TokenizerFiles(entry, {"source.spm": _spm()}), languages)
+
+
+@cache
+def _spm() -> bytes:
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["abcdefghijklmnopqrstuvwxyz"]),
+        model_writer=model,
+        model_type="char",
+        vocab_size=60,
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
+    return model.getvalue()

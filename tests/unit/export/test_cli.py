@@ -125,7 +125,7 @@ def test_what_is_no_checkpoint(tmp_path, fails):
     output = tmp_path / "bundle"
     assert "there is no such folder" in fails(tmp_path / "none", "-o", output)
     (tmp_path / "empty").mkdir()
-    assert "no known format (known: translane-train checkpoint, model bundle)" in fails(
+    assert "no known format (known: translane-train checkpoint, model bundle, " in fails(
         tmp_path / "empty", "-o", output
     )
 

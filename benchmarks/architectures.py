@@ -1,0 +1,141 @@
+"""Holds exports of Hugging Face models to `generate`, and measures what an export takes.
+
+    python benchmarks/architectures.py                  # all of them: greedy and beam 4, 200 sentences each
+    python benchmarks/architectures.py --only T5 --sentences 500
+    python benchmarks/architectures.py --large marian   # Marian's base size: parity, time and peak memory
+    python benchmarks/architectures.py --large mt5      # above 2 GB, in shards: time and peak memory
+
+Models are random ones of transformers' own classes, written and exported as folders; the server's engine and ONNX
+Runtime decode the bundle. Ties are sentences where `generate` itself chose between scores closer than rounding.
+
+Memory is the peak of a process that only exports, memory-mapped files included, less that of the same process
+exporting a model of a few kilobytes, which is what PyTorch, ONNX Runtime and capturing graphs take alone. It is VmHWM of
+/proc/self/status; ru_maxrss begins at what the parent process had.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from helpers import hugging_face
+
+BEAM_SIZES = (1, 4)
+_BASE = {"d_model": 512, "encoder_layers": 6, "decoder_layers": 6, "encoder_attention_heads": 8}
+_BASE |= {"decoder_attention_heads": 8, "encoder_ffn_dim": 2048, "decoder_ffn_dim": 2048}
+_END = {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 65000, "decoder_start_token_id": 65000}
+LARGE = {
+    # as opus-mt-zh-en
+    "marian": hugging_face.Model(
+        "Marian",
+        {
+            **_BASE,
+            **_END,
+            "vocab_size": 65001,
+            "max_position_embeddings": 512,
+            "activation_function": "swish",
+            "scale_embedding": True,
+        },
+        {"bad_words_ids": [[65000]]},
+        ends=3.0,
+        spread=0.03,
+    ),
+    # mT5-base's vocabulary and width, with fewer layers
+    "mt5": hugging_face.Model(
+        "MT5",
+        {"vocab_size": 256000, "d_model": 768, "d_kv": 64, "d_ff": 2048, "num_layers": 8, "num_heads": 12},
+        spread=0.0,
+    ),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="architectures whose names contain this")
+    parser.add_argument("--sentences", type=int, default=200)
+    parser.add_argument("--large", choices=sorted(LARGE))
+    parser.add_argument("--folder", type=Path, help="where large models are written; a temporary folder by default")
+    parser.add_argument("--export", nargs=2, type=Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.export:
+        export_alone(*arguments.export)
+        return
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as scratch:
+        if arguments.large:
+            large(arguments.large, Path(scratch), arguments.sentences)
+        else:
+            table(Path(scratch), arguments.only, arguments.sentences)
+
+
+def table(scratch: Path, only: str, sentences: int) -> None:
+    print("| architecture | search | sentences | tokens | ended | ties | mismatches |\n|---|---|--:|--:|--:|--:|--:|")
+    for number, (name, drawn) in enumerate(hugging_face.MODELS.items()):
+        if only in name:
+            model = hugging_face.draw(drawn)
+            model.save_pretrained(scratch / f"{number}")
+            bundle = hugging_face.export(scratch / f"{number}", scratch / f"{number}.bundle")
+            report(name, model, bundle, sentences)
+
+
+def report(name: str, model, bundle, sentences: int) -> None:
+    sources = hugging_face.sources(model, sentences)
+    for beam_size in BEAM_SIZES:
+        found = hugging_face.compare(bundle, model, sources, beam_size)
+        search = "greedy" if beam_size == 1 else f"beam {beam_size}"
+        cells = (found.sentences, found.tokens, found.ended, found.ties, len(found.mismatches))
+        print(f"| {name} | {search} | " + " | ".join(f"{cell:,}" for cell in cells) + " |", flush=True)
+        for mismatch in found.mismatches:
+            print(mismatch, file=sys.stderr)
+
+
+def large(name: str, scratch: Path, sentences: int) -> None:
+    for case, drawn in ((name, LARGE[name]), ("tiny", hugging_face.MODELS["Marian"])):
+        model = hugging_face.draw(drawn)
+        model.save_pretrained(scratch / case, max_shard_size="1GB")
+        if case == name and name == "mt5":
+            del model
+    size = sum(path.stat().st_size for path in (scratch / name).glob("*.safetensors"))
+    measured = {case: measure(scratch / case, scratch / f"{case}.bundle") for case in ("tiny", name)}
+    peak, base = measured[name]["peak"], measured["tiny"]["peak"]
+    print(
+        f"{name}: checkpoint {size / 1e6:,.0f} MB, exported in {measured[name]['seconds']:.0f} s,"
+        f" peak {peak / 1e6:,.0f} MB, of which {base / 1e6:,.0f} MB for any model:"
+        f" {(peak - base) / size:.2f} x the checkpoint"
+    )
+    if name == "marian":
+        from translane_server.bundle import load_bundle
+
+        model = hugging_face.draw(LARGE[name])
+        report(name, model, load_bundle(scratch / f"{name}.bundle"), sentences)
+
+
+def measure(folder: Path, output: Path) -> dict[str, float]:
+    """Seconds and bytes of an export in a process of its own."""
+    command = [sys.executable, __file__, "--export", str(folder), str(output)]
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout.splitlines()[-1])
+
+
+def export_alone(folder: Path, output: Path) -> None:
+    start = time.monotonic()
+    hugging_face.export(folder, output, log=log)
+    print(json.dumps({"seconds": time.monotonic() - start, "peak": peak()}))
+
+
+def log(line: str) -> None:
+    print(f"{peak() / 1e6:8,.0f} MB  {line}", file=sys.stderr, flush=True)
+
+
+def peak() -> int:
+    """Most memory this process has had [bytes]."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+
+
+if __name__ == "__main__":
+    main()
