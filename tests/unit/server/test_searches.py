@@ -79,6 +79,7 @@ def decode(sentences, rows=ROWS, model=MODEL, seed=None):
             assert job.index not in results
             results[job.index] = hypotheses
     assert batch.reserved == 0
+    assert not batch._masks._users, "a mask was not given back"
     assert batch.needs.num_candidates == 1
     return [results[index] for index in range(len(sentences))], backend
 
@@ -378,3 +379,26 @@ def test_forced_tokens_that_count_are_part_of_the_length_but_not_of_the_score(be
         else:
             total = sum(hypothesis.token_log_probs[2:])
             assert hypothesis.score == pytest.approx(total / (generated + 1), abs=1e-4)
+
+
+def test_the_coverage_penalty_counts_the_attention_of_every_step():
+    source = [7, 8, 9, 10, EOS]
+    options = DecodingOptions(max_length=3, beam_size=3, num_hypotheses=3, coverage_penalty=0.5)
+    (hypotheses,), _ = decode([Sentence(source, options)])
+    for hypothesis in hypotheses:
+        fed = [MODEL.vocabulary.decoder_start, *hypothesis.token_ids]
+        if hypothesis.finish_reason is FinishReason.MAX_LENGTH:
+            fed.pop()
+        attention = sum(MODEL.attention(source, fed[: step + 1]).astype(float) for step in range(len(fed)))
+        penalty = np.log(np.minimum(attention, 1)).sum()
+        expected_score = sum(hypothesis.token_log_probs) / len(fed) + 0.5 * penalty
+        assert hypothesis.score == pytest.approx(expected_score, abs=1e-4)
+
+
+def test_a_sentence_may_end_right_after_a_prefix_that_ends_in_a_space():
+    eager = RandomModel(eos_bias=30.0)
+    ((hypothesis,),), _ = decode(
+        [Sentence([7, EOS], DecodingOptions(max_length=3), (4,), word_follows=True)], model=eager
+    )
+    assert hypothesis.token_ids == (4,)
+    assert hypothesis.finish_reason is FinishReason.END_OF_SENTENCE
