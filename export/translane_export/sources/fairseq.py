@@ -79,7 +79,11 @@ _NAMES = {
 }
 _POSITIONS = {f"{side}.embedding.positions.embedding.weight": side for side in ("encoder", "decoder")}
 _LEARNED = "{}.embed_positions.weight"
-_IGNORED = r"(encoder|decoder)\.(version|embed_positions\.(weights?|_float_tensor))"
+# The last release adds copies to the encoder's layers, for a fast path; it never reads those of a file.
+_IGNORED = (
+    r"(encoder|decoder)\.(version|embed_positions\.(weights?|_float_tensor))"
+    r"|encoder\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)"
+)
 # What the first releases called the norms of a layer, in order.
 _OLD_NORMS = {
     "encoder": ("self_attn_layer_norm", "final_layer_norm"),
@@ -206,7 +210,7 @@ def _modern_names(tensors: Mapping[str, Tensor], settings: PickledSettings) -> d
     """Bring what older releases saved to the newest one's names; add the projection where it is an embedding."""
     renamed: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
-        if found := re.fullmatch(r"(.*\.)in_proj_(weight|bias)", name):
+        if found := re.fullmatch(r"(.*_attn\.)in_proj_(weight|bias)", name):
             for part, piece in zip("qkv", tensor.chunk(3), strict=True):
                 renamed[f"{found[1]}{part}_proj.{found[2]}"] = piece
         elif found := re.fullmatch(r"(encoder|decoder)(\.layers\.\d+\.)layer_norms\.([0-2])\.(.*)", name):

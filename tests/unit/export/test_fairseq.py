@@ -165,6 +165,18 @@ def test_names_of_older_releases(made):
     assert_same_model(made)
 
 
+def test_copies_that_the_last_release_adds(made):
+    """Models that it trained have zeros there, as it only fills them in when it loads."""
+    for layer in ("encoder.layers.0", "encoder.layers.1"):
+        for name in ("in_proj", "out_proj", "fc1", "fc2"):
+            made.content["model"] |= {
+                f"{layer}.{name}_weight": torch.zeros(6, 2),
+                f"{layer}.{name}_bias": torch.zeros(6),
+            }
+    made.save()
+    assert_same_model(made)
+
+
 def test_a_projection_that_is_only_the_embedding(kept, tmp_path):
     made = copy(kept["M2M100"], tmp_path)
     del made.content["model"]["decoder.output_projection.weight"]
