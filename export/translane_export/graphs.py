@@ -254,13 +254,15 @@ def _feed_forward(layer: EncoderLayer | DecoderLayer) -> Sublayer:
 
 
 def _pack(attention: MultiHeadAttention) -> nn.Linear:
-    """Return Q, K and V as one projection to 3·H·D."""
+    """Return Q, K and V as one projection to 3·H·D, whose memory they share from now on."""
     parts = (attention.q_proj, attention.k_proj, attention.v_proj)
     biases = [part.bias.detach() for part in parts if part.bias is not None]
     packed = nn.Linear(parts[0].in_features, 3 * parts[0].out_features, bias=bool(biases), device="meta")
     packed.weight = nn.Parameter(torch.cat([part.weight.detach() for part in parts]), requires_grad=False)
     if biases:
         packed.bias = nn.Parameter(torch.cat(biases), requires_grad=False)
+    for part, weight in zip(parts, packed.weight.detach().chunk(3), strict=True):
+        part.weight.data = weight
     return packed
 
 

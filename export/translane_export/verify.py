@@ -18,7 +18,7 @@ import torch
 
 from translane_export.alignment import recorded_attention
 from translane_export.errors import ExportError
-from translane_export.model import Transformer, TransformerConfig
+from translane_export.model import Transformer
 from translane_export.precision import Numerics
 from translane_server.backend import Candidates, Int32Array, IntArray, StepNeeds
 from translane_server.bundle import Alignment, Parity
@@ -28,8 +28,7 @@ CANDIDATES = 4
 LONGEST = 512
 _MOST_STEPS = 96
 _ADMITTED_TOGETHER = 3
-_BLOCK = 32  # steps compared at once: a large vocabulary's logits take a megabyte each
-_STEPS_AT_ONCE = 16  # to compare: a step has as many numbers as the vocabulary has pieces
+_STEPS_AT_ONCE = 16  # compared: of a large vocabulary a step has a megabyte of logits
 _RANDOM_LENGTHS = (1, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 96)
 
 
@@ -99,8 +98,8 @@ def check_parity(
     )
     for done, decode in enumerate(decodes, start=1):
         hidden, weights = _teacher_forced(reference, decode, alignment)  # [T, M], [T, S]
-        for first in range(0, len(decode.tokens), _BLOCK):
-            block = slice(first, first + _BLOCK)
+        for first in range(0, len(decode.tokens), _STEPS_AT_ONCE):
+            block = slice(first, first + _STEPS_AT_ONCE)
             block_difference, wrong = _compare_steps(reference, decode, hidden, block, numerics)
             difference = float(np.maximum(difference, block_difference))
             mismatches += wrong

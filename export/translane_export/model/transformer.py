@@ -46,7 +46,10 @@ class Transformer(nn.Module):
         self, target_ids: Tensor, memory: Tensor, source_lengths: Tensor, target_lengths: Tensor | None = None
     ) -> Tensor:
         """Decode target_ids [B, T] over memory [B, S, M]: -> logits [B, T, V]."""
-        x = self.decoder(target_ids, memory, source_lengths, target_lengths)
+        return self.project(self.decoder(target_ids, memory, source_lengths, target_lengths))
+
+    def project(self, x: Tensor) -> Tensor:
+        """Turn the decoder's output x [..., M] into logits [..., V]."""
         if self.config.logit_scale != 1:
             x = x * self.config.logit_scale
         logits: Tensor = self.output_projection(x)
