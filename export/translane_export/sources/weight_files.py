@@ -70,7 +70,7 @@ def read_weights(folder: Path) -> dict[str, StoredTensor]:
     return weights
 
 
-def read_pickle(path: Path) -> Any:
+def _read_pickle(path: Path) -> Any:
     """Return what a file of `torch.save` holds, built from tensors and plain Python values alone.
 
     Raises:
@@ -113,7 +113,7 @@ def _shards(index: Path) -> dict[Path, set[str]]:
 
 
 def _read_file(path: Path) -> dict[str, StoredTensor]:
-    tensors = _read_safetensors(path) if path.suffix == ".safetensors" else read_pickle(path)
+    tensors = _read_safetensors(path) if path.suffix == ".safetensors" else _read_pickle(path)
     if not isinstance(tensors, Mapping):
         raise ExportError(f"{path}: it holds a {type(tensors).__name__}, not tensors by name")
     for name, tensor in tensors.items():

@@ -1,0 +1,308 @@
+"""Hugging Face folders are read whatever files they come in; what is wrong with one is one sentence."""
+
+import json
+import pickle
+import shutil
+import subprocess
+import sys
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from helpers import hugging_face
+from translane_export.errors import ExportError
+from translane_export.model import Transformer
+from translane_export.sources import ARCHITECTURES, find_reader
+from translane_export.sources.huggingface import HuggingFaceReader, ModelConfig, read_model
+from translane_export.sources.marian import MARIAN
+from translane_export.sources.t5 import T5
+
+WEIGHTS = "model.safetensors"
+QUERY = "model.encoder.layers.0.self_attn.q_proj.weight"
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A Marian folder; not to be written to."""
+    folder = tmp_path_factory.mktemp("marian")
+    hugging_face.draw(hugging_face.MODELS["Marian"]).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def folder(saved, tmp_path):
+    return shutil.copytree(saved, tmp_path / "model")
+
+
+def read(folder, architecture=MARIAN):
+    return read_model(folder, architecture, ModelConfig(folder))
+
+
+def problem(folder, architecture=MARIAN):
+    """What reading says, after having said where."""
+    with pytest.raises(ExportError) as caught:
+        read(folder, architecture)
+    message = str(caught.value)
+    assert str(folder) in message
+    assert "\n" not in message
+    return message
+
+
+def edit(folder, name="config.json", **values):
+    path = folder / name
+    content = {**json.loads(path.read_text()), **values}
+    path.write_text(json.dumps({key: value for key, value in content.items() if value is not ...}))
+
+
+def edit_tensors(folder, **tensors):
+    weights = {**load_file(folder / WEIGHTS), **{name.replace("__", "."): tensor for name, tensor in tensors.items()}}
+    kept = {name: tensor.clone() for name, tensor in weights.items() if tensor is not ...}
+    (folder / WEIGHTS).unlink()  # what was loaded is a memory map of it
+    save_file(kept, folder / WEIGHTS)
+
+
+def in_shards(folder, suffix, save):
+    weights = sorted(load_file(folder / WEIGHTS).items())
+    parts = [dict(weights[0::2]), dict(weights[1::2])]
+    names = [f"part-{number}.{suffix}" for number in range(2)]
+    for name, part in zip(names, parts, strict=True):
+        save({key: value.clone() for key, value in part.items()}, folder / name)
+    index = {"weight_map": {key: name for name, part in zip(names, parts, strict=True) for key in part}}
+    (folder / WEIGHTS).unlink()
+    return index
+
+
+def as_shards(folder):
+    (folder / f"{WEIGHTS}.index.json").write_text(json.dumps(in_shards(folder, "safetensors", save_file)))
+
+
+def as_bin_shards(folder):
+    (folder / "pytorch_model.bin.index.json").write_text(json.dumps(in_shards(folder, "bin", torch.save)))
+
+
+def as_bin(folder, **how):
+    weights = load_file(folder / WEIGHTS)
+    # as such files do, with all names of a shared tensor
+    weights |= {f"model.{side}.embed_tokens.weight": weights["model.shared.weight"] for side in ("encoder", "decoder")}
+    weights["lm_head.weight"] = weights["model.shared.weight"]
+    torch.save(weights, folder / "pytorch_model.bin", **how)
+    (folder / WEIGHTS).unlink()
+
+
+def as_old_bin(folder):
+    as_bin(folder, _use_new_zipfile_serialization=False)
+
+
+@pytest.mark.parametrize("change", [as_shards, as_bin_shards, as_bin, as_old_bin])
+def test_every_kind_of_file_holds_the_same_model(saved, folder, change):
+    change(folder)
+    config, weights = read(folder)
+    expected_config, expected = read(saved)
+    assert config == expected_config
+    assert weights.keys() == expected.keys() == Transformer(config).state_dict().keys()
+    for name, tensor in expected.items():
+        assert torch.equal(weights[name], tensor), name
+
+
+def test_tied_weights_are_one_tensor(folder):
+    as_bin(folder)
+    config, weights = read(folder)
+    assert config.tie_embeddings == "three-way"
+    names = ("encoder.embedding.tokens.weight", "decoder.embedding.tokens.weight", "output_projection.weight")
+    assert len({weights[name].data_ptr() for name in names}) == 1
+
+
+def test_an_output_projection_of_its_own_stays_apart(folder):
+    own = torch.randn(hugging_face.VOCABULARY, 32)
+    edit_tensors(folder, lm_head__weight=own)
+    config, weights = read(folder)
+    assert config.tie_embeddings == "none"
+    assert torch.equal(weights["output_projection.weight"], own)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_other_floats_become_float32(saved, folder, dtype):
+    edit_tensors(folder, **{QUERY: load_file(folder / WEIGHTS)[QUERY].to(dtype)})
+    name = "encoder.layers.0.self_attention.q_proj.weight"
+    expected = read(saved)[1][name].to(dtype).float()
+    assert torch.equal(read(folder)[1][name], expected)
+
+
+def test_position_tables_of_the_file_count(folder):
+    table = torch.randn(64, 32)
+    edit_tensors(folder, model__encoder__embed_positions__weight=table)
+    assert torch.equal(read(folder)[1]["encoder.embedding.positions.embedding.weight"], table)
+
+
+def test_what_generation_config_says_counts(folder):
+    edit(folder, bad_words_ids=[[7]], max_length=512, decoder_start_token_id=5)
+    edit(folder, "generation_config.json", bad_words_ids=[[119], [3]], max_length=100, num_beams=6)
+    config = ModelConfig(folder)
+    assert config.suppressed_ids == (3, 119)
+    assert config.generation["num_beams"] == 6
+    assert read(folder)[0].decoder_start_id == hugging_face.VOCABULARY - 1
+
+
+def test_the_decoder_starts_with_padding_where_nothing_else_is_said(folder):
+    for name in ("config.json", "generation_config.json"):
+        edit(folder, name, decoder_start_token_id=...)
+    assert read(folder)[0].start_id == hugging_face.VOCABULARY - 1
+
+
+def test_the_end_is_never_suppressed(folder):
+    edit(folder, "generation_config.json", bad_words_ids=[[0], [119]])
+    assert read(folder)[0].suppressed_ids == (119,)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"d_model": ...}, "the key d_model is missing"),
+        ({"encoder_layers": "six"}, "encoder_layers is 'six', not a whole number"),
+        ({"scale_embedding": 1}, "scale_embedding is 1, not true or false"),
+        ({"activation_function": "tanh"}, "activation_function is 'tanh', and the activations that are supported are"),
+        ({"decoder_attention_heads": 2}, "encoder_attention_heads is 4 and decoder_attention_heads is 2"),
+        ({"decoder_ffn_dim": 64}, "encoder_ffn_dim is 48 and decoder_ffn_dim is 64"),
+        ({"d_model": 30}, "d_model: 30 is not divisible by 4 heads"),
+        ({"encoder_layers": 3}, "the tensor model.encoder.layers.2.self_attn.q_proj.weight is missing"),
+        ({"encoder_layers": 1}, "the tensor model.encoder.layers.1.fc1.bias and 15 more has no place in a MarianMT"),
+        ({"encoder_ffn_dim": 64, "decoder_ffn_dim": 64}, "the tensor model.encoder.layers.0.fc1.weight is [48, 32],"),
+    ],
+)
+def test_a_wrong_configuration(folder, values, message):
+    edit(folder, **values)
+    assert message in problem(folder)
+
+
+def test_bad_words_of_several_tokens(folder):
+    edit(folder, "generation_config.json", bad_words_ids=[[3, 4]])
+    assert "bad_words_ids is [3, 4], not a list of single ids" in problem(folder)
+
+
+@pytest.mark.parametrize("content", ["{", "[]"])
+def test_a_configuration_that_is_no_json_object(folder, content):
+    (folder / "config.json").write_text(content)
+    assert "config.json: it" in problem(folder)
+
+
+def test_tensors_of_other_things(folder):
+    edit_tensors(folder, model__encoder__pooler__weight=torch.zeros(3, 3))
+    message = problem(folder)
+    assert f"{WEIGHTS}: the tensor model.encoder.pooler.weight has no place in a MarianMT model" in message
+
+
+def test_numbers_that_are_no_weights(folder):
+    edit_tensors(folder, **{QUERY: torch.zeros(32, 32, dtype=torch.int8)})
+    assert f"the tensor {QUERY} is int8" in problem(folder)
+
+
+def test_no_weights(folder):
+    (folder / WEIGHTS).unlink()
+    assert "it has no weights" in problem(folder)
+
+
+@pytest.mark.parametrize("size", [0, 5, 4000])
+def test_a_truncated_file(folder, size):
+    path = folder / WEIGHTS
+    path.write_bytes(path.read_bytes()[:size])
+    assert f"{WEIGHTS}: it is not a readable safetensors file" in problem(folder)
+
+
+@pytest.mark.parametrize("size", [0, 5, 4000])
+@pytest.mark.parametrize("change", [as_bin, as_old_bin])
+def test_a_truncated_pickle(folder, size, change):
+    change(folder)
+    path = folder / "pytorch_model.bin"
+    path.write_bytes(path.read_bytes()[:size])
+    assert "pytorch_model.bin: it is not a readable PyTorch file" in problem(folder)
+
+
+class _Harm:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (type(self.path).touch, (self.path,))
+
+
+@pytest.mark.parametrize("save", [torch.save, lambda value, path: path.write_bytes(pickle.dumps(value, 2))])
+def test_a_pickle_of_code_is_refused_and_not_run(folder, save):
+    (folder / WEIGHTS).unlink()
+    save({"x": _Harm(folder / "harm")}, folder / "pytorch_model.bin")
+    assert "pytorch_model.bin: it " in problem(folder)
+    assert not (folder / "harm").exists()
+
+
+@pytest.mark.parametrize(("value", "message"), [([1], "it holds a list"), ({"x": 1}, "'x' is a int, not a tensor")])
+def test_a_pickle_of_other_values(folder, value, message):
+    (folder / WEIGHTS).unlink()
+    torch.save(value, folder / "pytorch_model.bin")
+    assert message in problem(folder)
+
+
+def test_a_shard_that_is_missing(folder):
+    as_shards(folder)
+    (folder / "part-1.safetensors").unlink()
+    assert "part-1.safetensors: the file is missing" in problem(folder)
+
+
+def test_a_shard_without_a_tensor_of_the_index(folder):
+    as_shards(folder)
+    (folder / "part-1.safetensors").unlink()
+    save_file({"x": torch.zeros(1)}, folder / "part-1.safetensors")
+    assert "which model.safetensors.index.json says is here, is missing" in problem(folder)
+
+
+@pytest.mark.parametrize("place", ["../model.safetensors", "/etc/passwd"])
+def test_shards_lie_beside_their_index(folder, place):
+    (folder / WEIGHTS).unlink()
+    (folder / f"{WEIGHTS}.index.json").write_text(json.dumps({"weight_map": {"x": place}}))
+    assert "is not a file beside it" in problem(folder)
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", "no"])
+def test_an_index_that_is_none(folder, content):
+    (folder / WEIGHTS).unlink()
+    (folder / f"{WEIGHTS}.index.json").write_text(content)
+    assert "it is no index of shards" in problem(folder)
+
+
+@pytest.mark.parametrize("kind", ["gated-", "twice-gated-gelu", "gated-tanh", "tanh"])
+def test_feed_forward_networks_of_t5_that_are_not_supported(tmp_path, kind):
+    hugging_face.draw(hugging_face.MODELS["T5"]).save_pretrained(tmp_path)
+    edit(tmp_path, feed_forward_proj=kind)
+    assert "feed_forward_proj is" in problem(tmp_path, T5)
+
+
+def test_only_t5_that_scales_its_output_does_so(tmp_path):
+    hugging_face.draw(hugging_face.MODELS["T5"]).save_pretrained(tmp_path)
+    for values, scale in (
+        ({"scale_decoder_outputs": ..., "tie_word_embeddings": True}, 32**-0.5),
+        ({"scale_decoder_outputs": ..., "tie_word_embeddings": False}, 1.0),
+        ({"scale_decoder_outputs": False, "tie_word_embeddings": True}, 1.0),
+    ):
+        edit(tmp_path, **values)
+        assert read(tmp_path, T5)[0].logit_scale == scale
+
+
+@pytest.mark.parametrize("found", ["llama", "bert"])
+def test_models_that_do_not_translate(tmp_path, found):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": found}))
+    with pytest.raises(
+        ExportError, match=f"says model_type {found}, and the models that are read are encoder-decoders"
+    ):
+        find_reader(tmp_path)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES, ids=lambda one: one.model_type)
+def test_config_json_tells_the_architecture(tmp_path, architecture):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": architecture.model_type}))
+    reader = find_reader(tmp_path)
+    assert isinstance(reader, HuggingFaceReader)
+    assert reader.architecture is architecture
+
+
+def test_transformers_is_not_needed():
+    code = "import sys, translane_export.__main__; sys.exit('transformers' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
