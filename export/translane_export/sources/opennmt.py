@@ -2,7 +2,7 @@
 
 A folder has one ``.pt`` file, whose vocabularies are inside (lists in version 3, torchtext's objects before), and the
 SentencePiece model that split the texts. What differs from the paper's Transformer: norms come first, with 1e-6 in
-place of 1e-5, and sources have no end-of-sentence symbol.
+place of 1e-5, and sources have no end-of-sentence symbol. Languages are not saved.
 
 https://github.com/OpenNMT/OpenNMT-py (onmt/encoders, onmt/decoders, onmt/modules, onmt/inputters)
 """
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from translane_export.checkpoint import Checkpoint
 from translane_export.errors import ExportError
+from translane_export.foreign_tokenizers import UNDETERMINED
 from translane_export.model import TransformerConfig
 from translane_export.model.config import Activation
 from translane_export.sources.inert_pickle import Record, plain, read_inert
@@ -97,7 +98,7 @@ class OpenNmtReader:
                 tensors, config, _names(settings), path=path, given=tables, unbiased=_UNBIASED, ignored=_IGNORED
             ),
             tokenizer=numbered_pieces(*models, source_ids, target_ids, source_eos=False),
-            languages=Languages(source=("und",), target=("und",)),
+            languages=Languages(source=(UNDETERMINED,), target=(UNDETERMINED,)),
             samples=(),
             metadata={},
         )
