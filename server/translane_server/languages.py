@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from dataclasses import dataclass
+from functools import lru_cache
 
 _SCRIPT_LENGTH = 4
 
@@ -47,24 +48,21 @@ def lookup(wanted: str, available: Sequence[str]) -> str | None:
     ``zh-Hant-TW`` finds ``zh-Hant`` before ``zh``. Else it is the only one of the language whose script and region do
     not differ from those of `wanted`: ``en`` finds ``eng_Latn``. Case does not matter.
     """
-    for form in (_subtags, standard_tag):
-        known = {form(tag): tag for tag in reversed(available)}
+    known = _known(tuple(available))
+    for form, tags in ((_subtags, known.by_subtags), (standard_tag, known.by_standard_tag)):
         for shorter in _shortened(form(wanted)):
-            if match := known.get(shorter):
+            if match := tags.get(shorter):
                 return match
     language, script, region = _parts(standard_tag(wanted))
     candidates = [
         tag
-        for tag in available
-        for known_language, known_script, known_region in [_parts(standard_tag(tag))]
-        if language == known_language
+        for tag, known_script, known_region in known.by_language.get(language, ())
         if not script or not known_script or script == known_script
         if not region or not known_region or region == known_region
     ]
     return candidates[0] if len(candidates) == 1 else None
 
 
-@cache
 def standard_tag(code: str) -> str:
     """The BCP-47 tag, in lower case, of a model's or a request's language.
 
@@ -76,6 +74,25 @@ def standard_tag(code: str) -> str:
         return tag
     language, script, _ = _parts(tag)
     return "-".join([language, *([script] if script else [])])
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A model's tags by what they are looked up by: of a language each, with its script and region."""
+
+    by_subtags: Mapping[str, str]
+    by_standard_tag: Mapping[str, str]
+    by_language: Mapping[str, Sequence[tuple[str, str, str]]]
+
+
+@lru_cache(maxsize=8)
+def _known(available: tuple[str, ...]) -> _Known:
+    by_language: dict[str, list[tuple[str, str, str]]] = {}
+    for tag in available:
+        language, script, region = _parts(standard_tag(tag))
+        by_language.setdefault(language, []).append((tag, script, region))
+    first = available[::-1]  # of tags that mean the same the first one counts
+    return _Known({_subtags(tag): tag for tag in first}, {standard_tag(tag): tag for tag in first}, by_language)
 
 
 def _subtags(tag: str) -> str:

@@ -82,9 +82,9 @@ class SentencePieceVocabulary:
         if id_ == self.unknown:
             return str(self._processor.decode([self._processor.unk_id()])).encode()
         piece = self._pieces.get(id_)
-        if piece is None or not self._is_text(piece, id_):
+        if piece is None or not (piece in self._ids if self._ids is not None else self._is_text(piece, id_)):
             return b""
-        if self._processor.is_byte(self._processor.piece_to_id(piece)):
+        if piece.startswith("<0x") and self._processor.is_byte(self._processor.piece_to_id(piece)):
             return bytes([int(piece[len("<0x") : -len(">")], 16)])
         return piece.replace(_SPACE, " ").encode()
 

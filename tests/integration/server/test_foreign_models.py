@@ -1,0 +1,161 @@
+"""Folders of Hugging Face, exported and served: what texts translate to over the socket, between which languages."""
+
+import contextlib
+import dataclasses
+
+import grpc
+import pytest
+
+from helpers import foreign_folders, hugging_face
+from helpers.bundles import TARGETS
+from translane.v1 import translation_pb2 as pb
+from translane.v1 import translation_pb2_grpc
+from translane_export.bundle_writer import export_checkpoint
+from translane_export.settings import ExportSettings
+from translane_server import command
+from translane_server.bundle import load_bundle
+from translane_server.config import ServerSettings
+from translane_server.server import Server
+from translane_server.service import ServedModel
+from translane_server.tokenizer import load_tokenizer
+
+pytestmark = pytest.mark.slow
+
+transformers = hugging_face.transformers
+
+MAX_LENGTH = 16
+POSITIONS = 128
+PAIRS = (("en", "fr"), ("en", "zh"), ("de", "fr"))
+NAMES = {"de": "German", "fr": "French"}
+TASKS = {f"translation_en_to_{code}": {"prefix": f"translate English to {name}: "} for code, name in NAMES.items()}
+
+
+@dataclasses.dataclass
+class Folder:
+    """A model of random weights and its tokenizer, as transformers has them, and the bundle that was made of them."""
+
+    model: object
+    tokenizer: object
+    bundle: object
+
+
+def make(name, kind, tokenizer_class, folder, **config):
+    folder.mkdir()
+    tokenizer = tokenizer_class.from_pretrained(getattr(foreign_folders, kind)(folder))
+    drawn = dataclasses.replace(hugging_face.MODELS[name], ends=1.0)
+    if kind == "t5":
+        drawn = dataclasses.replace(drawn, spread=0.1)  # its logits are not scaled down
+    if kind == "marian":  # the helper's ids are of another vocabulary
+        pad = tokenizer.pad_token_id
+        config = {"pad_token_id": pad, "decoder_start_token_id": pad, **config}
+        drawn = dataclasses.replace(drawn, generation={"bad_words_ids": [[pad]]})
+    sizes = {"vocab_size": len(tokenizer) + (kind != "marian") * 8}
+    if kind != "t5":
+        sizes["max_position_embeddings"] = POSITIONS
+    drawn = dataclasses.replace(
+        drawn, config={**drawn.config, **sizes, **config}, forced_bos=None, ends=4.0, spread=0.1
+    )
+    model = hugging_face.draw(drawn)
+    model.save_pretrained(folder)
+    output = folder.with_name(f"{folder.name}-bundle")
+    export_checkpoint(ExportSettings(checkpoint=folder, output=output, threads=1))
+    return Folder(model, tokenizer, load_bundle(output))
+
+
+@contextlib.asynccontextmanager
+async def serving(bundle):
+    settings = ServerSettings(model=bundle.folder, port=0, metrics_port=0, threads=1, rows=8, device="cpu")
+    server = Server(settings, ServedModel(bundle.manifest, load_tokenizer(bundle), "cpu"))
+    try:
+        await server.start()
+        await server.open(lambda metrics: command.build_engine(settings, bundle, "cpu", server.limits.tokens, metrics))
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+            yield translation_pb2_grpc.TranslationServiceStub(channel)
+    finally:
+        await server.stop(grace=5)
+
+
+async def check(stub, folder, sources, forced=None, beam_size=1, **languages):
+    """Translations of `TARGETS` are what `generate` makes of `sources`, their ids by transformers' tokenizer."""
+    options = pb.DecodingOptions(
+        max_length=MAX_LENGTH, beam_size=beam_size, return_tokens=True, return_token_scores=True
+    )
+    request = pb.TranslateRequest(texts=TARGETS, options=options, **languages)
+    translations = (await stub.Translate(request)).translations
+    folder.model.generation_config.forced_bos_token_id = forced
+    expected = hugging_face.generate(folder.model, sources, beam_size, MAX_LENGTH)
+    compared = 0
+    for translation, theirs, source in zip(translations, expected, sources, strict=True):
+        if theirs.margin < hugging_face.TIE:
+            continue
+        compared += 1
+        ids = list(theirs.token_ids[forced is not None :])
+        (hypothesis,) = translation.hypotheses
+        names = folder.tokenizer.convert_ids_to_tokens(ids)
+        ours = [name for name in hypothesis.tokens if name != "</s>"]
+        assert [one for one, two in zip(ours, names, strict=True) if one != two and not one.startswith("<")] == []
+        assert translation.source_tokens == len(source)
+        assert len(hypothesis.token_log_probs) == len(hypothesis.tokens)
+        if not any(name == "<unk>" or name.startswith("__") for name in names):  # languages are written by theirs alone
+            assert hypothesis.text.strip() == folder.tokenizer.decode(ids, skip_special_tokens=True).strip()
+    assert compared > len(TARGETS) // 2
+    return [translation.hypotheses[0] for translation in translations]
+
+
+async def test_m2m100_translates_between_the_languages_of_the_request(tmp_path):
+    folder = make("M2M100, NLLB-200", "m2m100", transformers.M2M100Tokenizer, tmp_path / "m2m100", vocab_size=1000)
+    tokenizer = folder.tokenizer
+    found = {}
+    async with serving(folder.bundle) as stub:
+        for source, target in PAIRS:
+            tokenizer.src_lang = source
+            sources = [tokenizer(text).input_ids for text in TARGETS]
+            languages = {"source_language": source, "target_language": target}
+            forced = tokenizer.get_lang_id(target)
+            for beam_size in (1, 4):
+                found[source, target, beam_size] = await check(stub, folder, sources, forced, beam_size, **languages)
+        stream = pb.TranslateStreamRequest(
+            text=TARGETS[0], options=pb.DecodingOptions(max_length=MAX_LENGTH), **languages
+        )
+        deltas = [message async for message in stub.TranslateStream(stream)]
+        assert "".join(message.text_delta for message in deltas) == found[*PAIRS[-1], 1][0].text
+        with pytest.raises(grpc.aio.AioRpcError) as raised:
+            await stub.Translate(pb.TranslateRequest(texts=["x"], source_language="xx", target_language="fr"))
+        assert raised.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        scored = await stub.Score(
+            pb.ScoreRequest(
+                inputs=[pb.ScoreInput(source=TARGETS[0], target="Hello")],
+                source_language="eng_Latn",
+                target_language="fr-CA",
+                return_tokens=True,
+            )
+        )
+    assert len({tuple(hypothesis.score for hypothesis in each) for each in found.values()}) == len(found)
+    (score,) = scored.scores
+    assert (score.tokens[-1], len(score.token_log_probs)) == ("</s>", len(score.tokens))
+    assert "".join(score.tokens[:-1]) == "\u2581Hello"
+
+
+@pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
+async def test_marian_numbers_its_pieces_in_its_own_way(tmp_path):
+    folder = make("Marian", "marian", transformers.MarianTokenizer, tmp_path / "marian")
+    sources = [folder.tokenizer(text).input_ids for text in TARGETS]
+    async with serving(folder.bundle) as stub:
+        for beam_size in (1, 4):
+            await check(stub, folder, sources, beam_size=beam_size)
+
+
+async def test_t5_is_told_the_languages_in_words(tmp_path):
+    folder = make("T5", "t5", transformers.T5Tokenizer, tmp_path / "t5", task_specific_params=TASKS)
+    async with serving(folder.bundle) as stub:
+        for code, name in NAMES.items():
+            sources = [folder.tokenizer(f"translate English to {name}: {text}").input_ids for text in TARGETS]
+            await check(stub, folder, sources, target_language=code)
+
+
+async def test_bart_begins_and_is_forced_to_begin(tmp_path):
+    folder = make("BART", "bart", transformers.BartTokenizer, tmp_path / "bart", forced_bos_token_id=0, bos_token_id=0)
+    sources = [folder.tokenizer(text).input_ids for text in TARGETS]
+    async with serving(folder.bundle) as stub:
+        forced = 0 if folder.bundle.manifest.language_templates.target else None
+        await check(stub, folder, sources, forced=forced)
