@@ -8,8 +8,8 @@ calls what it names; that is how a pickle runs code. Here it cannot:
   table has what PyTorch itself needs to build tensors.
 - Beforehand the file's opcodes are read as data, for the names they hold. Names of the packages below are entered into
   the table, each as a `Record` made on the spot: a class that keeps the arguments and the state which the pickle gives
-  it, as they are, and does nothing else. The packages themselves, installed or not, are never imported, and no name
-  ever stands for the thing it names.
+  it, as they are, and does nothing else. The packages themselves, installed or not, are never imported, and none of
+  these names stands for what it names.
 
 So whatever a file holds, PyTorch's rebuilding of tensors and these records are all that is called. `plain` makes
 dictionaries, lists and numbers of the records that settings are made of.
