@@ -19,9 +19,7 @@ from translane_export import language_codes
 from translane_export.errors import ExportError
 from translane_export.tokenizers import TokenizerFiles
 from translane_server.bundle import JsonTokenizer, Languages, LanguageTemplates, LanguageTokens, SentencePieceTokenizer
-from translane_server.languages import standard_tag
-
-UNDETERMINED = "und"  # BCP 47's tag for a language that nobody named
+from translane_server.languages import UNDETERMINED, standard_tag
 
 _SOURCE, _TARGET, _IDS, _TARGET_IDS, _JSON = (
     "source.spm",

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+UNDETERMINED = "und"  # a language that nobody named
+
 _SCRIPT_LENGTH = 4
 
 # The tag of languages whose codes differ from it. A code of a macrolanguage's most spoken language, which models call
@@ -46,7 +48,8 @@ def lookup(wanted: str, available: Sequence[str]) -> str | None:
 
     That is the one of the lookup of RFC 4647, section 3.4: subtags are dropped from the end until one matches, so that
     ``zh-Hant-TW`` finds ``zh-Hant`` before ``zh``. Else it is the only one of the language whose script and region do
-    not differ from those of `wanted`: ``en`` finds ``eng_Latn``. Case does not matter.
+    not differ from those of `wanted`: ``en`` finds ``eng_Latn``. Else it is ``und``, which any language may be. Case
+    does not matter.
     """
     known = _known(tuple(available))
     for form, tags in ((_subtags, known.by_subtags), (standard_tag, known.by_standard_tag)):
@@ -60,7 +63,9 @@ def lookup(wanted: str, available: Sequence[str]) -> str | None:
         if not script or not known_script or script == known_script
         if not region or not known_region or region == known_region
     ]
-    return candidates[0] if len(candidates) == 1 else None
+    if len(candidates) == 1:
+        return candidates[0]
+    return known.by_subtags.get(UNDETERMINED) if wanted else None
 
 
 def standard_tag(code: str) -> str:

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from translane_export.checkpoint import Checkpoint
 from translane_export.errors import ExportError
-from translane_export.foreign_tokenizers import UNDETERMINED
 from translane_export.model import TransformerConfig
 from translane_export.model.config import Activation
 from translane_export.sources.inert_pickle import Record, plain, read_inert
@@ -26,6 +25,7 @@ from translane_export.sources.numbered_pieces import find_sentencepiece, numbere
 from translane_export.sources.pickled_settings import PickledSettings
 from translane_export.sources.renamed_tensors import find_table, find_tying, rename_tensors
 from translane_server.bundle import Languages
+from translane_server.languages import UNDETERMINED
 
 _OTHERS = ("config.json", "torchscript.json")  # other formats that may have .pt files have one of these
 _PAD, _UNK, _EOS = "<blank>", "<unk>", "</s>"

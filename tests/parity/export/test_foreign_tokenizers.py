@@ -150,6 +150,10 @@ def check_text(pair, text):
     assert len(pair.ours.source_surfaces(text)) == len(pair.ours.encode([text])[0])
     if (expected := pair.expected(text)) is not None:
         assert ids == expected
+    elif pair.uses_sentencepiece:
+        known = {pair.processor.id_to_piece(id_) for id_ in range(len(pair.processor))}
+        pieces = pair.processor.encode(text, out_type=str)
+        assert pair.ours.source_pieces(ids) == [piece if piece in known else "<unk>" for piece in pieces]
 
 
 def check_decoding(pair, ids):

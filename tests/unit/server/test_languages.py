@@ -24,6 +24,8 @@ from translane_server.languages import lookup, standard_tag
         ("-", ["zh"], None),
         ("*", ["zh"], None),
         ("", ["zh"], None),
+        ("fr", ["und"], "und"),
+        ("", ["und"], None),
     ],
 )
 def test_lookup(wanted, available, found):
