@@ -65,8 +65,8 @@ class JsonTokenizer:
 
     @property
     def largest_id(self) -> int:
-        """Of its tokens."""
-        return max(self._pieces)
+        """Of the tokens that texts are made of. Special ones may lie beyond the model's: bart-large-cnn has no mask."""
+        return max(self._pieces.keys() - self._special, default=0)
 
     @property
     def target_surfaces(self) -> Sequence[bytes]:

@@ -233,6 +233,14 @@ def test_a_tokenizer_of_bytes():
     assert tokenizer.target_pieces([4, 5, 8]) == ["\u0120a", "</s>", "<8>"]
 
 
+def test_special_tokens_may_lie_beyond_the_models_ids():
+    tokenizer = byte_level()
+    tokenizer.add_special_tokens(["<mask>"])
+    made = make_json(tokenizer, size=7)
+    assert made.encode(["a<mask>a"]) == [[0, 0, 0, 5]], "the letters that the vocabulary has"
+    assert len(made.target_surfaces) == 7
+
+
 def test_a_tokenizer_of_pieces_with_byte_fallback():
     vocabulary = {"<unk>": 6, "</s>": 5, "\u2581": 0, "a": 1, "<0xC3>": 2, "<0xA9>": 3}
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocabulary, merges=[], byte_fallback=True))
@@ -263,7 +271,7 @@ def with_decoder(decoder):
             f"a.spm has {len(LETTERS)} pieces, and the model embeds 9",
         ),
         (lambda: make_json(b"{}"), "t.json is not a tokenizer.json"),
-        (lambda: make_json(byte_level(), size=6), "t.json has the id 6, and the model embeds 6"),
+        (lambda: make_json(byte_level(), size=4), "t.json has the id 6, and the model embeds 4"),
         (
             lambda: make_json(with_decoder(tokenizers.decoders.WordPiece())),
             "t.json has a decoder that is not supported",
