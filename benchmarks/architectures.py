@@ -49,7 +49,8 @@ LARGE = {
     # mT5-base's vocabulary and width, with fewer layers
     "mt5": hugging_face.Model(
         "MT5",
-        {"vocab_size": 256000, "d_model": 768, "d_kv": 64, "d_ff": 2048, "num_layers": 8, "num_heads": 12},
+        {"vocab_size": 256000, "d_model": 768, "d_kv": 64, "d_ff": 2048, "num_layers": 10, "num_heads": 12}
+        | {"tie_word_embeddings": False},
         spread=0.0,
     ),
 }
