@@ -9,8 +9,8 @@ Models are random ones of transformers' own classes, written and exported as fol
 Runtime decode the bundle. Ties are sentences where `generate` itself chose between scores closer than rounding.
 
 Memory is the peak of a process that only exports, memory-mapped files included, less that of the same process
-exporting a model of a few kilobytes, which is what PyTorch, ONNX Runtime and capturing graphs take alone. It is VmHWM of
-/proc/self/status; ru_maxrss begins at what the parent process had.
+exporting a model of a few kilobytes, which is what PyTorch, ONNX Runtime and capturing graphs take alone. It is VmHWM
+of /proc/self/status; ru_maxrss begins at what the parent process had.
 """
 
 from __future__ import annotations

@@ -175,9 +175,20 @@ def test_a_wrong_configuration(folder, values, message):
     assert message in problem(folder)
 
 
-def test_bad_words_of_several_tokens(folder):
-    edit(folder, "generation_config.json", bad_words_ids=[[3, 4]])
-    assert "bad_words_ids is [3, 4], not a list of single ids" in problem(folder)
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"bad_words_ids": [[3, 4]]}, "bad_words_ids is [3, 4], not a list of single ids"),
+        ({"bad_words_ids": 3}, "bad_words_ids is 3, not a list"),
+        ({"bad_words_ids": [3]}, "bad_words_ids is 3, not a list"),
+        ({"bad_words_ids": [["a"]]}, "bad_words_ids is 'a', not an id"),
+        ({"suppress_tokens": 3}, "suppress_tokens is 3, not a list"),
+        ({"suppress_tokens": [500]}, "suppressed_ids: 500 is not one of 120 target ids"),
+    ],
+)
+def test_wrong_suppressed_ids(folder, values, message):
+    edit(folder, "generation_config.json", **values)
+    assert message in problem(folder)
 
 
 @pytest.mark.parametrize("content", ["{", "[]"])
