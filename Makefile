@@ -26,7 +26,7 @@ serve: .venv/.server  ## serve the bundled model (MODEL=… another) until Ctrl-
 	@exec $(BIN)/translane-server --model $(MODEL) $(SERVER_ARGS)
 
 test: .venv/.everything  ## set up everything, PyTorch included, and run all tests
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(PYTEST_ARGS)
 
 check: .venv/.everything  ## lint, format, types, generated code
 	$(BIN)/ruff check .

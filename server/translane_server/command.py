@@ -15,7 +15,7 @@ from translane_server.engine import Engine
 from translane_server.errors import StartupError
 from translane_server.logs import configure_logging
 from translane_server.metrics import Metrics
-from translane_server.ort import Device, OrtBackend, choose_device
+from translane_server.ort import OrtBackend, choose_device
 from translane_server.server import Server
 from translane_server.service import ServedModel
 from translane_server.settings import load_settings
@@ -37,7 +37,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         bundle = load_bundle(settings.model)
         device = choose_device(settings.device, bundle.manifest.precision)
         model = ServedModel(bundle.manifest, load_tokenizer(bundle), device)
-        return asyncio.run(_serve(settings, bundle, device, model))
+        return asyncio.run(_serve(settings, bundle, model))
     except StartupError as error:
         print(f"{_PROG}: {error}", file=sys.stderr)
         return error.exit_code
@@ -63,13 +63,13 @@ class _Signals:
         self.stop.set()
 
 
-async def _serve(settings: ServerSettings, bundle: Bundle, device: Device, model: ServedModel) -> int:
+async def _serve(settings: ServerSettings, bundle: Bundle, model: ServedModel) -> int:
     signals = _Signals(asyncio.get_running_loop())
     server = Server(settings, model)
     try:
         await server.start()
         opening = asyncio.create_task(
-            server.open(lambda metrics: build_engine(settings, bundle, device, server.limits.tokens, metrics))
+            server.open(lambda metrics: build_engine(settings, bundle, model, server.limits.tokens, metrics))
         )
         stopping = asyncio.create_task(signals.stop.wait())
         await asyncio.wait([opening, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -100,12 +100,12 @@ async def _serve(settings: ServerSettings, bundle: Bundle, device: Device, model
 
 
 def build_engine(
-    settings: ServerSettings, bundle: Bundle, device: Device, tokens: TokenLimits, metrics: Metrics
+    settings: ServerSettings, bundle: Bundle, model: ServedModel, tokens: TokenLimits, metrics: Metrics
 ) -> Engine:
-    """The engine for `bundle`, warmed up and not started."""
+    """The engine for `bundle`, which `model` serves, warmed up and not started."""
     backend = OrtBackend(
         bundle,
-        device=device,
+        device=model.device,
         threads=settings.thread_count,
         rows=settings.rows,
         source_capacity=tokens.source,
@@ -116,7 +116,7 @@ def build_engine(
     ids = bundle.manifest.special_ids
     return Engine(
         backend,
-        vocabulary=TargetVocabulary(ids.decoder_start, ids.eos, load_tokenizer(bundle).target_surfaces),
+        vocabulary=TargetVocabulary(ids.decoder_start, ids.eos, model.tokenizer.target_surfaces),
         waiting_limit=settings.sentences_waiting,
         encode_tokens=settings.encode_tokens,
         observer=metrics,

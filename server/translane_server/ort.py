@@ -18,14 +18,12 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 import onnxruntime
 
 from translane_server.attention import AttentionGraph
-from translane_server.backend import Candidates, Int32Array, IntArray, RowMove, StepNeeds
+from translane_server.backend import Candidates, Device, Int32Array, IntArray, RowMove, StepNeeds
 from translane_server.bundle import Bundle, Precision
 from translane_server.cache import Cache, CacheShape, HostCache
 from translane_server.cuda import CudaCache, CudaMemory
 from translane_server.errors import BundleError, DeviceError
 from translane_server.step_buffers import StepBuffers
-
-Device = Literal["cpu", "cuda"]
 
 _CUDA_PROVIDER = "CUDAExecutionProvider"
 # The key/value type of each precision; int8 quantises weights and leaves keys and values alone.

@@ -15,6 +15,7 @@ import grpc
 
 from translane.v1 import translation_pb2 as pb
 from translane.v1.translation_pb2_grpc import TranslationServiceServicer
+from translane_server.backend import Device
 from translane_server.bundle import Manifest
 from translane_server.errors import ModelNotFoundError, RequestError, UnavailableError
 from translane_server.interceptors import note
@@ -58,7 +59,7 @@ class ServedModel:
 
     manifest: Manifest
     tokenizer: Tokenizer
-    device: str
+    device: Device
 
 
 class TranslationService(TranslationServiceServicer):

@@ -65,10 +65,11 @@ def make(name, kind, tokenizer_class, folder, **config):
 @contextlib.asynccontextmanager
 async def serving(bundle):
     settings = ServerSettings(model=bundle.folder, port=0, metrics_port=0, threads=1, rows=8, device="cpu")
-    server = Server(settings, ServedModel(bundle.manifest, load_tokenizer(bundle), "cpu"))
+    model = ServedModel(bundle.manifest, load_tokenizer(bundle), "cpu")
+    server = Server(settings, model)
     try:
         await server.start()
-        await server.open(lambda metrics: command.build_engine(settings, bundle, "cpu", server.limits.tokens, metrics))
+        await server.open(lambda metrics: command.build_engine(settings, bundle, model, server.limits.tokens, metrics))
         async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
             yield translation_pb2_grpc.TranslationServiceStub(channel)
     finally:

@@ -28,10 +28,11 @@ def bundle(tmp_path_factory):
 
 async def test_a_text_translates_alone_as_it_does_among_others(bundle):
     settings = ServerSettings(model=bundle.folder, port=0, metrics_port=0, threads=1, rows=4, device="cpu")
-    server = Server(settings, ServedModel(bundle.manifest, load_tokenizer(bundle), "cpu"))
+    model = ServedModel(bundle.manifest, load_tokenizer(bundle), "cpu")
+    server = Server(settings, model)
     try:
         await server.start()
-        await server.open(lambda metrics: command.build_engine(settings, bundle, "cpu", server.limits.tokens, metrics))
+        await server.open(lambda metrics: command.build_engine(settings, bundle, model, server.limits.tokens, metrics))
         async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
             stub = translation_pb2_grpc.TranslationServiceStub(channel)
             together = (await stub.Translate(pb.TranslateRequest(texts=SOURCES))).translations
@@ -64,8 +65,9 @@ def test_a_manifest_that_does_not_fit_its_graphs_is_one_sentence(tmp_path, chang
     (folder / "manifest.json").write_text(json.dumps(manifest))
     bundle = load_bundle(folder)
     limits = TokenLimits(source=32, target=32, default_max_length=32)
+    model = ServedModel(bundle.manifest, load_tokenizer(bundle), "cpu")
     with pytest.raises(BundleError, match=f"^model bundle {re.escape(str(folder))}: [^\n]+$"):
-        command.build_engine(ServerSettings(model=folder, rows=2), bundle, "cpu", limits, Metrics())
+        command.build_engine(ServerSettings(model=folder, rows=2), bundle, model, limits, Metrics())
 
 
 def test_the_command_refuses_a_tampered_bundle(tmp_path):

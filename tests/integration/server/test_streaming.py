@@ -236,10 +236,11 @@ async def test_a_stream_that_fails_on_its_way_ends_with_the_reason():
 async def serving_the_demo():
     bundle = load_bundle(DEMO)
     settings = ServerSettings(model=DEMO, port=0, metrics_port=0, threads=1, rows=32, device="cpu")
-    server = Server(settings, ServedModel(bundle.manifest, load_tokenizer(bundle), "cpu"))
+    model = ServedModel(bundle.manifest, load_tokenizer(bundle), "cpu")
+    server = Server(settings, model)
     try:
         await server.start()
-        await server.open(lambda metrics: command.build_engine(settings, bundle, "cpu", server.limits.tokens, metrics))
+        await server.open(lambda metrics: command.build_engine(settings, bundle, model, server.limits.tokens, metrics))
         async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
             yield type("Running", (), {"stub": translation_pb2_grpc.TranslationServiceStub(channel), "server": server})
     finally:
