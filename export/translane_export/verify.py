@@ -28,6 +28,7 @@ CANDIDATES = 4
 LONGEST = 512
 _MOST_STEPS = 96
 _ADMITTED_TOGETHER = 3
+_EXACT_UP_TO = 16.0  # logits; differences are relative in steps that have larger ones, as T5 does
 _STEPS_AT_ONCE = 16  # compared: of a large vocabulary a step has a megabyte of logits
 _RANDOM_LENGTHS = (1, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 96)
 
@@ -139,6 +140,8 @@ def _compare_steps(
     with torch.inference_mode():
         logits = reference.project(hidden[block])  # [t, V]
         expected, expected_log_probs = logits.numpy(), logits.log_softmax(dim=1).numpy()  # [t, V]
+    # a step's logits are as exact as the largest of them lets them be: float32 has 7 digits
+    scale = np.maximum(1.0, np.abs(expected).max(axis=1, keepdims=True) / _EXACT_UP_TO)  # [t, 1]
     for values in (expected, expected_log_probs):
         values[:, list(reference.config.suppressed_ids)] = -np.inf
     actual = np.stack(decode.logits[block])  # [t, V]
@@ -146,7 +149,8 @@ def _compare_steps(
     log_probs = np.stack([candidates.log_probs for candidates in decode.candidates[block]])  # [t, K]
     known = np.clip(ids, 0, expected.shape[1] - 1)
     difference = np.maximum(
-        _largest(actual, expected), _largest(log_probs, np.take_along_axis(expected_log_probs, known, axis=1))
+        _largest(actual / scale, expected / scale),
+        _largest(log_probs / scale, np.take_along_axis(expected_log_probs, known, axis=1) / scale),
     )
     chosen = expected[np.arange(len(actual)), decode.tokens[block]]
     wrong = (expected.max(axis=1) - chosen > numerics.token_margin) | (known != ids).any(axis=1)
