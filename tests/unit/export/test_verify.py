@@ -158,6 +158,15 @@ def test_logits_that_differ_fail(model, sources):
     assert parity.token_mismatches == 0
 
 
+@pytest.mark.parametrize(("factor", "noise", "passed"), [(1, 5e-4, False), (200, 5e-4, True), (200, 0.1, False)])
+def test_differences_are_relative_where_logits_are_large(model, sources, factor, noise, passed):
+    model = copy.deepcopy(model)
+    with torch.no_grad():
+        model.output_projection.weight *= factor
+    parity = check_parity(EagerBackend(model, noise=noise), model, sources, FP32)
+    assert (parity.max_logit_difference <= parity.tolerance) is passed
+
+
 def test_a_logit_that_is_no_number_fails(model, sources):
     parity = check_parity(EagerBackend(model, noise=np.nan), model, sources, FP32)
     assert not passes(parity)
