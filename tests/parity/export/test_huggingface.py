@@ -14,8 +14,9 @@ from translane_export.__main__ import main
 from translane_server.bundle import load_bundle
 from translane_server.tokenizer import load_tokenizer
 
-SENTENCES = 40
+SENTENCES = 20
 FIXTURE = Path(__file__).resolve().parents[4] / "shared" / "data" / "fixtures" / "opus-mt-zh-en"
+pytestmark = pytest.mark.slow  # an export takes seconds
 TEXTS = (
     "我有一只猫。",
     "今天天气很好，我们去公园吧。",
