@@ -41,9 +41,7 @@ class Decoder:
         )
         self.steps = []
         step = self.backend.decode_step
-        self.backend.decode_step = lambda tokens, positions: (self.steps.append(len(tokens)), step(tokens, positions))[
-            1
-        ]
+        self.backend.decode_step = lambda tokens, *rest: (self.steps.append(len(tokens)), step(tokens, *rest))[1]
         ids = bundle.manifest.special_ids
         self.engine = Engine(
             self.backend,
