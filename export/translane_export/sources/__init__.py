@@ -7,6 +7,7 @@ one more name in `ARCHITECTURES`; a further format is one more reader.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Protocol
 
@@ -69,5 +70,22 @@ def find_reader(folder: Path) -> Reader:
             f"checkpoint {folder}: its {CONFIG} says model_type {found}, and the models that are read are"
             f" encoder-decoders: {known}"
         )
+    if problem := _config_problem(folder / CONFIG):
+        raise ExportError(f"{folder / CONFIG}: {problem}")
     known = ", ".join(reader.format for reader in READERS)
     raise ExportError(f"checkpoint {folder}: no known format (known: {known})")
+
+
+def _config_problem(path: Path) -> str:
+    """Why a configuration says nothing of the model; empty where there is none, or nothing is wrong."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        return f"it cannot be read: {error.strerror}"
+    except ValueError:
+        return "it is not JSON"
+    if not isinstance(content, dict):
+        return "it is no JSON object"
+    return "" if "model_type" in content or "format" in content else "the key model_type is missing"

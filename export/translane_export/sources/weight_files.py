@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,7 +93,9 @@ def _load(path: Path) -> Any:
     # Files from before PyTorch 1.6 are no zip archives, and cannot be memory-mapped.
     with path.open("rb") as file:
         zipped = file.read(2) == b"PK"
-    return torch.load(path, map_location="cpu", weights_only=True, mmap=True if zipped else None)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Detected pickle protocol", category=UserWarning)
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=True if zipped else None)
 
 
 def _shards(index: Path) -> dict[Path, set[str]]:

@@ -317,3 +317,25 @@ def test_config_json_tells_the_architecture(tmp_path, architecture):
 def test_transformers_is_not_needed():
     code = "import sys, translane_export.__main__; sys.exit('transformers' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"{oops", "config.json: it is not JSON"),
+        (b"\xff\xfe{", "config.json: it is not JSON"),
+        (b"[1]", "config.json: it is no JSON object"),
+        (b"{}", "config.json: the key model_type is missing"),
+    ],
+)
+def test_a_configuration_that_tells_no_architecture(folder, content, message):
+    (folder / "config.json").write_bytes(content)
+    with pytest.raises(ExportError, match=message):
+        find_reader(folder)
+
+
+def test_an_old_pickle_is_refused_without_a_warning(folder):
+    (folder / WEIGHTS).unlink()
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps({"x": shutil.copytree}, protocol=4))
+    with pytest.raises(ExportError, match=r"pytorch_model\.bin: it "):
+        read(folder)
