@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from translane_server.backend import Candidates, FloatArray, Int32Array, IntArray, RowMove, StepNeeds
+from translane_server.backend import BoolArray, Candidates, FloatArray, Int32Array, IntArray, RowMove, StepNeeds
 from translane_server.beams import continue_beams
 from translane_server.decoding import greedy
 from translane_server.decoding.masks import MaskTable
@@ -23,7 +23,7 @@ from translane_server.draws import draw_tokens, first_tokens
 from translane_server.hypotheses import alignment_of, hypothesis_of
 from translane_server.job import Job
 from translane_server.request import Hypothesis
-from translane_server.rows import ALWAYS, BoolArray, RowTable
+from translane_server.rows import ALWAYS, RowTable
 from translane_server.search import Kind, Search
 from translane_server.step import Child, RankedTokens, rank_tokens
 from translane_server.vocabulary import TargetVocabulary

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from translane_server.errors import RequestError
 from translane_server.options import DecodingOptions, RequiredPhrase
@@ -109,3 +110,16 @@ class Request:
     sentences: Sequence[Sentence]
     on_done: OnDone = field(repr=False)
     priority: int = 0
+
+
+class Translator(Protocol):
+    """Who takes requests: what the RPCs need of `engine.Engine`."""
+
+    def submit(self, request: Request) -> None:
+        """See `Engine.submit`."""
+
+    def check_room(self, sentences: int) -> None:
+        """See `Engine.check_room`."""
+
+    def cancel(self, request: Request) -> None:
+        """See `Engine.cancel`."""

@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from translane_server.backend import FloatArray, Int32Array, IntArray
-
-BoolArray = npt.NDArray[np.bool_]
+from translane_server.backend import BoolArray, FloatArray, Int32Array, IntArray
 
 ALWAYS = np.iinfo(np.int32).max
 

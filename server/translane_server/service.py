@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import grpc
 
@@ -21,7 +21,7 @@ from translane_server.errors import ModelNotFoundError, RequestError, Unavailabl
 from translane_server.interceptors import note
 from translane_server.metrics import Metrics
 from translane_server.preparation import Preparation, PreparedRequest
-from translane_server.request import FinishReason, Request, Sentence, SentenceResult
+from translane_server.request import FinishReason, Request, Sentence, SentenceResult, Translator
 from translane_server.responses import model_list, timing
 from translane_server.scoring import Scoring
 from translane_server.streaming import StreamedSentence, stream_text
@@ -38,19 +38,6 @@ _RETRY_DRAINING = 1.0
 _Result = TypeVar("_Result")
 
 Context = grpc.aio.ServicerContext[Any, Any]
-
-
-class Translator(Protocol):
-    """What the service needs of `engine.Engine`."""
-
-    def submit(self, request: Request) -> None:
-        """See `Engine.submit`."""
-
-    def check_room(self, sentences: int) -> None:
-        """See `Engine.check_room`."""
-
-    def cancel(self, request: Request) -> None:
-        """See `Engine.cancel`."""
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from translane_server.backend import Candidates, FloatArray, IntArray
+from translane_server.backend import BoolArray, Candidates, FloatArray, IntArray
 from translane_server.decoding import processors
 from translane_server.decoding.masks import MaskTable
-from translane_server.rows import BoolArray, RowTable
+from translane_server.rows import RowTable
 from translane_server.search import Kind, Search
 
 

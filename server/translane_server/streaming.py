@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from translane_server.errors import RequestError
-from translane_server.request import AlignedToken, Request, Sentence, SentenceResult
+from translane_server.request import AlignedToken, Request, Sentence, SentenceResult, Translator
 from translane_server.text_stream import DecodePrefix, TextStream
 
 _Result = TypeVar("_Result")
@@ -22,19 +22,6 @@ class Run(Protocol):
 
     def __call__(self, function: Callable[..., _Result], /, *arguments: object) -> Awaitable[_Result]:
         """What `function` returns for `arguments`."""
-
-
-class StreamEngine(Protocol):
-    """What a stream needs of `engine.Engine`."""
-
-    def submit(self, request: Request) -> None:
-        """See `Engine.submit`."""
-
-    def check_room(self, sentences: int) -> None:
-        """See `Engine.check_room`."""
-
-    def cancel(self, request: Request) -> None:
-        """See `Engine.cancel`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +48,7 @@ class StreamEnd:
 
 
 async def stream_text(
-    engine: StreamEngine,
+    engine: Translator,
     sentences: Sequence[StreamedSentence],
     gaps: Sequence[str],
     priority: int,
@@ -112,7 +99,7 @@ async def stream_text(
     return StreamEnd(pending, tuple(results), tuple(texts))
 
 
-def _submit(engine: StreamEngine, feeds: Sequence[_Feed]) -> None:
+def _submit(engine: Translator, feeds: Sequence[_Feed]) -> None:
     """Have all sentences accepted, or none: each is a request of its own, because each ends when it ends."""
     if feeds:
         engine.check_room(len(feeds))

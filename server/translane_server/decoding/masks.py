@@ -7,7 +7,7 @@ from collections.abc import Hashable
 import numpy as np
 import numpy.typing as npt
 
-BoolArray = npt.NDArray[np.bool_]
+from translane_server.backend import BoolArray
 
 
 class MaskTable:

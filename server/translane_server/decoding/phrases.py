@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from translane_server.backend import BoolArray
 from translane_server.decoding.surfaces import SurfaceIndex, tail_of
-
-BoolArray = npt.NDArray[np.bool_]
 
 
 class SuppressedPhrases:

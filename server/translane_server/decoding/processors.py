@@ -17,9 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from translane_server.backend import FloatArray, Int32Array, IntArray
-
-BoolArray = npt.NDArray[np.bool_]
+from translane_server.backend import BoolArray, FloatArray, Int32Array, IntArray
 
 _LARGEST = np.finfo(np.float32).max
 

@@ -9,11 +9,8 @@ import bisect
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from translane_server.backend import IntArray
-
-BoolArray = npt.NDArray[np.bool_]
+from translane_server.backend import BoolArray, IntArray
 
 _SEPARATOR = b"\xff"  # in no text: UTF-8 does not use it
 

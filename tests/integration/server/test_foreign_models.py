@@ -1,6 +1,5 @@
 """Folders of Hugging Face, exported and served: what texts translate to over the socket, between which languages."""
 
-import contextlib
 import dataclasses
 
 import grpc
@@ -8,16 +7,11 @@ import pytest
 
 from helpers import foreign_folders, hugging_face
 from helpers.bundles import TARGETS
+from helpers.real_server import serving_bundle
 from translane.v1 import translation_pb2 as pb
-from translane.v1 import translation_pb2_grpc
 from translane_export.bundle_writer import export_checkpoint
 from translane_export.settings import ExportSettings
-from translane_server import command
 from translane_server.bundle import load_bundle
-from translane_server.config import ServerSettings
-from translane_server.server import Server
-from translane_server.service import ServedModel
-from translane_server.tokenizer import load_tokenizer
 
 pytestmark = pytest.mark.slow
 
@@ -62,20 +56,6 @@ def make(name, kind, tokenizer_class, folder, **config):
     return Folder(model, tokenizer, load_bundle(output))
 
 
-@contextlib.asynccontextmanager
-async def serving(bundle):
-    settings = ServerSettings(model=bundle.folder, port=0, metrics_port=0, threads=1, rows=8, device="cpu")
-    model = ServedModel(bundle.manifest, load_tokenizer(bundle), "cpu")
-    server = Server(settings, model)
-    try:
-        await server.start()
-        await server.open(lambda metrics: command.build_engine(settings, bundle, model, server.limits.tokens, metrics))
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-            yield translation_pb2_grpc.TranslationServiceStub(channel)
-    finally:
-        await server.stop(grace=5)
-
-
 async def check(stub, folder, sources, forced=None, beam_size=1, **languages):
     """Translations of `TARGETS` are what `generate` makes of `sources`, their ids by transformers' tokenizer."""
     options = pb.DecodingOptions(
@@ -107,7 +87,8 @@ async def test_m2m100_translates_between_the_languages_of_the_request(tmp_path):
     folder = make("M2M100, NLLB-200", "m2m100", transformers.M2M100Tokenizer, tmp_path / "m2m100", vocab_size=1000)
     tokenizer = folder.tokenizer
     found = {}
-    async with serving(folder.bundle) as stub:
+    async with serving_bundle(folder.bundle, rows=8) as running:
+        stub = running.stub
         for source, target in PAIRS:
             tokenizer.src_lang = source
             sources = [tokenizer(text).input_ids for text in TARGETS]
@@ -141,14 +122,16 @@ async def test_m2m100_translates_between_the_languages_of_the_request(tmp_path):
 async def test_marian_numbers_its_pieces_in_its_own_way(tmp_path):
     folder = make("Marian", "marian", transformers.MarianTokenizer, tmp_path / "marian")
     sources = [folder.tokenizer(text).input_ids for text in TARGETS]
-    async with serving(folder.bundle) as stub:
+    async with serving_bundle(folder.bundle, rows=8) as running:
+        stub = running.stub
         for beam_size in (1, 4):
             await check(stub, folder, sources, beam_size=beam_size)
 
 
 async def test_t5_is_told_the_languages_in_words(tmp_path):
     folder = make("T5", "t5", transformers.T5Tokenizer, tmp_path / "t5", task_specific_params=TASKS)
-    async with serving(folder.bundle) as stub:
+    async with serving_bundle(folder.bundle, rows=8) as running:
+        stub = running.stub
         for code, name in NAMES.items():
             sources = [folder.tokenizer(f"translate English to {name}: {text}").input_ids for text in TARGETS]
             await check(stub, folder, sources, target_language=code)
@@ -157,6 +140,7 @@ async def test_t5_is_told_the_languages_in_words(tmp_path):
 async def test_bart_begins_and_is_forced_to_begin(tmp_path):
     folder = make("BART", "bart", transformers.BartTokenizer, tmp_path / "bart", forced_bos_token_id=0, bos_token_id=0)
     sources = [folder.tokenizer(text).input_ids for text in TARGETS]
-    async with serving(folder.bundle) as stub:
+    async with serving_bundle(folder.bundle, rows=8) as running:
+        stub = running.stub
         forced = 0 if folder.bundle.manifest.language_templates.target else None
         await check(stub, folder, sources, forced=forced)

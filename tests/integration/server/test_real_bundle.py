@@ -5,18 +5,16 @@ import re
 import subprocess
 import sys
 
-import grpc
 import pytest
 
 from helpers.bundles import SOURCES, random_bundle
+from helpers.real_server import serving_bundle
 from translane.v1 import translation_pb2 as pb
-from translane.v1 import translation_pb2_grpc
 from translane_server import command
 from translane_server.bundle import load_bundle
 from translane_server.config import ServerSettings, TokenLimits
 from translane_server.errors import BundleError
 from translane_server.metrics import Metrics
-from translane_server.server import Server
 from translane_server.service import ServedModel
 from translane_server.tokenizer import load_tokenizer
 
@@ -27,20 +25,11 @@ def bundle(tmp_path_factory):
 
 
 async def test_a_text_translates_alone_as_it_does_among_others(bundle):
-    settings = ServerSettings(model=bundle.folder, port=0, metrics_port=0, threads=1, rows=4, device="cpu")
-    model = ServedModel(bundle.manifest, load_tokenizer(bundle), "cpu")
-    server = Server(settings, model)
-    try:
-        await server.start()
-        await server.open(lambda metrics: command.build_engine(settings, bundle, model, server.limits.tokens, metrics))
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-            stub = translation_pb2_grpc.TranslationServiceStub(channel)
-            together = (await stub.Translate(pb.TranslateRequest(texts=SOURCES))).translations
-            alone = [(await stub.Translate(pb.TranslateRequest(texts=[text]))).translations[0] for text in SOURCES]
-        assert list(together) == alone
-        assert len({translation.hypotheses[0].text for translation in alone}) > 1
-    finally:
-        await server.stop(grace=5)
+    async with serving_bundle(bundle, rows=4) as running:
+        together = (await running.stub.Translate(pb.TranslateRequest(texts=SOURCES))).translations
+        alone = [(await running.stub.Translate(pb.TranslateRequest(texts=[text]))).translations[0] for text in SOURCES]
+    assert list(together) == alone
+    assert len({translation.hypotheses[0].text for translation in alone}) > 1
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import asyncio
 import gzip
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import grpc
@@ -11,14 +10,9 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
 from fakes.serving import serving
+from helpers.real_server import serving_bundle
 from translane.v1 import translation_pb2 as pb
-from translane.v1 import translation_pb2_grpc
-from translane_server import command
 from translane_server.bundle import load_bundle
-from translane_server.config import ServerSettings
-from translane_server.server import Server
-from translane_server.service import ServedModel
-from translane_server.tokenizer import load_tokenizer
 
 ROOT = Path(__file__).resolve().parents[3]
 DEMO = ROOT / "models" / "zh-en"
@@ -232,21 +226,6 @@ async def test_a_stream_that_fails_on_its_way_ends_with_the_reason():
         assert (await failure(start(running, "abcdefgh")))[:2] == ("INTERNAL", "ENGINE_FAILURE")
 
 
-@asynccontextmanager
-async def serving_the_demo():
-    bundle = load_bundle(DEMO)
-    settings = ServerSettings(model=DEMO, port=0, metrics_port=0, threads=1, rows=32, device="cpu")
-    model = ServedModel(bundle.manifest, load_tokenizer(bundle), "cpu")
-    server = Server(settings, model)
-    try:
-        await server.start()
-        await server.open(lambda metrics: command.build_engine(settings, bundle, model, server.limits.tokens, metrics))
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-            yield type("Running", (), {"stub": translation_pb2_grpc.TranslationServiceStub(channel), "server": server})
-    finally:
-        await server.stop(grace=5)
-
-
 @pytest.fixture(scope="module")
 def sentences():
     if not TEST_SPLIT.exists():
@@ -267,7 +246,7 @@ def sentences():
     ids=["greedy", "sampling", "beams", "early beams", "with a prefix"],
 )
 async def test_streams_of_the_demo_model_are_what_translate_answers(sentences, options):
-    async with serving_the_demo() as running:
+    async with serving_bundle(load_bundle(DEMO), rows=32) as running:
         limit = asyncio.Semaphore(64)
 
         async def both(text):
@@ -284,7 +263,7 @@ async def test_streams_of_the_demo_model_are_what_translate_answers(sentences, o
 
 async def test_a_document_streams_as_translate_translates_it(sentences):
     text = "　　" + "".join(sentences[:20]) + "\r\n\n" + "\n".join(sentences[20:40]) + "\n"
-    async with serving_the_demo() as running:
+    async with serving_bundle(load_bundle(DEMO), rows=32) as running:
         options = {"split_sentences": True, "return_tokens": True, "return_token_scores": True}
         deltas, last = await stream(running, text, options=options, timeout=120)
         assert last.hypothesis == await unary(running, text, options=options)

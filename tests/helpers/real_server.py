@@ -1,0 +1,35 @@
+"""A server on a real bundle, on loopback and free ports."""
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import grpc
+
+from translane.v1 import translation_pb2_grpc
+from translane_server import command
+from translane_server.config import ServerSettings
+from translane_server.server import Server
+from translane_server.service import ServedModel
+from translane_server.tokenizer import load_tokenizer
+
+
+@dataclass
+class Running:
+    """A started server and a client to it."""
+
+    server: Server
+    stub: translation_pb2_grpc.TranslationServiceStub
+
+
+@asynccontextmanager
+async def serving_bundle(bundle, *, rows):
+    settings = ServerSettings(model=bundle.folder, port=0, metrics_port=0, threads=1, rows=rows, device="cpu")
+    model = ServedModel(bundle.manifest, load_tokenizer(bundle), "cpu")
+    server = Server(settings, model)
+    try:
+        await server.start()
+        await server.open(lambda metrics: command.build_engine(settings, bundle, model, server.limits.tokens, metrics))
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+            yield Running(server, translation_pb2_grpc.TranslationServiceStub(channel))
+    finally:
+        await server.stop(grace=5)
