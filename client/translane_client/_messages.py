@@ -87,13 +87,7 @@ def translate_job(
     Raises:
         TypeError, ValueError: a setting is of the wrong type or range; names it.
     """
-    settings = pb.TranslateRequest(
-        model=model,
-        source_language=source_language,
-        target_language=target_language,
-        priority=priority,
-        options=options_message(options),
-    )
+    settings = translate_settings(model, source_language, target_language, priority, options)
 
     def call(batch: Batch[str]) -> Call[list[Translation]]:
         request = pb.TranslateRequest()
@@ -102,6 +96,19 @@ def translate_job(
         return Call("Translate", request, lambda response: _translations(response, len(batch.items)), batch.offset)
 
     return Job(call, _bytes_of)
+
+
+def translate_settings(
+    model: str, source_language: str, target_language: str, priority: int, options: Mapping[str, Any]
+) -> pb.TranslateRequest:
+    """A request without texts; raises as `translate_job` does."""
+    return pb.TranslateRequest(
+        model=model,
+        source_language=source_language,
+        target_language=target_language,
+        priority=priority,
+        options=options_message(options),
+    )
 
 
 def stream_call(

@@ -34,14 +34,19 @@ def add_flags(flags: Flags, *, input: str, output: str) -> None:
     """Declares the flags of files and requests; `input` and `output` say what the files hold."""
     flags.add("-i", "--input", metavar="FILE", type=Path, help=f"{input}; - is standard input")
     flags.add("-o", "--output", metavar="FILE", type=Path, help=f"{output}; - is standard output")
+    add_model_flags(flags)
+    flags.add("--batch-size", type=count, metavar="N", help="lines in one request; 64 or the server's limit if unset")
+    flags.add("--concurrency", type=count, default=4, metavar="N", help="requests under way at a time")
+
+
+def add_model_flags(flags: Flags) -> None:
+    """Declares the flags that choose among the server's models and their languages."""
     for name, metavar, help in (
         ("--model", "NAME", "model to use; needed where the server has many"),
         ("--source-language", "TAG", "BCP-47 tag; needed where the model has many"),
         ("--target-language", "TAG", "BCP-47 tag; needed where the model has many"),
     ):
         flags.add(name, type=unicode, default="", metavar=metavar, help=help)
-    flags.add("--batch-size", type=count, metavar="N", help="lines in one request; 64 or the server's limit if unset")
-    flags.add("--concurrency", type=count, default=4, metavar="N", help="requests under way at a time")
 
 
 def lines_of(path: Path | None, streams: Streams, stack: ExitStack) -> Lines:

@@ -12,6 +12,7 @@ from typing import BinaryIO, TextIO
 
 from translane_client import models_command, score_command, translate_command
 from translane_client._core import target_of
+from translane_client.bench import command as bench_command
 from translane_client.bulk import CommandError
 from translane_client.errors import TranslaneError
 from translane_client.flags import Flags, count, seconds, unicode
@@ -85,9 +86,16 @@ def _arguments(argv: Sequence[str], environ: Mapping[str, str]) -> argparse.Name
             "list the server's models and limits",
             "Lists the models the server has loaded, and its limits.",
         ),
+        (
+            "bench",
+            bench_command,
+            "put load on a server and measure its latency",
+            "Sends sentences at the times of a Poisson process, or from a number of clients, and tells how long the "
+            "answers took; or searches the highest rate that keeps the latency within a bound.",
+        ),
     ):
         subparser = commands.add_parser(name, help=help, description=description)
-        flags = _server_flags(subparser)
+        flags = _server_flags(subparser, retries=command is not bench_command)
         command.add_flags(subparser, flags)
         subparser.set_defaults(run=command.run, parser=subparser, flags=flags)
 
@@ -96,9 +104,11 @@ def _arguments(argv: Sequence[str], environ: Mapping[str, str]) -> argparse.Name
     return arguments
 
 
-def _server_flags(parser: argparse.ArgumentParser) -> Flags:
+def _server_flags(parser: argparse.ArgumentParser, *, retries: bool) -> Flags:
     flags = Flags(parser)
     flags.add("--server", default="localhost:50051", type=_server, metavar="HOST:PORT", help="address of the server")
+    if not retries:
+        return flags
     flags.add("--timeout", type=seconds, metavar="SECONDS", help="deadline of each request, retries included")
     flags.add("--attempts", type=count, default=RetryPolicy().attempts, metavar="N", help="attempts at each request")
     return flags

@@ -18,7 +18,7 @@ class Flags:
     """Adds flags to a parser; `fill` gives those that were not set their environment twin's value, or the default.
 
     The twin of --source-language is TRANSLANE_CLIENT_SOURCE_LANGUAGE. An empty variable is an unset one; that of a flag
-    that may be repeated holds a value on each line.
+    that may be repeated holds a value on each line, that of a flag of many values has spaces between them.
     """
 
     def __init__(self, parser: argparse.ArgumentParser) -> None:
@@ -57,6 +57,8 @@ class Flags:
         try:
             if isinstance(action, argparse._AppendAction):
                 return [convert(line) for line in text.splitlines() if line]
+            if action.nargs == "+":
+                return [convert(word) for word in text.split()]
             return convert(text)
         except (argparse.ArgumentTypeError, ValueError) as error:
             self._parser.error(f"environment variable {self._variable(action)}: {error}")
@@ -127,12 +129,32 @@ def count(text: str) -> int:
     return value
 
 
-def seconds(text: str) -> float:
+def positive(text: str) -> float:
     """A positive number."""
+    return _positive(text, text, "a positive number")
+
+
+def seconds(text: str) -> float:
+    """A positive number of seconds."""
+    return _positive(text, text, "a positive number of seconds")
+
+
+def duration(text: str) -> float:
+    """A positive number of seconds, from "500ms", "10s", "2m" or a bare number of seconds."""
+    number, factor = next(
+        ((text.removesuffix(unit), factor) for unit, factor in _UNITS.items() if text.endswith(unit)), (text, 1.0)
+    )
+    return factor * _positive(number, text, "a duration such as 500ms, 10s or 2m")
+
+
+_UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0}
+
+
+def _positive(number: str, text: str, what: str) -> float:
     try:
-        value = float(text)
+        value = float(number)
     except ValueError:
         value = math.nan
     if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"a positive number of seconds is needed, not {text!r}")
+        raise argparse.ArgumentTypeError(f"{what} is needed, not {text!r}")
     return value

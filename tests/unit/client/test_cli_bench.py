@@ -1,0 +1,215 @@
+"""`translane bench` through a socket."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+
+import grpc
+import pytest
+from unit.client.command import Command, shell
+from unit.client.fake_server import FakeServer, answer, bad_fields, fails, reason
+
+BRIEF = ("--duration", "400ms", "--warm-up", "100ms")
+
+
+def cells(command: Command) -> list[list[str]]:
+    """The rows of the table, without its headings."""
+    return [line.split() for line in command.out.splitlines()[1:]]
+
+
+def test_rates_one_after_the_other(server: FakeServer, command: Command):
+    assert command("bench", "--rate", "50", "100", *BRIEF, "--beam-size", "4", "--model", "zh-en") == 0
+    slow, fast = cells(command)
+    assert (slow[0], fast[0], slow[-1], fast[-1]) == ("50", "100", "-", "-")
+    assert float(slow[1]) > 0
+    sent = [request for request in server.requests if request.options.beam_size == 4 and request.model == "zh-en"]
+    assert len(sent) == len(server.requests) > 20
+    assert {len(request.texts) for request in sent} == {1}
+    assert any("公园" in request.texts[0] for request in sent)  # our own sentences, in the model's language
+
+
+def test_the_same_seed_sends_the_same_requests(server: FakeServer, command: Command):
+    for _ in range(2):
+        assert command("bench", "--rate", "100", *BRIEF, "--schedule-seed", "5") == 0
+    texts = [request.texts[0] for request in server.requests]
+    half = len(texts) // 2
+    assert half > 20
+    assert sorted(texts[:half]) == sorted(texts[half:])  # the server's threads may take them in another order
+
+
+def test_an_open_loop_does_not_wait_for_answers(server: FakeServer, command: Command):
+    server.script.append(answer_to_the_trial)
+    server.always = server.hang
+    assert command("bench", "--rate", "100", *BRIEF, "--timeout", "300ms", "--connections", "2") == 1
+    assert server.most_running > 4
+    (row,) = cells(command)
+    assert row[2:6] == ["-"] * 4
+    assert row[6] == "DEADLINE_EXCEEDED"
+    assert "translane: DEADLINE_EXCEEDED: no answer from" in command.err
+
+
+def answer_to_the_trial(request, _context):
+    return answer(request)
+
+
+def test_a_closed_loop_has_as_many_requests_under_way_as_clients(server: FakeServer, command: Command):
+    assert command("bench", "--clients", "1", "3", *BRIEF) == 0
+    assert command.out.split()[0] == "clients"
+    assert [row[0] for row in cells(command)] == ["1", "3"]
+    assert server.most_running <= 3
+
+
+def test_files_lengths_and_texts_per_request(server: FakeServer, command: Command, tmp_path: Path):
+    path = tmp_path / "texts.tsv"
+    path.write_text("eins\t5\n\nzwei\t9\n")
+    assert command("bench", "-i", str(path), "--max-lengths", "--texts-per-request", "2", "--rate", "40", *BRIEF) == 0
+    assert {(frozenset(request.texts), request.options.max_length) for request in server.requests} == {
+        (frozenset({"eins", "zwei"}), 9)
+    }
+    server.requests.clear()
+    assert command("bench", "--input", "-", "--rate", "40", *BRIEF, stdin=b"drei\n") == 0
+    assert {request.texts[0] for request in server.requests} == {"drei"}
+    assert server.listings == 0
+
+
+def test_tokens_are_counted_where_they_are_asked_for(server: FakeServer, command: Command):
+    def with_tokens(request, context):
+        response = answer(request)
+        response.translations[0].hypotheses[0].tokens.extend(["a", "b", "</s>"])
+        return response
+
+    server.always = with_tokens
+    assert command("bench", "--rate", "50", *BRIEF, "--tokens") == 0
+    assert "tokens/s" in command.out
+    (row,) = cells(command)
+    assert float(row[6].replace(",", "")) == pytest.approx(3 * float(row[1]), abs=1)
+
+
+def test_errors_are_counted_by_their_status_and_told_once(server: FakeServer, command: Command):
+    server.script.extend([answer_to_the_trial])
+    server.always = fails(grpc.StatusCode.RESOURCE_EXHAUSTED, "the queue is full", reason("QUEUE_FULL"))
+    assert command("bench", "--rate", "50", *BRIEF) == 1
+    (row,) = cells(command)
+    assert row[6] == "RESOURCE_EXHAUSTED"
+    assert command.err.count("translane: RESOURCE_EXHAUSTED: the queue is full\n") == 1
+
+
+def test_json_holds_every_measurement(server: FakeServer, command: Command, tmp_path: Path):
+    path = tmp_path / "bench.json"
+    assert command("bench", "--rate", "20", "40", *BRIEF, "--json", str(path)) == 0
+    report = json.loads(path.read_text())
+    assert [each["rate"] for each in report["measurements"]] == [20.0, 40.0]
+    assert report["measurements"][0]["seconds"] == pytest.approx(0.4)
+    assert report["measurements"][0]["latency_seconds"]["p50"] > 0
+
+
+def test_the_highest_rate_is_searched(server: FakeServer, command: Command, tmp_path: Path):
+    path = tmp_path / "bench.json"
+    flags = ["--find-rate", "--p95", "30s", "--rate", "20", "--trials", "2", "--json", str(path)]
+    assert command("bench", *flags, *BRIEF) == 0
+    *rows, found = command.out.splitlines()
+    assert [line.split()[-1] for line in rows[1:]] == ["kept", "kept"]
+    assert found == "highest rate that keeps p95 within 30000 ms: 30 sentences/s"
+    assert json.loads(path.read_text())["highest_rate"] == 30.0
+
+
+def test_a_search_begins_with_what_many_clients_get(server: FakeServer, command: Command):
+    server.always = lambda request, _: time.sleep(0.02) or answer(request)
+    assert command("bench", "--find-rate", "--p95", "30s", "--trials", "1", *BRIEF) == 0
+    assert command.out.startswith("64 clients get ")
+    assert server.most_running > 1
+
+
+def test_a_rate_that_cannot_be_kept_is_given_up(server: FakeServer, command: Command):
+    server.script.append(answer_to_the_trial)
+    server.always = server.hang
+    flags = ["--find-rate", "--p95", "50ms", "--rate", "100", "--trials", "1", "--duration", "20s", "--warm-up", "0"]
+    assert command("bench", *flags) == 1
+    (row, found) = command.out.splitlines()[1:]
+    assert row.endswith("late")
+    assert "unanswered" in row
+    assert found == "no rate was found that keeps p95 within 50 ms: 100 sentences/s does not"
+    assert len(server.requests) < 1000  # of the 2000 that were to be sent
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--rate", "0"], "--rate: a positive number is needed, not '0'"),
+        (["--rate", "5", "--clients", "3"], "--clients excludes --rate and --find-rate"),
+        (["--find-rate", "--clients", "3"], "--clients excludes --rate and --find-rate"),
+        (["--find-rate", "--rate", "3", "4"], "--find-rate takes one --rate"),
+        (["--p95", "5h"], "--p95: a duration such as 500ms, 10s or 2m is needed, not '5h'"),
+        (["--duration", "0"], "--duration: a duration such as"),
+        (["--max-lengths"], "--max-lengths needs -i"),
+        (["--attempts", "3"], "--attempts"),
+    ],
+)
+def test_wrong_usage_exits_with_two(command: Command, capsys, argv: list[str], message: str):
+    with pytest.raises(SystemExit) as caught:
+        command("bench", *argv)
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_command_line_wins_over_the_environment(server: FakeServer, command: Command):
+    command.environ |= {"TRANSLANE_CLIENT_CLIENTS": "2 3", "TRANSLANE_CLIENT_DURATION": "200ms"}
+    command.environ |= {"TRANSLANE_CLIENT_WARM_UP": "0", "TRANSLANE_CLIENT_JSON": "true"}
+    assert command("bench") == 0
+    assert [row[0] for row in cells(command)] == ["2", "3"]
+    command.stdout.truncate(0)
+    assert command("bench", "--rate", "20") == 0
+    assert "offered/s" in command.out
+
+
+def test_a_server_that_is_down_is_one_sentence(refused: str, tmp_path: Path):
+    command, path = Command(refused), tmp_path / "texts"
+    path.write_text("a\n")
+    for argv in ([], ["-i", str(path)]):
+        assert command("bench", *argv) == 1
+        assert command.err == f"translane: cannot reach {refused}: connection refused\n"
+        assert command.out == ""
+        command = Command(refused)
+
+
+def test_what_the_server_refuses_ends_it_at_once(server: FakeServer, command: Command):
+    violation = bad_fields(("options.beam_size", "beam_size must be from 1 to 4"))
+    server.always = fails(grpc.StatusCode.INVALID_ARGUMENT, "wrong", reason("INVALID_FIELD"), violation)
+    assert command("bench", "--beam-size", "9") == 1
+    assert command.err == "translane: --beam-size: --beam-size must be from 1 to 4\n"
+    assert len(server.requests) == 1
+
+
+def test_files_are_told_about(command: Command, tmp_path: Path):
+    assert command("bench", "--input", str(tmp_path / "none")) == 1
+    assert "none: No such file or directory" in command.err
+    assert command("bench", "--json", str(tmp_path / "none" / "x")) == 1
+    assert "x: No such file or directory" in command.err
+    empty = tmp_path / "empty"
+    empty.write_text("\n\n")
+    assert command("bench", "-i", str(empty)) == 1
+    assert "empty: no texts to send" in command.err
+    empty.write_text("a\n")
+    assert command("bench", "-i", str(empty), "--max-lengths") == 1
+    assert "empty, line 1: a text, a tab and a positive number are needed" in command.err
+
+
+def test_a_language_without_sentences_of_our_own(command: Command):
+    assert command("bench", "--source-language", "nl") == 1
+    assert command.err == "translane: there are sentences in zh, en, de only: -i FILE names a file of others\n"
+
+
+def test_ctrl_c_writes_what_there_is(server: FakeServer):
+    with shell(server, "bench", "--rate", "40", "--warm-up", "0", "--duration", "60s") as process:
+        server.wait_for_requests(10)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    heading, row = out.decode().splitlines()
+    assert heading.split()[0] == "offered/s"
+    assert row.split()[0] == "40"
+    assert float(row.split()[2]) > 0
+    assert "broken off after" in err.decode()
