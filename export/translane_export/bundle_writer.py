@@ -90,7 +90,7 @@ def write_bundle(
     samples = sample_sources(checkpoint, settings.samples)
     model = build_model(checkpoint)
     checkpoint = dataclasses.replace(checkpoint, state_dict={})  # it is the model's now
-    check_range(model, numerics)
+    check_range(model, numerics, checkpoint.origins)
     # as little as possible is held twice: a large model takes most of the memory
     reference = model if numerics.storage == "float32" else round_weights(model, numerics)
     del model

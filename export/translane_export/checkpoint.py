@@ -47,6 +47,7 @@ class Checkpoint:
     ``metadata`` is the "training" part of config.json: settings, steps, epochs, seed, scores, data licence.
     ``name`` and ``settings`` are for models that have been exported before: what the checkpoint was called then, and
     the exporter's settings by name, which hold where none are given. Empty: the folder's name, and the defaults.
+    ``origins`` says for weights where in the checkpoint they are, as errors name them: file, and the name there.
     """
 
     config: TransformerConfig
@@ -57,6 +58,7 @@ class Checkpoint:
     metadata: dict[str, Any]
     name: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
+    origins: Mapping[str, str] = field(default_factory=dict)
 
 
 def save_checkpoint(
@@ -118,9 +120,11 @@ def load_checkpoint(directory: Path) -> Checkpoint:
     for path in (source_tokenizer, target_tokenizer):
         if not path.is_file():
             raise CheckpointError(f"{path}: the file is missing")
+    state_dict = load_tensors(directory / _WEIGHTS).tensors
     return Checkpoint(
         config=config,
-        state_dict=load_tensors(directory / _WEIGHTS).tensors,
+        state_dict=state_dict,
+        origins={name: f"{directory / _WEIGHTS}: the tensor {name}" for name in state_dict},
         tokenizer=sentencepiece_files(source_tokenizer, target_tokenizer),
         languages=languages,
         samples=tuple(_read_text(directory / _SAMPLES).splitlines()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -61,17 +62,22 @@ def round_weights(model: Transformer, numerics: Numerics) -> Transformer:
     return rounded
 
 
-def check_range(model: Transformer, numerics: Numerics) -> None:
+def check_range(model: Transformer, numerics: Numerics, origins: Mapping[str, str]) -> None:
     """Refuse weights that are not finite once they are stored.
+
+    Args:
+        model: whose weights.
+        numerics: how they are stored.
+        origins: where each weight is, for errors; see `Checkpoint`.
 
     Raises:
         ExportError: a weight is not finite, or too large for float16.
     """
     for name, tensor in model.state_dict().items():
         if not torch.isfinite(tensor).all():
-            raise ExportError(f"the weight {name} holds numbers that are not finite")
+            raise ExportError(f"{origins.get(name, f'the weight {name}')} holds numbers that are not finite")
         if numerics.storage == "float16" and not torch.isfinite(tensor.half()).all():
-            raise ExportError(f"the weight {name} holds numbers too large for float16")
+            raise ExportError(f"{origins.get(name, f'the weight {name}')} holds numbers too large for float16")
 
 
 def _tensors(module: nn.Module) -> list[torch.Tensor]:

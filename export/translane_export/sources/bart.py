@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from translane_export import foreign_tokenizers
+from translane_export.errors import ExportError
 from translane_export.sources.huggingface import Architecture, ModelConfig, Names
 
 _ATTENTION = ("q_proj", "k_proj", "v_proj", "out_proj")
@@ -51,14 +52,19 @@ VERSIONS = r"model\.(encoder|decoder)\.version"  # fairseq's marks in old conver
 
 def sizes(config: ModelConfig) -> dict[str, Any]:
     """The fields that all of them read alike."""
-    vocabulary = config.whole("vocab_size")
+    vocabulary, width = config.whole("vocab_size"), config.whole("d_model")
+    heads = config.same("encoder_attention_heads", "decoder_attention_heads")
+    if heads > 0 and width % heads:
+        raise ExportError(
+            f"{config.path}: d_model is {width}, and encoder_attention_heads is {heads}, which does not divide it"
+        )
     return {
         "source_vocab_size": vocabulary,
         "target_vocab_size": vocabulary,
-        "d_model": config.whole("d_model"),
+        "d_model": width,
         "encoder_layers": config.whole("encoder_layers"),
         "decoder_layers": config.whole("decoder_layers"),
-        "heads": config.same("encoder_attention_heads", "decoder_attention_heads"),
+        "heads": heads,
         "ffn_size": config.same("encoder_ffn_dim", "decoder_ffn_dim"),
         "activation": config.activation("activation_function", config.text("activation_function")),
         "max_positions": config.whole("max_position_embeddings"),

@@ -119,11 +119,13 @@ class FairseqReader:
                 raise ExportError(f"{path_of_ids}: it has {symbols} symbols, and the model embeds {size}")
         tables = _position_tables(settings, config, tensors)
         models = find_sentencepiece(folder, {"source", "src", source}, {"target", "tgt", "trg", target})
+        state_dict, origins = rename_tensors(
+            tensors, config, _NAMES, path=path, given=tables, unbiased="output_projection", ignored=_IGNORED
+        )
         return Checkpoint(
             config=config,
-            state_dict=rename_tensors(
-                tensors, config, _NAMES, path=path, given=tables, unbiased="output_projection", ignored=_IGNORED
-            ),
+            state_dict=state_dict,
+            origins=origins,
             tokenizer=numbered_pieces(*models, source_ids, target_ids, source_eos=True),
             languages=Languages(source=(source,), target=(target,)),
             samples=(),
@@ -235,6 +237,7 @@ def _config(settings: PickledSettings, tensors: Mapping[str, Tensor]) -> Transfo
             f"{settings.path}: encoder_normalize_before and decoder_normalize_before differ, which is not supported"
         )
     width = settings.same_whole("encoder_embed_dim", "decoder_embed_dim")
+    heads = settings.same_whole("encoder_attention_heads", "decoder_attention_heads")
     for name in ("decoder_input_dim", "decoder_output_dim"):
         if settings.whole(name, width) != width:
             raise ExportError(
@@ -253,7 +256,7 @@ def _config(settings: PickledSettings, tensors: Mapping[str, Tensor]) -> Transfo
             d_model=width,
             encoder_layers=settings.whole("encoder_layers"),
             decoder_layers=settings.whole("decoder_layers"),
-            heads=settings.same_whole("encoder_attention_heads", "decoder_attention_heads"),
+            heads=settings.check_heads("encoder_attention_heads", heads, width),
             ffn_size=settings.same_whole("encoder_ffn_embed_dim", "decoder_ffn_embed_dim"),
             activation=settings.activation("activation_fn", _ACTIVATIONS),
             norm="pre" if before else "post",

@@ -22,6 +22,7 @@ import pickletools
 import re
 import warnings
 import zipfile
+import zlib
 from _compat_pickle import IMPORT_MAPPING, NAME_MAPPING
 from collections.abc import Callable
 from pathlib import Path
@@ -30,12 +31,17 @@ from typing import Any, BinaryIO
 import torch
 
 from translane_export.errors import ExportError
+from translane_export.sources.broken_files import PYTORCH, broken_file
 
 # What settings and vocabularies are made of.
 _PACKAGES = frozenset({"argparse", "fairseq", "omegaconf", "onmt", "torchtext", "typing"})
 _TYPES = frozenset({"bool", "bytes", "dict", "float", "int", "list", "object", "str", "tuple"})
 _NAMES = frozenset({"functools.partial", "pathlib.Path", "pathlib.PosixPath"} | {f"builtins.{name}" for name in _TYPES})
 _LEGACY_PICKLES = 4  # PyTorch before 1.6 wrote a magic number, a version, sizes, and then the content, one by one
+_UNREADABLE = (
+    *(OSError, EOFError, RuntimeError, ValueError, LookupError, AttributeError, TypeError),
+    *(zipfile.BadZipFile, zlib.error),
+)
 _DEEPEST = 32  # settings are a few levels deep; a file may as well contain itself
 
 
@@ -79,15 +85,12 @@ def read_inert(path: Path) -> dict[str, Any]:
         with torch.serialization.safe_globals(table), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about the old kind of storages, which are read all the same
             content = torch.load(path, map_location="cpu", weights_only=True, mmap=True if zipped else None)
-    except FileNotFoundError:
-        raise ExportError(f"{path}: the file is missing") from None
     except pickle.UnpicklingError as error:
         if named := re.search(r"GLOBAL (\S+)", str(error)):
             raise ExportError(f"{path}: it is refused, as loading it would run {named[1]}") from None
-        raise ExportError(f"{path}: it is refused, as it is more than tensors and settings") from None
-    except (OSError, EOFError, RuntimeError, ValueError, LookupError, AttributeError, TypeError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
-        raise ExportError(f"{path}: it is not a readable PyTorch file ({reason})") from None
+        raise broken_file(path, PYTORCH, "it is refused, as it is more than tensors and settings") from None
+    except _UNREADABLE:
+        raise broken_file(path, PYTORCH, "it is cut off or damaged") from None
     if not isinstance(content, dict):
         raise ExportError(f"{path}: it holds a {type(content).__name__}, and a checkpoint is a dictionary")
     return content

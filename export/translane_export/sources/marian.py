@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from translane_export import foreign_tokenizers
+from translane_export.errors import ExportError
 from translane_export.sources.bart import EMBEDDING_NAMES, LAYER_NAMES, VERSIONS, sizes
 from translane_export.sources.huggingface import Architecture, ModelConfig, read_json
 
@@ -30,7 +31,10 @@ def _config(config: ModelConfig) -> dict[str, Any]:
     fields = {**sizes(config), "norm": "post"}
     vocabulary = config.path.with_name("vocab.json")
     if vocabulary.is_file():
-        fields["unk_id"] = read_json(vocabulary).get("<unk>", _UNK)
+        unknown, size = read_json(vocabulary).get("<unk>", _UNK), fields["source_vocab_size"]
+        if type(unknown) is not int or not 0 <= unknown < size:
+            raise ExportError(f"{vocabulary}: <unk> is {unknown!r}, and an id is a whole number from 0 to {size - 1}")
+        fields["unk_id"] = unknown
     return {**fields, "target_vocab_size": config.whole("decoder_vocab_size", fields["source_vocab_size"])}
 
 

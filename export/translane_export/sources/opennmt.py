@@ -92,11 +92,13 @@ class OpenNmtReader:
             for side in _PART
         }
         models = find_sentencepiece(folder, {"source", "src"}, {"target", "tgt"})
+        state_dict, origins = rename_tensors(
+            tensors, config, _names(settings), path=path, given=tables, unbiased=_UNBIASED, ignored=_IGNORED
+        )
         return Checkpoint(
             config=config,
-            state_dict=rename_tensors(
-                tensors, config, _names(settings), path=path, given=tables, unbiased=_UNBIASED, ignored=_IGNORED
-            ),
+            state_dict=state_dict,
+            origins=origins,
             tokenizer=numbered_pieces(*models, source_ids, target_ids, source_eos=False),
             languages=Languages(source=(UNDETERMINED,), target=(UNDETERMINED,)),
             samples=(),
@@ -246,7 +248,7 @@ def _config(
             d_model=source.shape[-1],
             encoder_layers=settings.whole("enc_layers"),
             decoder_layers=settings.whole("dec_layers"),
-            heads=settings.whole("heads", 8),
+            heads=settings.check_heads("heads", settings.whole("heads", 8), source.shape[-1]),
             ffn_size=len(find_table(tensors, f"{_PART['encoder']}.0.feed_forward.w_1.weight", path)),
             activation=settings.activation("pos_ffn_activation_fn", _ACTIVATIONS),
             gated=activation in _GATES,

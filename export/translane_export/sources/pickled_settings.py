@@ -53,6 +53,12 @@ class PickledSettings:
             )
         return first
 
+    def check_heads(self, name: str, heads: int, width: int) -> int:
+        """Return the number of heads that `name` says, once it is seen to divide the model's `width`."""
+        if heads > 0 and width % heads:
+            raise ExportError(f"{self.path}: {name} is {heads}, which does not divide the model's size of {width}")
+        return heads
+
     def activation(self, name: str, known: Mapping[str, Activation]) -> Activation:
         """The activation function that is meant; "relu" where none is named."""
         value = self.get(name, "relu")

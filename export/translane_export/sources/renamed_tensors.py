@@ -39,8 +39,8 @@ def rename_tensors(
     given: Mapping[str, Tensor] | None = None,
     unbiased: str = "(?!)",
     ignored: str = "(?!)",
-) -> dict[str, Tensor]:
-    """Return the weights of ``Transformer(config)`` in float32, those that are tied as one tensor.
+) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Return the weights of ``Transformer(config)`` in float32, those that are tied as one tensor, and where each is.
 
     Args:
         tensors: the other project's, by its names.
@@ -58,6 +58,7 @@ def rename_tensors(
         expected = Transformer(config).state_dict()
     state: dict[str, Tensor] = {}
     placed: dict[str, Tensor] = {}
+    origins: dict[str, str] = {}  # see `Checkpoint`
     for name, parameter in expected.items():
         if given and name in given:
             if given[name].shape != parameter.shape:
@@ -65,6 +66,7 @@ def rename_tensors(
                     f"{path}: the {name} is {list(given[name].shape)}, where its settings make it"
                     f" {list(parameter.shape)}"
                 )
+            origins[name] = f"{path}: the table {name}"
             state[name] = given[name]
             continue
         module, _, kind = name.rpartition(".")
@@ -80,12 +82,13 @@ def rename_tensors(
                 f"{path}: the tensor {theirs} is {list(tensors[theirs].shape)}, where its settings make it"
                 f" {list(parameter.shape)}"
             )
+        origins[name] = f"{path}: the tensor {theirs}"
         state[name] = placed.setdefault(theirs, tensors[theirs].float())
     left = sorted(name for name in tensors.keys() - placed.keys() if not re.fullmatch(ignored, name))
     if left:
         others = f" and {len(left) - 1} more" if len(left) > 1 else ""
         raise ExportError(f"{path}: the tensor {left[0]}{others} has no place in the model that its settings describe")
-    return _tie(state, config.tie_embeddings)
+    return _tie(state, config.tie_embeddings), origins
 
 
 def _tie(state: dict[str, Tensor], tying: Tying) -> dict[str, Tensor]:

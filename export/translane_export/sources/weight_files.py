@@ -19,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from translane_export.errors import ExportError
+from translane_export.sources.broken_files import PYTORCH, SAFETENSORS, broken_file
 
 # What Hugging Face folders hold; the first that is there counts.
 FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
@@ -62,6 +63,8 @@ def read_weights(folder: Path) -> dict[str, StoredTensor]:
         return _read_file(path)
     weights: dict[str, StoredTensor] = {}
     for shard, names in _shards(path).items():
+        if not shard.is_file():
+            raise ExportError(f"{shard}: the file is missing, a shard that {path.name} names")
         tensors = _read_file(shard)
         if missing := sorted(names - tensors.keys()):
             raise ExportError(f"{shard}: the tensor {missing[0]}, which {path.name} says is here, is missing")
@@ -79,14 +82,10 @@ def _read_pickle(path: Path) -> Any:
     """
     try:
         return _load(path)
-    except FileNotFoundError:
-        raise ExportError(f"{path}: the file is missing") from None
-    except pickle.UnpicklingError as error:
-        if "weights_only" in str(error).lower() or "Unsupported" in str(error):
-            raise ExportError(f"{path}: it holds more than tensors and plain values, which is not read") from None
-        raise ExportError(f"{path}: it is not a readable PyTorch file ({_first_line(error)})") from None
-    except (OSError, EOFError, RuntimeError, ValueError, KeyError, AttributeError, TypeError, IndexError) as error:
-        raise ExportError(f"{path}: it is not a readable PyTorch file ({_first_line(error)})") from None
+    except pickle.UnpicklingError:
+        raise broken_file(path, PYTORCH, "it holds more than tensors and plain values, which is not read") from None
+    except (OSError, EOFError, RuntimeError, ValueError, LookupError, AttributeError, TypeError):
+        raise broken_file(path, PYTORCH, "it is cut off or damaged") from None
 
 
 def _load(path: Path) -> Any:
@@ -94,7 +93,7 @@ def _load(path: Path) -> Any:
     with path.open("rb") as file:
         zipped = file.read(2) == b"PK"
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Detected pickle protocol", category=UserWarning)
+        warnings.simplefilter("ignore")  # what is wrong is an error here, and the rest is nobody's concern
         return torch.load(path, map_location="cpu", weights_only=True, mmap=True if zipped else None)
 
 
@@ -104,9 +103,8 @@ def _shards(index: Path) -> dict[Path, set[str]]:
         places = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
         items = [(str(name), str(file)) for name, file in places.items()]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise ExportError(
-            f"{index}: it is no index of shards, which has a weight_map of tensor names to files"
-        ) from None
+        reason = "it is no index of shards, which has a weight_map of tensor names to files"
+        raise broken_file(index, "index of shards", reason) from None
     shards: dict[Path, set[str]] = {}
     for name, file in items:
         if Path(file).name != file:
@@ -129,12 +127,5 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
     try:
         with safe_open(path, framework="pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (safe_open is no mapping)
-    except FileNotFoundError:
-        raise ExportError(f"{path}: the file is missing") from None
-    except (OSError, SafetensorError, ValueError, RuntimeError) as error:
-        raise ExportError(f"{path}: it is not a readable safetensors file ({_first_line(error)})") from None
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0].rstrip(".") if lines else type(error).__name__
+    except (OSError, SafetensorError, ValueError, RuntimeError):
+        raise broken_file(path, SAFETENSORS) from None

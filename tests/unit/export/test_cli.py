@@ -153,11 +153,13 @@ def test_weights_that_do_not_fit(checkpoint, tmp_path, fails):
     for case, change, sentence in (
         ("missing", lambda _: None, "do not fit its configuration: Missing key"),
         ("wide", lambda weight: torch.zeros(3, 3), "do not fit its configuration: size mismatch"),
-        ("nan", lambda weight: weight * torch.nan, f"the weight {name} holds numbers that are not finite"),
+        ("nan", lambda weight: weight * torch.nan, f"model.safetensors: the tensor {name} holds numbers that are not"),
     ):
         assert sentence in fails(rewrite(checkpoint, tmp_path / case, name, change), "-o", output)
     huge = rewrite(checkpoint, tmp_path / "huge", name, lambda weight: weight * 1e7)
-    assert "too large for float16" in fails(huge, "-o", output, "--precision", "fp16")
+    assert f"model.safetensors: the tensor {name} holds numbers too large for float16" in fails(
+        huge, "-o", output, "--precision", "fp16"
+    )
 
 
 @pytest.mark.parametrize("language", ["", "zh Hans", "-"])

@@ -5,6 +5,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+import zipfile
 
 import pytest
 import torch
@@ -36,7 +37,9 @@ def folder(saved, tmp_path):
 
 
 def read(folder, architecture=MARIAN):
-    return read_model(folder, architecture, ModelConfig(folder))
+    config, weights, origins = read_model(folder, architecture, ModelConfig(folder))
+    assert origins.keys() <= weights.keys()
+    return config, weights
 
 
 def problem(folder, architecture=MARIAN):
@@ -164,7 +167,7 @@ def test_the_end_is_never_suppressed(folder):
         ({"activation_function": "tanh"}, "activation_function is 'tanh', and the activations that are supported are"),
         ({"decoder_attention_heads": 2}, "encoder_attention_heads is 4 and decoder_attention_heads is 2"),
         ({"decoder_ffn_dim": 64}, "encoder_ffn_dim is 48 and decoder_ffn_dim is 64"),
-        ({"d_model": 30}, "d_model: 30 is not divisible by 4 heads"),
+        ({"d_model": 30}, "d_model is 30, and encoder_attention_heads is 4, which does not divide it"),
         ({"encoder_layers": 3}, "the tensor model.encoder.layers.2.self_attn.q_proj.weight is missing"),
         ({"encoder_layers": 1}, "the tensor model.encoder.layers.1.fc1.bias and 15 more has no place in a MarianMT"),
         ({"encoder_ffn_dim": 64, "decoder_ffn_dim": 64}, "the tensor model.encoder.layers.0.fc1.weight is [48, 32],"),
@@ -181,14 +184,31 @@ def test_a_wrong_configuration(folder, values, message):
         ({"bad_words_ids": [[3, 4]]}, "bad_words_ids is [3, 4], not a list of single ids"),
         ({"bad_words_ids": 3}, "bad_words_ids is 3, not a list"),
         ({"bad_words_ids": [3]}, "bad_words_ids is 3, not a list"),
-        ({"bad_words_ids": [["a"]]}, "bad_words_ids is 'a', not an id"),
+        ({"bad_words_ids": [["a"]]}, "bad_words_ids holds 'a', and an id is a whole number from 0 to 119"),
         ({"suppress_tokens": 3}, "suppress_tokens is 3, not a list"),
-        ({"suppress_tokens": [500]}, "suppressed_ids: 500 is not one of 120 target ids"),
+        ({"suppress_tokens": [500]}, "suppress_tokens holds 500, and an id is a whole number from 0 to 119"),
     ],
 )
-def test_wrong_suppressed_ids(folder, values, message):
-    edit(folder, "generation_config.json", **values)
-    assert message in problem(folder)
+@pytest.mark.parametrize("name", ["config.json", "generation_config.json"])
+def test_wrong_suppressed_ids(folder, values, message, name):
+    edit(folder, "generation_config.json", bad_words_ids=...)
+    edit(folder, name, **values)
+    assert f"{folder / name}: {message}" in problem(folder)
+
+
+@pytest.mark.parametrize("name", ["config.json", "generation_config.json"])
+@pytest.mark.parametrize("key", ["pad_token_id", "bos_token_id", "decoder_start_token_id", "forced_bos_token_id"])
+@pytest.mark.parametrize("value", [120, -5, 1.0, "1", True, [120]])
+def test_wrong_ids_are_refused_in_either_file(folder, name, key, value):
+    edit(folder, name, **{key: value})
+    says = "holds 120" if value == [120] else f"is {value!r}"
+    assert f"{folder / name}: {key} {says}, and an id is a whole number from 0 to 119" in problem(folder)
+
+
+@pytest.mark.parametrize("unknown", [-1, 120, "1", None])
+def test_a_wrong_id_of_unknown_pieces(folder, unknown):
+    (folder / "vocab.json").write_text(json.dumps({"<unk>": unknown}))
+    assert f"{folder / 'vocab.json'}: <unk> is {unknown!r}, and an id is" in problem(folder)
 
 
 @pytest.mark.parametrize("content", ["{", "[]"])
@@ -208,25 +228,73 @@ def test_numbers_that_are_no_weights(folder):
     assert f"the tensor {QUERY} is int8" in problem(folder)
 
 
+def test_weights_know_where_they_are(folder):
+    as_shards(folder)
+    origins = read_model(folder, MARIAN, ModelConfig(folder))[2]
+    shard = json.loads((folder / f"{WEIGHTS}.index.json").read_text())["weight_map"][QUERY]
+    assert origins["encoder.layers.0.self_attention.q_proj.weight"] == f"{folder / shard}: the tensor {QUERY}"
+
+
 def test_no_weights(folder):
     (folder / WEIGHTS).unlink()
     assert "it has no weights" in problem(folder)
 
 
-@pytest.mark.parametrize("size", [0, 5, 4000])
-def test_a_truncated_file(folder, size):
+@pytest.mark.parametrize(
+    ("size", "message"),
+    [
+        (0, "it is empty, not a safetensors file"),
+        (5, "it is cut off: it has 5 bytes, and its header alone takes"),
+        (4000, "it is cut off: it has 4,000 bytes, and its header alone takes"),
+        (-1, "and its header tells of"),
+    ],
+)
+def test_a_truncated_file(folder, size, message):
     path = folder / WEIGHTS
     path.write_bytes(path.read_bytes()[:size])
-    assert f"{WEIGHTS}: it is not a readable safetensors file" in problem(folder)
+    assert f"{WEIGHTS}: it is " in problem(folder)
+    assert message in problem(folder)
 
 
-@pytest.mark.parametrize("size", [0, 5, 4000])
+@pytest.mark.parametrize("size", [0, 5, 100, 4000, -1, -30])
 @pytest.mark.parametrize("change", [as_bin, as_old_bin])
 def test_a_truncated_pickle(folder, size, change):
     change(folder)
     path = folder / "pytorch_model.bin"
     path.write_bytes(path.read_bytes()[:size])
-    assert "pytorch_model.bin: it is not a readable PyTorch file" in problem(folder)
+    wanted = "it is cut off" if size else "it is empty, not a PyTorch file"
+    assert f"pytorch_model.bin: {wanted}" in problem(folder)
+
+
+@pytest.mark.parametrize("name", [WEIGHTS, "pytorch_model.bin", f"{WEIGHTS}.index.json"])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", "it is a pointer of git-lfs, not the"),
+        (b"\n<!DOCTYPE html>\n<html>", "it is an HTML page, as failed downloads leave behind, not a"),
+        (b"hello, world", "it is no"),
+    ],
+)
+def test_what_is_there_in_place_of_weights(folder, name, content, message):
+    (folder / WEIGHTS).unlink()
+    (folder / name).write_bytes(content)
+    assert f"{name}: {message}" in problem(folder)
+
+
+@pytest.mark.parametrize("header", [b"{oops", b'{"x": 1}', b'{"x": {"dtype": "F7", "data_offsets": [0, 0]}}'])
+def test_a_header_that_is_damaged(folder, header):
+    (folder / WEIGHTS).write_bytes(len(header).to_bytes(8, "little") + header)
+    assert f"{WEIGHTS}: its header is damaged" in problem(folder)
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+def test_zip_archives_that_hold_no_tensors(folder):
+    (folder / WEIGHTS).unlink()
+    with zipfile.ZipFile(folder / "pytorch_model.bin", "w") as archive:
+        archive.writestr("notes/a.txt", "x")
+    assert "it is a zip archive of other things, not a PyTorch file" in problem(folder)
+    torch.jit.trace(torch.nn.Linear(2, 2), torch.zeros(2)).save(folder / "pytorch_model.bin")
+    assert "it is a TorchScript program, not tensors" in problem(folder)
 
 
 class _Harm:
@@ -241,7 +309,7 @@ class _Harm:
 def test_a_pickle_of_code_is_refused_and_not_run(folder, save):
     (folder / WEIGHTS).unlink()
     save({"x": _Harm(folder / "harm")}, folder / "pytorch_model.bin")
-    assert "pytorch_model.bin: it " in problem(folder)
+    assert "pytorch_model.bin: it holds more than tensors and plain values" in problem(folder)
     assert not (folder / "harm").exists()
 
 
@@ -255,7 +323,8 @@ def test_a_pickle_of_other_values(folder, value, message):
 def test_a_shard_that_is_missing(folder):
     as_shards(folder)
     (folder / "part-1.safetensors").unlink()
-    assert "part-1.safetensors: the file is missing" in problem(folder)
+    index = "model.safetensors.index.json"
+    assert f"part-1.safetensors: the file is missing, a shard that {index} names" in problem(folder)
 
 
 def test_a_shard_without_a_tensor_of_the_index(folder):
@@ -283,7 +352,7 @@ def test_an_index_that_is_none(folder, content):
 def test_feed_forward_networks_of_t5_that_are_not_supported(tmp_path, kind):
     hugging_face.draw(hugging_face.MODELS["T5"]).save_pretrained(tmp_path)
     edit(tmp_path, feed_forward_proj=kind)
-    assert "feed_forward_proj is" in problem(tmp_path, T5)
+    assert f"feed_forward_proj is {kind!r}, and the" in problem(tmp_path, T5)
 
 
 def test_only_t5_that_scales_its_output_does_so(tmp_path):
