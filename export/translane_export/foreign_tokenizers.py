@@ -1,7 +1,9 @@
 """Tokenizers and languages of the folders that Hugging Face's models come in, one function for each kind.
 
-Where a folder has SentencePiece's file, that is the tokenizer, numbered as the model's vocabulary is: it is what the
-model was trained with. Else it is tokenizer.json. Sources get the templates of transformers' tokenizers.
+Where a folder has several, the tokenizer is the one that transformers' AutoTokenizer takes. That is tokenizer.json, but
+for MarianMT and M2M100, whose tokenizers are SentencePiece's. Where there is SentencePiece's file alone, that is the
+tokenizer, numbered as the model's vocabulary is: it is what the model was trained with. Sources get the templates of
+transformers' tokenizers.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import sentencepiece
 import tokenizers
 
 from translane_export import language_codes
+from translane_export.broken_files import broken_file
 from translane_export.errors import ExportError
 from translane_export.tokenizers import TokenizerFiles
 from translane_server.bundle import JsonTokenizer, Languages, LanguageTemplates, LanguageTokens, SentencePieceTokenizer
@@ -90,7 +93,7 @@ def m2m100(folder: Path, config: Mapping[str, Any]) -> ForeignTokenizer:  # noqa
 
 
 def nllb(folder: Path, config: Mapping[str, Any]) -> ForeignTokenizer:
-    """Of NLLB: sentencepiece.bpe.model or tokenizer.json. See `marian`."""
+    """Of NLLB: tokenizer.json or sentencepiece.bpe.model. See `marian`."""
     return _fairseq(folder, config, language_codes.NLLB200)
 
 
@@ -117,13 +120,13 @@ def mbart(folder: Path, config: Mapping[str, Any]) -> ForeignTokenizer:
 
 
 def t5(folder: Path, config: Mapping[str, Any]) -> ForeignTokenizer:
-    """Of T5, mT5, FLAN-T5 and MADLAD-400: spiece.model or tokenizer.json. See `marian`.
+    """Of T5, mT5, FLAN-T5 and MADLAD-400: tokenizer.json or spiece.model. See `marian`.
 
     Languages are those of the translations among the configuration's tasks, or, as MADLAD-400 has them, pieces such as
     ``<2fr>``; where there are neither, the text itself says what to do.
     """
     model = _first(folder, _T5_MODELS)
-    if model:
+    if model and not (folder / _JSON).is_file():
         entry = SentencePieceTokenizer(source=_SOURCE, target=_SOURCE)
         tokenizer = TokenizerFiles(entry, {_SOURCE: model})
         processor = _load_sentencepiece(model)
@@ -151,7 +154,8 @@ def bart(folder: Path, config: Mapping[str, Any]) -> ForeignTokenizer:
     if (folder / _JSON).is_file():
         tokenizer = _json_tokenizer(folder)
     else:
-        content = _byte_level(_needed(folder / "vocab.json"), _needed(folder / "merges.txt"))
+        space = bool(_read_object(folder / _CONFIG).get("add_prefix_space"))
+        content = _byte_level(_needed(folder / "vocab.json"), _needed(folder / "merges.txt"), add_prefix_space=space)
         tokenizer = TokenizerFiles(JsonTokenizer(file=_JSON), {_JSON: content})
     beginning, forced = config.get("bos_token_id", 0), config.get("forced_bos_token_id")
     templates = LanguageTemplates(
@@ -203,12 +207,11 @@ def _fairseq(folder: Path, config: Mapping[str, Any], codes: Sequence[str]) -> F
 def _fairseq_pieces(
     folder: Path, config: Mapping[str, Any], codes: Sequence[str]
 ) -> tuple[TokenizerFiles, dict[str, int]]:
-    """The tokenizer, and the ids of languages: as tokenizer.json says, else they come after the pieces."""
+    """The tokenizer, and the ids of languages: as tokenizer.json says, or else after the pieces."""
     model = _first(folder, _FAIRSEQ_MODELS)
-    known = _json_ids(folder / _JSON) if (folder / _JSON).is_file() else {}
-    ids = {code: known[code] for code in codes if code in known}
-    if model is None:
-        tokenizer = _json_tokenizer(folder, _FAIRSEQ_MODELS)
+    if model is None or (folder / _JSON).is_file():
+        tokenizer, known = _json_tokenizer(folder, _FAIRSEQ_MODELS), _json_ids(folder / _JSON)
+        ids = {code: known[code] for code in codes if code in known}
         if not ids:
             raise ExportError(f"{folder / _JSON}: it has none of the model's languages, such as {codes[0]}")
         return tokenizer, ids
@@ -218,8 +221,7 @@ def _fairseq_pieces(
     if tuple(names[:first]) != _SENTENCEPIECE_FIRST:
         raise ExportError(f"{model}: its first pieces are {names[:first]}, not {list(_SENTENCEPIECE_FIRST)}")
     numbered = {name: id_ for id_, name in enumerate([*_FAIRSEQ_FIRST, *names[first:]])}
-    if not ids:
-        ids = {code: len(numbered) + place for place, code in enumerate(codes)}
+    ids = {code: len(numbered) + place for place, code in enumerate(codes)}
     size = config.get("vocab_size")
     if isinstance(size, int) and max(*ids.values(), *numbered.values()) >= size:
         raise ExportError(
@@ -244,18 +246,18 @@ def _json_ids(path: Path) -> dict[str, int]:
     try:
         ids: dict[str, int] = tokenizers.Tokenizer.from_file(str(path)).get_vocab(with_added_tokens=True)
     except Exception as error:  # noqa: BLE001 (the library raises no more specific one)
-        raise ExportError(f"{path}: it is not a tokenizer.json: {error}") from None
+        raise broken_file(path, _JSON, f"it is not a tokenizer.json: {error}") from None
     return ids
 
 
-def _byte_level(vocabulary: Path, merges: Path) -> bytes:
+def _byte_level(vocabulary: Path, merges: Path, *, add_prefix_space: bool) -> bytes:
     """The tokenizer.json of a byte-level BPE in two files."""
     try:
         model = tokenizers.models.BPE.from_file(str(vocabulary), str(merges))
     except Exception as error:  # noqa: BLE001
         raise ExportError(f"{vocabulary} and {merges.name}: they are no vocabulary and merges: {error}") from None
     tokenizer = tokenizers.Tokenizer(model)
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=add_prefix_space)
     tokenizer.decoder = tokenizers.decoders.ByteLevel()
     special = [name for name in (*_FAIRSEQ_FIRST, "<mask>") if tokenizer.token_to_id(name) is not None]
     tokenizer.add_special_tokens(special)
@@ -282,7 +284,7 @@ def _read_object(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ExportError(f"{path}: it is not JSON: {error}") from None
+        raise broken_file(path, "JSON file", f"it is not JSON: {error}") from None
     if not isinstance(content, dict):
         raise ExportError(f"{path}: it is not a JSON object")
     return content
@@ -300,5 +302,5 @@ def _load_sentencepiece(path: Path) -> sentencepiece.SentencePieceProcessor:
     try:
         processor.LoadFromSerializedProto(path.read_bytes())
     except (OSError, RuntimeError):
-        raise ExportError(f"{path}: it is not a SentencePiece model") from None
+        raise broken_file(path, "SentencePiece model", "it is not a SentencePiece model") from None
     return processor

@@ -30,8 +30,8 @@ from typing import Any, BinaryIO
 
 import torch
 
+from translane_export.broken_files import PYTORCH, broken_file
 from translane_export.errors import ExportError
-from translane_export.sources.broken_files import PYTORCH, broken_file
 
 # What settings and vocabularies are made of.
 _PACKAGES = frozenset({"argparse", "fairseq", "omegaconf", "onmt", "torchtext", "typing"})

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import sentencepiece
 
+from translane_export.broken_files import broken_file
 from translane_export.errors import ExportError
 from translane_export.tokenizers import TokenizerFiles
 from translane_server.bundle import SentencePieceTokenizer
@@ -83,7 +84,7 @@ def _check_fit(path: Path, ids: Mapping[str, int]) -> None:
     try:
         processor.LoadFromSerializedProto(path.read_bytes())
     except (OSError, RuntimeError):
-        raise ExportError(f"{path}: it is not a SentencePiece model") from None
+        raise broken_file(path, "SentencePiece model", "it is not a SentencePiece model") from None
     pieces = {processor.id_to_piece(number) for number in range(processor.get_piece_size())}
     if len(pieces & ids.keys()) < _FEWEST_KNOWN * min(len(pieces), len(ids)):
         raise ExportError(

@@ -18,8 +18,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from translane_export.broken_files import PYTORCH, SAFETENSORS, broken_file
 from translane_export.errors import ExportError
-from translane_export.sources.broken_files import PYTORCH, SAFETENSORS, broken_file
 
 # What Hugging Face folders hold; the first that is there counts.
 FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")

@@ -6,6 +6,7 @@ writes is text. What else differs is deliberate, and in `Pair.expected`.
 
 import contextlib
 import itertools
+import json
 import random
 import shutil
 
@@ -45,6 +46,7 @@ TEXTS = ["", " ", *FRAGMENTS, *map("".join, itertools.product(FRAGMENTS, FRAGMEN
 NAMES = {"de": "German", "fr": "French"}
 SPELLED = ("</s>", "<s>", "<pad>", "<unk>", "<mask>", "<extra_id_", "eng_Latn")
 
+MODEL_TYPES = {"opus-mt-zh-en": "marian", "m2m100": "m2m_100", "nllb": "m2m_100", "mbart50": "mbart"}
 CLASSES = {
     "mbart": transformers.MBartTokenizer,
     "marian": transformers.MarianTokenizer,
@@ -61,19 +63,28 @@ JSON = ["nllb", "mbart50", "t5", "bart"]
 
 
 class Pair:
-    """A tokenizer of ours and transformers', of the same folder."""
+    """A tokenizer of ours and the one that transformers' AutoTokenizer makes of the same folder.
 
-    def __init__(self, kind, folder, *, json_only=False, config=None):
+    The `form` of the folder: as `foreign_folders` has it, with "both" that and a tokenizer.json, or that alone as
+    "json".
+    """
+
+    def __init__(self, kind, folder, form="folder", config=None):
         self.kind = kind
-        options = {"extra_special_tokens": list(language_codes.NLLB200)} if kind == "nllb" else {}
-        self.theirs = CLASSES[kind].from_pretrained(folder, **options)
+        self.options = {"extra_special_tokens": list(language_codes.NLLB200)} if kind == "nllb" else {}
+        (folder / "config.json").write_text(json.dumps({"model_type": MODEL_TYPES.get(kind, kind)}))
+        self.theirs = self.load(folder)
         models = [*folder.glob("*.model"), *folder.glob("source.spm")]
         self.processor = sentencepiece.SentencePieceProcessor(model_file=str(models[0])) if models else None
-        if json_only:
+        if form != "folder":
+            before = {path: path.read_bytes() for path in (*models, *folder.glob("vocab.json"))}
             self.theirs.save_pretrained(folder)
-            for model in folder.glob("*.model"):
-                model.unlink()
-            self.theirs = CLASSES[kind].from_pretrained(folder, **options)
+            for path, content in before.items():
+                path.unlink(missing_ok=True)
+                if form == "both":
+                    path.write_bytes(content)
+            assert (folder / "tokenizer.json").is_file()
+            self.theirs = self.load(folder)
         read = getattr(foreign_tokenizers, "marian" if kind == "opus-mt-zh-en" else kind)
         files, self.languages = read(folder, config or {})
         self.uses_sentencepiece = files.entry.kind == "sentencepiece"
@@ -89,6 +100,11 @@ class Pair:
         self.size = len(ids) + 250  # languages that transformers numbers as it likes where there is no tokenizer.json
         model = ModelIds(special_ids, self.size, self.size, self.languages.templates)
         self.ours = make_tokenizer(files.entry, model, files.read)
+
+    def load(self, folder):
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **self.options)
+        assert isinstance(tokenizer, CLASSES[self.kind])
+        return tokenizer
 
     def expected(self, text):
         """transformers' ids of a text, less what is deliberately different; None where nothing can be said."""
@@ -121,9 +137,9 @@ class Pair:
         return ids[:-1]
 
 
-def make_pair(kind, folder, *, json_only=False):
+def make_pair(kind, folder, form="folder"):
     if kind != "opus-mt-zh-en":
-        return Pair(kind, getattr(foreign_folders, kind)(folder), json_only=json_only)
+        return Pair(kind, getattr(foreign_folders, kind)(folder), form)
     if not foreign_folders.FIXTURE.is_dir():
         pytest.skip("the tokenizer of opus-mt-zh-en is not there")
     return Pair(kind, shutil.copytree(foreign_folders.FIXTURE, folder, dirs_exist_ok=True))
@@ -131,17 +147,20 @@ def make_pair(kind, folder, *, json_only=False):
 
 @pytest.fixture(
     scope="module",
-    params=[*((kind, False) for kind in [*SENTENCEPIECE, "bart"]), *((kind, True) for kind in JSON)],
-    ids=lambda each: f"{each[0]}-{'json' if each[1] else 'folder'}",
+    params=[
+        *((kind, "folder") for kind in [*SENTENCEPIECE, "bart"]),
+        *((kind, form) for kind in JSON for form in ("json", "both")),
+    ],
+    ids="-".join,
 )
 def pair(request, tmp_path_factory):
-    kind, json_only = request.param
+    kind, form = request.param
     with (
         pytest.warns(UserWarning, match="sacremoses")
         if CLASSES[kind] is transformers.MarianTokenizer
         else contextlib.nullcontext()
     ):
-        return make_pair(kind, tmp_path_factory.mktemp(kind), json_only=json_only)
+        return make_pair(kind, tmp_path_factory.mktemp(kind), form)
 
 
 def check_text(pair, text):
@@ -203,11 +222,11 @@ def test_names_are_transformers_names(pair):
 TEXT = "The quick brown fox jumps over the lazy dog."
 
 
-@pytest.mark.parametrize("kind", ["m2m100", "mbart50", "nllb", "nllb-json"])
+@pytest.mark.parametrize("kind", ["m2m100", "mbart50", "mbart50-both", "nllb", "nllb-json", "nllb-both"])
 @pytest.mark.parametrize(("source", "target"), [("zh", "en"), ("en", "zh-Hans"), ("ar", "ru")])
 def test_languages_are_told_as_transformers_tells_them(kind, source, target, tmp_path):
     kind, _, form = kind.partition("-")
-    pair = make_pair(kind, tmp_path, json_only=bool(form))
+    pair = make_pair(kind, tmp_path, form or "folder")
     found, wrong = LanguagePairs(pair.languages, pair.ours).find(source, target)
     assert not wrong
     if kind == "nllb" and not form:  # transformers numbers the languages in its own way here, after <mask>
@@ -273,3 +292,12 @@ def test_bart_has_a_beginning_and_what_its_configuration_forces(tmp_path):
     found = LanguagePairs(pair.languages, pair.ours).default()
     assert found.tokenizer.encode([TEXT])[0] == pair.theirs(TEXT).input_ids
     assert found.forced_ids == (0,)
+
+
+def test_bart_may_put_a_space_before_every_text(tmp_path):
+    folder = foreign_folders.bart(tmp_path)
+    settings = folder / "tokenizer_config.json"
+    settings.write_text(json.dumps({**json.loads(settings.read_text()), "add_prefix_space": True}))
+    pair = Pair("bart", folder)
+    assert pair.encoded("world") == pair.expected("world") == pair.encoded(" world")
+    assert pair.ours.decode([pair.encoded("world")]) == ["world"]

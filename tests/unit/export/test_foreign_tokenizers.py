@@ -58,6 +58,8 @@ def test_a_missing_file_is_named(marian, name):
     ("name", "content", "sentence"),
     [
         ("source.spm", "x", "it is not a SentencePiece model"),
+        ("target.spm", "version https://git-lfs.github.com/spec/v1\n", "it is a pointer of git-lfs, not the Sentence"),
+        ("vocab.json", "version https://git-lfs.github.com/spec/v1\n", "it is a pointer of git-lfs, not the JSON file"),
         ("vocab.json", "{", "it is not JSON"),
         ("vocab.json", "[1]", "it is not a JSON object"),
         ("vocab.json", '{"a": "b"}', "it is not a JSON object of ids by piece"),
