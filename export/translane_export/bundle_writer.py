@@ -20,6 +20,7 @@ from translane_export.alignment import choose_alignment
 from translane_export.checkpoint import Checkpoint
 from translane_export.errors import ExportError
 from translane_export.graphs import AlignmentGraph, DecoderGraph, EncoderGraph
+from translane_export.languages import choose_languages
 from translane_export.manifest import build_manifest
 from translane_export.model import Transformer
 from translane_export.model_card import model_card
@@ -84,6 +85,7 @@ def write_bundle(
     """Export a checkpoint that has been read, of what the manifest is to call `family`. See `export_checkpoint`."""
     _check_output(settings)
     settings = _complete(settings, checkpoint)
+    checkpoint = _with_languages(checkpoint, settings)
     numerics = choose_numerics(settings.precision, settings.weight_storage)
     if settings.format == "torchscript" and settings.weight_storage:
         raise ExportError("TorchScript files store weights as they compute; leave --weight-storage out")
@@ -127,6 +129,17 @@ def _complete(settings: ExportSettings, checkpoint: Checkpoint) -> ExportSetting
     if "precision" in settings.model_fields_set or settings.format == "torchscript":
         defaults.pop("weight_storage", None)  # what the bundle stores suits the bundle's own precision and format
     return settings.model_copy(update=defaults)
+
+
+def _with_languages(checkpoint: Checkpoint, settings: ExportSettings) -> Checkpoint:
+    languages = choose_languages(
+        checkpoint.languages,
+        source=settings.source_language,
+        target=settings.target_language,
+        source_prefix=settings.source_prefix,
+        checkpoint=settings.checkpoint,
+    )
+    return dataclasses.replace(checkpoint, languages=languages)
 
 
 def _choose_alignment(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from importlib.metadata import version
 
 import torch
@@ -18,14 +17,10 @@ from translane_server.bundle import (
     DecodingDefaults,
     FileEntry,
     Graphs,
-    LanguageTemplates,
     Manifest,
     ModelLimits,
     SpecialIds,
 )
-
-# What a BCP-47 tag is made of (RFC 5646), without its registry.
-_LANGUAGE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*")  # and codes such as eng_Latn
 
 
 def build_manifest(
@@ -42,7 +37,7 @@ def build_manifest(
     """Return the manifest, still without a parity report.
 
     Raises:
-        ExportError: a setting asks for more than the model can take, or the checkpoint's languages name no model.
+        ExportError: a setting asks for more than the model can take.
     """
     config, training = checkpoint.config, checkpoint.metadata
     most = config.max_positions
@@ -55,7 +50,7 @@ def build_manifest(
         version=settings.model_version,
         source_languages=checkpoint.languages.source,
         target_languages=checkpoint.languages.target,
-        language_templates=_templates(settings, checkpoint),
+        language_templates=checkpoint.languages.templates,
         architecture=Architecture(
             family=family,
             encoder_layers=config.encoder_layers,
@@ -94,22 +89,8 @@ def build_manifest(
     )
 
 
-def _templates(settings: ExportSettings, checkpoint: Checkpoint) -> LanguageTemplates:
-    templates = checkpoint.languages.templates
-    if settings.source_prefix is None:
-        return templates
-    return templates.model_copy(update={"text_prefix": settings.source_prefix, "pair_prefixes": {}})
-
-
 def _name(settings: ExportSettings, checkpoint: Checkpoint) -> str:
     languages = checkpoint.languages
-    for side, tags in (("source", languages.source), ("target", languages.target)):
-        for language in tags:
-            if not _LANGUAGE.fullmatch(language):
-                raise ExportError(
-                    f"{settings.checkpoint}: its {side}_language is {language!r}, and a bundle names languages by"
-                    " BCP-47 tags such as zh or pt-BR"
-                )
     return settings.name or "-".join(
         tags[0] if len(tags) == 1 else "mul" for tags in (languages.source, languages.target)
     )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from pydantic_settings import CliPositionalArg
 
+from translane_export.languages import is_tag
 from translane_server.bundle import Precision
 from translane_server.settings import Settings
 
@@ -45,6 +46,11 @@ class ExportSettings(Settings):
     )
     attribution: str = Field(default="", description="Whom to credit for the data, for the model card.")
     model_card: Path | None = Field(default=None, description="Markdown file to use as the model card.")
+    source_language: str | None = Field(
+        default=None,
+        description="BCP-47 tag of the language it translates from, for checkpoints that do not say or say otherwise.",
+    )
+    target_language: str | None = Field(default=None, description="The same of the language it translates to.")
     source_prefix: str | None = Field(
         default=None,
         description='Text before every source, such as "translate English to German: " for T5; by default what the'
@@ -72,3 +78,10 @@ class ExportSettings(Settings):
         description="Decoder layer whose cross-attention aligns words, from 0; by default the exporter chooses.",
     )
     threads: int | None = Field(default=None, ge=1, description="Threads to verify with; by default the CPUs granted.")
+
+    @field_validator("source_language", "target_language")
+    @classmethod
+    def _check_tag(cls, value: str | None) -> str | None:
+        if value is not None and not is_tag(value):
+            raise ValueError("it should be a BCP-47 tag such as zh or pt-BR")
+        return value
