@@ -38,6 +38,7 @@ SET_UPS = {
     "the build": PYPROJECT["build-system"]["requires"],
     "the base": PROJECT["dependencies"],
     "the tests": PYPROJECT["dependency-groups"]["dev"],
+    "the benchmarks": PYPROJECT["dependency-groups"]["bench"],
     **PROJECT["optional-dependencies"],
 }
 

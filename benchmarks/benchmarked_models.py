@@ -1,0 +1,117 @@
+"""The models that are measured, for every engine: made once, and kept in a folder.
+
+*base* is Marian's base size with random weights, *demo* the bundled model.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+DEMO = Path(__file__).resolve().parents[1] / "models" / "zh-en"
+PRECISIONS = ("fp32", "int8")
+COMPUTE_TYPES = {"fp32": "float32", "int8": "int8"}  # CTranslate2's names
+NAMES = ("base", "demo")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A model as each engine reads it."""
+
+    bundle: Path
+    peer: Path
+
+
+class Unavailable(Exception):  # noqa: N818 - a reason, not an error
+    """A model that cannot be had, and why."""
+
+
+def prepare(name: str, precision: str, folder: Path, bundle: Path | None = None) -> Measured:
+    """The model in this precision, made in `folder` where it is not there yet; `bundle` is taken as ours if given.
+
+    Raises:
+        Unavailable: the exporter has no such precision, or CTranslate2 is not installed.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    bundle = bundle or _bundle(name, precision, folder)
+    if not (bundle / "manifest.json").is_file():
+        raise Unavailable(f"there is no model bundle {bundle}")
+    return Measured(bundle, peer(name, precision, folder))
+
+
+def peer(name: str, precision: str, folder: Path) -> Path:
+    """The model converted for CTranslate2. Raises Unavailable where it is not installed."""
+    output = folder / f"{name}-{precision}-ctranslate2"
+    if (output / "model.bin").is_file():
+        return output
+    try:
+        import ctranslate2  # noqa: F401
+    except ImportError:
+        raise Unavailable("ctranslate2 is not installed (pip install --group bench)") from None
+    from ctranslate2_peer import convert_bundle, convert_marian
+
+    print(f"converting {output.name} …", flush=True)
+    if name == "base":
+        convert_marian(base_folder(folder), output, COMPUTE_TYPES[precision])
+    else:
+        convert_bundle(DEMO, output, COMPUTE_TYPES[precision])
+    return output
+
+
+def base_folder(folder: Path) -> Path:
+    """The random Marian as a Hugging Face folder, with a tokenizer of numbered pieces."""
+    output = folder / "base-huggingface"
+    if (output / "vocab.json").is_file():
+        return output
+    import torch
+    from large_models import LARGE, hugging_face
+
+    print(f"drawing {output.name} …", flush=True)
+    model = hugging_face.draw(LARGE["marian"])
+    config = model.config
+    with torch.no_grad():  # as Marian's: CTranslate2 starts from zero whatever is there
+        model.get_input_embeddings().weight[config.pad_token_id] = 0
+    model.save_pretrained(output)
+    specials = {config.eos_token_id: "</s>", 1: "<unk>", config.pad_token_id: "<pad>"}
+    from ctranslate2_peer import tokens
+
+    vocabulary = {token: number for number, token in enumerate(tokens(config.vocab_size, specials))}
+    for side in ("source", "target"):
+        (output / f"{side}.spm").write_bytes(hugging_face._spm())
+    (output / "tokenizer_config.json").write_text(json.dumps({"source_lang": "en", "target_lang": "de"}))
+    (output / "vocab.json").write_text(json.dumps(vocabulary))
+    return output
+
+
+def _bundle(name: str, precision: str, folder: Path) -> Path:
+    from translane_export.errors import ExportError
+
+    if name == "demo" and precision == json.loads((DEMO / "manifest.json").read_text(encoding="utf-8"))["precision"]:
+        return DEMO
+    output = folder / f"{name}-{precision}-bundle"
+    if (output / "manifest.json").is_file():
+        return output
+    print(f"exporting {output.name} …", flush=True)
+    try:
+        _export(name, precision, folder, output)
+    except (ExportError, ValueError) as error:
+        shutil.rmtree(output, ignore_errors=True)
+        raise Unavailable(f"{name} in {precision} cannot be exported: {error}") from None
+    return output
+
+
+def _export(name: str, precision: str, folder: Path, output: Path) -> None:
+    if name == "base":
+        from large_models import hugging_face
+
+        hugging_face.export(base_folder(folder), output, precision=precision)
+        return
+    from translane_export.bundle_writer import write_bundle
+    from translane_export.settings import ExportSettings
+    from translane_export.sources.bundle import BundleReader
+
+    reader = BundleReader()
+    settings = ExportSettings(checkpoint=DEMO, output=output, precision=precision)
+    write_bundle(reader.read(DEMO), settings, family=reader.family)

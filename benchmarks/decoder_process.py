@@ -1,0 +1,126 @@
+"""A decoder in a process of its own: its environment, its threads and its memory are nobody else's."""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import os
+import time
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workload import Load
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """What decoding a load once came to. `cpu_seconds` are of all threads of the process."""
+
+    seconds: float
+    cpu_seconds: float
+    tokens: int
+    translations: list[tuple[int, ...]] | None = None
+
+
+class DecoderProcess:
+    """Opens and runs one decoder at a time in another process; a `with` statement ends the process.
+
+    Args:
+        decoder: "module.Class" of it, imported in the process.
+        environment: variables to set there before the import.
+    """
+
+    def __init__(self, decoder: str, environment: Mapping[str, str] | None = None) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, decoder, dict(environment or {})), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def __enter__(self) -> DecoderProcess:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._connection.close()
+        self._process.join(timeout=30)
+
+    def open(self, *arguments: Any, **keywords: Any) -> float:
+        """Make the decoder, closing the last one; return the seconds it took."""
+        return self._call("open", arguments, keywords)
+
+    def load(self, load: Load) -> None:
+        """Prepare what `decode` decodes from now on."""
+        self._call("load", load)
+
+    def decode(self, *, translations: bool = False) -> Decoded:
+        """Decode the load once."""
+        return self._call("decode", translations)
+
+    def memory(self) -> int:
+        """Memory of the process that is resident now [bytes]."""
+        return self._call("memory")
+
+    def close(self) -> None:
+        """Close the decoder."""
+        self._call("close")
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        self._connection.send((name, arguments))
+        try:
+            succeeded, result = self._connection.recv()
+        except EOFError:
+            raise RuntimeError(f"the decoder's process ended in {name!r}") from None
+        if not succeeded:
+            raise RuntimeError(f"the decoder's process failed in {name!r}:\n{result}")
+        return result
+
+
+def _serve(connection: Any, decoder: str, environment: Mapping[str, str]) -> None:
+    os.environ.update(environment)
+    module, _, name = decoder.rpartition(".")
+    served = _Served(getattr(importlib.import_module(module), name))
+    while True:
+        try:
+            method, arguments = connection.recv()
+        except EOFError:
+            return
+        try:
+            connection.send((True, getattr(served, method)(*arguments)))
+        except Exception:  # noqa: BLE001 - whatever it is, the other process is told
+            connection.send((False, traceback.format_exc()))
+
+
+class _Served:
+    """What the process does, by the names of `DecoderProcess`."""
+
+    def __init__(self, make: Any) -> None:
+        self._make = make
+        self._decoder: Any = None
+        self._prepared: Any = None
+
+    def open(self, arguments: Any, keywords: Any) -> float:
+        self.close()
+        started = time.perf_counter()
+        self._decoder = self._make(*arguments, **keywords)
+        return time.perf_counter() - started
+
+    def load(self, load: Load) -> None:
+        self._prepared = self._decoder.prepare(load)
+
+    def decode(self, translations: bool) -> Decoded:
+        cpu, started = time.process_time(), time.perf_counter()
+        results = self._decoder.decode(self._prepared)
+        seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu
+        found = self._decoder.token_ids(results)
+        return Decoded(seconds, cpu_seconds, sum(map(len, found)), found if translations else None)
+
+    def memory(self) -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def close(self) -> None:
+        if self._decoder is not None:
+            self._decoder.close()
+        self._decoder = self._prepared = None

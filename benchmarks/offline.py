@@ -1,0 +1,165 @@
+"""Throughput of whole test sets: Translane against CTranslate2, on the same weights, sentences and processors.
+
+    python benchmarks/offline.py --quick                # a few minutes
+    python benchmarks/offline.py                        # every cell, up to an hour
+    python benchmarks/offline.py --models demo --precisions fp32 --searches greedy --batches 1 32
+
+A cell is a model, a precision, a search and a batch size. In each, every engine first runs all its settings (workers ×
+threads, and CTranslate2 with each of its matrix libraries), and the ones near its best go on into the rounds, which
+take turns between the engines; the best median counts. Both engines get token ids, longest sentences first.
+
+The base model has random weights, which end no sentence. So sentences of its batches are as long as the median
+reference of the batch, on both sides. The demo model ends its own sentences. At batch B, Translane has B rows, or B × K
+at K beams, in each of its replicas, and fills them from the same list; CTranslate2 sorts and batches by itself where
+lengths are free, and gets batch after batch, all at once, where they are fixed. Both stop a beam search as soon as they
+have as many ended translations as beams.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarked_models import COMPUTE_TYPES, DEMO, NAMES, PRECISIONS, Measured, Unavailable, prepare
+from contest import Contest, Outcome, Setting, settings_of_ctranslate2, settings_of_translane
+from machine import describe
+from workload import LONGEST, Load, Pair, make_load, random_ids, read_pairs
+
+from translane_server.bundle import load_bundle
+
+ROOT = Path(__file__).resolve().parents[1]
+SENTENCES = ROOT.parent / "shared" / "data" / "tatoeba-zh-en" / "test.tsv.gz"
+SEARCHES = {"greedy": 1, "beam 4": 4}
+BATCHES = (1, 8, 32, 64, 128)
+TRIAL_SENTENCES = 16  # at least, to choose settings by
+
+
+@dataclass(frozen=True)
+class Cell:
+    model: str
+    precision: str
+    search: str
+    batch: int
+
+    def __str__(self) -> str:
+        return f"{self.model} {self.precision} {self.search} batch {self.batch}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long everything takes: seconds of a round's run, rounds, and batches of a run at least."""
+
+    seconds: float
+    rounds: int
+    batches: int
+
+
+FULL, QUICK = Plan(4.0, 5, 4), Plan(1.0, 3, 2)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds, and batches of 1, 32 and 128")
+    parser.add_argument("--models", nargs="+", choices=NAMES, default=NAMES)
+    parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=PRECISIONS)
+    parser.add_argument("--searches", nargs="+", choices=SEARCHES, default=tuple(SEARCHES))
+    parser.add_argument("--batches", nargs="+", type=int)
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--bundle", action="append", default=[], metavar="MODEL-PRECISION=FOLDER")
+    parser.add_argument("--sentences", type=Path, default=SENTENCES, help="source, tab, reference on each line")
+    parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "bench" / "models", help="of converted models")
+    parser.add_argument("-o", "--output", type=Path, default=ROOT / "runs" / "bench" / "offline.json")
+    arguments = parser.parse_args()
+    plan = QUICK if arguments.quick else FULL
+    if arguments.rounds:
+        plan = Plan(plan.seconds, arguments.rounds, plan.batches)
+    batches = arguments.batches or ((1, 32, 128) if arguments.quick else BATCHES)
+    bundles = {name: Path(folder) for name, _, folder in (text.partition("=") for text in arguments.bundle)}
+    models: dict[tuple[str, str], Measured] = {}
+    for name, precision in itertools.product(arguments.models, arguments.precisions):
+        try:
+            models[name, precision] = prepare(name, precision, arguments.folder, bundles.get(f"{name}-{precision}"))
+        except Unavailable as reason:
+            print(f"skipped: {reason}", file=sys.stderr)
+    cells = [
+        Cell(*model, search, batch) for model, search, batch in itertools.product(models, arguments.searches, batches)
+    ]
+    pairs = {name: pairs_of(models[name, precision], name, arguments.sentences) for name, precision in models}
+    record = {"machine": describe(), "plan": asdict(plan), "cells": []}
+    started = time.monotonic()
+    print(header(record["machine"]))
+    cores = len(os.sched_getaffinity(0))
+    with Contest({"translane": settings_of_translane(cores), "ctranslate2": settings_of_ctranslate2(cores)}) as contest:
+        for cell in cells:
+            outcomes = measure(contest, cell, models[cell.model, cell.precision], pairs[cell.model], plan)
+            print(row(cell, outcomes), flush=True)
+            record["cells"].append(asdict(cell) | {name: asdict(outcome) for name, outcome in outcomes.items()})
+            arguments.output.parent.mkdir(parents=True, exist_ok=True)
+            arguments.output.write_text(json.dumps(record, indent=1))
+    print(f"\n{time.monotonic() - started:.0f} seconds; all rounds are in {arguments.output}")
+
+
+def pairs_of(model: Measured, name: str, sentences: Path) -> list[Pair]:
+    """The sentences as the model's ids; the lengths are the demo's pieces' for both."""
+    pairs = read_pairs(sentences, load_bundle(DEMO))
+    if name != "base":
+        return pairs
+    manifest = load_bundle(model.bundle).manifest
+    return random_ids(pairs, range(2, manifest.architecture.source_vocab_size - 1), manifest.special_ids.eos)
+
+
+def measure(contest: Contest, cell: Cell, model: Measured, pairs: list[Pair], plan: Plan) -> dict[str, Outcome]:
+    beam_size, fixed = SEARCHES[cell.search], cell.model == "base"
+    longest = max(pair.reference_length for pair in pairs) if fixed else LONGEST
+
+    def load(count: int) -> Load:
+        return make_load(pairs, count, cell.batch, beam_size, fixed=fixed)
+
+    def opening(setting: Setting) -> dict[str, Any]:
+        if setting.engine == "ctranslate2":
+            return {"model": model.peer, "compute_type": COMPUTE_TYPES[cell.precision]}
+        return {
+            "model": model.bundle,
+            "rows": cell.batch * beam_size,
+            "source_tokens": max(len(pair.source) for pair in pairs),
+            "target_tokens": longest,
+            "ends": not fixed,
+        }
+
+    least = plan.batches * cell.batch
+    return contest.hold(
+        opening,
+        trial=load(max(least, TRIAL_SENTENCES)),
+        load=lambda rate: load(-(-max(least, int(rate * plan.seconds)) // least) * least),
+        rounds=plan.rounds,
+    )
+
+
+def header(machine: dict) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+    return (
+        f"{machine['processor']}, {machine['cores']} cores; {versions}\n\n"
+        "| model | precision | search | batch | Translane | setting | CTranslate2 | setting | ratio | CPU ratio |\n"
+        "|---|---|---|---:|---:|---|---:|---|---:|---:|"
+    )
+
+
+def row(cell: Cell, outcomes: dict[str, Outcome]) -> str:
+    """Target tokens/s of both, and how many times CTranslate2's ours are: by the clock, and by processor time."""
+    ours, theirs = outcomes["translane"], outcomes["ctranslate2"]
+    return (
+        f"| {cell.model} | {cell.precision} | {cell.search} | {cell.batch} | {ours.rate:,.0f} | {ours.setting} |"
+        f" {theirs.rate:,.0f} | {theirs.setting} | **{ours.rate / theirs.rate:.2f}** |"
+        f" {ours.cpu_rate / theirs.cpu_rate:.2f} |"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""How an engine's setting is chosen, and what counts of its rounds."""
+
+import itertools
+
+from contest import (
+    NEAR,
+    Setting,
+    near_the_best,
+    outcome,
+    settings_of_ctranslate2,
+    settings_of_translane,
+    splits,
+    turns,
+)
+from decoder_process import Decoded
+
+
+def decoded(seconds, tokens=100):
+    return Decoded(seconds=seconds, cpu_seconds=2 * seconds, tokens=tokens)
+
+
+def test_every_split_uses_all_cores():
+    assert splits(1) == [(1, 1)]
+    assert splits(2) == [(2, 1), (1, 2)]
+    assert splits(6) == [(6, 1), (3, 2), (2, 3), (1, 6)]
+
+
+def test_settings_have_names_of_their_own():
+    for settings in (settings_of_translane(4), settings_of_ctranslate2(4)):
+        assert len({setting.name for setting in settings}) == len(settings)
+    assert len(settings_of_ctranslate2(4)) == 3 * len(settings_of_translane(4))
+
+
+def test_settings_near_the_best_go_on():
+    best, near, far = (Setting("engine", name, "decoder", {}) for name in ("best", "near", "far"))
+    assert near_the_best({far: NEAR * 1.01, best: 1.0, near: NEAR * 0.99}) == {best, near}
+
+
+def test_turns_change_who_is_first():
+    order = turns(["a", "b", "c"], 4)
+    assert [list(of_round) for of_round in order] == [list("abc"), list("cba")] * 2
+
+
+def test_the_best_median_counts_and_all_rounds_are_kept():
+    steady, lucky = [decoded(2.0)] * 3, [decoded(1.0), decoded(4.0), decoded(5.0)]
+    for runs in itertools.permutations({"steady": steady, "lucky": lucky}.items()):
+        found = outcome(dict(runs), {"steady": 1.0}, 7)
+        assert (found.setting, found.rate, found.cpu_rate) == ("steady", 50.0, 25.0)
+        assert (found.tokens, found.sentences, found.trials) == (100, 7, {"steady": 1.0})
+        assert [run["seconds"] for run in found.rounds["lucky"]] == [1.0, 4.0, 5.0]

@@ -1,0 +1,68 @@
+"""The demo model as CTranslate2 has it: the same tokens as ours."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from benchmarked_models import DEMO, Unavailable, peer
+from ctranslate2_peer import CTranslate2Decoder, convert_bundle, tokens
+from workload import make_load, read_pairs
+
+from translane_server.bundle import load_bundle
+
+SENTENCES = [("今天天气很好。", "It is a fine day."), ("我是学生。", "I am a student."), ("他在哪里？", "Where is he?")]
+
+
+def test_tokens_are_named_by_their_numbers():
+    assert tokens(4, {0: "</s>", 2: "<unk>"}) == ["</s>", "t1", "<unk>", "t3"]
+
+
+def test_a_conversion_without_ctranslate2_tells_what_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    with pytest.raises(Unavailable, match="ctranslate2 is not installed"):
+        peer("demo", "fp32", tmp_path)
+
+
+@pytest.fixture(scope="module")
+def converted(tmp_path_factory):
+    pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed (pip install --group bench)")
+    output = tmp_path_factory.mktemp("ctranslate2") / "demo"
+    convert_bundle(DEMO, output, "float32")
+    return output
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory):
+    file = Path(tmp_path_factory.mktemp("sentences")) / "pairs.tsv"
+    file.write_text("".join(f"{source}\t{target}\n" for source, target in SENTENCES), encoding="utf-8")
+    return read_pairs(file, load_bundle(DEMO))
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_the_converted_demo_translates_as_ours_does(converted, pairs, beam_size):
+    from translane_decoder import TranslaneDecoder
+
+    load = make_load(pairs, len(pairs), 2, beam_size, fixed=False)
+    theirs = CTranslate2Decoder(converted, workers=1, threads=1, compute_type="float32")
+    ours = TranslaneDecoder(
+        DEMO, replicas=2, threads=1, rows=2 * beam_size, source_tokens=64, target_tokens=load.max_length, ends=True
+    )
+    found = [decoder.token_ids(decoder.decode(decoder.prepare(load))) for decoder in (ours, theirs)]
+    ours.close()
+    theirs.close()
+    assert found[0] == found[1]
+    assert all(found[0])
+
+
+def test_fixed_lengths_are_what_both_generate(converted, pairs):
+    from translane_decoder import TranslaneDecoder
+
+    load = make_load(pairs, len(pairs), 2, 1, fixed=True)
+    theirs = CTranslate2Decoder(converted, workers=1, threads=1, compute_type="float32")
+    ours = TranslaneDecoder(
+        DEMO, replicas=1, threads=1, rows=2, source_tokens=64, target_tokens=load.max_length, ends=False
+    )
+    for decoder in (ours, theirs):
+        found = decoder.token_ids(decoder.decode(decoder.prepare(load)))
+        assert [len(ids) for ids in found] == list(load.lengths)
+        decoder.close()
