@@ -1,0 +1,166 @@
+"""CTranslate2 behind Translane's protocol: what `serving.py` compares with.
+
+    python benchmarks/ctranslate2_server.py --model runs/bench/models/demo-fp32-ctranslate2 --bundle models/zh-en
+
+A server as one would write it around the library: requests are gathered into batches (see `dynamic_batcher.py`), of
+which several are under way at a time. Tokenizers are those of the bundle that the model was converted from. It answers
+`Translate` with the options beam_size and max_length; others have no effect.
+
+CTranslate2 knows one max_length for a whole batch. In greedy search its callback ends each sentence at its own, and
+the sentence leaves the batch; beams have no callback, so that batches hold sentences of similar max_length, go on to
+the largest one, and what is beyond a sentence's own is cut off.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import ctranslate2
+import grpc
+from dynamic_batcher import DynamicBatcher, Entry
+
+from translane.v1 import translation_pb2 as pb
+from translane.v1 import translation_pb2_grpc
+from translane_server.bundle import load_bundle
+from translane_server.tokenizer import load_tokenizer
+
+WAITING_LIMIT = 1024  # as Translane's
+
+
+class Engine:
+    """CTranslate2 on a converted model: batches of token ids to token ids."""
+
+    def __init__(self, model: Path, *, workers: int, threads: int, compute_type: str) -> None:
+        self._translator = ctranslate2.Translator(
+            str(model),
+            device="cpu",
+            inter_threads=workers,
+            intra_threads=threads,
+            compute_type=compute_type,
+            max_queued_batches=-1,
+        )
+        shared = model / "shared_vocabulary.json"
+        source, target = (
+            shared if shared.exists() else model / f"{side}_vocabulary.json" for side in ("source", "target")
+        )
+        self.source_tokens: list[str] = json.loads(source.read_text(encoding="utf-8"))
+        self._ids = {token: number for number, token in enumerate(json.loads(target.read_text(encoding="utf-8")))}
+
+    def translate(self, batch: Sequence[Entry]) -> list[list[int]]:
+        """The best translation of each, without its end."""
+        lengths = [entry.max_length for entry in batch]
+        options: dict[str, Any] = {}
+        if batch[0].beam_size == 1 and min(lengths) < max(lengths):
+            options["callback"] = lambda step: step.step + 1 >= lengths[step.batch_id]
+        results = self._translator.translate_batch(
+            [entry.source for entry in batch],
+            beam_size=batch[0].beam_size,
+            max_decoding_length=max(lengths),
+            min_decoding_length=0,
+            return_scores=False,
+            **options,
+        )
+        return [
+            [self._ids[token] for token in result.hypotheses[0][: entry.max_length]]
+            for entry, result in zip(batch, results, strict=True)
+        ]
+
+
+class Service(translation_pb2_grpc.TranslationServiceServicer):
+    """The part of the protocol that the comparison needs."""
+
+    def __init__(self, bundle_folder: Path, engine: Engine, batcher: DynamicBatcher) -> None:
+        bundle = load_bundle(bundle_folder)
+        self._name = bundle.manifest.name
+        self._source_languages = bundle.manifest.source_languages
+        self._tokenizer = load_tokenizer(bundle)
+        self._max_length = bundle.manifest.decoding_defaults.max_length
+        self._engine = engine
+        self._batcher = batcher
+
+    async def Translate(self, request: pb.TranslateRequest, context: Any) -> pb.TranslateResponse:  # noqa: N802
+        if len(self._batcher) + len(request.texts) > WAITING_LIMIT:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many sentences wait")
+        loop = asyncio.get_running_loop()
+        names, options = self._engine.source_tokens, request.options
+        sources = [[names[number] for number in ids] for ids in self._tokenizer.encode(list(request.texts))]
+        entries = [
+            Entry(
+                source,
+                options.max_length or self._max_length,
+                options.beam_size or 1,
+                loop.time(),
+                loop.create_future(),
+            )
+            for source in sources
+        ]
+        self._batcher.add(entries)
+        try:
+            found = [await entry.result for entry in entries]
+        finally:
+            for entry in entries:
+                entry.result.cancel()  # where the caller has gone: nobody waits for it
+        return pb.TranslateResponse(
+            translations=[
+                pb.Translation(hypotheses=[pb.Hypothesis(text=text)], source_tokens=len(source))
+                for text, source in zip(self._tokenizer.decode(found), sources, strict=True)
+            ],
+            model=self._name,
+        )
+
+    async def ListModels(self, request: pb.ListModelsRequest, context: Any) -> pb.ListModelsResponse:  # noqa: ARG002, N802
+        return pb.ListModelsResponse(
+            models=[pb.Model(name=self._name, source_languages=self._source_languages)],
+            limits=pb.Limits(texts_per_request=WAITING_LIMIT, sentences_waiting=WAITING_LIMIT),
+        )
+
+
+async def serve(arguments: argparse.Namespace) -> None:
+    engine = Engine(
+        arguments.model, workers=arguments.workers, threads=arguments.threads, compute_type=arguments.compute_type
+    )
+    batcher = DynamicBatcher(
+        engine.translate,
+        size=arguments.batch_size,
+        wait=arguments.wait / 1000,
+        under_way=arguments.under_way or arguments.workers,
+    )
+    server = grpc.aio.server()
+    service = Service(arguments.bundle, engine, batcher)
+    translation_pb2_grpc.add_TranslationServiceServicer_to_server(service, server)
+    port = server.add_insecure_port(f"127.0.0.1:{arguments.port}")
+    await server.start()
+    print(f"listening on 127.0.0.1:{port}", flush=True)
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await stop.wait()
+    await server.stop(grace=1)
+    os._exit(0)  # its threads may be at work in the library, which has no way to end them
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, required=True, help="folder of the converted model")
+    parser.add_argument("--bundle", type=Path, required=True, help="our bundle of the same model, for its tokenizers")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--compute-type", default="float32")
+    parser.add_argument("--workers", type=int, default=1, help="batches that are translated at once")
+    parser.add_argument("--threads", type=int, default=0, help="of each worker")
+    parser.add_argument("--batch-size", type=int, default=32, help="most sentences of a batch")
+    parser.add_argument("--wait", type=float, default=0.0, help="longest wait for company [ms]")
+    parser.add_argument(
+        "--under-way", type=int, help="most batches translated or queued; by default as many as workers"
+    )
+    asyncio.run(serve(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()

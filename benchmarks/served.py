@@ -1,0 +1,100 @@
+"""Servers in processes of their own, and `translane bench` against them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from translane_client import Client, RetryPolicy, TranslaneError
+
+START_SECONDS = 120.0
+BENCHMARKS = Path(__file__).resolve().parent
+
+
+class BenchError(Exception):
+    """A run of `translane bench` without a measurement."""
+
+
+class ServerProcess:
+    """A server on a free port of this machine; a `with` statement ends it.
+
+    Args:
+        command: what starts it; its port is added.
+        environment: variables that are set for it.
+    """
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        port = free_port()
+        self.address = f"127.0.0.1:{port}"
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
+        self._process = subprocess.Popen(
+            [sys.executable, *command, "--port", str(port)],
+            env={**os.environ, **(environment or {})},
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+        )
+
+    def __enter__(self) -> ServerProcess:
+        self._wait_until_it_answers()
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._log.close()
+
+    def _wait_until_it_answers(self) -> None:
+        end = time.monotonic() + START_SECONDS
+        with Client(self.address, retry=RetryPolicy(attempts=1)) as client:
+            while True:
+                try:
+                    client.translate("a", max_length=2, timeout=START_SECONDS)
+                    return
+                except TranslaneError as error:
+                    if self._process.poll() is not None or time.monotonic() > end:
+                        self._log.seek(0)
+                        said = self._log.read()[-2000:]
+                        self.__exit__()
+                        raise RuntimeError(f"the server does not answer: {error}; it said:\n{said}") from None
+                time.sleep(0.2)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def translane(bundle: Path, flags: Sequence[str] = ()) -> ServerProcess:
+    """Translane as it is shipped, but for `flags`."""
+    return ServerProcess(["-m", "translane_server", "--model", str(bundle), "--metrics-port", "0", *flags])
+
+
+def ctranslate2(model: Path, bundle: Path, flags: Sequence[str], environment: Mapping[str, str]) -> ServerProcess:
+    """CTranslate2 behind the same protocol; see `ctranslate2_server.py`."""
+    program = str(BENCHMARKS / "ctranslate2_server.py")
+    return ServerProcess([program, "--model", str(model), "--bundle", str(bundle), *flags], environment)
+
+
+def bench(address: str, *flags: str) -> dict[str, Any]:
+    """What `translane bench` measures, run as a user would run it: in a process of its own. BenchError: nothing."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        command = [sys.executable, "-m", "translane_client", "bench", "--server", address, "--json", file.name, *flags]
+        done = subprocess.run(command, capture_output=True, text=True)
+        report = Path(file.name).read_text(encoding="utf-8")
+        if not report:
+            raise BenchError(f"translane bench failed: {done.stderr}")
+        return json.loads(report)

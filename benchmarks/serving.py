@@ -1,0 +1,347 @@
+"""Latency of servers under load: Translane as shipped against CTranslate2 behind the same protocol.
+
+    python benchmarks/serving.py --quick                # less than eight minutes
+    python benchmarks/serving.py                        # less than forty
+    python benchmarks/serving.py --models demo --searches greedy
+
+Both servers are processes of this machine, and `translane bench` is a third one: sentences arrive at the times of a
+Poisson process, one in a request, and wait for nobody. A cell is a model, a precision and a search. In each, first the
+settings of CTranslate2 are searched: library and workers × threads, then batch size, then the wait for company and how
+many batches are under way. Then the engines take turns: which is the highest rate that keeps 95% of the answers within
+the bound, and how long do answers take at a grid of rates, the lowest of which is hardly a load.
+
+The demo model gets real sentences and ends them itself. The base model has random weights: it gets random letters, as
+many as make the tokens of a real sentence, and every translation is as long as that sentence's reference. Both engines
+stop a beam search as soon as they have as many ended translations as beams.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+import os
+import random
+import statistics
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarked_models import COMPUTE_TYPES, DEMO, NAMES, PRECISIONS, Measured, Unavailable, prepare
+from contest import LIBRARIES, splits
+from machine import describe
+from offline import SEARCHES, SENTENCES
+from served import BenchError, ServerProcess, bench, ctranslate2, translane
+from workload import read_pairs
+
+from translane_client import Client
+from translane_server.bundle import load_bundle
+
+ROOT = Path(__file__).resolve().parents[1]
+ENGINES = ("translane", "ctranslate2")
+CLIENTS = 64  # of the closed loop that settings are chosen by
+LOW_RATE = 2.0  # sentences/s: answers do not meet
+COMPARED = 40  # sentences whose translations both engines are to agree on
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long everything takes [s], and how often."""
+
+    trial: float  # of a setting
+    rate: float  # of a rate of the search or of the grid
+    low_rate: float  # of the lowest one, which has few requests
+    warm_up: float
+    rounds: int
+    trials: int  # rates of a search
+    grid: int  # rates between the lowest one and what the faster engine can take
+    batch_sizes: tuple[int, ...]
+    waits: tuple[int, ...]  # ms
+
+
+FULL = Plan(4, 8, 15, 1.5, 2, 7, 4, (8, 16, 32, 64, 128), (2, 5, 10))
+QUICK = Plan(2, 3, 6, 0.7, 1, 5, 2, (64,), ())
+
+
+@dataclass(frozen=True)
+class Cell:
+    model: str
+    precision: str
+    search: str
+
+    def __str__(self) -> str:
+        return f"{self.model} {self.precision} {self.search}"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One way to run CTranslate2's server."""
+
+    library: str
+    workers: int
+    threads: int
+    batch_size: int = 32
+    wait: int = 0  # ms
+    queued: int = 0  # batches under way beyond those of the workers
+
+    def __str__(self) -> str:
+        told = f"{self.workers} × {self.threads} {self.library}, batches of {self.batch_size}"
+        told += f", {self.wait} ms" if self.wait else ""
+        return told + (f", {self.queued} queued" if self.queued else "")
+
+    def start(self, model: Measured, precision: str) -> ServerProcess:
+        flags = {
+            "--workers": self.workers,
+            "--threads": self.threads,
+            "--batch-size": self.batch_size,
+            "--wait": self.wait,
+            "--under-way": self.workers + self.queued,
+            "--compute-type": COMPUTE_TYPES[precision],
+        }
+        words = [str(word) for pair in flags.items() for word in pair]
+        return ctranslate2(model.peer, model.bundle, words, LIBRARIES[self.library])
+
+
+class CellBenchmark:
+    """The measurements of one cell.
+
+    Args:
+        cell: which.
+        model: as both engines read it.
+        sentences: file of what is sent.
+        plan: how long.
+        bound: what 95% of the answers are to keep [s].
+        flags: further ones of Translane's server.
+    """
+
+    def __init__(
+        self, cell: Cell, model: Measured, sentences: Path, plan: Plan, bound: float, flags: Sequence[str]
+    ) -> None:
+        self._cell, self._model, self._sentences, self._plan = cell, model, sentences, plan
+        self._bound = bound
+        self._flags = flags
+        self._beam_size = SEARCHES[cell.search]
+        self._lengths = cell.model == "base"
+
+    def run(self) -> dict[str, Any]:
+        setting, trials = self._choose()
+        with (
+            translane(self._model.bundle, self._flags) as ours,
+            setting.start(self._model, self._cell.precision) as peer,
+        ):
+            servers = {"translane": ours, "ctranslate2": peer}
+            agreed = self._agreed(ours, peer)
+            searches = self._highest_rates(servers)
+            highest = {name: statistics.median(found) for name, found in searches.items()}
+            grid = self._grid(servers, rates_between(min(highest.values()), max(highest.values()), self._plan.grid))
+        return asdict(self._cell) | {
+            "setting": str(setting),
+            "setting_trials": trials,
+            "same_translations": [agreed, COMPARED],
+            "highest_rate": highest,
+            "highest_rates": searches,
+            "grid": grid,
+        }
+
+    def _choose(self) -> tuple[Setting, dict[str, float]]:
+        """CTranslate2's best setting, and what every one that was tried got: sentences/s, or a negative p95 [s]."""
+        plan, tried = self._plan, dict[str, float]()
+        cores = len(os.sched_getaffinity(0))
+        best = self._best(
+            [Setting(library, *split) for library in LIBRARIES for split in splits(cores)], tried, self._throughput
+        )
+        best = self._best([replaced(best, batch_size=size) for size in plan.batch_sizes], tried, self._throughput)
+        others = [replaced(best, wait=wait) for wait in plan.waits]
+        if others:
+            rate = 0.75 * max(tried.values())
+            others += [best, replaced(best, queued=1), replaced(best, queued=best.workers)]
+            best = self._best(list(dict.fromkeys(others)), tried, lambda server: -self._p95(server, rate), " at a rate")
+        return best, tried
+
+    def _best(self, settings: Sequence[Setting], tried: dict[str, float], value: Any, suffix: str = "") -> Setting:
+        values = {}
+        for setting in settings:
+            if (name := f"{setting}{suffix}") not in tried:
+                with setting.start(self._model, self._cell.precision) as server:
+                    tried[name] = value(server)
+            values[setting] = tried[name]
+        return max(values, key=lambda setting: values[setting])
+
+    def _throughput(self, server: ServerProcess) -> float:
+        try:
+            report = self._bench(server, "--clients", str(CLIENTS), "--timeout", "10s", duration=self._plan.trial)
+        except BenchError:  # threads that wait for each other by spinning can take ages where processors are shared
+            return 0.0
+        return report["measurements"][0]["answered_per_second"]
+
+    def _p95(self, server: ServerProcess, rate: float) -> float:
+        measured = self._bench(server, "--rate", str(rate), duration=self._plan.trial)["measurements"][0]
+        return measured["latency_seconds"]["p95"] or math.inf
+
+    def _highest_rates(self, servers: Mapping[str, ServerProcess]) -> dict[str, list[float]]:
+        found: dict[str, list[float]] = {name: [] for name in ENGINES}
+        for name in turns(self._plan.rounds):
+            begin = ["--rate", f"{found[name][-1]:.4g}"] if found[name] and found[name][-1] else []
+            flags = ["--find-rate", "--p95", f"{self._bound}s", "--trials", str(self._plan.trials), *begin]
+            report = self._bench(servers[name], *flags, duration=self._plan.rate, seed=len(found[name]))
+            found[name].append(report["highest_rate"] or 0.0)
+        return found
+
+    def _grid(self, servers: Mapping[str, ServerProcess], rates: Sequence[float]) -> list[dict[str, Any]]:
+        """For each rate and engine, the measurements of all rounds."""
+        rows: list[dict[str, Any]] = [{"rate": rate, "translane": [], "ctranslate2": []} for rate in rates]
+        for row in rows:
+            duration = self._plan.low_rate if row["rate"] == LOW_RATE else self._plan.rate
+            for name in turns(self._plan.rounds):
+                flags = ["--rate", f"{row['rate']:.4g}", "--timeout", "10s"]
+                report = self._bench(servers[name], *flags, duration=duration, seed=len(row[name]))
+                row[name] += report["measurements"]
+        return rows
+
+    def _bench(self, server: ServerProcess, *flags: str, duration: float, seed: int = 0) -> dict[str, Any]:
+        fixed = ["--max-lengths"] if self._lengths else []
+        search = ["--beam-size", str(self._beam_size), *(["--early-stopping"] if self._beam_size > 1 else [])]
+        times = ["--duration", f"{duration}s", "--warm-up", f"{self._plan.warm_up}s", "--schedule-seed", str(seed)]
+        return bench(server.address, "-i", str(self._sentences), *fixed, *search, *times, *flags)
+
+    def _agreed(self, ours: ServerProcess, peer: ServerProcess) -> int:
+        """How many sentences both translate alike."""
+        lines = self._sentences.read_text(encoding="utf-8").splitlines()[:COMPARED]
+        options: dict[str, Any] = {"beam_size": self._beam_size, "early_stopping": True} if self._beam_size > 1 else {}
+        texts: list[list[str]] = []
+        for server in (ours, peer):
+            with Client(server.address) as client:
+                if self._lengths:
+                    pairs = [line.split("\t") for line in lines]
+                    found = [client.translate(text, max_length=int(length), **options) for text, length in pairs]
+                else:
+                    found = client.translate(lines, **options)
+            texts.append([translation.text for translation in found])
+        return sum(our == their for our, their in zip(*texts, strict=True))
+
+
+def replaced(setting: Setting, **changes: Any) -> Setting:
+    return Setting(**asdict(setting) | changes)
+
+
+def turns(rounds: int) -> list[str]:
+    """The engines in turn, every other round backwards."""
+    return [name for number in range(rounds) for name in (ENGINES if number % 2 == 0 else ENGINES[::-1])]
+
+
+def rates_between(lower: float, higher: float, count: int) -> list[float]:
+    """The grid: hardly a load, and `count` rates up to 0.9 of what the faster engine can take."""
+    lowest, highest = max(LOW_RATE, (0.5 if count > 2 else 0.9) * lower), 0.9 * higher
+    steps = [lowest * (highest / lowest) ** (number / max(1, count - 1)) for number in range(count)]
+    return [LOW_RATE, *(rate for rate in steps if rate > 1.1 * LOW_RATE)]
+
+
+def write_sentences(path: Path, model: str, sentences: Path) -> Path:
+    """The file of what a model gets: real texts, or random letters and the length of the reference."""
+    pairs = read_pairs(sentences, load_bundle(DEMO))
+    if model == "base":
+        pick = random.Random(0)
+        lines = [
+            f"{''.join(pick.choices(LETTERS, k=max(1, len(pair.source) - 2)))}\t{pair.reference_length}"
+            for pair in pairs
+        ]
+    else:
+        import gzip
+
+        with gzip.open(sentences, "rt", encoding="utf-8") as file:
+            lines = [line.split("\t")[0] for line in file]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def median_of(measurements: Sequence[Mapping[str, Any]], name: str) -> float:
+    """The median of a quantile of the latency over the rounds [ms]; infinite where nothing was answered."""
+    found = [each["latency_seconds"][name] for each in measurements]
+    return 1000 * statistics.median(math.inf if value is None else value for value in found)
+
+
+def summary(cells: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The table of highest rates and of the latency at low load."""
+    lines = [
+        "| model | precision | search | Translane, sentences/s | CTranslate2 | ratio"
+        " | p50 at low load, ms | CTranslate2 | ratio | CTranslate2's setting |",
+        "|---|---|---|---:|---:|---:|---:|---:|---:|---|",
+    ]
+    for cell in cells:
+        ours, theirs = (cell["highest_rate"][name] for name in ENGINES)
+        low, their_low = (median_of(cell["grid"][0][name], "p50") for name in ENGINES)
+        lines.append(
+            f"| {cell['model']} | {cell['precision']} | {cell['search']} | {ours:.1f} | {theirs:.1f} |"
+            f" **{ours / theirs if theirs else math.inf:.2f}** | {low:.1f} | {their_low:.1f} | {low / their_low:.2f} |"
+            f" {cell['setting']} |"
+        )
+    return lines
+
+
+def latencies(cells: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The table of latencies against rates."""
+    lines = [
+        "| model | precision | search | sentences/s | Translane p50 / p95 / p99, ms | answered/s | failed |"
+        " CTranslate2 p50 / p95 / p99, ms | answered/s | failed |",
+        "|---|---|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for cell, row in [(each, row) for each in cells for row in each["grid"]]:
+        parts = []
+        for name in ENGINES:
+            answered = statistics.median(each["answered_per_second"] for each in row[name])
+            failed = sum(sum(each["errors"].values()) for each in row[name])
+            quantiles = " / ".join(f"{median_of(row[name], quantile):.0f}" for quantile in ("p50", "p95", "p99"))
+            parts.append(f"{quantiles} | {answered:.1f} | {failed}")
+        lines.append(
+            f"| {cell['model']} | {cell['precision']} | {cell['search']} | {row['rate']:.1f} | {' | '.join(parts)} |"
+        )
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="one round, shorter, and fewer settings")
+    parser.add_argument("--models", nargs="+", choices=NAMES, default=NAMES)
+    parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=["fp32"])
+    parser.add_argument("--searches", nargs="+", choices=SEARCHES, default=tuple(SEARCHES))
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--bound", type=float, default=0.5, help="what 95%% of the answers are to keep [s]")
+    parser.add_argument("--bundle", action="append", default=[], metavar="MODEL-PRECISION=FOLDER")
+    parser.add_argument("--server-flag", action="append", default=[], metavar="FLAG", help="of translane-server")
+    parser.add_argument("--sentences", type=Path, default=SENTENCES, help="source, tab, reference on each line")
+    parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "bench" / "models", help="of converted models")
+    parser.add_argument("-o", "--output", type=Path, default=ROOT / "runs" / "bench" / "serving.json")
+    arguments = parser.parse_args()
+    plan = QUICK if arguments.quick else FULL
+    if arguments.rounds:
+        plan = Plan(**asdict(plan) | {"rounds": arguments.rounds})
+    bundles = {name: Path(folder) for name, _, folder in (text.partition("=") for text in arguments.bundle)}
+    record: dict[str, Any] = {"machine": describe(), "plan": asdict(plan), "bound": arguments.bound, "cells": []}
+    started = time.monotonic()
+    for name, precision in itertools.product(arguments.models, arguments.precisions):
+        try:
+            model = prepare(name, precision, arguments.folder, bundles.get(f"{name}-{precision}"))
+        except Unavailable as reason:
+            print(f"skipped: {reason}", file=sys.stderr)
+            continue
+        sentences = write_sentences(arguments.output.parent / f"serving-{name}.txt", name, arguments.sentences)
+        for search in arguments.searches:
+            cell = Cell(name, precision, search)
+            found = CellBenchmark(cell, model, sentences, plan, arguments.bound, arguments.server_flag).run()
+            record["cells"].append(found)
+            arguments.output.write_text(json.dumps(record, indent=1))
+            rates = ", ".join(f"{engine} {rate:.1f}" for engine, rate in found["highest_rate"].items())
+            print(f"{time.monotonic() - started:5.0f} s  {cell}: {rates} sentences/s ({found['setting']})", flush=True)
+    table = "\n".join([*summary(record["cells"]), "", *latencies(record["cells"])])
+    arguments.output.with_suffix(".md").write_text(table + "\n", encoding="utf-8")
+    print(f"\n{table}\n\n{time.monotonic() - started:.0f} seconds; all measurements are in {arguments.output}")
+
+
+if __name__ == "__main__":
+    main()
