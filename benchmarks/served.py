@@ -56,6 +56,11 @@ class ServerProcess:
             self._process.wait()
         self._log.close()
 
+    def cpu_seconds(self) -> float:
+        """Processor time that its threads have used so far."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # user's and system's
+
     def _wait_until_it_answers(self) -> None:
         end = time.monotonic() + START_SECONDS
         with Client(self.address, retry=RetryPolicy(attempts=1)) as client:

@@ -7,8 +7,9 @@
 Both servers are processes of this machine, and `translane bench` is a third one: sentences arrive at the times of a
 Poisson process, one in a request, and wait for nobody. A cell is a model, a precision and a search. In each, first the
 settings of CTranslate2 are searched: library and workers × threads, then batch size, then the wait for company and how
-many batches are under way. Then the engines take turns: which is the highest rate that keeps 95% of the answers within
-the bound, and how long do answers take at a grid of rates, the lowest of which is hardly a load.
+many batches are under way. Then the engines take turns, trial by trial: which is the highest rate that keeps 95% of the
+answers within the bound, and how long do answers take at a grid of rates, the lowest of which is hardly a load. The
+processor time of the server for a sentence tells most where a machine is shared.
 
 The demo model gets real sentences and ends them itself. The base model has random weights: it gets random letters, as
 many as make the tokens of a real sentence, and every translation is as long as that sentence's reference. Both engines
@@ -39,6 +40,7 @@ from served import BenchError, ServerProcess, bench, ctranslate2, translane
 from workload import read_pairs
 
 from translane_client import Client
+from translane_client.bench.search import RateSearch
 from translane_server.bundle import load_bundle
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -64,8 +66,8 @@ class Plan:
     waits: tuple[int, ...]  # ms
 
 
-FULL = Plan(4, 8, 15, 1.5, 2, 7, 4, (8, 16, 32, 64, 128), (2, 5, 10))
-QUICK = Plan(2, 3, 6, 0.7, 1, 5, 2, (64,), ())
+FULL = Plan(4, 8, 15, 1.5, 2, 8, 4, (8, 16, 32, 64, 128), (2, 5, 10))
+QUICK = Plan(2, 3, 6, 0.7, 1, 6, 2, (64,), ())
 
 
 @dataclass(frozen=True)
@@ -184,13 +186,22 @@ class CellBenchmark:
         return measured["latency_seconds"]["p95"] or math.inf
 
     def _highest_rates(self, servers: Mapping[str, ServerProcess]) -> dict[str, list[float]]:
+        """The highest rates that keep the bound, of every round; the engines take turns at every trial."""
         found: dict[str, list[float]] = {name: [] for name in ENGINES}
-        for name in turns(self._plan.rounds):
-            begin = ["--rate", f"{found[name][-1]:.4g}"] if found[name] and found[name][-1] else []
-            flags = ["--find-rate", "--p95", f"{self._bound}s", "--trials", str(self._plan.trials), *begin]
-            report = self._bench(servers[name], *flags, duration=self._plan.rate, seed=len(found[name]))
-            found[name].append(report["highest_rate"] or 0.0)
+        begin = {name: max(0.5, 0.75 * self._throughput(servers[name])) for name in ENGINES}
+        for number in range(self._plan.rounds):
+            searches = {name: RateSearch(begin[name], self._plan.trials) for name in ENGINES}
+            for name in turns(self._plan.trials):
+                if (rate := searches[name].next_rate()) is not None:
+                    searches[name].tell(rate, is_kept=self._keeps(servers[name], rate, seed=number))
+            for name, search in searches.items():
+                found[name].append(search.kept or 0.0)
+                begin[name] = search.kept or search.lowest
         return found
+
+    def _keeps(self, server: ServerProcess, rate: float, seed: int) -> bool:
+        flags = ["--find-rate", "--p95", f"{self._bound}s", "--rate", f"{rate:.6g}", "--trials", "1"]
+        return self._bench(server, *flags, duration=self._plan.rate, seed=seed)["highest_rate"] is not None
 
     def _grid(self, servers: Mapping[str, ServerProcess], rates: Sequence[float]) -> list[dict[str, Any]]:
         """For each rate and engine, the measurements of all rounds."""
@@ -199,8 +210,12 @@ class CellBenchmark:
             duration = self._plan.low_rate if row["rate"] == LOW_RATE else self._plan.rate
             for name in turns(self._plan.rounds):
                 flags = ["--rate", f"{row['rate']:.4g}", "--timeout", "10s"]
+                used = servers[name].cpu_seconds()
                 report = self._bench(servers[name], *flags, duration=duration, seed=len(row[name]))
-                row[name] += report["measurements"]
+                (measured,) = report["measurements"]
+                sent = row["rate"] * (duration + self._plan.warm_up)  # on average, and the same for both engines
+                measured["cpu_seconds_per_sentence"] = (servers[name].cpu_seconds() - used) / sent
+                row[name].append(measured)
         return rows
 
     def _bench(self, server: ServerProcess, *flags: str, duration: float, seed: int = 0) -> dict[str, Any]:
@@ -285,21 +300,23 @@ def summary(cells: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def latencies(cells: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The table of latencies against rates."""
+    """The table of latencies against rates, with the processor time of the server for a sentence."""
     lines = [
-        "| model | precision | search | sentences/s | Translane p50 / p95 / p99, ms | answered/s | failed |"
-        " CTranslate2 p50 / p95 / p99, ms | answered/s | failed |",
-        "|---|---|---|---:|---:|---:|---:|---:|---:|---:|",
+        "| model | precision | search | sentences/s | Translane p50 / p95 / p99, ms | CPU ms | failed |"
+        " CTranslate2 p50 / p95 / p99, ms | CPU ms | failed | CPU ratio |",
+        "|---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for cell, row in [(each, row) for each in cells for row in each["grid"]]:
-        parts = []
+        parts, cpu = [], {}
         for name in ENGINES:
-            answered = statistics.median(each["answered_per_second"] for each in row[name])
+            cpu[name] = 1000 * statistics.median(each["cpu_seconds_per_sentence"] for each in row[name])
             failed = sum(sum(each["errors"].values()) for each in row[name])
             quantiles = " / ".join(f"{median_of(row[name], quantile):.0f}" for quantile in ("p50", "p95", "p99"))
-            parts.append(f"{quantiles} | {answered:.1f} | {failed}")
+            parts.append(f"{quantiles} | {cpu[name]:.1f} | {failed}")
+        ours, theirs = cpu.values()
         lines.append(
             f"| {cell['model']} | {cell['precision']} | {cell['search']} | {row['rate']:.1f} | {' | '.join(parts)} |"
+            f" {ours / theirs if theirs else math.inf:.2f} |"
         )
     return lines
 

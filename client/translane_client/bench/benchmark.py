@@ -147,5 +147,5 @@ def _told(error: TranslaneError, arguments: argparse.Namespace) -> str:
 def _found(search: RateSearch, bound: Bound) -> str:
     within = f"p95 within {bound.seconds * 1000:g} ms"
     if search.kept is None:
-        return f"no rate was found that keeps {within}: {search.failed:.4g} sentences/s does not"
+        return f"no rate was found that keeps {within}: {search.lowest:.4g} sentences/s does not"
     return f"highest rate that keeps {within}: {search.kept:.4g} sentences/s"

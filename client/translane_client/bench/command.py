@@ -34,7 +34,7 @@ def add_flags(parser: argparse.ArgumentParser, flags: Flags) -> None:
     flags.add("--clients", type=count, nargs="+", metavar="N", help="clients that each wait for their last answer")
     flags.add("--find-rate", help="search the highest rate that keeps --p95, from --rate on where set", **yes_or_no)
     flags.add("--p95", type=duration, default=0.5, metavar="TIME", help="bound that 95%% of requests are to keep")
-    flags.add("--trials", type=count, default=12, metavar="N", help="most rates that --find-rate tries")
+    flags.add("--trials", type=count, default=12, metavar="N", help="most trials of --find-rate")
     flags.add("--duration", type=duration, default=10.0, metavar="TIME", help="measured time of each rate")
     flags.add("--warm-up", type=_pause, default=2.0, metavar="TIME", help="time before it under the same load")
     flags.add("--timeout", type=duration, default=30.0, metavar="TIME", help="deadline of each request")

@@ -10,11 +10,10 @@ pytest.importorskip("ctranslate2_peer")
 import serving
 
 
-def measurement(p50: float | None, failed: int = 0) -> dict:
-    quantiles = {"p50": p50, "p95": p50, "p99": p50, "max": p50}
+def measurement(p50: float | None, cpu: float = 0.003, failed: int = 0) -> dict:
     return {
-        "latency_seconds": quantiles,
-        "answered_per_second": 3.0,
+        "latency_seconds": {"p50": p50, "p95": p50, "p99": p50, "max": p50},
+        "cpu_seconds_per_sentence": cpu,
         "errors": {"UNAVAILABLE": failed} if failed else {},
     }
 
@@ -29,7 +28,7 @@ CELL = {
         {
             "rate": 2.0,
             "translane": [measurement(0.01), measurement(0.02), measurement(0.03)],
-            "ctranslate2": [measurement(0.04), measurement(0.04), measurement(None, failed=5)],
+            "ctranslate2": [measurement(0.04, 0.006), measurement(0.04, 0.006), measurement(None, 0.006, failed=5)],
         }
     ],
 }
@@ -51,7 +50,7 @@ def test_the_tables_have_medians_and_ratios():
     *_, row = serving.summary([CELL])
     assert "| 90.0 | 30.0 | **3.00** | 20.0 | 40.0 | 0.50 | 2 × 1 MKL |" in row
     *_, row = serving.latencies([CELL])
-    assert "| 2.0 | 20 / 20 / 20 | 3.0 | 0 | 40 / 40 / 40 | 3.0 | 5 |" in row
+    assert "| 2.0 | 20 / 20 / 20 | 3.0 | 0 | 40 / 40 / 40 | 6.0 | 5 | 0.50 |" in row
     assert serving.median_of([measurement(None)], "p50") == math.inf
 
 
