@@ -30,6 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(str(error), error.exit_code)
     except ExportError as error:
         return _fail(str(error), error.exit_code)
+    except OSError as error:  # of a file that nobody has a better sentence about
+        return _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error), ExportError.exit_code)
     except KeyboardInterrupt:
         return _fail("interrupted; nothing is written", 130)
     print(_report(settings, manifest))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,7 @@ from translane_export.errors import ExportError
 
 
 def check_replaceable(folder: Path, *, force: bool, markers: Sequence[str]) -> None:
-    """Refuse an output that is in the way.
+    """Refuse an output that is in the way, or that cannot be written.
 
     Args:
         folder: where the output is to appear.
@@ -23,6 +24,24 @@ def check_replaceable(folder: Path, *, force: bool, markers: Sequence[str]) -> N
     Raises:
         ExportError: there is something already, or the folder cannot be made.
     """
+    try:
+        _check_parent(folder)
+        _check_entries(folder, force=force, markers=markers)
+    except OSError as error:
+        raise ExportError(f"output {folder}: it cannot be written: {error.strerror}") from None
+
+
+def _check_parent(folder: Path) -> None:
+    parent = next((path for path in folder.absolute().parents if path.exists()), folder)
+    if not parent.is_dir():
+        raise ExportError(f"output {folder}: {parent} is not a folder")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise ExportError(f"output {folder}: the folder {parent} cannot be written to")
+    if folder.is_mount():
+        raise ExportError(f"output {folder}: it is a mount point, which is never replaced; name a folder inside it")
+
+
+def _check_entries(folder: Path, *, force: bool, markers: Sequence[str]) -> None:
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise ExportError(f"output {folder}: it is not a folder")
     if not folder.exists() or not any(folder.iterdir()):
@@ -61,6 +80,16 @@ def staged(folder: Path) -> Iterator[Path]:
     Raises:
         ExportError: the folders cannot be written.
     """
+    made = [path for path in folder.absolute().parents if not path.exists()]
+    try:
+        yield from _staged(folder)
+    finally:
+        for path in made:  # the innermost first; those that hold something stay
+            with contextlib.suppress(OSError):
+                path.rmdir()
+
+
+def _staged(folder: Path) -> Iterator[Path]:
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))

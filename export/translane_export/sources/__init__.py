@@ -60,7 +60,8 @@ def find_reader(folder: Path) -> Reader:
         ExportError: there is no such folder, or no reader recognises it.
     """
     if not folder.is_dir():
-        raise ExportError(f"checkpoint {folder}: there is no such folder")
+        what = "it is a file; name the folder that it is in" if folder.is_file() else "there is no such folder"
+        raise ExportError(f"checkpoint {folder}: {what}")
     for reader in READERS:
         if reader.recognises(folder):
             return reader

@@ -194,8 +194,10 @@ def _read_dictionary(path: Path) -> dict[str, int]:
                     raise ExportError(f"{path}: line {number} has the symbol {symbol!r} again")
                 ids[symbol] = size
                 size += 1
-    except (OSError, UnicodeDecodeError) as error:
-        raise ExportError(f"{path}: it cannot be read ({error})") from None
+    except OSError as error:
+        raise ExportError(f"{path}: it cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ExportError(f"{path}: it is not UTF-8 text") from None
     return ids
 
 

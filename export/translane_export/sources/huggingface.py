@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from translane_export.broken_files import broken_file
 from translane_export.checkpoint import Checkpoint
 from translane_export.errors import ExportError
 from translane_export.foreign_tokenizers import ForeignTokenizer
@@ -398,10 +399,10 @@ def read_json(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ExportError(f"{path}: the file is missing") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ExportError(f"{path}: it cannot be read ({error})") from None
+    except OSError as error:
+        raise ExportError(f"{path}: it cannot be read: {error.strerror}") from None
     except ValueError as error:
-        raise ExportError(f"{path}: it is not JSON ({error})") from None
+        raise broken_file(path, "JSON file", f"it is not JSON ({error})") from None
     if not isinstance(content, dict):
         raise ExportError(f"{path}: it holds no JSON object")
     return content

@@ -124,10 +124,20 @@ def test_samples_and_the_alignment_layer(checkpoint, tmp_path, fails):
 def test_what_is_no_checkpoint(tmp_path, fails):
     output = tmp_path / "bundle"
     assert "there is no such folder" in fails(tmp_path / "none", "-o", output)
+    (tmp_path / "model.pt").write_bytes(b"")
+    assert "model.pt: it is a file; name the folder that it is in" in fails(tmp_path / "model.pt", "-o", output)
+    assert "File name too long" in fails(tmp_path / ("a" * 300), "-o", output)
     (tmp_path / "empty").mkdir()
     assert "no known format (known: translane-train checkpoint, model bundle, " in fails(
         tmp_path / "empty", "-o", output
     )
+
+
+def test_an_output_that_cannot_be_written(checkpoint, tmp_path, fails):
+    (tmp_path / "file").write_text("")
+    assert fails(checkpoint, "-o", tmp_path / "file") == f"output {tmp_path / 'file'}: it is not a folder"
+    below = tmp_path / "file" / "bundle"
+    assert fails(checkpoint, "-o", below) == f"output {below}: {tmp_path / 'file'} is not a folder"
 
 
 def test_a_broken_checkpoint(checkpoint, tmp_path, fails):
@@ -179,7 +189,7 @@ def test_sigterm_leaves_nothing(checkpoint, tmp_path, monkeypatch):
     finally:
         signal.signal(signal.SIGTERM, previous)
     assert ended.value.code == 128 + signal.SIGTERM
-    assert not list((tmp_path / "out").glob("*"))
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_head_size_the_fused_attention_cannot_take(tmp_path, fails):

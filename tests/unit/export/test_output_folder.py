@@ -1,6 +1,9 @@
 """The output appears complete or not at all, and nothing but an earlier output is ever replaced."""
 
+import contextlib
 import json
+import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -59,6 +62,70 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path):
         staged(tmp_path / "file" / "bundle"),
     ):
         pass
+
+
+def test_folders_on_the_way_are_not_left_behind(tmp_path):
+    output = tmp_path / "one" / "two" / "bundle"
+
+    def fail():
+        with staged(output) as folder:
+            write(folder)
+            raise ExportError("no")
+
+    with pytest.raises(ExportError, match="no"):
+        fail()
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "one").mkdir()
+    with pytest.raises(ExportError, match="no"):
+        fail()
+    assert list(tmp_path.rglob("*")) == [tmp_path / "one"]
+
+
+@contextlib.contextmanager
+def full_disk(size):
+    """Files grow to `size` bytes at most."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_disk_that_is_full_is_one_sentence_and_leaves_nothing(tmp_path):
+    output = tmp_path / "deep" / "bundle"
+    with (
+        pytest.raises(ExportError, match=r"output .*bundle: it cannot be written: File too large"),
+        full_disk(1000),
+        staged(output) as folder,
+    ):
+        (folder / "weights.bin").write_bytes(bytes(2000))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["bundle", "deep/bundle"])
+def test_an_output_below_a_file_is_refused_beforehand(tmp_path, name):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ExportError, match=r"output .*bundle: .*file is not a folder"):
+        check_replaceable(tmp_path / "file" / name, force=False, markers=MARKERS)
+
+
+def test_an_output_that_has_no_name_a_folder_can_have(tmp_path):
+    with pytest.raises(ExportError, match="it cannot be written: File name too long"):
+        check_replaceable(tmp_path / ("a" * 300), force=False, markers=MARKERS)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+@pytest.mark.parametrize("name", ["bundle", "deep/bundle"])
+def test_a_folder_without_permission_is_refused_beforehand(tmp_path, name):
+    (tmp_path / "locked").mkdir(mode=0o555)
+    with pytest.raises(ExportError, match="locked cannot be written to"):
+        check_replaceable(tmp_path / "locked" / name, force=False, markers=MARKERS)
+
+
+def test_a_mount_point_is_never_replaced():
+    with pytest.raises(ExportError, match="output /: it is a mount point"):
+        check_replaceable(Path("/"), force=True, markers=MARKERS)
 
 
 def test_what_may_be_replaced(tmp_path):
