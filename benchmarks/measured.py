@@ -10,6 +10,7 @@ from translane_server.bundle import Bundle
 from translane_server.engine import Engine
 from translane_server.ort import OrtBackend
 from translane_server.request import Request, Sentence
+from translane_server.sessions import Sessions
 from translane_server.tokenizer import load_tokenizer
 from translane_server.vocabulary import TargetVocabulary
 
@@ -49,8 +50,7 @@ class MeasuredEngine:
         limits, ids = bundle.manifest.limits, bundle.manifest.special_ids
         self.tokenizer = load_tokenizer(bundle)
         self.backend = OrtBackend(
-            bundle,
-            threads=threads,
+            Sessions(bundle, threads=threads),
             rows=rows,
             source_capacity=min(64, limits.source_tokens),
             target_capacity=min(96, limits.target_tokens),

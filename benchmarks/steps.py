@@ -28,6 +28,7 @@ from translane_server.engine import Engine
 from translane_server.options import DecodingOptions
 from translane_server.ort import OrtBackend
 from translane_server.request import Request, Sentence
+from translane_server.sessions import Sessions
 from translane_server.vocabulary import TargetVocabulary
 
 SOURCE_LENGTH = 12  # tokens, about what a Tatoeba or chat sentence has
@@ -69,8 +70,7 @@ class Measurement:
 def measure(bundle: Bundle, sentences: list[Sentence], rows: int, threads: int) -> Measurement:
     """Decode `sentences` once; the time counts from the first step to the last."""
     backend = OrtBackend(
-        bundle,
-        threads=threads,
+        Sessions(bundle, threads=threads),
         rows=rows,
         source_capacity=min(64, bundle.manifest.limits.source_tokens),
         target_capacity=min(64, bundle.manifest.limits.target_tokens),

@@ -15,6 +15,7 @@ from translane_server.engine import Engine
 from translane_server.options import DecodingOptions
 from translane_server.ort import OrtBackend
 from translane_server.request import Request, Sentence
+from translane_server.sessions import Sessions
 from translane_server.vocabulary import TargetVocabulary
 
 NEVER = -1  # an end-of-sentence id no model predicts
@@ -51,8 +52,7 @@ class TranslaneDecoder:
         self._engines = []
         for _ in range(replicas):
             backend = OrtBackend(
-                bundle,
-                threads=threads,
+                Sessions(bundle, threads=threads),
                 rows=rows,
                 source_capacity=min(source_tokens, limits.source_tokens),
                 target_capacity=min(target_tokens, limits.target_tokens),

@@ -53,6 +53,7 @@ from translane_server.bundle import (
 from translane_server.cpus import available_cpus
 from translane_server.errors import StartupError
 from translane_server.ort import OrtBackend
+from translane_server.sessions import Sessions
 from translane_server.tokenizer import load_tokenizer
 
 TORCHSCRIPT_MANIFEST = "torchscript.json"
@@ -268,7 +269,7 @@ def _open_backend(
     if settings.format == "torchscript":
         return torchscript.TorchScriptBackend(bundle.folder, reference.config, **capacities)
     threads = settings.threads or available_cpus()
-    return OrtBackend(bundle, device="cpu", threads=threads, **capacities)
+    return OrtBackend(Sessions(bundle, threads=threads), **capacities)
 
 
 def _every_tenth(log: Log) -> Callable[[int, int], None]:

@@ -15,9 +15,10 @@ from translane_server.engine import Engine
 from translane_server.errors import StartupError
 from translane_server.logs import configure_logging
 from translane_server.metrics import Metrics
-from translane_server.ort import OrtBackend, choose_device
+from translane_server.ort import OrtBackend
 from translane_server.server import Server
 from translane_server.service import ServedModel
+from translane_server.sessions import Sessions, choose_device
 from translane_server.settings import load_settings
 from translane_server.tokenizer import load_tokenizer
 from translane_server.vocabulary import TargetVocabulary
@@ -104,9 +105,7 @@ def build_engine(
 ) -> Engine:
     """The engine for `bundle`, which `model` serves, warmed up and not started."""
     backend = OrtBackend(
-        bundle,
-        device=model.device,
-        threads=settings.thread_count,
+        Sessions(bundle, device=model.device, threads=settings.thread_count),
         rows=settings.rows,
         source_capacity=tokens.source,
         target_capacity=tokens.target,

@@ -1,4 +1,4 @@
-"""The backend on ONNX Runtime, on a CPU or a CUDA device. The only module that imports onnxruntime.
+"""The backend on ONNX Runtime, on a CPU or a CUDA device.
 
 Graph inputs and outputs are bound by address to the first n rows of the cache, so a step allocates nothing and the
 new keys and values are written where the old ones are.
@@ -6,87 +6,51 @@ new keys and values are written where the old ones are.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-# Some builds of ONNX Runtime report their use to their vendor unless this is set before they are loaded.
-os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-import onnxruntime
-
 from translane_server.attention import AttentionGraph
 from translane_server.backend import Candidates, Device, Int32Array, IntArray, RowMove, StepNeeds
-from translane_server.bundle import Bundle, Precision
+from translane_server.bundle import Precision
 from translane_server.cache import Cache, CacheShape, HostCache
 from translane_server.cuda import CudaCache, CudaMemory
 from translane_server.errors import BundleError, DeviceError
+from translane_server.sessions import Sessions
 from translane_server.step_buffers import StepBuffers
 
-_CUDA_PROVIDER = "CUDAExecutionProvider"
 # The key/value type of each precision; int8 quantises weights and leaves keys and values alone.
 _CACHE_TYPES: dict[Precision, type[np.generic]] = {"fp32": np.float32, "fp16": np.float16, "int8": np.float32}
 
 _BEST_TOKEN = StepNeeds()
 
 
-def choose_device(requested: Literal["auto", "cpu", "cuda"], precision: Precision) -> Device:
-    """The device to run a bundle of `precision` on; "auto" is CUDA where it is there and can run it.
-
-    Raises:
-        DeviceError: CUDA was asked for, and its provider is missing or cannot run this precision.
-    """
-    available = _CUDA_PROVIDER in onnxruntime.get_available_providers() and _cuda_answers()
-    if requested == "auto":
-        return "cuda" if available and precision == "fp16" else "cpu"
-    if requested == "cuda":
-        if not available:
-            raise DeviceError(
-                "device cuda: this onnxruntime has no CUDA provider that works here; it takes an NVIDIA GPU and"
-                " 'pip install translane[server-cuda]' in place of translane[server]"
-            )
-        if precision != "fp16":
-            raise DeviceError(
-                f"device cuda: the model bundle is {precision}, and CUDA runs fp16 bundles;"
-                " export the checkpoint with --precision fp16"
-            )
-    return requested
-
-
 class OrtBackend:
-    """Runs a bundle's graphs; see `translane_server.backend.Backend`.
+    """Runs a bundle's graphs over rows of its own; see `translane_server.backend.Backend`.
 
     Args:
-        bundle: what to run.
-        device: where to run it.
-        threads: threads of one operator.
+        sessions: the graphs; other backends may run them at the same time, each on a thread of its own.
         rows: how many rows there are.
         source_capacity: most source tokens of a row.
         target_capacity: most decoder steps of a row.
         encode_tokens: most padded source tokens the encoder is given at once; more are encoded in several runs.
-        spinning: whether idle operator threads spin before they sleep: faster steps, and processor time spent idle.
-        profile: a file name prefix for onnxruntime's profiles, or None.
 
     Raises:
-        BundleError: onnxruntime cannot load a graph.
         DeviceError: the device cannot hold the rows.
     """
 
     def __init__(
         self,
-        bundle: Bundle,
+        sessions: Sessions,
         *,
-        device: Device = "cpu",
-        threads: int,
         rows: int,
         source_capacity: int,
         target_capacity: int,
         encode_tokens: int = 2048,
-        spinning: bool = False,
-        profile: str | None = None,
     ) -> None:
+        bundle = sessions.bundle
         architecture = bundle.manifest.architecture
         self._shape = CacheShape(
             layers=architecture.decoder_layers,
@@ -97,16 +61,16 @@ class OrtBackend:
             target_capacity=target_capacity,
             dtype=np.dtype(_CACHE_TYPES[bundle.manifest.precision]),
         )
-        self._device: Device = device
+        self._device: Device = sessions.device
         self._encode_tokens = max(min(encode_tokens, rows * source_capacity), source_capacity)
         self._bundle = bundle
         self._pad = bundle.manifest.special_ids.pad
-        sessions = _Sessions(bundle, device, threads=threads, spinning=spinning, profile=profile)
         self._encoder, self._decoder = sessions.encoder, sessions.decoder
         self._cache: Cache = self._allocate_cache()
         self._vocab_size = architecture.target_vocab_size
-        self._buffers = StepBuffers(rows, self._vocab_size)
-        self._attention = self._open_attention(sessions.alignment) if sessions.alignment else None
+        asks = any(tensor.name == "with_log_probs" for tensor in bundle.manifest.graphs.decoder.inputs)
+        self._buffers = StepBuffers(rows, self._vocab_size, asks_for_log_probs=asks)
+        self._attention = self._open_attention(sessions) if sessions.alignment else None
         self._bindings: dict[tuple[int, StepNeeds], Any] = {}  # by number of rows and what is needed
 
     @property
@@ -159,7 +123,7 @@ class OrtBackend:
         if binding is None:
             binding = self._bindings[n, needs] = self._bind(n, needs)
         if self._device == "cuda":
-            self._buffers.bind_inputs(binding, n)  # binding is what copies them to the device
+            self._buffers.bind_inputs(binding, n, needs)  # binding is what copies them to the device
         self._decoder.run_with_iobinding(binding)
         attention = self._attention.run(n) if self._attention and needs.attention else None
         return self._buffers.read(n, needs, attention)
@@ -212,15 +176,13 @@ class OrtBackend:
                 f" {self._shape.source_capacity} source and {self._shape.target_capacity} target tokens"
             ) from None
 
-    def _open_attention(self, session: Any) -> AttentionGraph:
+    def _open_attention(self, sessions: Sessions) -> AttentionGraph:
         alignment, shape = self._bundle.manifest.alignment, self._shape
         assert alignment
-        query = onnxruntime.OrtValue.ortvalue_from_shape_and_type(
-            [shape.rows, shape.heads * shape.head_size], shape.dtype, self._device, 0
-        )
+        query = sessions.allocate((shape.rows, shape.heads * shape.head_size), shape.dtype)
         keys = self._cache.cross_pointers()[shape.names("cross").index(f"cross_key_{alignment.layer}")]
         lengths = self._buffers.source_lengths
-        return AttentionGraph(session, self._device, shape, query=query, keys=keys, source_lengths=lengths)
+        return AttentionGraph(sessions.alignment, self._device, shape, query=query, keys=keys, source_lengths=lengths)
 
     def _encode_together(self, sources: Sequence[Sequence[int]], first_row: int) -> None:
         lengths = np.array([len(source) for source in sources], np.int32)
@@ -243,7 +205,7 @@ class OrtBackend:
     def _bind(self, n: int, needs: StepNeeds) -> Any:
         """Bind a step over rows 0 … n-1 to the addresses where everything lies."""
         binding = self._decoder.io_binding()
-        self._buffers.bind_inputs(binding, n)
+        self._buffers.bind_inputs(binding, n, needs)
         self._buffers.bind_outputs(binding, n, needs)
         if self._attention and needs.attention:
             self._attention.bind_query(binding, n)
@@ -258,50 +220,3 @@ class OrtBackend:
                 if kind == "self":
                     binding.bind_output(f"present_{name}", self._device, 0, shape.dtype, block, pointer)
         return binding
-
-
-class _Sessions:
-    """The bundle's graphs, loaded."""
-
-    def __init__(self, bundle: Bundle, device: Device, *, threads: int, spinning: bool, profile: str | None) -> None:
-        self._bundle = bundle
-        self._device = device
-        self._threads = threads
-        self._spinning = spinning
-        graphs = bundle.manifest.graphs
-        self.encoder = self._load(graphs.encoder.file, profile and f"{profile}-encoder")
-        self.decoder = self._load(graphs.decoder.file, profile and f"{profile}-decoder")
-        self.alignment: Any = None
-        if graphs.alignment:
-            self.alignment = self._load(graphs.alignment.file, profile and f"{profile}-alignment")
-
-    def _load(self, name: str, profile: str | None) -> Any:
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = self._threads
-        options.inter_op_num_threads = 1
-        options.add_session_config_entry("session.intra_op.allow_spinning", "1" if self._spinning else "0")
-        options.log_severity_level = 3  # errors
-        if profile:
-            options.enable_profiling = True
-            options.profile_file_prefix = profile
-        providers = ["CPUExecutionProvider"]
-        if self._device == "cuda":
-            providers.insert(0, _CUDA_PROVIDER)
-        try:
-            session = onnxruntime.InferenceSession(str(self._bundle.path(name)), options, providers=providers)
-        except Exception as error:  # noqa: BLE001 - onnxruntime's exceptions share no base of their own
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise BundleError(f"model bundle {self._bundle.folder}: {name} does not load: {reason}") from None
-        if self._device == "cuda" and _CUDA_PROVIDER not in session.get_providers():
-            raise DeviceError("device cuda: onnxruntime's CUDA provider did not load; are its CUDA libraries there?")
-        return session
-
-
-def _cuda_answers() -> bool:
-    """Whether there is a CUDA device: the provider is listed on machines that have none, too."""
-    try:
-        onnxruntime.preload_dlls(directory="")
-        onnxruntime.OrtValue.ortvalue_from_numpy(np.zeros(1, np.float32), "cuda", 0)
-    except Exception:  # noqa: BLE001 - whatever goes wrong here, CUDA is not to be had
-        return False
-    return True

@@ -18,7 +18,7 @@ FAIL_AT_STEP = int(os.environ.get("FAKE_FAIL_AT_STEP", "-1"))
 
 
 class SlowBackend(FakeBackend):
-    def __init__(self, bundle, *, rows, source_capacity, target_capacity, **_others):
+    def __init__(self, sessions, *, rows, source_capacity, target_capacity, **_others):
         super().__init__(rows, source_capacity, target_capacity)
         self.fail_at_step = FAIL_AT_STEP
 
@@ -34,6 +34,7 @@ if __name__ == "__main__":
     command.load_bundle = lambda folder: Bundle(folder, make_manifest())
     command.load_tokenizer = lambda bundle: FakeTokenizer()
     command.choose_device = lambda requested, precision: "cpu"
+    command.Sessions = lambda bundle, **_options: bundle
     command.OrtBackend = SlowBackend
     environ = {name: value for name, value in os.environ.items() if name.startswith("TRANSLANE_")}
     sys.exit(command.run(sys.argv[1:], environ))

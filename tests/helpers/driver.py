@@ -11,6 +11,7 @@ from translane_server.bundle import Bundle
 from translane_server.engine import Engine
 from translane_server.ort import OrtBackend
 from translane_server.request import Hypothesis, Request, Sentence
+from translane_server.sessions import Sessions
 from translane_server.tokenizer import load_tokenizer
 from translane_server.vocabulary import TargetVocabulary
 
@@ -47,8 +48,7 @@ class EngineDriver:
             surfaces=self.tokenizer.target_surfaces,
         )
         self.backend = OrtBackend(
-            bundle,
-            threads=threads,
+            Sessions(bundle, threads=threads),
             rows=rows,
             source_capacity=min(source_capacity, limits.source_tokens),
             target_capacity=min(target_capacity, limits.target_tokens),

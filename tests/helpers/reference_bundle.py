@@ -17,6 +17,7 @@ from helpers.bundles import SOURCES, random_bundle
 from translane_server.backend import StepNeeds
 from translane_server.bundle import load_bundle
 from translane_server.ort import OrtBackend
+from translane_server.sessions import Sessions
 from translane_server.tokenizer import load_tokenizer
 
 EXPECTED = "expected.json"
@@ -31,7 +32,7 @@ def decode(folder: Path) -> tuple[dict[str, list[int]], float]:
     """Greedy ids of every source in the bundle `folder`, and the smallest lead a chosen token had over the next."""
     bundle = load_bundle(folder)
     special = bundle.manifest.special_ids
-    backend = OrtBackend(bundle, threads=1, rows=1, source_capacity=32, target_capacity=STEPS)
+    backend = OrtBackend(Sessions(bundle, threads=1), rows=1, source_capacity=32, target_capacity=STEPS)
     found, margin = {}, float("inf")
     for text, source in zip(SOURCES, load_tokenizer(bundle).encode(SOURCES), strict=True):
         tokens = [special.decoder_start]
@@ -49,7 +50,7 @@ def decode(folder: Path) -> tuple[dict[str, list[int]], float]:
 def attend(folder: Path) -> dict[str, list[list[float]]]:
     """Attention weights of the first steps on every source, fed its ids in the place of a translation."""
     bundle = load_bundle(folder)
-    backend = OrtBackend(bundle, threads=1, rows=1, source_capacity=32, target_capacity=STEPS)
+    backend = OrtBackend(Sessions(bundle, threads=1), rows=1, source_capacity=32, target_capacity=STEPS)
     found = {}
     for text, source in zip(SOURCES, load_tokenizer(bundle).encode(SOURCES), strict=True):
         backend.encode([source], 0)

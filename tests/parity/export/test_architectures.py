@@ -20,6 +20,7 @@ from translane_export.verify import check_parity, passes, verification_sources
 from translane_server.backend import StepNeeds
 from translane_server.bundle import load_bundle
 from translane_server.ort import OrtBackend
+from translane_server.sessions import Sessions
 
 SIZES = {"encoder_layers": 1, "decoder_layers": 2, "max_positions": 24, "tie_embeddings": "two-way"}
 LENGTHS = (9, 1, 24, 16, 2, 7)
@@ -78,7 +79,11 @@ def test_every_step(bundles, name):
         logits = model.decode(torch.from_numpy(target[None]), memory, length)[0]
         expected.append([ranked(model, step) for step in logits])
     backend = OrtBackend(
-        bundle, threads=2, rows=len(sources), source_capacity=CAPACITY, target_capacity=CAPACITY, encode_tokens=64
+        Sessions(bundle, threads=2),
+        rows=len(sources),
+        source_capacity=CAPACITY,
+        target_capacity=CAPACITY,
+        encode_tokens=64,
     )
     backend.encode(sources, 0)
     for step in range(CAPACITY + len(sources) - 1):  # row r is r tokens behind row 0

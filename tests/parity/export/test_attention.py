@@ -15,6 +15,7 @@ from translane_export.signatures import alignment_signature
 from translane_server.backend import StepNeeds
 from translane_server.bundle import load_bundle
 from translane_server.ort import OrtBackend
+from translane_server.sessions import Sessions
 
 LENGTHS = (9, 1, 4, 16, 2, 7)
 CAPACITY, SOURCE_CAPACITY = 16, 21
@@ -46,7 +47,7 @@ def test_weights_at_every_step(tmp_path, layer):
             model(torch.tensor([source]), torch.tensor([len(source)]), torch.from_numpy(target[None]))
         expected.append(weights[layer][0].mean(0).numpy())  # [T, S]
     backend = OrtBackend(
-        bundle, threads=2, rows=len(sources), source_capacity=SOURCE_CAPACITY, target_capacity=CAPACITY
+        Sessions(bundle, threads=2), rows=len(sources), source_capacity=SOURCE_CAPACITY, target_capacity=CAPACITY
     )
     assert backend.has_attention
     backend.encode(sources, 0)
@@ -63,7 +64,7 @@ def test_weights_at_every_step(tmp_path, layer):
 
 def test_asking_for_them_changes_nothing_else(tmp_path):
     bundle = load_bundle(random_bundle(tmp_path / "bundle", **CONFIG))
-    backend = OrtBackend(bundle, threads=1, rows=2, source_capacity=8, target_capacity=8)
+    backend = OrtBackend(Sessions(bundle, threads=1), rows=2, source_capacity=8, target_capacity=8)
     backend.encode([[5, 6, 3], [7, 3]], 0)
     tokens, positions = np.array([2, 2]), np.zeros(2, np.int32)
     plain = backend.decode_step(tokens, positions, StepNeeds(3, logits=True))
@@ -113,7 +114,7 @@ def test_some_heads_alone_can_be_averaged(tmp_path, dtype):
 
 def test_fp16_bundles_give_float32_weights(tmp_path):
     folder = random_bundle(tmp_path / "bundle", export={"precision": "fp16"}, d_model=16, ffn_size=16, heads=2)
-    backend = OrtBackend(load_bundle(folder), threads=1, rows=1, source_capacity=8, target_capacity=8)
+    backend = OrtBackend(Sessions(load_bundle(folder), threads=1), rows=1, source_capacity=8, target_capacity=8)
     backend.encode([[5, 6, 3]], 0)
     attention = backend.decode_step(np.array([2]), np.zeros(1, np.int32), ATTENTION).attention
     assert attention.dtype == np.float32

@@ -9,6 +9,7 @@ from helpers.bundles import bundle_model, random_bundle
 from translane_server.backend import StepNeeds
 from translane_server.bundle import load_bundle
 from translane_server.ort import OrtBackend
+from translane_server.sessions import Sessions
 
 CONFIGS = {
     "post-norm, two-way": {"tie_embeddings": "two-way"},
@@ -42,8 +43,7 @@ def test_logits_at_every_step(tmp_path, config):
         for source, target in zip(sources, targets, strict=True)
     ]
     backend = OrtBackend(
-        bundle,
-        threads=2,
+        Sessions(bundle, threads=2),
         rows=len(sources),
         source_capacity=CAPACITY,
         target_capacity=CAPACITY,

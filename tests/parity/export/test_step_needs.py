@@ -7,6 +7,7 @@ from helpers.bundles import SOURCES, random_bundle
 from translane_server.backend import RowMove, StepNeeds
 from translane_server.bundle import load_bundle
 from translane_server.ort import OrtBackend
+from translane_server.sessions import Sessions
 from translane_server.tokenizer import load_tokenizer
 
 ROWS = 4
@@ -19,7 +20,7 @@ def bundle(tmp_path_factory):
 
 @pytest.fixture
 def backend(bundle):
-    backend = OrtBackend(bundle, threads=1, rows=ROWS, source_capacity=32, target_capacity=16)
+    backend = OrtBackend(Sessions(bundle, threads=1), rows=ROWS, source_capacity=32, target_capacity=16)
     backend.encode(load_tokenizer(bundle).encode(SOURCES[:ROWS]), 0)
     return backend
 

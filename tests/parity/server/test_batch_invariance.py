@@ -18,6 +18,7 @@ from translane_server.engine import Engine
 from translane_server.options import DecodingOptions
 from translane_server.ort import OrtBackend
 from translane_server.request import Request, Sentence
+from translane_server.sessions import Sessions
 from translane_server.tokenizer import load_tokenizer
 from translane_server.vocabulary import TargetVocabulary
 
@@ -33,8 +34,7 @@ class Decoder:
 
     def __init__(self, bundle, threads):
         self.backend = OrtBackend(
-            bundle,
-            threads=threads,
+            Sessions(bundle, threads=threads),
             rows=ROWS,
             source_capacity=min(64, bundle.manifest.limits.source_tokens),
             target_capacity=MAX_LENGTH,

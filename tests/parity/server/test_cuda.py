@@ -7,7 +7,8 @@ from helpers.bundles import SOURCES, random_bundle
 from translane_server.backend import RowMove, StepNeeds
 from translane_server.bundle import load_bundle
 from translane_server.errors import DeviceError
-from translane_server.ort import OrtBackend, choose_device
+from translane_server.ort import OrtBackend
+from translane_server.sessions import Sessions, choose_device
 from translane_server.tokenizer import load_tokenizer
 
 ROWS, SOURCE_CAPACITY, TARGET_CAPACITY, STEPS = 8, 32, 24, 16
@@ -34,9 +35,7 @@ def bundle(tmp_path_factory):
 
 def backend(bundle, device):
     return OrtBackend(
-        bundle,
-        device=device,
-        threads=1,
+        Sessions(bundle, device=device, threads=1),
         rows=ROWS,
         source_capacity=SOURCE_CAPACITY,
         target_capacity=TARGET_CAPACITY,

@@ -173,14 +173,14 @@ def test_relative_imports_are_resolved():
     assert imports("from .b import c", "p.q", is_package=True) == {(1, "p.q.b.c")}
 
 
-def test_only_the_backend_imports_onnxruntime():
+def test_only_the_sessions_import_onnxruntime():
     found = {
         module
         for package in FOLDERS
         for module, path in modules(package).items()
         if any(is_in(name, {"onnxruntime"}) for _, name in imports(path.read_text(encoding="utf-8"), module))
     }
-    assert found == {"translane_server.ort"}
+    assert found == {"translane_server.sessions"}
 
 
 def reached(start, sources):
@@ -222,6 +222,6 @@ def test_only_entry_points_read_the_command_line_and_the_environment():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Attribute) and ast.unparse(node) in ("os.environ", "os.getenv", "sys.argv")
     }
-    # ort sets a variable that onnxruntime reads while it is imported.
-    allowed = {"translane_server.healthcheck", "translane_server.ort"}
+    # sessions sets a variable that onnxruntime reads while it is imported.
+    allowed = {"translane_server.healthcheck", "translane_server.sessions"}
     assert {module for module in readers if not module.endswith(".__main__")} <= allowed

@@ -1,0 +1,121 @@
+"""A bundle's graphs in ONNX Runtime, on a CPU or a CUDA device. The only module that imports onnxruntime."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Literal
+
+import numpy as np
+
+# Some builds of ONNX Runtime report their use to their vendor unless this is set before they are loaded.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+import onnxruntime
+
+from translane_server.backend import Device
+from translane_server.bundle import Bundle, Precision
+from translane_server.errors import BundleError, DeviceError
+
+_CUDA_PROVIDER = "CUDAExecutionProvider"
+
+
+def choose_device(requested: Literal["auto", "cpu", "cuda"], precision: Precision) -> Device:
+    """The device to run a bundle of `precision` on; "auto" is CUDA where it is there and can run it.
+
+    Raises:
+        DeviceError: CUDA was asked for, and its provider is missing or cannot run this precision.
+    """
+    available = _CUDA_PROVIDER in onnxruntime.get_available_providers() and _cuda_answers()
+    if requested == "auto":
+        return "cuda" if available and precision == "fp16" else "cpu"
+    if requested == "cuda":
+        if not available:
+            raise DeviceError(
+                "device cuda: this onnxruntime has no CUDA provider that works here; it takes an NVIDIA GPU and"
+                " 'pip install translane[server-cuda]' in place of translane[server]"
+            )
+        if precision != "fp16":
+            raise DeviceError(
+                f"device cuda: the model bundle is {precision}, and CUDA runs fp16 bundles;"
+                " export the checkpoint with --precision fp16"
+            )
+    return requested
+
+
+class Sessions:
+    """The bundle's graphs, loaded, and so its weights, once for all backends that run them.
+
+    Several threads may run one session at the same time (`InferenceSession::Run` is thread-safe, and
+    `run_with_iobinding` lets go of Python's lock): each with a binding, and memory, of its own. On one operator thread
+    a graph runs on the thread that calls it.
+
+    Args:
+        bundle: what to load.
+        device: where to run it.
+        threads: threads of one operator.
+        spinning: whether idle operator threads spin before they sleep: faster steps, and processor time spent idle.
+        profile: a file name prefix for onnxruntime's profiles, or None.
+
+    Attributes:
+        encoder: the session of the encoder.
+        decoder: the session of the decoder.
+        alignment: the session of the alignment graph, or None where the bundle has none.
+
+    Raises:
+        BundleError: onnxruntime cannot load a graph.
+        DeviceError: the device is not there.
+    """
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        *,
+        device: Device = "cpu",
+        threads: int,
+        spinning: bool = False,
+        profile: str | None = None,
+    ) -> None:
+        self.bundle = bundle
+        self.device: Device = device
+        self._threads = threads
+        self._spinning = spinning
+        graphs = bundle.manifest.graphs
+        self.encoder = self._load(graphs.encoder.file, profile and f"{profile}-encoder")
+        self.decoder = self._load(graphs.decoder.file, profile and f"{profile}-decoder")
+        self.alignment: Any = None
+        if graphs.alignment:
+            self.alignment = self._load(graphs.alignment.file, profile and f"{profile}-alignment")
+
+    def allocate(self, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Any:
+        """An OrtValue in the device's memory, not filled."""
+        return onnxruntime.OrtValue.ortvalue_from_shape_and_type(list(shape), dtype, self.device, 0)
+
+    def _load(self, name: str, profile: str | None) -> Any:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = self._threads
+        options.inter_op_num_threads = 1
+        options.add_session_config_entry("session.intra_op.allow_spinning", "1" if self._spinning else "0")
+        options.log_severity_level = 3  # errors
+        if profile:
+            options.enable_profiling = True
+            options.profile_file_prefix = profile
+        providers = ["CPUExecutionProvider"]
+        if self.device == "cuda":
+            providers.insert(0, _CUDA_PROVIDER)
+        try:
+            session = onnxruntime.InferenceSession(str(self.bundle.path(name)), options, providers=providers)
+        except Exception as error:  # noqa: BLE001 - onnxruntime's exceptions share no base of their own
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise BundleError(f"model bundle {self.bundle.folder}: {name} does not load: {reason}") from None
+        if self.device == "cuda" and _CUDA_PROVIDER not in session.get_providers():
+            raise DeviceError("device cuda: onnxruntime's CUDA provider did not load; are its CUDA libraries there?")
+        return session
+
+
+def _cuda_answers() -> bool:
+    """Whether there is a CUDA device: the provider is listed on machines that have none, too."""
+    try:
+        onnxruntime.preload_dlls(directory="")
+        onnxruntime.OrtValue.ortvalue_from_numpy(np.zeros(1, np.float32), "cuda", 0)
+    except Exception:  # noqa: BLE001 - whatever goes wrong here, CUDA is not to be had
+        return False
+    return True
