@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from decoder_process import Decoded, DecoderProcess
 from workload import Load
 
 LONG_TRIAL = 2.0  # seconds; shorter ones run twice, and the better run counts
+PATIENCE = 4.0  # times the best trial so far; OpenMP's threads can spin for ages where there are more than processors
+LEAST_PATIENCE = 10.0  # seconds
 NEAR = 1.25  # settings whose trial took up to so many times the best one's time go on into the rounds
 
 # How CTranslate2 is told which library multiplies its matrices, where its build has both.
@@ -28,6 +30,8 @@ class Setting:
     Attributes:
         engine: its name.
         name: of the setting.
+        workers: how many decode at once.
+        threads: of each.
         decoder: "module.Class" of what decodes.
         options: what its constructor takes for this.
         environment: of its process.
@@ -35,6 +39,8 @@ class Setting:
 
     engine: str
     name: str
+    workers: int
+    threads: int
     decoder: str
     options: Mapping[str, Any]
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -49,7 +55,7 @@ class Outcome:
     cpu_rate: float
     tokens: int
     sentences: int
-    trials: dict[str, float]  # tokens/s of every setting on the short load
+    trials: dict[str, float]  # tokens/s of every setting on the short load, but of those given up
     rounds: dict[str, list[dict[str, float]]]  # of the settings that went on
 
 
@@ -63,6 +69,8 @@ def settings_of_translane(cores: int) -> list[Setting]:
         Setting(
             "translane",
             f"{replicas} × {threads}",
+            replicas,
+            threads,
             "translane_decoder.TranslaneDecoder",
             {"replicas": replicas, "threads": threads},
         )
@@ -75,6 +83,8 @@ def settings_of_ctranslate2(cores: int) -> list[Setting]:
         Setting(
             "ctranslate2",
             f"{workers} × {threads} {library}",
+            workers,
+            threads,
             "ctranslate2_peer.CTranslate2Decoder",
             {"workers": workers, "threads": threads},
             environment,
@@ -85,10 +95,17 @@ def settings_of_ctranslate2(cores: int) -> list[Setting]:
 
 
 class Contest:
-    """Runs engines in their settings, each in a process of its own; a `with` statement ends these."""
+    """Runs engines in their settings, each in a process of its own; a `with` statement ends these.
 
-    def __init__(self, engines: Mapping[str, Sequence[Setting]]) -> None:
+    Args:
+        engines: the settings of each.
+        processor_time: count the seconds that workers compute, instead of those that pass: for machines that others
+            use, too, and settings of one thread, which never spin.
+    """
+
+    def __init__(self, engines: Mapping[str, Sequence[Setting]], *, processor_time: bool = False) -> None:
         self._engines = engines
+        self._processor_time = processor_time
         self._processes: dict[Setting, DecoderProcess] = {}
 
     def __enter__(self) -> Contest:
@@ -116,13 +133,13 @@ class Contest:
         contenders: dict[Setting, list[Decoded]] = {}
         fastest = 0.0
         for engine, settings in self._engines.items():
-            tried = {setting: self._try(setting, opening(setting), trial) for setting in settings}
+            tried = self._try_all(settings, opening, trial)
             seconds = {setting: decoded.seconds for setting, decoded in tried.items()}
             near = near_the_best(seconds)
             for setting in settings:
                 if setting in near:
                     contenders[setting] = []
-                else:
+                elif setting in tried:
                     self._processes[setting].close()
             trials[engine] = {setting.name: decoded.tokens / decoded.seconds for setting, decoded in tried.items()}
             fastest = max(fastest, len(trial.sources) / min(seconds.values()))
@@ -131,7 +148,7 @@ class Contest:
             self._processes[setting].load(longer)
         for order in turns(list(contenders), rounds):
             for setting in order:
-                contenders[setting].append(self._processes[setting].decode())
+                contenders[setting].append(self._decode(setting))
         for setting in contenders:
             self._processes[setting].close()
         return {
@@ -143,13 +160,32 @@ class Contest:
             for engine in self._engines
         }
 
-    def _try(self, setting: Setting, opening: Mapping[str, Any], load: Load) -> Decoded:
-        process = self._processes[setting]
-        process.open(**setting.options, **opening)
-        process.load(load)
-        decoded = process.decode()
-        if decoded.seconds < LONG_TRIAL:
-            decoded = min(decoded, process.decode(), key=lambda run: run.seconds)
+    def _try_all(
+        self, settings: Sequence[Setting], opening: Callable[[Setting], Mapping[str, Any]], load: Load
+    ) -> dict[Setting, Decoded]:
+        """The runs of all settings but of those that take ages."""
+        tried: dict[Setting, Decoded] = {}
+        for setting in settings:
+            least = min((decoded.seconds for decoded in tried.values()), default=None)
+            patience = None if least is None else max(LEAST_PATIENCE, PATIENCE * least)
+            process = self._processes[setting]
+            process.open(**setting.options, **opening(setting))
+            process.load(load)
+            try:
+                decoded = self._decode(setting, patience)
+            except TimeoutError:
+                process.kill()
+                self._processes[setting] = DecoderProcess(setting.decoder, setting.environment)
+                continue
+            if decoded.seconds < LONG_TRIAL:
+                decoded = min(decoded, self._decode(setting), key=lambda run: run.seconds)
+            tried[setting] = decoded
+        return tried
+
+    def _decode(self, setting: Setting, patience: float | None = None) -> Decoded:
+        decoded = self._processes[setting].decode(patience=patience)
+        if self._processor_time:
+            return replace(decoded, seconds=decoded.cpu_seconds / setting.workers)
         return decoded
 
 

@@ -47,6 +47,12 @@ class DecoderProcess:
         self._connection.close()
         self._process.join(timeout=30)
 
+    def kill(self) -> None:
+        """End the process, whatever it is doing."""
+        self._connection.close()
+        self._process.kill()
+        self._process.join()
+
     def open(self, *arguments: Any, **keywords: Any) -> float:
         """Make the decoder, closing the last one; return the seconds it took."""
         return self._call("open", arguments, keywords)
@@ -55,9 +61,13 @@ class DecoderProcess:
         """Prepare what `decode` decodes from now on."""
         self._call("load", load)
 
-    def decode(self, *, translations: bool = False) -> Decoded:
-        """Decode the load once."""
-        return self._call("decode", translations)
+    def decode(self, *, translations: bool = False, patience: float | None = None) -> Decoded:
+        """Decode the load once.
+
+        Raises:
+            TimeoutError: it took longer than `patience` seconds; the process is of no more use.
+        """
+        return self._call("decode", translations, patience=patience)
 
     def memory(self) -> int:
         """Memory of the process that is resident now [bytes]."""
@@ -67,9 +77,11 @@ class DecoderProcess:
         """Close the decoder."""
         self._call("close")
 
-    def _call(self, name: str, *arguments: Any) -> Any:
+    def _call(self, name: str, *arguments: Any, patience: float | None = None) -> Any:
         self._connection.send((name, arguments))
         try:
+            if not self._connection.poll(patience):
+                raise TimeoutError
             succeeded, result = self._connection.recv()
         except EOFError:
             raise RuntimeError(f"the decoder's process ended in {name!r}") from None

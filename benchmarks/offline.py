@@ -72,6 +72,11 @@ def main() -> None:
     parser.add_argument("--searches", nargs="+", choices=SEARCHES, default=tuple(SEARCHES))
     parser.add_argument("--batches", nargs="+", type=int)
     parser.add_argument("--rounds", type=int)
+    parser.add_argument(
+        "--processor-time",
+        action="store_true",
+        help="for a machine that is in use: count processor time, and only try workers of one thread",
+    )
     parser.add_argument("--bundle", action="append", default=[], metavar="MODEL-PRECISION=FOLDER")
     parser.add_argument("--sentences", type=Path, default=SENTENCES, help="source, tab, reference on each line")
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "bench" / "models", help="of converted models")
@@ -92,11 +97,19 @@ def main() -> None:
         Cell(*model, search, batch) for model, search, batch in itertools.product(models, arguments.searches, batches)
     ]
     pairs = {name: pairs_of(models[name, precision], name, arguments.sentences) for name, precision in models}
-    record = {"machine": describe(), "plan": asdict(plan), "cells": []}
+    record = {
+        "machine": describe(),
+        "plan": asdict(plan),
+        "clock": "processor" if arguments.processor_time else "wall",
+        "cells": [],
+    }
     started = time.monotonic()
     print(header(record["machine"]))
     cores = len(os.sched_getaffinity(0))
-    with Contest({"translane": settings_of_translane(cores), "ctranslate2": settings_of_ctranslate2(cores)}) as contest:
+    engines = {"translane": settings_of_translane(cores), "ctranslate2": settings_of_ctranslate2(cores)}
+    if arguments.processor_time:
+        engines = {name: [one for one in settings if one.threads == 1] for name, settings in engines.items()}
+    with Contest(engines, processor_time=arguments.processor_time) as contest:
         for cell in cells:
             outcomes = measure(contest, cell, models[cell.model, cell.precision], pairs[cell.model], plan)
             print(row(cell, outcomes), flush=True)

@@ -32,7 +32,7 @@ def test_settings_have_names_of_their_own():
 
 
 def test_settings_near_the_best_go_on():
-    best, near, far = (Setting("engine", name, "decoder", {}) for name in ("best", "near", "far"))
+    best, near, far = (Setting("engine", name, 1, 1, "decoder", {}) for name in ("best", "near", "far"))
     assert near_the_best({far: NEAR * 1.01, best: 1.0, near: NEAR * 0.99}) == {best, near}
 
 

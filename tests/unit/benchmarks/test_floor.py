@@ -1,0 +1,78 @@
+"""The graph of matrix products alone: those of the decoder's step, on its weights."""
+
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+from floor import Floor, bind_step, products_of, seconds_of
+from onnx import TensorProto, helper, numpy_helper
+
+from translane_server.bundle import load_bundle
+from translane_server.ort import OrtBackend
+from translane_server.sessions import Sessions
+
+DEMO = Path(__file__).parents[3] / "models" / "zh-en"
+
+
+def test_every_projection_of_the_demo_is_in_its_floor():
+    bundle = load_bundle(DEMO)
+    layers = bundle.manifest.architecture.decoder_layers
+    floor = Floor(bundle, threads=1)
+    assert floor.products == 6 * layers + 1  # packed, out, q, out, up, down; and the logits
+    floor.bind(3)()
+
+
+def test_a_product_is_the_same_as_in_the_model():
+    """Weights stored as float16 and computed constants come along; products of activations do not."""
+    random = np.random.default_rng(0)
+    first, second = (random.standard_normal(shape).astype(np.float16) for shape in ((4, 8), (2, 4)))
+    bias = random.standard_normal(2).astype(np.float32)
+    nodes = [
+        helper.make_node("Cast", ["first_half"], ["first"], to=TensorProto.FLOAT),
+        helper.make_node("Cast", ["second_half"], ["second"], to=TensorProto.FLOAT),
+        helper.make_node("Gemm", ["x", "first"], ["hidden"], transB=1),
+        helper.make_node("Relu", ["hidden"], ["active"]),
+        helper.make_node("Gemm", ["active", "second", "bias"], ["y"], transB=1),
+        helper.make_node("Transpose", ["y"], ["across"]),
+        helper.make_node("MatMul", ["y", "across"], ["square"]),
+    ]
+    stored = [
+        numpy_helper.from_array(first, "first_half"),
+        numpy_helper.from_array(second, "second_half"),
+        numpy_helper.from_array(bias, "bias"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "model",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["rows", 8])],
+        [helper.make_tensor_value_info("square", TensorProto.FLOAT, None)],
+        stored,
+    )
+    floor = products_of(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
+    session = onnxruntime.InferenceSession(floor.SerializeToString(), providers=["CPUExecutionProvider"])
+    x8, x4 = (random.standard_normal((5, width)).astype(np.float32) for width in (8, 4))
+    hidden, y = session.run(None, {"x8": x8, "x4": x4})
+    np.testing.assert_allclose(hidden, x8 @ first.astype(np.float32).T, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(y, x4 @ second.astype(np.float32).T + bias, rtol=1e-4, atol=1e-5)
+
+
+def test_a_graph_without_products_is_refused():
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "model", [], [])
+    with pytest.raises(ValueError, match="no matrix product"):
+        products_of(helper.make_model(graph))
+
+
+def test_a_step_over_some_rows_can_be_repeated():
+    bundle = load_bundle(DEMO)
+    backend = OrtBackend(Sessions(bundle, threads=1), rows=4, source_capacity=32, target_capacity=32)
+    step = bind_step(backend, bundle, 3)
+    assert step().token_ids.shape == (3, 1)
+    first = step().token_ids.copy()
+    assert (step().token_ids == first).all()
+    backend.close()
+
+
+def test_the_least_time_counts():
+    ticks = iter([0.0, 0.5, 1.0, 1.2, 2.0, 2.3, 3.0, 3.4, 4.0, 4.5])
+    assert seconds_of(lambda: None, lambda: next(ticks)) == pytest.approx(0.2)
