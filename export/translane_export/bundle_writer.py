@@ -22,24 +22,19 @@ from translane_export.errors import ExportError
 from translane_export.graphs import AlignmentGraph, DecoderGraph, EncoderGraph
 from translane_export.languages import choose_languages
 from translane_export.manifest import build_manifest
-from translane_export.model import Transformer
+from translane_export.memory import release_memory
+from translane_export.model import Transformer, TransformerConfig
 from translane_export.model_card import model_card
 from translane_export.onnx_export import export_alignment, export_decoder, export_encoder
 from translane_export.onnx_weights import share_weights
 from translane_export.output_folder import check_replaceable, staged
 from translane_export.precision import Numerics, check_range, choose_numerics, round_weights
+from translane_export.recording import ADMITTED_TOGETHER, ROWS, Decode, StepBackend, record_decodes
 from translane_export.samples import sample_sources
 from translane_export.settings import ExportSettings, Format
 from translane_export.signatures import alignment_signature, decoder_signature, encoder_signature
 from translane_export.sources import find_reader
-from translane_export.verify import (
-    LONGEST,
-    ROWS,
-    StepBackend,
-    check_parity,
-    passes,
-    verification_sources,
-)
+from translane_export.verify import LONGEST, compare, passes, verification_sources
 from translane_server.bundle import (
     MANIFEST,
     Alignment,
@@ -77,14 +72,18 @@ def export_checkpoint(settings: ExportSettings, log: Log = lambda _line: None) -
     _check_output(settings)
     log(f"reading {settings.checkpoint}")
     reader = find_reader(settings.checkpoint)
-    return write_bundle(reader.read(settings.checkpoint), settings, family=reader.family, log=log)
+    return write_bundle(lambda: reader.read(settings.checkpoint), settings, family=reader.family, log=log)
 
 
 def write_bundle(
-    checkpoint: Checkpoint, settings: ExportSettings, *, family: str, log: Log = lambda _line: None
+    read: Callable[[], Checkpoint], settings: ExportSettings, *, family: str, log: Log = lambda _line: None
 ) -> Manifest:
-    """Export a checkpoint that has been read, of what the manifest is to call `family`. See `export_checkpoint`."""
+    """Export what `read` gives, of what the manifest is to call `family`. See `export_checkpoint`.
+
+    It is read a second time to verify with, so that PyTorch's weights are not in memory while ONNX Runtime's are.
+    """
     _check_output(settings)
+    checkpoint = read()
     settings = _complete(settings, checkpoint)
     checkpoint = _with_languages(checkpoint, settings)
     numerics = choose_numerics(settings.precision, settings.weight_storage)
@@ -92,10 +91,10 @@ def write_bundle(
         raise ExportError("TorchScript files store weights as they compute; leave --weight-storage out")
     samples = sample_sources(checkpoint, settings.samples)
     model = build_model(checkpoint)
-    checkpoint = dataclasses.replace(checkpoint, state_dict={})  # it is the model's now
     check_range(model, numerics, checkpoint.origins)
+    checkpoint = dataclasses.replace(checkpoint, state_dict={})  # it is the model's now
     # as little as possible is held twice: a large model takes most of the memory
-    reference = model if numerics.storage == "float32" else round_weights(model, numerics)
+    reference = _as_stored(model, numerics)
     del model
     alignment = _choose_alignment(settings, reference, samples, log)
     with staged(settings.output) as folder:
@@ -111,7 +110,14 @@ def write_bundle(
             alignment=alignment,
             files={path.name: file_entry(path) for path in sorted(folder.iterdir())},
         )
-        parity = _verify(settings, Bundle(folder, manifest), samples, reference, numerics, log)
+        bundle, config = Bundle(folder, manifest), reference.config
+        del reference
+        release_memory()
+        decodes = _decode(settings, bundle, samples, config, log)
+        release_memory()
+        reference = _as_stored(build_model(read()), numerics)
+        release_memory()
+        parity = _compare(decodes, reference, numerics, manifest.alignment, log)
         manifest = manifest.model_copy(update={"parity": parity})
         _write_model_card(settings, manifest, folder)
         files = {**manifest.files, _MODEL_CARD: file_entry(folder / _MODEL_CARD)}
@@ -182,6 +188,11 @@ def build_model(checkpoint: Checkpoint) -> Transformer:
     return model.eval()
 
 
+def _as_stored(model: Transformer, numerics: Numerics) -> Transformer:
+    """Return the model that computes in float32 with the weights the bundle stores."""
+    return model if numerics.storage == "float32" else round_weights(model, numerics)
+
+
 class _Unset(TorchFunctionMode):
     """Leaves new parameters as they come from the system, which takes no memory before something is written."""
 
@@ -224,31 +235,49 @@ def _write_graphs(
     return graphs
 
 
-def _verify(
-    settings: ExportSettings,
-    bundle: Bundle,
-    samples: list[list[int]],
-    reference: Transformer,
-    numerics: Numerics,
-    log: Log,
-) -> Parity:
+def _decode(
+    settings: ExportSettings, bundle: Bundle, samples: list[list[int]], config: TransformerConfig, log: Log
+) -> list[Decode]:
+    """Decode the sources to verify with; what runs the graphs is gone from memory afterwards."""
     limits = bundle.manifest.limits
-    # the logits of every step are kept until PyTorch's are there
-    longest = min(LONGEST, max(_SHORTEST, _MOST_LOGITS // reference.config.target_vocab_size))
-    capacities: dict[str, Any] = {
-        "rows": ROWS,
-        "source_capacity": min(limits.source_tokens, longest),
-        "target_capacity": min(limits.target_tokens, longest),
-    }
+    longest = min(LONGEST, max(_SHORTEST, _MOST_LOGITS // config.target_vocab_size))
+    source_capacity, target_capacity = min(limits.source_tokens, longest), min(limits.target_tokens, longest)
+    sources = verification_sources(samples, config, source_capacity)
     try:
         load_tokenizer(bundle)
-        sources = verification_sources(samples, reference, capacities["source_capacity"])
-        backend = _open_backend(settings, bundle, reference, capacities)
-        log(f"verifying with {len(sources)} sentences")
-        alignment = bundle.manifest.alignment
-        parity = check_parity(backend, reference, sources, numerics, _every_tenth(log), alignment)
+        backend = _open_backend(settings, bundle, config, source_capacity, target_capacity)
     except StartupError as error:
         raise ExportError(f"the exported model does not load: {error}") from error
+    log(f"verifying with {len(sources)} sentences")
+    return record_decodes(
+        backend,
+        config,
+        sources,
+        attention=bundle.manifest.alignment is not None,
+        folder=bundle.folder,
+        progress=_every_tenth(log, "decoded"),
+    )
+
+
+def _open_backend(
+    settings: ExportSettings, bundle: Bundle, config: TransformerConfig, source_capacity: int, target_capacity: int
+) -> StepBackend:
+    capacities: dict[str, Any] = {
+        "rows": ROWS,
+        "source_capacity": source_capacity,
+        "target_capacity": target_capacity,
+    }
+    if settings.format == "torchscript":
+        return torchscript.TorchScriptBackend(bundle.folder, config, **capacities)
+    threads = settings.threads or available_cpus()
+    encode_tokens = ADMITTED_TOGETHER * source_capacity
+    return OrtBackend(Sessions(bundle, threads=threads), encode_tokens=encode_tokens, **capacities)
+
+
+def _compare(
+    decodes: list[Decode], reference: Transformer, numerics: Numerics, alignment: Alignment | None, log: Log
+) -> Parity:
+    parity = compare(decodes, reference, numerics, alignment, _every_tenth(log, "compared"))
     if not passes(parity):
         raise ExportError(
             f"the exported model differs from PyTorch's: logits by up to {parity.max_logit_difference:.2g}"
@@ -263,19 +292,10 @@ def _verify(
     return parity
 
 
-def _open_backend(
-    settings: ExportSettings, bundle: Bundle, reference: Transformer, capacities: dict[str, Any]
-) -> StepBackend:
-    if settings.format == "torchscript":
-        return torchscript.TorchScriptBackend(bundle.folder, reference.config, **capacities)
-    threads = settings.threads or available_cpus()
-    return OrtBackend(Sessions(bundle, threads=threads), **capacities)
-
-
-def _every_tenth(log: Log) -> Callable[[int, int], None]:
+def _every_tenth(log: Log, what: str) -> Callable[[int, int], None]:
     def report(done: int, total: int) -> None:
         if done * 10 // total > (done - 1) * 10 // total:
-            log(f"verified {done}/{total} sentences")
+            log(f"{what} {done}/{total} sentences")
 
     return report
 

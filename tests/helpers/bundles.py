@@ -56,12 +56,18 @@ SIZES: dict[str, Any] = {
 
 
 def random_checkpoint(
-    folder: Path, *, seed: int = 0, eos_bias: float = 0.0, joint: bool = False, **config: Any
+    folder: Path,
+    *,
+    seed: int = 0,
+    eos_bias: float = 0.0,
+    joint: bool = False,
+    weight_scale: float = 1.0,
+    **config: Any,
 ) -> Path:
     """Write a checkpoint of random weights to `folder`; `config` overrides `SIZES` and `TransformerConfig`'s defaults.
 
     `eos_bias` is added to the end-of-sentence logit: random weights alone rarely end a sentence. `joint` makes one
-    vocabulary for both sides.
+    vocabulary for both sides. `weight_scale` is what every matrix is multiplied with.
     """
     texts = ((*SOURCES, *TARGETS),) * 2 if joint else (SOURCES, TARGETS)
     with tempfile.TemporaryDirectory() as scratch:
@@ -69,9 +75,12 @@ def random_checkpoint(
         sizes = [sentencepiece.SentencePieceProcessor(model_file=str(path)).get_piece_size() for path in vocabularies]
         values = {"source_vocab_size": sizes[0], "target_vocab_size": sizes[1], **SIZES, **config}
         model = random_model(TransformerConfig(**values), seed)
-        if eos_bias:
-            with torch.no_grad():
+        with torch.no_grad():
+            if eos_bias:
                 model.output_projection.bias[model.config.eos_id] += eos_bias
+            for parameter in model.parameters():
+                if parameter.ndim > 1:
+                    parameter *= weight_scale
         save_checkpoint(
             folder,
             config=model.config,

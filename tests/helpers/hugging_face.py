@@ -295,7 +295,7 @@ def export(folder: Path, output: Path, log: Callable[[str], None] = lambda _line
     architecture = next(one for one in ARCHITECTURES if one.model_type == model_type(folder))
     reader = HuggingFaceReader(dataclasses.replace(architecture, tokenizer=_letters))
     values = ExportSettings(checkpoint=folder, output=output, **settings)
-    write_bundle(reader.read(folder), values, family=reader.family, log=log)
+    write_bundle(lambda: reader.read(folder), values, family=reader.family, log=log)
     return load_bundle(output)
 
 

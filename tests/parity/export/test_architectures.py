@@ -9,6 +9,7 @@ import torch
 
 from helpers.architectures import ARCHITECTURES
 from helpers.bundles import bundle_model, random_bundle, random_model
+from helpers.parity import check_parity
 from translane_export.graphs import DecoderGraph, EncoderGraph
 from translane_export.model import TransformerConfig
 from translane_export.onnx_export import export_decoder, export_encoder
@@ -16,7 +17,7 @@ from translane_export.precision import choose_numerics
 from translane_export.signatures import decoder_signature, encoder_signature
 from translane_export.sources.bundle import BundleReader
 from translane_export.torchscript import TorchScriptBackend, save_torchscript
-from translane_export.verify import check_parity, passes, verification_sources
+from translane_export.verify import passes, verification_sources
 from translane_server.backend import StepNeeds
 from translane_server.bundle import load_bundle
 from translane_server.ort import OrtBackend
@@ -159,7 +160,7 @@ def test_torchscript(tmp_path, name):
     with torch.no_grad():
         save_torchscript(EncoderGraph(model), DecoderGraph(model), model.config, tmp_path)
     backend = TorchScriptBackend(tmp_path, model.config, rows=8, source_capacity=12, target_capacity=20)
-    parity = check_parity(backend, model, verification_sources([], model, 12), choose_numerics("fp32", None))
+    parity = check_parity(backend, model, verification_sources([], model.config, 12), choose_numerics("fp32", None))
     assert passes(parity), parity
 
 

@@ -1,0 +1,14 @@
+"""The exporter's comparison with PyTorch, for a model and a backend that are both in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from translane_export.recording import record_decodes
+from translane_export.verify import compare
+
+
+def check_parity(backend: Any, model: Any, sources: Any, numerics: Any, *, alignment: Any = None) -> Any:
+    """Decode `sources` with `backend` and compare every step with `model`."""
+    decodes = record_decodes(backend, model.config, sources, attention=alignment is not None)
+    return compare(decodes, model, numerics, alignment)
