@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from translane_server.errors import RequestError
+from translane_server.errors import CancelledError, RequestError
 from translane_server.request import Request, Sentence, SentenceResult
 
 
 @dataclass(eq=False, slots=True)
 class PendingRequest:
-    """An accepted request that is not answered yet: `results` fills up, in the order of the sentences."""
+    """An accepted request that is not answered yet: `results` fills up, in the order of the sentences.
+
+    Attributes:
+        request: what was asked for.
+        submitted_at: when [seconds of the engine's clock].
+        cancelled: whether nobody wants it any more.
+        results: of each sentence, once it is decoded.
+        unfinished: how many sentences are neither decoded nor given up.
+    """
 
     request: Request
     submitted_at: float
+    cancelled: bool = False
     results: list[SentenceResult | None] = field(init=False)
     unfinished: int = field(init=False)
 
@@ -29,11 +38,17 @@ class PendingRequest:
         """Take the result of one sentence; True when it was the last one."""
         assert self.results[job.index] is None, "a sentence finishes once"
         self.results[job.index] = result
-        self.unfinished -= 1
+        return self.drop(1)
+
+    def drop(self, sentences: int) -> bool:
+        """Go on without so many sentences; True when none is left."""
+        self.unfinished -= sentences
         return self.unfinished == 0
 
     def answer(self, error: RequestError | None = None) -> None:
-        """Hand the results, or the error, to the caller."""
+        """Hand the results to the caller, or the error, or that the request was cancelled."""
+        if self.cancelled:
+            error = CancelledError("the request was cancelled")
         if error is not None:
             self.request.on_done(error)
         else:

@@ -6,7 +6,10 @@ from typing import Protocol
 
 
 class EngineObserver(Protocol):
-    """Called on the engine's thread, so every method returns at once. All times are in seconds."""
+    """Called on the engine's threads, so every method returns at once, and stands being called from several of them.
+
+    All times are in seconds.
+    """
 
     def encoded(self, seconds: float, sentences: int, source_tokens: int) -> None:
         """The encoder ran once, over `sentences` sentences of `source_tokens` tokens in all."""

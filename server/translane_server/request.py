@@ -96,7 +96,8 @@ class SentenceResult:
     timing: Timing
 
 
-# Called once for each request, on the engine's thread: with a result per sentence in their order, or with the error.
+# Called once for each request, on one of the engine's threads: with a result per sentence in their order, or with the
+# error.
 OnDone = Callable[["tuple[SentenceResult, ...] | RequestError"], None]
 
 

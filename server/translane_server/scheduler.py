@@ -20,14 +20,21 @@ class Scheduler:
         self._encode_tokens = encode_tokens
         self._arrivals = itertools.count()
         self._heap: list[tuple[int, int, Job]] = []
+        self._rows = 0
 
     def __len__(self) -> int:
         return len(self._heap)
+
+    @property
+    def rows(self) -> int:
+        """How many rows the waiting jobs may come to take."""
+        return self._rows
 
     def add(self, jobs: Iterable[Job]) -> None:
         """Let `jobs` wait, behind those of their priority that wait already."""
         for job in jobs:
             heapq.heappush(self._heap, (-job.priority, next(self._arrivals), job))
+            self._rows += job.rows
 
     def remove(self, unwanted: Callable[[Job], bool]) -> int:
         """Drop the waiting jobs that are `unwanted`; return how many they were."""
@@ -36,22 +43,26 @@ class Scheduler:
         if removed:
             heapq.heapify(kept)
             self._heap = kept
+            self._rows = sum(job.rows for _, _, job in kept)
         return removed
 
-    def schedule(self, free_rows: int) -> list[Job]:
+    def schedule(self, free_rows: int, share: int | None = None) -> list[Job]:
         """Take out the jobs that enter now, in order.
 
         Together they take at most `free_rows`, and their padded size is at most `encode_tokens`; the first one enters
-        however long it is. No job is passed over for a later one of its priority, not even one that waits for more
-        rows than are free, so none starves but by higher priorities.
+        however long it is. Jobs enter while those before them take less than `share` rows, if that is given. No job is
+        passed over for a later one of its priority, not even one that waits for more rows than are free, so none
+        starves but by higher priorities.
         """
         admitted: list[Job] = []
-        longest = 0
-        while self._heap and (job := self._heap[0][2]).rows <= free_rows:
+        longest = taken = 0
+        share = free_rows if share is None else share
+        while self._heap and taken < share and taken + (job := self._heap[0][2]).rows <= free_rows:
             longest = max(longest, job.source_length)
             if admitted and longest * (len(admitted) + 1) > self._encode_tokens:
                 break
             heapq.heappop(self._heap)
             admitted.append(job)
-            free_rows -= job.rows
+            taken += job.rows
+        self._rows -= taken
         return admitted

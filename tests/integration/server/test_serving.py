@@ -330,7 +330,7 @@ async def test_what_the_grace_period_leaves_is_answered(hurried):
         stopping = asyncio.create_task(running.server.stop(grace=60 if hurried else 0.05, hurry=hurry))
         await asyncio.sleep(0.1)
         hurry.set()
-        await until(lambda: running.server._engine._stopping)
+        await until(lambda: running.server._engine._ledger.stopping)
         running.backend.release()
         code, reason, details = await call
         assert (code, reason) == (grpc.StatusCode.UNAVAILABLE, "UNAVAILABLE")

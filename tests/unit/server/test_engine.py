@@ -1,45 +1,18 @@
 """The engine on a backend without a model: who is in the batch when, and that nothing is lost."""
 
 import contextlib
-import queue
 import random
 import threading
 import time
 
 import pytest
 
-from fakes.backend import EOS, OFFSET, VOCABULARY, FakeBackend
+from fakes.backend import EOS, VOCABULARY, FakeBackend
+from fakes.calls import TIMEOUT, Call, wait_until
 from translane_server.engine import Engine
 from translane_server.errors import CancelledError, EngineError, QueueFullError, UnavailableError
 from translane_server.options import DecodingOptions
 from translane_server.request import FinishReason, Request, Sentence
-
-TIMEOUT = 10
-
-
-class Call:
-    """A request and a way to wait for its answer."""
-
-    def __init__(self, engine, *sources, max_length=32, priority=0):
-        self.sources = sources
-        self.answers = queue.SimpleQueue()
-        self.request = Request(
-            [Sentence([*s, EOS], DecodingOptions(max_length)) for s in sources], self.answers.put, priority
-        )
-        engine.submit(self.request)
-
-    def result(self):
-        answer = self.answers.get(timeout=TIMEOUT)
-        assert self.answers.empty(), "answered twice"
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    def tokens(self):
-        return [list(sentence.hypotheses[0].token_ids) for sentence in self.result()]
-
-    def expected(self):
-        return [[token + OFFSET for token in source] for source in self.sources]
 
 
 @pytest.fixture
@@ -62,7 +35,7 @@ def make_engine(backend):
         if backend.gate is not None:
             backend.release()
         engine.stop()
-        assert backend.closed or engine._thread.ident is None
+        assert backend.closed
 
 
 @pytest.fixture
@@ -70,13 +43,6 @@ def engine(make_engine):
     engine = make_engine()
     engine.start()
     return engine
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + TIMEOUT
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen"
-        time.sleep(0.001)
 
 
 def test_decodes_a_sentence(engine):
@@ -198,7 +164,7 @@ def test_cancelling_what_waits(engine, backend):
 
 def test_cancelling_at_once_and_cancelling_what_is_done(engine):
     for _ in range(50):
-        call = Call(engine, [1, 2, 3])
+        call = Call(engine, [10, 11, 12])
         engine.cancel(call.request)
         with contextlib.suppress(CancelledError):
             assert call.tokens() == call.expected()
@@ -213,7 +179,7 @@ def test_draining_answers_everything_accepted_and_refuses_what_comes_after(engin
     drained = []
     thread = threading.Thread(target=lambda: drained.append(engine.drain(TIMEOUT)))
     thread.start()
-    wait_until(lambda: engine._draining)
+    wait_until(lambda: engine._ledger.draining)
     with pytest.raises(UnavailableError):
         Call(engine, [1])
     backend.release()
@@ -237,7 +203,7 @@ def test_stopping_answers_what_is_left(engine, backend):
     backend.step_started.acquire(timeout=TIMEOUT)
     stopper = threading.Thread(target=engine.stop)
     stopper.start()
-    wait_until(lambda: engine._stopping)
+    wait_until(lambda: engine._ledger.stopping)
     backend.release()
     stopper.join(TIMEOUT)
     for call in calls:

@@ -4,10 +4,9 @@ from translane_server.request import Request, Sentence
 from translane_server.scheduler import Scheduler
 
 
-def jobs(*lengths, priority=0):
-    request = Request(
-        [Sentence([7] * n, DecodingOptions(9)) for n in lengths], on_done=lambda result: None, priority=priority
-    )
+def jobs(*lengths, priority=0, **options):
+    sentences = [Sentence([7] * n, DecodingOptions(9, **options)) for n in lengths]
+    request = Request(sentences, on_done=lambda result: None, priority=priority)
     return PendingRequest(request, 0.0).jobs()
 
 
@@ -61,3 +60,28 @@ def test_removed_jobs_never_enter():
     assert len(scheduler) == 1
     assert lengths(scheduler.schedule(10)) == [3]
     assert scheduler.remove(lambda job: True) == 0
+
+
+def test_jobs_enter_while_those_before_them_leave_something_of_the_share():
+    scheduler = Scheduler(encode_tokens=100)
+    scheduler.add(jobs(1, 2, 3))
+    assert lengths(scheduler.schedule(10, share=0)) == []
+    assert lengths(scheduler.schedule(10, share=2)) == [1, 2]
+    scheduler.add(jobs(4, 5, beam_size=3))
+    assert lengths(scheduler.schedule(10, share=2)) == [3, 4]  # one row is left of the share, and three are taken
+    assert lengths(scheduler.schedule(2, share=2)) == []  # a share does not make room
+    assert lengths(scheduler.schedule(3, share=2)) == [5]
+
+
+def test_the_rows_of_waiting_jobs_are_counted():
+    scheduler = Scheduler(encode_tokens=100)
+    scheduler.add(jobs(1, 2))
+    beams = jobs(4, 5, beam_size=3)
+    scheduler.add(beams)
+    assert scheduler.rows == 8
+    scheduler.schedule(1)
+    assert scheduler.rows == 7
+    scheduler.remove(lambda job: job is beams[0])
+    assert scheduler.rows == 4
+    scheduler.schedule(10)
+    assert scheduler.rows == 0

@@ -180,7 +180,7 @@ async def test_an_engine_that_stops_ends_the_stream(engine, backend, run):
     reader = Reader(engine, [sentence(5, 6, 7)], run)
     await until(lambda: engine.active_rows == 1)
     stopping = asyncio.create_task(asyncio.to_thread(engine.stop))
-    await until(lambda: engine._stopping)
+    await until(lambda: engine._ledger.stopping)
     backend.release()
     with pytest.raises(UnavailableError):
         await reader.task

@@ -1,0 +1,154 @@
+"""A worker: one backend, and the loop that decodes on it. Schedule, run, update."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+
+from translane_server.backend import Backend, Candidates, RowMove
+from translane_server.batch import RunningBatch
+from translane_server.errors import EngineError, RequestError, UnavailableError
+from translane_server.job import Job, PendingRequest
+from translane_server.ledger import Ledger
+from translane_server.observer import EngineObserver
+from translane_server.request import Hypothesis, SentenceResult, Timing
+from translane_server.vocabulary import TargetVocabulary
+
+_log = logging.getLogger(__name__)
+
+
+class Worker:
+    """Decodes what it takes from the ledger, on a thread of its own.
+
+    Args:
+        name: of its thread.
+        backend: runs the model; closed when the worker ends.
+        ledger: where sentences come from and go to.
+        vocabulary: of the target.
+        observer: is told of every step.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        backend: Backend,
+        ledger: Ledger,
+        vocabulary: TargetVocabulary,
+        observer: EngineObserver,
+        clock: Callable[[], float],
+    ) -> None:
+        self._backend = backend
+        self._ledger = ledger
+        self._observer = observer
+        self._clock = clock
+        self._batch = RunningBatch(backend.rows, backend.target_capacity, backend.source_capacity, vocabulary)
+        self._newcomers: Sequence[Job] = []  # encoded in this step
+        self._cancellations = 0  # of the ledger's, those that were looked at
+        self._thread = threading.Thread(target=self._loop, name=name, daemon=True)
+
+    @property
+    def active_rows(self) -> int:
+        """How many hypotheses are decoding now."""
+        return self._batch.size
+
+    def start(self) -> None:
+        """Start decoding."""
+        self._thread.start()
+
+    def join(self) -> None:
+        """Wait until a worker that was started has ended."""
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    # The rest runs on the worker's thread.
+
+    def _loop(self) -> None:
+        failure: Exception | None = None
+        try:
+            while self._ledger.wait(busy=self._batch.size > 0):
+                self._step()
+        except Exception as error:  # noqa: BLE001 - whatever it is, every caller gets an answer
+            _log.exception("the engine failed")
+            failure = error
+        self._answer(self._ledger.leave(failure), self._refusal)
+        self._batch.clear()
+        self._backend.close()
+
+    @property
+    def _refusal(self) -> RequestError:
+        if self._ledger.failed is not None:
+            return EngineError("decoding failed; the server needs a restart")
+        return UnavailableError("the server has shut down", retry_after=1.0)
+
+    def _step(self) -> None:
+        """One iteration: whoever has come joins, every active row gets one token, whoever has ended leaves."""
+        self._drop_cancelled()
+        admitted = self._ledger.admit(self._backend.rows, self._batch.reserved)
+        if admitted:
+            self._encode(admitted)
+        if self._batch.size:
+            candidates = self._decode()
+            self._update(candidates)
+
+    def _drop_cancelled(self) -> None:
+        self._answer(self._ledger.cancelled())
+        if self._cancellations == self._ledger.cancellations:
+            return
+        self._cancellations = self._ledger.cancellations
+        leaving = {id(job): job for job in self._batch.jobs if job.pending.cancelled}
+        if leaving:
+            self._move(self._batch.drop(lambda job: id(job) in leaving))
+            self._answer(self._ledger.drop(leaving.values()))
+
+    def _encode(self, jobs: Sequence[Job]) -> None:
+        started = self._clock()
+        self._backend.encode([job.sentence.source_ids for job in jobs], first_row=self._batch.size)
+        self._batch.add(jobs)
+        ended = self._clock()
+        for job in jobs:
+            job.admitted_at, job.encoded_at = started, ended
+            self._observer.admitted(started - job.pending.submitted_at)
+        self._newcomers = jobs
+        self._ledger.last_wait = started - jobs[-1].pending.submitted_at
+        self._observer.encoded(ended - started, len(jobs), sum(job.source_length for job in jobs))
+
+    def _decode(self) -> Candidates:
+        started = self._clock()
+        candidates = self._backend.decode_step(self._batch.token_ids, self._batch.positions, self._batch.needs)
+        self._observer.stepped(self._clock() - started, self._batch.size)
+        return candidates
+
+    def _update(self, candidates: Candidates) -> None:
+        update = self._batch.advance(candidates)
+        now = self._clock()
+        for job in self._newcomers:
+            self._observer.first_token(now - job.pending.submitted_at)
+        self._newcomers = []
+        self._move(update.moves)
+        if update.done:
+            self._answer(self._ledger.finish((job, _result(job, found, now)) for job, found in update.done))
+
+    def _move(self, moves: Sequence[RowMove]) -> None:
+        if moves:
+            started = self._clock()
+            self._backend.move_rows(moves)
+            self._observer.moved(self._clock() - started, len(moves))
+
+    def _answer(self, ended: Iterable[PendingRequest], error: RequestError | None = None) -> None:
+        for pending in ended:
+            try:
+                pending.answer(error)
+            except Exception:  # noqa: BLE001 - one caller's bug is not the others' problem
+                _log.exception("a request's callback failed")
+            self._ledger.answered(1)
+
+
+def _result(job: Job, hypotheses: tuple[Hypothesis, ...], now: float) -> SentenceResult:
+    timing = Timing(
+        queue=job.admitted_at - job.pending.submitted_at,
+        encode=job.encoded_at - job.admitted_at,
+        decode=now - job.encoded_at,
+    )
+    return SentenceResult(hypotheses, timing)

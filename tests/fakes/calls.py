@@ -1,0 +1,44 @@
+"""Requests to an engine over fake backends, and waiting for what becomes of them."""
+
+from __future__ import annotations
+
+import queue
+import time
+
+from fakes.backend import EOS, OFFSET
+from translane_server.options import DecodingOptions
+from translane_server.request import Request, Sentence
+
+TIMEOUT = 10
+
+
+class Call:
+    """A request and a way to wait for its answer."""
+
+    def __init__(self, engine, *sources, max_length=32, priority=0):
+        self.sources = sources
+        self.answers = queue.SimpleQueue()
+        self.request = Request(
+            [Sentence([*s, EOS], DecodingOptions(max_length)) for s in sources], self.answers.put, priority
+        )
+        engine.submit(self.request)
+
+    def result(self):
+        answer = self.answers.get(timeout=TIMEOUT)
+        assert self.answers.empty(), "answered twice"
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def tokens(self):
+        return [list(sentence.hypotheses[0].token_ids) for sentence in self.result()]
+
+    def expected(self):
+        return [[token + OFFSET for token in source] for source in self.sources]
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + TIMEOUT
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen"
+        time.sleep(0.001)
