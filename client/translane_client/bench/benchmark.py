@@ -72,7 +72,6 @@ class Benchmark:
             measurement = await self._measure(rate, None, bound)
             search.tell(rate, is_kept=bound.is_kept_by(measurement))
             self._show("kept" if bound.is_kept_by(measurement) else "late")
-        self._write(_found(search, bound))
 
     async def _first_rate(self) -> float:
         arguments = self._arguments
@@ -116,8 +115,10 @@ class Benchmark:
         self._write(f"{line}  {verdict}".rstrip())
 
     def finish(self, stderr: TextIO) -> None:
-        """Writes what is left to tell: the line of a measurement that was broken off, notes, JSON."""
+        """Writes what is left to tell: the line of a measurement that was broken off, the rate found, notes, JSON."""
         self._show()
+        if self._search and self._measurements:
+            self._write(_found(self._search, self._arguments.p95))
         for measurement in self._measurements:
             for note in notes(measurement):
                 print(f"translane: {note}", file=stderr)
@@ -144,8 +145,8 @@ def _told(error: TranslaneError, arguments: argparse.Namespace) -> str:
     return str(error)
 
 
-def _found(search: RateSearch, bound: Bound) -> str:
-    within = f"p95 within {bound.seconds * 1000:g} ms"
+def _found(search: RateSearch, bound: float) -> str:
+    within = f"p95 within {bound * 1000:g} ms"
     if search.kept is None:
-        return f"no rate was found that keeps {within}: {search.lowest:.4g} sentences/s does not"
+        return f"no rate was found that keeps {within}; the lowest that was tried is {search.lowest:.4g} sentences/s"
     return f"highest rate that keeps {within}: {search.kept:.4g} sentences/s"

@@ -12,12 +12,13 @@ from types import TracebackType
 from typing import Self
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from translane.v1 import translation_pb2 as pb
 from translane_client._core import CHANNEL_OPTIONS
 from translane_client._status import exception_from
 from translane_client.bench.measurement import Measurement
-from translane_client.errors import TranslaneError
+from translane_client.errors import Internal, TranslaneError
 
 _METHOD = "/translane.v1.TranslationService/Translate"
 _LOOK_EVERY = 0.1
@@ -168,28 +169,29 @@ class Load:
 
     async def _exchange(self, due: float, window: Window, measurement: Measurement) -> None:
         clock = asyncio.get_running_loop().time
-        sent, failure = clock(), None
+        sent, tokens = clock(), 0
+        failure: TranslaneError | None = None
         try:
             response = await next(self._senders)(next(self._requests), timeout=self._timeout)
+            tokens = tokens_of(response) if self._count_tokens else 0
         except grpc.aio.AioRpcError as error:
-            failure = error
+            failure = exception_from(error, address=self._address)
+        except DecodeError:
+            failure = Internal(f"what {self._address} answered is no TranslateResponse")
         except asyncio.CancelledError:
             measurement.unanswered += due in window
             raise
         now = clock()
         if failure is None and now in window:
             measurement.answered_within += self._texts_per_request
-            if self._count_tokens:
-                measurement.tokens_within += tokens_of(response)
+            measurement.tokens_within += tokens
         if due in window:
             measurement.lags.append(sent - due)
             if failure is None:
                 measurement.latencies.append(now - due)
             else:
-                name = failure.code().name
-                measurement.errors[name] += 1
-                if name not in self.failures:
-                    self.failures[name] = exception_from(failure, address=self._address)
+                measurement.errors[failure.code.name] += 1
+                self.failures.setdefault(failure.code.name, failure)
 
     async def _end(
         self,

@@ -29,8 +29,8 @@ class RateSearch:
         """The highest rate so far that was kept."""
         self.failed = math.inf
         """The lowest rate so far that was not."""
-        self.lowest = math.inf
-        """The lowest rate that was tried."""
+        self.lowest = start
+        """The lowest rate that was tried, or is to be tried first."""
 
     def next_rate(self) -> float | None:
         """The next rate to try; None where the answer is precise enough or the trials are used up."""

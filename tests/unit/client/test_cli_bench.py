@@ -131,7 +131,7 @@ def test_a_rate_that_cannot_be_kept_is_given_up(server: FakeServer, command: Com
     (row, found) = command.out.splitlines()[1:]
     assert row.endswith("late")
     assert "unanswered" in row
-    assert found == "no rate was found that keeps p95 within 50 ms: 100 sentences/s does not"
+    assert found == "no rate was found that keeps p95 within 50 ms; the lowest that was tried is 100 sentences/s"
     assert len(server.requests) < 1000  # of the 2000 that were to be sent
 
 
@@ -200,6 +200,17 @@ def test_files_are_told_about(command: Command, tmp_path: Path):
 def test_a_language_without_sentences_of_our_own(command: Command):
     assert command("bench", "--source-language", "nl") == 1
     assert command.err == "translane: there are sentences in zh, en, de only: -i FILE names a file of others\n"
+
+
+def test_a_search_that_is_broken_off_tells_what_it_has_found(server: FakeServer):
+    flags = ["--find-rate", "--rate", "10", "--p95", "30s", "--warm-up", "0", "--duration", "500ms", "--trials", "99"]
+    with shell(server, "bench", *flags) as process:
+        lines = [process.stdout.readline().decode() for _ in range(3)]
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert [line.split()[-1] for line in lines[1:]] == ["kept", "kept"]
+    assert out.decode().splitlines()[-1].startswith("highest rate that keeps p95 within 30000 ms: ")
 
 
 def test_ctrl_c_writes_what_there_is(server: FakeServer):
