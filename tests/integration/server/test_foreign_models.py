@@ -1,59 +1,20 @@
 """Folders of Hugging Face, exported and served: what texts translate to over the socket, between which languages."""
 
-import dataclasses
-
 import grpc
 import pytest
 
-from helpers import foreign_folders, hugging_face
+from helpers import hugging_face
 from helpers.bundles import TARGETS
+from helpers.foreign_models import make
 from helpers.real_server import serving_bundle
 from translane.v1 import translation_pb2 as pb
-from translane_export.bundle_writer import export_checkpoint
-from translane_export.settings import ExportSettings
-from translane_server.bundle import load_bundle
 
 pytestmark = pytest.mark.slow
 
-transformers = hugging_face.transformers
-
 MAX_LENGTH = 16
-POSITIONS = 128
 PAIRS = (("en", "fr"), ("en", "zh"), ("de", "fr"))
 NAMES = {"de": "German", "fr": "French"}
 TASKS = {f"translation_en_to_{code}": {"prefix": f"translate English to {name}: "} for code, name in NAMES.items()}
-
-
-@dataclasses.dataclass
-class Folder:
-    """A model of random weights and its tokenizer, as transformers has them, and the bundle that was made of them."""
-
-    model: object
-    tokenizer: object
-    bundle: object
-
-
-def make(name, kind, tokenizer_class, folder, **config):
-    folder.mkdir()
-    tokenizer = tokenizer_class.from_pretrained(getattr(foreign_folders, kind)(folder))
-    drawn = dataclasses.replace(hugging_face.MODELS[name], ends=1.0)
-    if kind == "t5":
-        drawn = dataclasses.replace(drawn, spread=0.1)  # its logits are not scaled down
-    if kind == "marian":  # the helper's ids are of another vocabulary
-        pad = tokenizer.pad_token_id
-        config = {"pad_token_id": pad, "decoder_start_token_id": pad, **config}
-        drawn = dataclasses.replace(drawn, generation={"bad_words_ids": [[pad]]})
-    sizes = {"vocab_size": len(tokenizer) + (kind != "marian") * 8}
-    if kind != "t5":
-        sizes["max_position_embeddings"] = POSITIONS
-    drawn = dataclasses.replace(
-        drawn, config={**drawn.config, **sizes, **config}, forced_bos=None, ends=4.0, spread=0.1
-    )
-    model = hugging_face.draw(drawn)
-    model.save_pretrained(folder)
-    output = folder.with_name(f"{folder.name}-bundle")
-    export_checkpoint(ExportSettings(checkpoint=folder, output=output, threads=1))
-    return Folder(model, tokenizer, load_bundle(output))
 
 
 async def check(stub, folder, sources, forced=None, beam_size=1, **languages):
@@ -84,7 +45,7 @@ async def check(stub, folder, sources, forced=None, beam_size=1, **languages):
 
 
 async def test_m2m100_translates_between_the_languages_of_the_request(tmp_path):
-    folder = make("M2M100, NLLB-200", "m2m100", transformers.M2M100Tokenizer, tmp_path / "m2m100", vocab_size=1000)
+    folder = make("M2M100, NLLB-200", "m2m100", tmp_path / "m2m100", vocab_size=1000)
     tokenizer = folder.tokenizer
     found = {}
     async with serving_bundle(folder.bundle, rows=8) as running:
@@ -120,7 +81,7 @@ async def test_m2m100_translates_between_the_languages_of_the_request(tmp_path):
 
 @pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
 async def test_marian_numbers_its_pieces_in_its_own_way(tmp_path):
-    folder = make("Marian", "marian", transformers.MarianTokenizer, tmp_path / "marian")
+    folder = make("Marian", "marian", tmp_path / "marian")
     sources = [folder.tokenizer(text).input_ids for text in TARGETS]
     async with serving_bundle(folder.bundle, rows=8) as running:
         stub = running.stub
@@ -129,7 +90,7 @@ async def test_marian_numbers_its_pieces_in_its_own_way(tmp_path):
 
 
 async def test_t5_is_told_the_languages_in_words(tmp_path):
-    folder = make("T5", "t5", transformers.T5Tokenizer, tmp_path / "t5", task_specific_params=TASKS)
+    folder = make("T5", "t5", tmp_path / "t5", task_specific_params=TASKS)
     async with serving_bundle(folder.bundle, rows=8) as running:
         stub = running.stub
         for code, name in NAMES.items():
@@ -138,7 +99,7 @@ async def test_t5_is_told_the_languages_in_words(tmp_path):
 
 
 async def test_bart_begins_and_is_forced_to_begin(tmp_path):
-    folder = make("BART", "bart", transformers.BartTokenizer, tmp_path / "bart", forced_bos_token_id=0, bos_token_id=0)
+    folder = make("BART", "bart", tmp_path / "bart", forced_bos_token_id=0, bos_token_id=0)
     sources = [folder.tokenizer(text).input_ids for text in TARGETS]
     async with serving_bundle(folder.bundle, rows=8) as running:
         stub = running.stub

@@ -17,34 +17,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from helpers import foreign_folders
+from helpers.nasty_texts import FRAGMENTS, SPELLED
 from translane_export import foreign_tokenizers, language_codes
 from translane_server.bundle import SpecialIds
 from translane_server.language_pairs import LanguagePairs
 from translane_server.tokenizer import ModelIds, make_tokenizer
 
-FRAGMENTS = [
-    *["Hello", " world", "it's", "'s", "don't", "a.b", "--", "!?", "1,234.56", "x" * 300, "ab cd ef " * 40],
-    *["  ", "\t", "\n", "\r\n", "\u00a0", "\u3000", "\u2028", "\u0085", "\u200b", "\ufeff"],
-    *["\x00", "\x07", "\u202e", "\u200d", "\ud7ff", "\U0010ffff", "\ufffd", "\u0378"],
-    *["</s>", "<s>", "<pad>", "<unk>", "<mask>", ">>fra<<", "<extra_id_0>", "eng_Latn", "__en__", "<2fr>", "<0x41>"],
-    *["\u2581", "\u2581\u2581a", "ﬁne", "①", "Ａｂｃ", "é", "e\u0301", "a\u0302\u0301", " \u0301", "İ", "ß", "Σς", "ǆ"],
-    *[
-        "👩\u200d👩\u200d👧",
-        "🏳\ufe0f\u200d🌈",
-        "👍🏽",
-        "مرحبا",
-        "שלום",
-        "ﷺ",
-        "한글",
-        "\u1112\u1161\u11ab",
-        "क्षि",
-        "\u0e33",
-    ],
-    *["漢字", "日本語。", "…", "½", "𝔘𝔫𝔦", "«»"],
-]
 TEXTS = ["", " ", *FRAGMENTS, *map("".join, itertools.product(FRAGMENTS, FRAGMENTS))]
 NAMES = {"de": "German", "fr": "French"}
-SPELLED = ("</s>", "<s>", "<pad>", "<unk>", "<mask>", "<extra_id_", "eng_Latn")
 
 MODEL_TYPES = {"opus-mt-zh-en": "marian", "m2m100": "m2m_100", "nllb": "m2m_100", "mbart50": "mbart"}
 CLASSES = {

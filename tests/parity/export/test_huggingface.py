@@ -3,15 +3,21 @@
 `python benchmarks/architectures.py` counts over more sentences, and at full size.
 """
 
+import dataclasses
+import itertools
 import shutil
 from pathlib import Path
 
 import pytest
+import torch
 import transformers
 
 from helpers import hugging_face
+from helpers.driver import EngineDriver
 from translane_export.__main__ import main
 from translane_server.bundle import load_bundle
+from translane_server.options import DecodingOptions
+from translane_server.request import Sentence
 from translane_server.tokenizer import load_tokenizer
 
 SENTENCES = 20
@@ -46,6 +52,35 @@ def exported(request, tmp_path_factory):
 def test_tokens_are_those_of_generate(exported, beam_size):
     model, bundle = exported
     check(hugging_face.compare(bundle, model, hugging_face.sources(model, SENTENCES, seed=1), beam_size))
+
+
+def test_hypotheses_that_end_at_once_are_those_of_generate(tmp_path):
+    """Where a model's best translation has no tokens but its language's, the first of the n best is empty."""
+    model = hugging_face.draw(dataclasses.replace(hugging_face.MODELS["M2M100, NLLB-200"], ends=9.0))
+    model.save_pretrained(tmp_path / "model")
+    bundle = hugging_face.export(tmp_path / "model", tmp_path / "bundle")
+    batch, language = hugging_face.sources(model, SENTENCES), model.generation_config.forced_bos_token_id
+    options = DecodingOptions(max_length=12, beam_size=4, num_hypotheses=4)
+    with EngineDriver(bundle) as driver:
+        found = driver.together([Sentence(source, options, (language,), 1) for source in batch])
+    empty, end = 0, model.config.eos_token_id
+    for source, hypotheses in zip(batch, found, strict=True):
+        output = model.generate(
+            input_ids=torch.tensor([source]),
+            num_beams=4,
+            num_return_sequences=4,
+            do_sample=False,
+            max_new_tokens=12,
+            return_dict_in_generate=True,
+            output_scores=True,
+        )
+        theirs = [tuple(itertools.takewhile(end.__ne__, ids)) for ids in output.sequences[:, 1:].tolist()]
+        assert [tuple(hypothesis.token_ids) for hypothesis in hypotheses] == theirs
+        assert [hypothesis.score for hypothesis in hypotheses] == pytest.approx(
+            output.sequences_scores.tolist(), abs=1e-4
+        )
+        empty += theirs[0] == (language,)
+    assert empty > SENTENCES // 2
 
 
 @pytest.mark.filterwarnings("ignore:Recommended")  # of sacremoses, which normalises punctuation for other models
