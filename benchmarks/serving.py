@@ -361,8 +361,15 @@ def main() -> None:
             record["cells"].append(found)
             arguments.output.write_text(json.dumps(record, indent=1))
             rates = ", ".join(f"{engine} {rate:.1f}" for engine, rate in found["highest_rate"].items())
-            print(f"{time.monotonic() - started:5.0f} s  {cell}: {rates} sentences/s ({found['setting']})", flush=True)
-    table = "\n".join([*summary(record["cells"]), "", *latencies(record["cells"])])
+            alike = "{} of {} translations alike".format(*found["same_translations"])
+            print(
+                f"{time.monotonic() - started:5.0f} s  {cell}: {rates} sentences/s ({found['setting']}), {alike}",
+                flush=True,
+            )
+    machine = record["machine"]
+    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+    header = f"{machine['processor']}, {machine['cores']} cores; {versions}; 95% within {arguments.bound * 1000:g} ms"
+    table = "\n".join([header, "", *summary(record["cells"]), "", *latencies(record["cells"])])
     arguments.output.with_suffix(".md").write_text(table + "\n", encoding="utf-8")
     print(f"\n{table}\n\n{time.monotonic() - started:.0f} seconds; all measurements are in {arguments.output}")
 
