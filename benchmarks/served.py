@@ -16,6 +16,7 @@ from typing import Any
 
 from translane_client import Client, RetryPolicy, TranslaneError
 
+ENGINES = ("translane", "ctranslate2")
 START_SECONDS = 120.0
 BENCHMARKS = Path(__file__).resolve().parent
 

@@ -36,7 +36,8 @@ from benchmarked_models import COMPUTE_TYPES, DEMO, NAMES, PRECISIONS, Measured,
 from contest import LIBRARIES, splits
 from machine import describe
 from offline import SEARCHES, SENTENCES
-from served import BenchError, ServerProcess, bench, ctranslate2, translane
+from served import ENGINES, BenchError, ServerProcess, bench, ctranslate2, translane
+from serving_tables import tables
 from workload import read_pairs
 
 from translane_client import Client
@@ -44,7 +45,6 @@ from translane_client.bench.search import RateSearch
 from translane_server.bundle import load_bundle
 
 ROOT = Path(__file__).resolve().parents[1]
-ENGINES = ("translane", "ctranslate2")
 CLIENTS = 64  # of the closed loop that settings are chosen by
 LONGEST_TRIAL = 20.0  # seconds
 LOW_RATE = 2.0  # sentences/s: answers do not meet
@@ -282,52 +282,6 @@ def write_sentences(path: Path, model: str, sentences: Path) -> Path:
     return path
 
 
-def median_of(measurements: Sequence[Mapping[str, Any]], name: str) -> float:
-    """The median of a quantile of the latency over the rounds [ms]; infinite where nothing was answered."""
-    found = [each["latency_seconds"][name] for each in measurements]
-    return 1000 * statistics.median(math.inf if value is None else value for value in found)
-
-
-def summary(cells: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The table of highest rates and of the latency at low load."""
-    lines = [
-        "| model | precision | search | Translane, sentences/s | CTranslate2 | ratio"
-        " | p50 at low load, ms | CTranslate2 | ratio | CTranslate2's setting |",
-        "|---|---|---|---:|---:|---:|---:|---:|---:|---|",
-    ]
-    for cell in cells:
-        ours, theirs = (cell["highest_rate"][name] for name in ENGINES)
-        low, their_low = (median_of(cell["grid"][0][name], "p50") for name in ENGINES)
-        lines.append(
-            f"| {cell['model']} | {cell['precision']} | {cell['search']} | {ours:.1f} | {theirs:.1f} |"
-            f" **{ours / theirs if theirs else math.inf:.2f}** | {low:.1f} | {their_low:.1f} | {low / their_low:.2f} |"
-            f" {cell['setting']} |"
-        )
-    return lines
-
-
-def latencies(cells: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The table of latencies against rates, with the processor time of the server for a sentence."""
-    lines = [
-        "| model | precision | search | sentences/s | Translane p50 / p95 / p99, ms | CPU ms | failed |"
-        " CTranslate2 p50 / p95 / p99, ms | CPU ms | failed | CPU ratio |",
-        "|---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|",
-    ]
-    for cell, row in [(each, row) for each in cells for row in each["grid"]]:
-        parts, cpu = [], {}
-        for name in ENGINES:
-            cpu[name] = 1000 * statistics.median(each["cpu_seconds_per_sentence"] for each in row[name])
-            failed = sum(sum(each["errors"].values()) for each in row[name])
-            quantiles = " / ".join(f"{median_of(row[name], quantile):.0f}" for quantile in ("p50", "p95", "p99"))
-            parts.append(f"{quantiles} | {cpu[name]:.1f} | {failed}")
-        ours, theirs = cpu.values()
-        lines.append(
-            f"| {cell['model']} | {cell['precision']} | {cell['search']} | {row['rate']:.1f} | {' | '.join(parts)} |"
-            f" {ours / theirs if theirs else math.inf:.2f} |"
-        )
-    return lines
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one round, shorter, and fewer settings")
@@ -366,10 +320,7 @@ def main() -> None:
                 f"{time.monotonic() - started:5.0f} s  {cell}: {rates} sentences/s ({found['setting']}), {alike}",
                 flush=True,
             )
-    machine = record["machine"]
-    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
-    header = f"{machine['processor']}, {machine['cores']} cores; {versions}; 95% within {arguments.bound * 1000:g} ms"
-    table = "\n".join([header, "", *summary(record["cells"]), "", *latencies(record["cells"])])
+    table = "\n".join(tables(record))
     arguments.output.with_suffix(".md").write_text(table + "\n", encoding="utf-8")
     print(f"\n{table}\n\n{time.monotonic() - started:.0f} seconds; all measurements are in {arguments.output}")
 

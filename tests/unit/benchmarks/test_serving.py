@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("ctranslate2_peer")
 import serving
+import serving_tables
 
 
 def measurement(p50: float | None, cpu: float = 0.003, failed: int = 0) -> dict:
@@ -47,11 +48,11 @@ def test_the_grid_begins_with_hardly_a_load():
 
 
 def test_the_tables_have_medians_and_ratios():
-    *_, row = serving.summary([CELL])
+    *_, row = serving_tables.summary([CELL])
     assert "| 90.0 | 30.0 | **3.00** | 20.0 | 40.0 | 0.50 | 2 × 1 MKL |" in row
-    *_, row = serving.latencies([CELL])
+    *_, row = serving_tables.latencies([CELL])
     assert "| 2.0 | 20 / 20 / 20 | 3.0 | 0 | 40 / 40 / 40 | 6.0 | 5 | 0.50 |" in row
-    assert serving.median_of([measurement(None)], "p50") == math.inf
+    assert serving_tables.median_of([measurement(None)], "p50") == math.inf
 
 
 def test_settings_have_names_of_their_own():

@@ -1,0 +1,69 @@
+"""The tables of the serving benchmark, as Markdown."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from served import ENGINES
+
+
+def tables(record: Mapping[str, Any]) -> list[str]:
+    """The lines of what `serving.py` recorded: the machine, the highest rates, and the latencies."""
+    machine = record["machine"]
+    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+    return [
+        f"{machine['processor']}, {machine['cores']} cores; {versions}; 95% within {record['bound'] * 1000:g} ms",
+        "",
+        *summary(record["cells"]),
+        "",
+        *latencies(record["cells"]),
+    ]
+
+
+def median_of(measurements: Sequence[Mapping[str, Any]], name: str) -> float:
+    """The median of a quantile of the latency over the rounds [ms]; infinite where nothing was answered."""
+    found = [each["latency_seconds"][name] for each in measurements]
+    return 1000 * statistics.median(math.inf if value is None else value for value in found)
+
+
+def summary(cells: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The table of highest rates and of the latency at low load."""
+    lines = [
+        "| model | precision | search | Translane, sentences/s | CTranslate2 | ratio"
+        " | p50 at low load, ms | CTranslate2 | ratio | CTranslate2's setting |",
+        "|---|---|---|---:|---:|---:|---:|---:|---:|---|",
+    ]
+    for cell in cells:
+        ours, theirs = (cell["highest_rate"][name] for name in ENGINES)
+        low, their_low = (median_of(cell["grid"][0][name], "p50") for name in ENGINES)
+        lines.append(
+            f"| {cell['model']} | {cell['precision']} | {cell['search']} | {ours:.1f} | {theirs:.1f} |"
+            f" **{ours / theirs if theirs else math.inf:.2f}** | {low:.1f} | {their_low:.1f} | {low / their_low:.2f} |"
+            f" {cell['setting']} |"
+        )
+    return lines
+
+
+def latencies(cells: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The table of latencies against rates, with the processor time of the server for a sentence."""
+    lines = [
+        "| model | precision | search | sentences/s | Translane p50 / p95 / p99, ms | CPU ms | failed |"
+        " CTranslate2 p50 / p95 / p99, ms | CPU ms | failed | CPU ratio |",
+        "|---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for cell, row in [(each, row) for each in cells for row in each["grid"]]:
+        parts, cpu = [], {}
+        for name in ENGINES:
+            cpu[name] = 1000 * statistics.median(each["cpu_seconds_per_sentence"] for each in row[name])
+            failed = sum(sum(each["errors"].values()) for each in row[name])
+            quantiles = " / ".join(f"{median_of(row[name], quantile):.0f}" for quantile in ("p50", "p95", "p99"))
+            parts.append(f"{quantiles} | {cpu[name]:.1f} | {failed}")
+        ours, theirs = cpu.values()
+        lines.append(
+            f"| {cell['model']} | {cell['precision']} | {cell['search']} | {row['rate']:.1f} | {' | '.join(parts)} |"
+            f" {ours / theirs if theirs else math.inf:.2f} |"
+        )
+    return lines
