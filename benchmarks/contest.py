@@ -46,6 +46,9 @@ class Setting:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
+Opening = Callable[[Setting], "Mapping[str, Any] | None"]
+
+
 @dataclass
 class Outcome:
     """What an engine reached: the medians of its best setting, in target tokens/s and per second of processor time."""
@@ -94,6 +97,11 @@ def settings_of_ctranslate2(cores: int) -> list[Setting]:
     ]
 
 
+def settings_of_hugging_face(cores: int) -> list[Setting]:
+    decoder = "hugging_face_peer.HuggingFaceDecoder"
+    return [Setting("hugging_face", f"1 × {cores}", 1, cores, decoder, {"threads": cores})]
+
+
 class Contest:
     """Runs engines in their settings, each in a process of its own; a `with` statement ends these.
 
@@ -118,13 +126,11 @@ class Contest:
         for process in self._processes.values():
             process.__exit__()
 
-    def hold(
-        self, opening: Callable[[Setting], Mapping[str, Any]], trial: Load, load: Callable[[float], Load], rounds: int
-    ) -> dict[str, Outcome]:
+    def hold(self, opening: Opening, trial: Load, load: Callable[[float], Load], rounds: int) -> dict[str, Outcome]:
         """Choose settings on a short load, and let those that are near the best of their engine take turns.
 
         Args:
-            opening: further arguments of a setting's decoder.
+            opening: further arguments of a setting's decoder; None where it does not take part.
             trial: the short load.
             load: the load of the rounds, given how many sentences/s the fastest setting decoded.
             rounds: how many.
@@ -134,6 +140,8 @@ class Contest:
         fastest = 0.0
         for engine, settings in self._engines.items():
             tried = self._try_all(settings, opening, trial)
+            if not tried:
+                continue
             seconds = {setting: decoded.seconds for setting, decoded in tried.items()}
             near = near_the_best(seconds)
             for setting in settings:
@@ -157,19 +165,19 @@ class Contest:
                 trials[engine],
                 len(longer.sources),
             )
-            for engine in self._engines
+            for engine in trials
         }
 
-    def _try_all(
-        self, settings: Sequence[Setting], opening: Callable[[Setting], Mapping[str, Any]], load: Load
-    ) -> dict[Setting, Decoded]:
-        """The runs of all settings but of those that take ages."""
+    def _try_all(self, settings: Sequence[Setting], opening: Opening, load: Load) -> dict[Setting, Decoded]:
+        """The runs of all settings that take part, but of those that take ages."""
         tried: dict[Setting, Decoded] = {}
         for setting in settings:
+            if (arguments := opening(setting)) is None:
+                continue
             least = min((decoded.seconds for decoded in tried.values()), default=None)
             patience = None if least is None else max(LEAST_PATIENCE, PATIENCE * least)
             process = self._processes[setting]
-            process.open(**setting.options, **opening(setting))
+            process.open(**setting.options, **arguments)
             process.load(load)
             try:
                 decoded = self._decode(setting, patience)

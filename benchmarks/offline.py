@@ -12,7 +12,7 @@ The base model has random weights, which end no sentence. So sentences of its ba
 reference of the batch, on both sides. The demo model ends its own sentences. At batch B, Translane has B rows, or B × K
 at K beams, in each of its replicas, and fills them from the same list; CTranslate2 sorts and batches by itself where
 lengths are free, and gets batch after batch, all at once, where they are fixed. Both stop a beam search as soon as they
-have as many ended translations as beams.
+have as many ended translations as beams. Hugging Face's `generate` takes part at two batch sizes of the base model.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarked_models import COMPUTE_TYPES, DEMO, NAMES, PRECISIONS, Measured, Unavailable, prepare
-from contest import Contest, Outcome, Setting, settings_of_ctranslate2, settings_of_translane
+from benchmarked_models import COMPUTE_TYPES, DEMO, NAMES, PRECISIONS, Measured, Unavailable, base_folder, prepare
+from contest import Contest, Outcome, Setting, settings_of_ctranslate2, settings_of_hugging_face, settings_of_translane
 from machine import describe
 from workload import LONGEST, Load, Pair, make_load, random_ids, read_pairs
 
@@ -38,6 +38,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SENTENCES = ROOT.parent / "shared" / "data" / "tatoeba-zh-en" / "test.tsv.gz"
 SEARCHES = {"greedy": 1, "beam 4": 4}
 BATCHES = (1, 8, 32, 64, 128)
+HUGGING_FACE_BATCHES = (8, 32)
 TRIAL_SENTENCES = 16  # at least, to choose settings by
 
 
@@ -107,6 +108,8 @@ def main() -> None:
     print(header(record["machine"]))
     cores = len(os.sched_getaffinity(0))
     engines = {"translane": settings_of_translane(cores), "ctranslate2": settings_of_ctranslate2(cores)}
+    if "base" in arguments.models:
+        engines["hugging_face"] = settings_of_hugging_face(cores)
     if arguments.processor_time:
         engines = {name: [one for one in settings if one.threads == 1] for name, settings in engines.items()}
     with Contest(engines, processor_time=arguments.processor_time) as contest:
@@ -135,7 +138,11 @@ def measure(contest: Contest, cell: Cell, model: Measured, pairs: list[Pair], pl
     def load(count: int) -> Load:
         return make_load(pairs, count, cell.batch, beam_size, fixed=fixed)
 
-    def opening(setting: Setting) -> dict[str, Any]:
+    def opening(setting: Setting) -> dict[str, Any] | None:
+        if setting.engine == "hugging_face":
+            if fixed and cell.precision == "fp32" and cell.batch in HUGGING_FACE_BATCHES:
+                return {"model": base_folder(model.peer.parent)}
+            return None
         if setting.engine == "ctranslate2":
             return {"model": model.peer, "compute_type": COMPUTE_TYPES[cell.precision]}
         return {
@@ -157,20 +164,19 @@ def measure(contest: Contest, cell: Cell, model: Measured, pairs: list[Pair], pl
 
 def header(machine: dict) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
-    return (
-        f"{machine['processor']}, {machine['cores']} cores; {versions}\n\n"
-        "| model | precision | search | batch | Translane | setting | CTranslate2 | setting | ratio | CPU ratio |\n"
-        "|---|---|---|---:|---:|---|---:|---|---:|---:|"
-    )
+    columns = ("model", "precision", "search", "batch", "Translane", "setting", "CTranslate2", "setting", "ratio")
+    columns += ("CPU ratio", "generate")
+    alignment = "|---|---|---|---:|---:|---|---:|---|---:|---:|---:|"
+    return f"{machine['processor']}, {machine['cores']} cores; {versions}\n\n| {' | '.join(columns)} |\n{alignment}"
 
 
 def row(cell: Cell, outcomes: dict[str, Outcome]) -> str:
     """Target tokens/s of both, and how many times CTranslate2's ours are: by the clock, and by processor time."""
-    ours, theirs = outcomes["translane"], outcomes["ctranslate2"]
+    ours, theirs, other = outcomes["translane"], outcomes["ctranslate2"], outcomes.get("hugging_face")
     return (
         f"| {cell.model} | {cell.precision} | {cell.search} | {cell.batch} | {ours.rate:,.0f} | {ours.setting} |"
         f" {theirs.rate:,.0f} | {theirs.setting} | **{ours.rate / theirs.rate:.2f}** |"
-        f" {ours.cpu_rate / theirs.cpu_rate:.2f} |"
+        f" {ours.cpu_rate / theirs.cpu_rate:.2f} | {f'{other.rate:,.0f}' if other else '–'} |"
     )
 
 

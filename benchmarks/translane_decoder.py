@@ -50,9 +50,12 @@ class TranslaneDecoder:
         limits, ids = bundle.manifest.limits, bundle.manifest.special_ids
         self._batch = 1
         self._engines = []
-        for _ in range(replicas):
+        sessions = Sessions(bundle, threads=threads)
+        for number in range(replicas):
+            if number and threads > 1:  # sessions are shared, and so are their threads
+                sessions = Sessions(bundle, threads=threads)
             backend = OrtBackend(
-                Sessions(bundle, threads=threads),
+                sessions,
                 rows=rows,
                 source_capacity=min(source_tokens, limits.source_tokens),
                 target_capacity=min(target_tokens, limits.target_tokens),

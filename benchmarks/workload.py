@@ -63,10 +63,20 @@ def random_ids(pairs: Sequence[Pair], ids: range, end: int, seed: int = 0) -> li
     return [Pair((*pick.choices(ids, k=len(pair.source) - 1), end), pair.reference_length) for pair in pairs]
 
 
-def make_load(pairs: Sequence[Pair], count: int, batch: int, beam_size: int, *, fixed: bool, seed: int = 0) -> Load:
+def make_load(
+    pairs: Sequence[Pair],
+    count: int,
+    batch: int,
+    beam_size: int,
+    *,
+    fixed: bool,
+    max_length: int = LONGEST,
+    seed: int = 0,
+) -> Load:
     """A load of `count` of the pairs, drawn at random; all of them, and again from the first on, where they are fewer.
 
-    `fixed`: every translation of a batch takes the median of its references' lengths.
+    `fixed`: every translation of a batch takes the median of its references' lengths; else the model ends them, or
+    `max_length` does.
     """
     order = random.Random(seed).sample(range(len(pairs)), len(pairs))
     drawn = [pairs[order[number % len(order)]] for number in range(count)]
@@ -74,8 +84,8 @@ def make_load(pairs: Sequence[Pair], count: int, batch: int, beam_size: int, *, 
     lengths = None
     if fixed:
         lengths = tuple(batch_lengths([pair.reference_length for pair in drawn], batch))
-    max_length = max(lengths) if lengths else LONGEST
-    return Load(tuple(pair.source for pair in drawn), lengths, max_length, batch, beam_size)
+    longest = max(lengths) if lengths else max_length
+    return Load(tuple(pair.source for pair in drawn), lengths, longest, batch, beam_size)
 
 
 def batch_lengths(lengths: Sequence[int], batch: int) -> list[int]:

@@ -1,0 +1,208 @@
+"""How step time, memory and start-up grow: Translane, and CTranslate2 where it has the same.
+
+    python benchmarks/scaling.py
+    python benchmarks/scaling.py --models demo --rows 1 16 256 --lengths 16 64
+
+One worker of each engine decodes greedily. Neither tells how long a step takes, so a step is what a longer translation
+takes beyond a shorter one, by the tokens it is longer: encoding and everything else done once drops out. Memory is what
+is resident after decoding, in a process of its own, weights and interpreter included; Translane's is for as many rows
+and tokens as the measurement needs, since it takes all of its memory at once. Start-up is from a process that has
+imported its engine to the first translation. With one thread, a step's time is processor time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import statistics
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarked_models import COMPUTE_TYPES, NAMES, PRECISIONS, Measured, Unavailable, prepare
+from contest import LIBRARIES
+from decoder_process import DecoderProcess
+from machine import describe
+from offline import ROOT
+from workload import Load
+
+SOURCE_LENGTH = 12  # tokens, the last of which ends the sentence
+ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+LENGTHS = (16, 32, 64, 128, 250)
+SHORT, LONG = 8, 32  # lengths that a step over many rows is measured between
+ROWS_OF_LENGTHS = 32
+
+
+@dataclass(frozen=True)
+class Runner:
+    """An engine in a process, on one model."""
+
+    name: str
+    process: DecoderProcess
+    model: Path
+    options: dict[str, Any]
+
+    def open(self, rows: int, length: int) -> float:
+        """Make room for so many rows of so many tokens; return the seconds it took."""
+        room = {}
+        if self.name == "translane":
+            room = {"rows": rows, "source_tokens": SOURCE_LENGTH, "target_tokens": length, "ends": False}
+        return self.process.open(self.model, **self.options, **room)
+
+    def seconds(self, load: Load, clock: str) -> float:
+        """How long decoding the load takes."""
+        self.process.load(load)
+        return getattr(self.process.decode(), clock)
+
+
+def load_of(rows: int, length: int) -> Load:
+    """As many random sentences as rows, and translations of one length."""
+    sources = tuple((*range(10 + row % 7, 9 + row % 7 + SOURCE_LENGTH), 3) for row in range(rows))
+    return Load(sources, (length,) * rows, length, rows, 1)
+
+
+def per_step(times: dict[int, list[float]], lengths: Sequence[int]) -> dict[int, float]:
+    """Seconds of a step between each length and the one before it, of the medians."""
+    medians = {length: statistics.median(times[length]) for length in lengths}
+    return {
+        longer: (medians[longer] - medians[shorter]) / (longer - shorter)
+        for shorter, longer in itertools.pairwise(lengths)
+    }
+
+
+def measure_steps(runners: Sequence[Runner], cases: Sequence[tuple[int, int]], rounds: int, clock: str) -> Any:
+    """Seconds of every runner for each case of rows and length, in turn: {runner: {case: [seconds]}}."""
+    found: dict[str, dict[tuple[int, int], list[float]]] = {runner.name: {} for runner in runners}
+    for runner in runners:
+        runner.open(max(rows for rows, _ in cases), max(length for _, length in cases))
+        for rows in {rows for rows, _ in cases}:
+            runner.seconds(load_of(rows, SHORT), clock)  # what is done once for a number of rows
+    for _ in range(rounds):
+        for case in cases:
+            for runner in runners:
+                found[runner.name].setdefault(case, []).append(runner.seconds(load_of(*case), clock))
+    return found
+
+
+def measure_memory(runner_of: Any, rows: Sequence[int], length: int) -> Iterator[tuple[int, dict[str, int]]]:
+    """Bytes that each engine takes for so many rows, each in a new process."""
+    for count in rows:
+        taken = {}
+        for name in ("translane", "ctranslate2"):
+            with ExitStack() as processes:
+                runner = runner_of(name, processes)
+                runner.open(count, length)
+                runner.seconds(load_of(count, length), "seconds")
+                taken[name] = runner.process.memory()
+        yield count, taken
+
+
+def measure_start(runner_of: Any, rounds: int) -> dict[str, float]:
+    """Seconds from opening the model to the first translation of one sentence, each time in a new process."""
+    found: dict[str, list[float]] = {}
+    for _ in range(rounds):
+        for name in ("translane", "ctranslate2"):
+            with ExitStack() as processes:
+                runner = runner_of(name, processes)
+                seconds = runner.open(64, 64)
+                found.setdefault(name, []).append(seconds + runner.seconds(load_of(1, 1), "seconds"))
+    return {name: statistics.median(seconds) for name, seconds in found.items()}
+
+
+def measure(model: Measured, precision: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    threads = arguments.threads
+    clock = "cpu_seconds" if threads == 1 else "seconds"
+
+    def runner_of(name: str, processes: ExitStack) -> Runner:
+        if name == "translane":
+            process = DecoderProcess("translane_decoder.TranslaneDecoder")
+            options = {"replicas": 1, "threads": threads}
+            bundle = model.bundle
+        else:
+            process = DecoderProcess("ctranslate2_peer.CTranslate2Decoder", LIBRARIES[arguments.library])
+            options = {"workers": 1, "threads": threads, "compute_type": COMPUTE_TYPES[precision]}
+            bundle = model.peer
+        return Runner(name, processes.enter_context(process), bundle, options)
+
+    rows, lengths = arguments.rows, arguments.lengths
+    with ExitStack() as processes:
+        runners = [runner_of(name, processes) for name in ("translane", "ctranslate2")]
+        by_rows = measure_steps(
+            runners, [(count, length) for count in rows for length in (SHORT, LONG)], arguments.rounds, clock
+        )
+        by_length = measure_steps(
+            runners, [(ROWS_OF_LENGTHS, length) for length in (SHORT, *lengths)], arguments.rounds, clock
+        )
+    return {
+        "rows": {
+            name: {
+                count: per_step({length: found[count, length] for length in (SHORT, LONG)}, (SHORT, LONG))[LONG]
+                for count in rows
+            }
+            for name, found in by_rows.items()
+        },
+        "lengths": {
+            name: per_step({length: seconds for (_, length), seconds in found.items()}, (SHORT, *lengths))
+            for name, found in by_length.items()
+        },
+        "memory": dict(measure_memory(runner_of, rows, LONG)),
+        "start": measure_start(runner_of, arguments.rounds),
+    }
+
+
+def tables(title: str, found: dict[str, Any]) -> str:
+    """What was measured of a model, as Markdown."""
+    lines = [f"### {title}", ""]
+    for name, column in (("rows", "rows"), ("lengths", f"tokens, {ROWS_OF_LENGTHS} rows")):
+        lines += [f"| {column} | Translane step ms | CTranslate2 step ms | ratio |", "|---:|---:|---:|---:|"]
+        ours, theirs = found[name]["translane"], found[name]["ctranslate2"]
+        lines += [
+            f"| {key} | {ours[key] * 1e3:.2f} | {theirs[key] * 1e3:.2f} | {theirs[key] / ours[key]:.2f} |"
+            for key in ours
+        ]
+        lines.append("")
+    lines += ["| rows | Translane MB | CTranslate2 MB |", "|---:|---:|---:|"]
+    lines += [
+        f"| {rows} | {taken['translane'] / 1e6:,.0f} | {taken['ctranslate2'] / 1e6:,.0f} |"
+        for rows, taken in found["memory"].items()
+    ]
+    start = found["start"]
+    lines += ["", f"Start-up: Translane {start['translane']:.2f} s, CTranslate2 {start['ctranslate2']:.2f} s.", ""]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="+", choices=NAMES, default=NAMES)
+    parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=PRECISIONS)
+    parser.add_argument("--rows", type=int, nargs="+", default=ROWS)
+    parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS)
+    parser.add_argument(
+        "--threads", type=int, default=len(os.sched_getaffinity(0)), help="1: processor time is counted"
+    )
+    parser.add_argument("--library", choices=LIBRARIES, default="oneDNN", help="what CTranslate2 multiplies with")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "bench" / "models", help="of converted models")
+    parser.add_argument("-o", "--output", type=Path, default=ROOT / "runs" / "bench" / "scaling.json")
+    arguments = parser.parse_args()
+    record: dict[str, Any] = {"machine": describe(), "threads": arguments.threads, "library": arguments.library}
+    for name in arguments.models:
+        for precision in arguments.precisions:
+            try:
+                model = prepare(name, precision, arguments.folder)
+            except Unavailable as reason:
+                print(f"skipped: {reason}", file=sys.stderr)
+                continue
+            record[f"{name}-{precision}"] = found = measure(model, precision, arguments)
+            print(tables(f"{name}, {precision}, {arguments.threads} threads", found), flush=True)
+            arguments.output.parent.mkdir(parents=True, exist_ok=True)
+            arguments.output.write_text(json.dumps(record, indent=1))
+
+
+if __name__ == "__main__":
+    main()
