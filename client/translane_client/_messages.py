@@ -223,7 +223,7 @@ def _scores(response: pb.ScoreResponse, expected: int) -> list[Score]:
 def _hypothesis(hypothesis: pb.Hypothesis) -> Hypothesis:
     return Hypothesis(
         text=hypothesis.text,
-        score=hypothesis.score,
+        score=hypothesis.score if hypothesis.HasField("score") else None,
         finish_reason=_FINISH_REASONS.get(hypothesis.finish_reason, FinishReason.UNSPECIFIED),
         tokens=tuple(hypothesis.tokens),
         token_log_probs=tuple(hypothesis.token_log_probs),

@@ -130,6 +130,7 @@ def decoding_options(arguments: argparse.Namespace) -> DecodingOptions:
         options["num_hypotheses"] = arguments.nbest
         if _wants_beams_for(options):
             options["beam_size"] = arguments.nbest
+        options.setdefault("return_token_scores", True)  # n-best lines tell scores
     return options
 
 

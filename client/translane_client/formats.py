@@ -75,9 +75,9 @@ def score_json(score: Score) -> str:
     return to_json({"total_log_prob": score.total_log_prob, "mean_log_prob": score.mean_log_prob, **asdict(score)})
 
 
-def number(value: float) -> str:
-    """A log-probability for people and for `sort -g`."""
-    return f"{value:.6f}"
+def number(value: float | None) -> str:
+    """A log-probability for people and for `sort -g`; nothing where a server tells none."""
+    return "" if value is None else f"{value:.6f}"
 
 
 def tokens_line(tokens: Sequence[str], log_probs: Sequence[float]) -> str:

@@ -62,7 +62,7 @@ class DecodingOptions(TypedDict, total=False):
     return_tokens: bool | None
     """Return the tokens of each hypothesis, and those of the source. Default False."""
     return_token_scores: bool | None
-    """Return the log-probability of each token. Default False."""
+    """Return the log-probability of each token, and the score of greedy search, which takes time. Default False."""
     return_alignment: bool | None
     """Return the source token each target token comes from, and the tokens of the source. Default False."""
     split_sentences: bool | None

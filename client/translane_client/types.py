@@ -35,9 +35,9 @@ class Hypothesis:
     """One candidate translation."""
 
     text: str
-    score: float
+    score: float | None
     """Log-probability of the generated tokens. Beams: normalised as the options say; otherwise their sum. The tokens of
-    target_prefix are no part of it."""
+    target_prefix are no part of it. None for greedy search's one hypothesis, unless return_token_scores was set."""
     finish_reason: FinishReason = FinishReason.UNSPECIFIED
     tokens: tuple[str, ...] = ()
     """Filled where return_tokens was set: those of target_prefix and the end-of-sentence token included."""
@@ -85,7 +85,7 @@ class Translation:
         return self.hypotheses[0].text
 
     @property
-    def score(self) -> float:
+    def score(self) -> float | None:
         """The best hypothesis' score."""
         return self.hypotheses[0].score
 
@@ -112,7 +112,7 @@ class StreamedTranslation:
         return self.hypothesis.text
 
     @property
-    def score(self) -> float:
+    def score(self) -> float | None:
         """The hypothesis' score."""
         return self.hypothesis.score
 

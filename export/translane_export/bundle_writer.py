@@ -20,6 +20,7 @@ from translane_export.alignment import choose_alignment
 from translane_export.checkpoint import Checkpoint
 from translane_export.errors import ExportError
 from translane_export.graphs import AlignmentGraph, DecoderGraph, EncoderGraph
+from translane_export.int8 import Int8Stage, read_test_set
 from translane_export.languages import choose_languages
 from translane_export.manifest import build_manifest
 from translane_export.memory import release_memory
@@ -34,6 +35,7 @@ from translane_export.samples import sample_sources
 from translane_export.settings import ExportSettings, Format
 from translane_export.signatures import alignment_signature, decoder_signature, encoder_signature
 from translane_export.sources import find_reader
+from translane_export.train.data import SentencePair
 from translane_export.verify import LONGEST, compare, passes, verification_sources
 from translane_server.bundle import (
     MANIFEST,
@@ -47,6 +49,7 @@ from translane_server.bundle import (
 )
 from translane_server.cpus import available_cpus
 from translane_server.errors import StartupError
+from translane_server.language_pairs import LanguagePairs
 from translane_server.ort import OrtBackend
 from translane_server.sessions import Sessions
 from translane_server.tokenizer import load_tokenizer
@@ -89,6 +92,11 @@ def write_bundle(
     numerics = choose_numerics(settings.precision, settings.weight_storage)
     if settings.format == "torchscript" and settings.weight_storage:
         raise ExportError("TorchScript files store weights as they compute; leave --weight-storage out")
+    if settings.test and settings.precision != "int8":
+        raise ExportError("--test is for precision int8, whose translations it scores")
+    if settings.format == "torchscript" and settings.precision == "int8":
+        raise ExportError("TorchScript files are fp32 or fp16; int8 is a precision of ONNX bundles")
+    test = read_test_set(settings.test) if settings.test else ()
     samples = sample_sources(checkpoint, settings.samples)
     model = build_model(checkpoint)
     check_range(model, numerics, checkpoint.origins)
@@ -119,6 +127,8 @@ def write_bundle(
         release_memory()
         parity = _compare(decodes, reference, numerics, manifest.alignment, log)
         manifest = manifest.model_copy(update={"parity": parity})
+        if settings.precision == "int8":
+            manifest = _quantize(settings, Bundle(folder, manifest), reference, samples, test, log)
         _write_model_card(settings, manifest, folder)
         files = {**manifest.files, _MODEL_CARD: file_entry(folder / _MODEL_CARD)}
         manifest = manifest.model_copy(update={"files": dict(sorted(files.items()))})
@@ -214,7 +224,14 @@ def _write_graphs(
     names = ("encoder.onnx", "decoder.onnx") if form == "onnx" else (torchscript.ENCODER, torchscript.DECODER)
     graphs = Graphs(
         encoder=encoder_signature(config, numerics.dtype, names[0]),
-        decoder=decoder_signature(config, numerics.dtype, names[1], alignment_query=alignment is not None),
+        decoder=decoder_signature(
+            config,
+            numerics.dtype,
+            names[1],
+            alignment_query=alignment is not None,
+            # on a GPU, whose choice this could only be by way of the CPU, all of a step is queued at once
+            log_probs_on_request=form == "onnx" and numerics.dtype == torch.float32,
+        ),
         alignment=alignment_signature(config, numerics.dtype, "alignment.onnx") if alignment else None,
     )
     if form == "torchscript":
@@ -290,6 +307,26 @@ def _compare(
             )
         )
     return parity
+
+
+def _quantize(
+    settings: ExportSettings,
+    bundle: Bundle,
+    reference: Transformer,
+    samples: list[list[int]],
+    test: tuple[SentencePair, ...],
+    log: Log,
+) -> Manifest:
+    languages = LanguagePairs(bundle.manifest.languages, load_tokenizer(bundle)).default()
+    longest = min(_SHORTEST, bundle.manifest.limits.source_tokens)
+    # random ids tell little of what sentences do to a model, and more than nothing
+    samples = (
+        samples
+        or languages.tokenizer.encode([pair.source for pair in test])
+        or verification_sources([], reference.config, longest)
+    )
+    threads = settings.threads or available_cpus()
+    return Int8Stage(languages, samples, test, settings.max_bleu_loss, threads, log).run(bundle, reference)
 
 
 def _every_tenth(log: Log, what: str) -> Callable[[int, int], None]:

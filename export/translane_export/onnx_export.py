@@ -16,6 +16,8 @@ from torch.export import Dim
 from translane_export.errors import ExportError
 from translane_export.graphs import AlignmentGraph, DecoderGraph, EncoderGraph
 from translane_export.model import TransformerConfig
+from translane_export.on_request import compute_on_request
+from translane_export.signatures import WITH_LOG_PROBS
 from translane_server.bundle import Graph
 
 OPSET = 21
@@ -54,7 +56,15 @@ def export_decoder(graph: DecoderGraph, config: TransformerConfig, signature: Gr
     rows, tensors = {0: _ROWS}, 2 * config.decoder_layers
     caches = [{0: _ROWS, 2: _TARGET}] * tensors + [{0: _ROWS, 2: _SOURCE}] * tensors
     dynamic_shapes = (rows, rows, rows, None, tuple(caches))
-    return _export(graph, decoder_example(config, graph.dtype), dynamic_shapes, signature)
+    inputs = [tensor.name for tensor in signature.inputs]
+    if WITH_LOG_PROBS not in inputs:
+        return _export(graph, decoder_example(config, graph.dtype), dynamic_shapes, signature)
+    position = inputs.index(WITH_LOG_PROBS)
+    captured = (*signature.inputs[:position], *signature.inputs[position + 1 :])
+    without = signature.model_copy(update={"inputs": captured})
+    model = _export(graph, decoder_example(config, graph.dtype), dynamic_shapes, without)
+    compute_on_request(model, "candidate_log_probs", WITH_LOG_PROBS, position)
+    return model
 
 
 def export_alignment(

@@ -7,6 +7,7 @@ https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any
 
@@ -147,28 +148,53 @@ def add_and_norm(x: Tensor, residual: Tensor, norm: Norm) -> tuple[Tensor, Tenso
     return normalize(total, norm), total
 
 
-def best_candidates(logits: Tensor, count: Tensor, suppression: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the ``count`` [1] best ids of each row, best first, their log-probabilities, and logits as they rank.
+def best_ids(logits: Tensor, count: Tensor) -> Tensor:
+    """Return the ids of the ``count`` [1] highest logits of each row, best first, of equal ones the lowest id first.
 
-    [B, V] -> [B, K], [B, K], [B, V]. ``suppression`` [V] is added to logits to rank them, and to log-probabilities.
-
-    LogSoftmax over the whole vocabulary and a gather: ONNX Runtime runs it row by row (so that a row's values never
-    depend on its neighbours) and ten times as fast as ReduceLogSumExp, which would normalise K values alone.
+    [B, V] -> [B, K].
     """
-    ranked = logits if suppression is None else logits + suppression
     if torch.onnx.is_in_onnx_export():
-        shape = (logits.shape[0], _TRACED_CANDIDATES)
-        _, ids = torch.onnx.ops.symbolic_multi_out(
-            "::TopK", (ranked, count), {}, dtypes=[logits.dtype, torch.int64], shapes=[shape, shape]
-        )
-    elif torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]  # public, but unannotated
-        ids = _scripted_top_ids()(ranked, count)
-    else:
-        ids = _top_ids(ranked, count)
-    log_probs = logits.log_softmax(-1).gather(1, ids)
-    if suppression is not None:
-        log_probs = log_probs + suppression[ids]
-    return ids, log_probs, ranked
+        size = _block_size(logits.shape[1])
+        return _top_k(logits, count)[1] if size is None else _best_ids_of_blocks(logits, count, size)
+    if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]  # public, but unannotated
+        ids: Tensor = _scripted_top_ids()(logits, count)
+        return ids
+    return _top_ids(logits, count)
+
+
+def _best_ids_of_blocks(logits: Tensor, count: Tensor, size: int) -> Tensor:
+    """Look for the K best in the K blocks of the vocabulary with the highest maxima: they are nowhere else.
+
+    The maxima take a pass that ONNX Runtime vectorises, where TopK compares one number after the other: 5 times as
+    fast over 65,000 ids, 3 to 5 times over 8,000. Blocks are looked through in their own order, so that of equal
+    logits the lowest id stays first.
+    """
+    rows, blocks = logits.shape[0], logits.shape[1] // size
+    split = logits.view(rows, blocks, size)
+    looked_at = torch.minimum(count, torch.tensor([blocks]))
+    chosen = _top_k(_top_k(split.amax(-1), looked_at)[1], looked_at, largest=False)[0]  # [B, K']
+    shape = (rows, _TRACED_CANDIDATES, size)
+    found = _emit("GatherND", (split, chosen.unsqueeze(-1)), logits.dtype, shape, {"batch_dims": 1})
+    side_by_side = _emit("Reshape", (found, torch.tensor([0, -1])), found.dtype, (rows, _TRACED_CANDIDATES * size))
+    _, places = _top_k(side_by_side, count)  # [B, K]
+    width = torch.tensor([size])
+    number = _emit("Div", (places, width), places.dtype, places.shape)
+    return chosen.gather(1, number) * size + _emit("Mod", (places, width), places.dtype, places.shape)
+
+
+def _block_size(vocabulary: int) -> int | None:
+    """Return what divides a vocabulary into blocks of some 128 ids; None where it is small, or nothing near does."""
+    sizes = [size for size in range(48, 513) if vocabulary % size == 0 and vocabulary >= 16 * size]
+    return min(sizes, key=lambda size: abs(math.log(size / 128)), default=None)
+
+
+def _top_k(x: Tensor, count: Tensor, *, largest: bool = True) -> tuple[Tensor, Tensor]:
+    """Return the values and places of the ``count`` [1] largest or smallest numbers of each row."""
+    shape = (x.shape[0], _TRACED_CANDIDATES)
+    values, places = torch.onnx.ops.symbolic_multi_out(
+        "::TopK", (x, count), {"largest": int(largest)}, dtypes=[x.dtype, torch.int64], shapes=[shape, shape]
+    )
+    return values, places
 
 
 def _epsilon(norm: Norm) -> float:

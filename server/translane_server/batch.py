@@ -63,6 +63,7 @@ class RunningBatch:
         self._continues_word[vocabulary.eos : vocabulary.eos + 1] = False
         self._searches: list[Search] = []  # by row
         self._intricate = 0  # searches that are not plain greedy
+        self._scored = 0  # searches whose hypotheses tell their scores
         self.reserved = 0  # rows that the sentences may come to take
         self._row_numbers = np.arange(rows)
 
@@ -91,7 +92,7 @@ class RunningBatch:
     def needs(self) -> StepNeeds:
         """What the next step has to return."""
         if not self._intricate:
-            return _BEST_TOKEN
+            return _BEST_SCORED_TOKEN if self._scored else _BEST_TOKEN
         table, n = self._table, self.size
         most = int(table.num_candidates[:n].max())
         return StepNeeds(
@@ -107,6 +108,7 @@ class RunningBatch:
             self._searches.append(search)
             self.reserved += job.rows
             self._intricate += not _is_plain(job)
+            self._scored += job.sentence.options.scores
             self._fill_row(search, search.rows[0])
 
     def advance(self, candidates: Candidates) -> Update:
@@ -179,6 +181,7 @@ class RunningBatch:
         job = search.job
         self.reserved -= job.rows
         self._intricate -= not _is_plain(job)
+        self._scored -= job.sentence.options.scores
         if job.sentence.options.suppressed_ids:
             self._masks.release(job.sentence.options.suppressed_ids)
         if job.sentence.word_follows:
@@ -210,17 +213,19 @@ class RunningBatch:
         table, n = self._table, self.size
         choice = greedy.choose(candidates, table.positions[:n], table.limit[:n], self._vocabulary.eos)
         self._append(slice(n), choice.token_ids, choice.log_probs)
-        table.scores[:n] += choice.log_probs
+        if choice.log_probs is not None:
+            table.scores[:n] += choice.log_probs
         free = np.flatnonzero(choice.ended | choice.at_max_length).tolist()
         for row in free:
             self._finish_row(row, update)
         return free
 
-    def _append(self, rows: IntArray | slice, tokens: IntArray, log_probs: FloatArray) -> None:
+    def _append(self, rows: IntArray | slice, tokens: IntArray, log_probs: FloatArray | None) -> None:
         table = self._table
         positions = table.positions[rows]
         numbers = self._row_numbers[rows]
-        table.log_probs[numbers, positions] = log_probs
+        if log_probs is not None:
+            table.log_probs[numbers, positions] = log_probs
         table.history[numbers, positions + 1] = tokens
         table.positions[rows] = positions + 1
 
@@ -397,7 +402,7 @@ class RunningBatch:
         return length
 
 
-_BEST_TOKEN = StepNeeds()
+_BEST_TOKEN, _BEST_SCORED_TOKEN = StepNeeds(log_probs=False), StepNeeds()
 
 
 def _shared(differences: npt.NDArray[np.intp], length: int) -> int:

@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from translane_server.errors import BundleError
 
-SCHEMA_VERSION = 2
-_READABLE = (1, 2)
+SCHEMA_VERSION = 3
+_READABLE = (1, 2, 3)
 MANIFEST = "manifest.json"
 
 Precision = Literal["fp32", "fp16", "int8"]
@@ -190,6 +190,24 @@ class Parity(_Model):
     attention_tolerance: float | None = None
 
 
+class Quality(_Model):
+    """What an int8 bundle's translations are like beside those of the float32 one it is made of.
+
+    Attributes:
+        sentences: how many were translated by both.
+        unchanged: how many of these translations are the same tokens.
+        tested: how many of them have a reference.
+        bleu: of these, 0 to 100.
+        fp32_bleu: of these, in float32.
+    """
+
+    sentences: int
+    unchanged: int
+    tested: int = 0
+    bleu: float | None = None
+    fp32_bleu: float | None = None
+
+
 class FileEntry(_Model):
     """Size [bytes] and digest of a file of the bundle."""
 
@@ -200,7 +218,7 @@ class FileEntry(_Model):
 class Manifest(_Model):
     """`manifest.json`."""
 
-    schema_version: Literal[1, 2] = 2
+    schema_version: Literal[1, 2, 3] = 3
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     version: str
     source_languages: tuple[str, ...] = Field(min_length=1)
@@ -208,7 +226,7 @@ class Manifest(_Model):
     language_templates: LanguageTemplates = LanguageTemplates()
     architecture: Architecture
     precision: Precision
-    weight_storage: Literal["float32", "float16"]
+    weight_storage: Literal["float32", "float16", "int8"]
     special_ids: SpecialIds
     limits: ModelLimits
     decoding_defaults: DecodingDefaults
@@ -218,6 +236,7 @@ class Manifest(_Model):
     license: str
     provenance: dict[str, Any]
     parity: Parity | None
+    quality: Quality | None = None
     files: dict[str, FileEntry]
 
     @model_validator(mode="after")
@@ -338,7 +357,7 @@ def read_manifest(folder: Path) -> Manifest:
         hint = "upgrade the server" if version > SCHEMA_VERSION else "export the checkpoint again with translane-export"
         raise BundleError(
             f"model bundle {folder}: this server reads schema versions"
-            f" {' and '.join(map(str, _READABLE))}, not {version}; {hint}"
+            f" {_READABLE[0]} to {_READABLE[-1]}, not {version}; {hint}"
         )
     try:
         return Manifest.model_validate_json(json.dumps(content), strict=True)

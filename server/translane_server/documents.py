@@ -59,7 +59,8 @@ def split_texts(
 def merge_translations(text: SplitText, translations: Sequence[pb.Translation], target_language: str) -> pb.Translation:
     """The translation of a text, of those of its sentences, which have one hypothesis each.
 
-    The score is the sum of the sentences' scores. Tokens follow one another, and alignments count them so.
+    The score is the sum of the sentences' scores, where they have one. Tokens follow one another, and alignments count
+    them so.
     """
     merged = pb.Hypothesis(finish_reason=pb.FINISH_REASON_END_OF_SENTENCE)
     whole = pb.Translation()
@@ -84,6 +85,7 @@ def merge_translations(text: SplitText, translations: Sequence[pb.Translation], 
         whole.source_tokens += translation.source_tokens
         whole.source_pieces.extend(translation.source_pieces)
     merged.text = text.join(texts, target_language)
-    merged.score = score
+    if any(hypothesis.HasField("score") for translation in translations for hypothesis in translation.hypotheses):
+        merged.score = score
     whole.hypotheses.append(merged)
     return whole

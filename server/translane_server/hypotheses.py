@@ -22,13 +22,14 @@ def hypothesis_of(
         log_prob: natural log-probability of `last`, or of the end of the sentence.
         score: what the search ranks it by.
     """
+    options = search.job.sentence.options
     tokens = table.tokens(row, length) + ([] if last is None else [last])
     return Hypothesis(
         token_ids=tuple(tokens),
-        score=score,
+        score=score if options.scores else None,
         finish_reason=FinishReason.END_OF_SENTENCE if last is None else FinishReason.MAX_LENGTH,
-        token_log_probs=(*table.log_probs[row, :length].tolist(), log_prob),
-        alignment=alignment_of(table, row, len(tokens)) if search.job.sentence.options.alignment else (),
+        token_log_probs=(*table.log_probs[row, :length].tolist(), log_prob) if options.scores else (),
+        alignment=alignment_of(table, row, len(tokens)) if options.alignment else (),
     )
 
 

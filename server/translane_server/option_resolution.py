@@ -209,6 +209,7 @@ def _decoding(options: pb.DecodingOptions, limits: OptionLimits, uncounted: int,
         suppressed_ids=(unknown,) if options.suppress_unknown else (),
         suppressed_phrases=_as_written(options.suppressed_phrases),
         alignment=options.return_alignment or options.replace_unknowns,
+        scores=options.return_token_scores or beams > 1 or sampled or options.num_hypotheses > 1,
     )
     if beams > 1:
         return replace(

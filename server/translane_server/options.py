@@ -39,6 +39,8 @@ class DecodingOptions:
         suppressed_ids: tokens that are never generated.
         suppressed_phrases: UTF-8 of phrases that never occur in the text.
         alignment: hypotheses tell which source token each of their tokens comes from.
+        scores: hypotheses tell their score and the log-probability of each token, which takes a pass over the
+            vocabulary at every step. Without it, greedy search does not compute them.
     """
 
     max_length: int
@@ -56,6 +58,7 @@ class DecodingOptions:
     suppressed_ids: tuple[int, ...] = ()
     suppressed_phrases: tuple[bytes, ...] = ()
     alignment: bool = False
+    scores: bool = True
 
     @property
     def rows(self) -> int:

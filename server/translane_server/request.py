@@ -65,15 +65,15 @@ class Hypothesis:
         token_ids: T tokens.
         score: greedy search and sampling: the sum of the natural log-probabilities of the generated tokens, the
             end-of-sentence token included; beams: divided by their number ^ length_penalty, and less the coverage
-            penalty.
+            penalty. None where it was not asked for.
         finish_reason: why it ended.
         token_log_probs: natural log-probability of each token, under the model alone; one more than `token_ids` where
-            the end-of-sentence token ended it.
+            the end-of-sentence token ended it; empty where `score` is None.
         alignment: for each of `token_ids`, where it was asked for; else empty.
     """
 
     token_ids: tuple[int, ...]
-    score: float
+    score: float | None
     finish_reason: FinishReason
     token_log_probs: tuple[float, ...] = ()
     alignment: tuple[AlignedToken, ...] = ()

@@ -97,4 +97,4 @@ class Search:
         count = self.job.sentence.options.num_hypotheses
         if self.pool:
             return tuple(self.pool.hypotheses[:count])
-        return tuple(sorted(self.ended, key=lambda hypothesis: (-hypothesis.score, hypothesis.token_ids)))
+        return tuple(sorted(self.ended, key=lambda hypothesis: (-(hypothesis.score or 0.0), hypothesis.token_ids)))

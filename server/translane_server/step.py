@@ -76,6 +76,7 @@ def rank_tokens(
     """
     n = len(searches)
     token_ids, log_probs = candidates.token_ids, candidates.log_probs
+    assert log_probs is not None, "the batch asked for log-probabilities"
     normalisers = np.zeros(n, np.float32)
     special = np.flatnonzero(table.positions[:n] < table.special_until[:n])
     if not special.size:

@@ -13,18 +13,20 @@ from translane_server.backend import Candidates, FloatArray, Int32Array, IntArra
 class StepBuffers:
     """Inputs and outputs of a step over the first n of `rows` rows; V is the size of the target vocabulary.
 
-    Inputs are there from the start. Outputs are reserved when a step first needs them, for all rows.
+    Inputs are there from the start. Outputs are reserved when a step first needs them, for all rows. Graphs of older
+    bundles compute log-probabilities at every step, and have no input that asks for them.
     """
 
-    def __init__(self, rows: int, vocab_size: int) -> None:
+    def __init__(self, rows: int, vocab_size: int, *, asks_for_log_probs: bool) -> None:
         self.source_lengths: Int32Array = np.ones(rows, np.int32)
         self._rows = rows
         self._vocab_size = vocab_size
         self._token_ids: IntArray = np.zeros(rows, np.int64)
         self._positions: Int32Array = np.zeros(rows, np.int32)
         self._num_candidates: IntArray = np.zeros(1, np.int64)
+        self._asks = {asked: np.array(asked) for asked in (False, True)} if asks_for_log_probs else {}
         self._candidate_ids: IntArray = np.zeros(0, np.int64)
-        self._candidate_log_probs: FloatArray = np.zeros(0, np.float32)
+        self._log_probs: FloatArray = np.zeros(0, np.float32)
         self._logits: FloatArray = np.zeros(0, np.float32)
 
     def write(self, token_ids: IntArray, positions: Int32Array, num_candidates: int) -> None:
@@ -39,24 +41,27 @@ class StepBuffers:
         moved = False
         if self._candidate_ids.size < self._rows * needs.num_candidates:
             self._candidate_ids = np.zeros(self._rows * needs.num_candidates, np.int64)
-            self._candidate_log_probs = np.zeros(self._rows * needs.num_candidates, np.float32)
+            self._log_probs = np.zeros(self._rows * needs.num_candidates, np.float32)
             moved = True
         if needs.logits and not self._logits.size:
             self._logits = np.zeros(self._rows * self._vocab_size, np.float32)
         return moved
 
-    def bind_inputs(self, binding: Any, n: int) -> None:
-        """Bind what every step over n rows reads."""
+    def bind_inputs(self, binding: Any, n: int, needs: StepNeeds) -> None:
+        """Bind what every step over n rows with these needs reads."""
         bind_host(binding.bind_input, "token_ids", self._token_ids, (n,))
         bind_host(binding.bind_input, "positions", self._positions, (n,))
         bind_host(binding.bind_input, "source_lengths", self.source_lengths, (n,))
         bind_host(binding.bind_input, "num_candidates", self._num_candidates, (1,))
+        if self._asks:
+            bind_host(binding.bind_input, "with_log_probs", self._asks[needs.log_probs], ())
 
     def bind_outputs(self, binding: Any, n: int, needs: StepNeeds) -> None:
         """Bind what a step over n rows with these needs returns; room for it is reserved."""
         k = needs.num_candidates
         bind_host(binding.bind_output, "candidate_ids", self._candidate_ids, (n, k))
-        bind_host(binding.bind_output, "candidate_log_probs", self._candidate_log_probs, (n, k))
+        if needs.log_probs:
+            bind_host(binding.bind_output, "candidate_log_probs", self._log_probs, (n, k))
         if needs.logits:
             bind_host(binding.bind_output, "logits", self._logits, (n, self._vocab_size))
 
@@ -65,7 +70,7 @@ class StepBuffers:
         k, v = needs.num_candidates, self._vocab_size
         return Candidates(
             self._candidate_ids[: n * k].reshape(n, k),
-            self._candidate_log_probs[: n * k].reshape(n, k),
+            self._log_probs[: n * k].reshape(n, k) if needs.log_probs else None,
             self._logits[: n * v].reshape(n, v) if needs.logits else None,
             attention,
         )

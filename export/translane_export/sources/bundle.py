@@ -161,7 +161,7 @@ def _config(manifest: Manifest, encoder: _Stored, decoder: _Stored) -> Transform
     limits = manifest.limits
     max_positions = max(limits.source_tokens, limits.target_tokens) if table is None else len(table)
     relative = decoder.weights.get(f"{_RELATIVE}.weight")  # [buckets, H]
-    suppression = decoder.weights.get("suppression", torch.zeros(0))
+    suppressed = _suppressed_ids(decoder.weights)
     return TransformerConfig(
         source_vocab_size=sizes.source_vocab_size,
         target_vocab_size=sizes.target_vocab_size,
@@ -185,13 +185,19 @@ def _config(manifest: Manifest, encoder: _Stored, decoder: _Stored) -> Transform
         decoder_start_id=None if ids.decoder_start == ids.bos else ids.decoder_start,
         embedding_norm="embedding.norm.weight" in encoder.weights,
         norm_kind="rms" if operators & set(_RMS_NORMS) else "layer",
-        biases="output_projection.bias" in decoder.weights,
+        biases="stack.layers.0.feed_forward.up_proj.bias" in decoder.weights,
         gated="stack.layers.0.feed_forward.gate_proj.weight" in encoder.weights,
         attention_scale=encoder.scales_attention(),
         logit_scale=sizes.d_model**-0.5 if _is_about(logit_scale, sizes.d_model**-0.5) else logit_scale,
-        suppressed_ids=tuple(suppression.isinf().nonzero().flatten().tolist()),
+        suppressed_ids=tuple(suppressed.tolist()),
         **({} if relative is None else _relative_positions(relative, decoder)),
     )
+
+
+def _suppressed_ids(decoder: Mapping[str, Tensor]) -> Tensor:
+    """The ids whose logits are -inf: a bias of the output projection, or what was added to logits after it."""
+    added = decoder.get("suppression", decoder.get("output_projection.bias", torch.zeros(0)))
+    return added.isinf().nonzero().flatten()
 
 
 def _relative_positions(weight: Tensor, decoder: _Stored) -> dict[str, int]:
@@ -230,7 +236,9 @@ def _state_dict(
         _PROJECTION: projection,
     }
     if config.biases:
-        state["output_projection.bias"] = decoder["output_projection.bias"]
+        bias = state["output_projection.bias"] = decoder["output_projection.bias"]
+        if "suppressed.bias" in decoder:
+            bias[_suppressed_ids(decoder)] = decoder["suppressed.bias"]
     kinds = ("weight", "bias") if config.biases else ("weight",)
     for side, weights, layers in (
         ("encoder", encoder, config.encoder_layers),

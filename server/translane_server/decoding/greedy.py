@@ -12,10 +12,10 @@ from translane_server.backend import Candidates, FloatArray, Int32Array, IntArra
 
 @dataclass(frozen=True, slots=True)
 class GreedyChoice:
-    """For n rows: the chosen tokens, their log-probabilities, and what ends a row, all [n]."""
+    """For n rows: the chosen tokens, their log-probabilities where there are any, and what ends a row, all [n]."""
 
     token_ids: IntArray
-    log_probs: FloatArray
+    log_probs: FloatArray | None
     ended: npt.NDArray[np.bool_]
     at_max_length: npt.NDArray[np.bool_]
 
@@ -32,7 +32,7 @@ def choose(candidates: Candidates, generated: Int32Array, max_length: Int32Array
     token_ids = candidates.token_ids[:, 0]
     return GreedyChoice(
         token_ids=token_ids,
-        log_probs=candidates.log_probs[:, 0],
+        log_probs=None if candidates.log_probs is None else candidates.log_probs[:, 0],
         ended=token_ids == eos,
         at_max_length=generated + 1 >= max_length,
     )

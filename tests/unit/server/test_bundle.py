@@ -100,7 +100,7 @@ def test_no_schema_version(folder, content):
 
 
 def test_a_newer_schema_version_says_to_upgrade(folder):
-    change(folder, schema_version=3)
+    change(folder, schema_version=4)
     assert "upgrade the server" in error(folder)
 
 

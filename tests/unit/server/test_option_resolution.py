@@ -35,7 +35,9 @@ def target(text):
 
 
 def test_nothing_set_is_greedy_search():
-    assert resolved().decoding == DecodingOptions(max_length=20)
+    assert resolved().decoding == DecodingOptions(max_length=20, scores=False)
+    assert resolved(return_token_scores=True).decoding == DecodingOptions(max_length=20)
+    assert resolved(return_alternatives=True, num_hypotheses=2).decoding.scores
 
 
 def test_beams():
@@ -48,7 +50,7 @@ def test_beams():
 
 def test_what_concerns_beams_has_no_effect_on_others():
     decoding = resolved(length_penalty=0.5, early_stopping=True, patience=2, coverage_penalty=1).decoding
-    assert decoding == DecodingOptions(max_length=20)
+    assert decoding == DecodingOptions(max_length=20, scores=False)
     assert not decoding.attention
 
 
@@ -85,6 +87,7 @@ def test_constraints():
     assert found.decoding == DecodingOptions(
         max_length=9, min_length=2, repetition_penalty=1.5, no_repeat_ngram_size=3, suppressed_ids=(UNKNOWN,),
         suppressed_phrases=("e\u0301".encode(), "\u00e9".encode(), b"x"), alignment=True,
+        scores=False,
     )  # fmt: skip
 
 

@@ -1,0 +1,164 @@
+"""Turns the projections and embeddings of float32 graphs into int8 ones.
+
+Weights are signed, with a scale for each output (that is, for each row as PyTorch stores them). Activations are
+unsigned, with a scale and a zero point that are fixed when the bundle is written: unlike a scale found for each batch
+of rows, they make what a row gets independent of the rows beside it, and they cost one pass over the input. Products
+are summed up in int32 (https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md,
+MatMulIntegerToFloat) and are float32 from there on, as norms, attention and its caches are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+_LARGEST = 127  # of a weight: symmetric, so that there is no zero point to correct for
+_LEVELS = 255  # of an activation
+
+
+@dataclass(frozen=True)
+class Range:
+    """Between which numbers a projection's inputs lie; what lies outside is taken for the nearest of the two."""
+
+    low: float
+    high: float
+
+    @property
+    def scale(self) -> np.float32:
+        """What a unit stands for."""
+        return np.float32(max(self.high - self.low, 1e-12) / _LEVELS)
+
+    @property
+    def zero_point(self) -> np.uint8:
+        """What stands for zero, which is exact."""
+        return np.uint8(np.clip(np.round(-self.low / self.scale), 0, _LEVELS))
+
+
+def quantize_weights(weights: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
+    """Return the weights [N, K] in units of each row's scale, and these scales [N]."""
+    scales = np.abs(weights).max(axis=1) / np.float32(_LARGEST)  # [N]
+    scales[scales == 0] = 1.0
+    units = np.empty(weights.shape, np.int8)
+    for first in range(0, len(weights), _ROWS_AT_ONCE):
+        rows = slice(first, first + _ROWS_AT_ONCE)
+        units[rows] = np.round(weights[rows] / scales[rows, None])
+    return units, scales
+
+
+_ROWS_AT_ONCE = 4096  # of a large vocabulary a whole second copy would be as large as the model
+
+
+def quantize_graph(model: ir.Model, ranges: Mapping[str, Range]) -> None:
+    """Replace, in place, the projections by weights that `ranges` names, and look-ups in tables of such size.
+
+    A weight that is looked up in and projected with is stored once.
+    """
+    _GraphQuantizer(model.graph, ranges).run()
+
+
+class _GraphQuantizer:
+    def __init__(self, graph: ir.Graph, ranges: Mapping[str, Range]) -> None:
+        self._graph = graph
+        self._ranges = ranges
+        self._looked_up = {_initializer(node, 0) for node in graph if _is_token_lookup(node, graph)} - {None}
+        self._weights: dict[str, tuple[ir.Value, ir.Value]] = {}  # name -> units, scales
+        self._transposed: dict[str, ir.Value] = {}
+        self._inputs: dict[tuple[ir.Value, Range], tuple[ir.Value, ...]] = {}
+
+    def run(self) -> None:
+        for node in list(self._graph):
+            if node.op_type == "Gemm" and _initializer(node, 1) in self._ranges:
+                self._replace_projection(node)
+            elif _is_token_lookup(node, self._graph):
+                self._replace_lookup(node)
+        unused = [name for name, value in self._graph.initializers.items() if not value.uses()]
+        for name in unused:
+            del self._graph.initializers[name]
+
+    def _replace_projection(self, node: ir.Node) -> None:
+        x, name = node.inputs[0], _initializer(node, 1)
+        assert x is not None
+        assert name is not None
+        assert node.attributes.get_int("transB", 0) == 1, "weights are as PyTorch stores them"
+        bias = node.inputs[2] if len(node.inputs) > 2 else None
+        units, scale, zero_point = self._quantized_input(node, x, self._ranges[name])
+        _, scales = self._quantized_weight(name)
+        inputs = [units, self._columns(node, name), scale, scales, zero_point, None, bias]
+        self._replace(node, [ir.node("MatMulIntegerToFloat", inputs, domain="com.microsoft")])
+
+    def _replace_lookup(self, node: ir.Node) -> None:
+        name, ids = _initializer(node, 0), node.inputs[1]
+        assert name is not None
+        units, scales = self._quantized_weight(name)
+        rows = ir.node("Gather", [units, ids])
+        floats = ir.node("Cast", [rows.outputs[0]], {"to": int(ir.DataType.FLOAT)})
+        of_rows = ir.node("Gather", [scales, ids])
+        last_axis = self._constant("last_axis", np.array([-1], np.int64))
+        columns = ir.node("Unsqueeze", [of_rows.outputs[0], last_axis])
+        product = ir.node("Mul", [floats.outputs[0], columns.outputs[0]])
+        self._replace(node, [rows, floats, of_rows, columns, product])
+
+    def _quantized_input(self, node: ir.Node, x: ir.Value, limits: Range) -> tuple[ir.Value, ...]:
+        """Return `x` in units, their scale and zero point; projections of the same input share them."""
+        if (x, limits) not in self._inputs:
+            scale = self._constant(f"{x.name}.scale.{len(self._inputs)}", np.array(limits.scale))
+            zero = self._constant(f"{x.name}.zero_point.{len(self._inputs)}", np.array(limits.zero_point))
+            quantize = ir.node("QuantizeLinear", [x, scale, zero])
+            self._graph.insert_before(node, quantize)
+            self._inputs[x, limits] = (quantize.outputs[0], scale, zero)
+        return self._inputs[x, limits]
+
+    def _quantized_weight(self, name: str) -> tuple[ir.Value, ir.Value]:
+        """Return the weight in units, [N, K] where it is looked up in and [K, N] elsewhere, and its scales [N]."""
+        if name not in self._weights:
+            tensor = self._graph.initializers[name].const_value
+            assert tensor is not None
+            units, scales = quantize_weights(np.asarray(tensor.numpy(), np.float32))
+            if name not in self._looked_up:
+                units = np.ascontiguousarray(units.T)
+            self._weights[name] = (self._constant(f"{name}.int8", units), self._constant(f"{name}.scales", scales))
+        return self._weights[name]
+
+    def _columns(self, node: ir.Node, name: str) -> ir.Value:
+        """Return the weight as [K, N]; ONNX Runtime transposes what has to be when it loads the graph."""
+        units, _ = self._quantized_weight(name)
+        if name not in self._looked_up:
+            return units
+        if name not in self._transposed:
+            transpose = ir.node("Transpose", [units], {"perm": [1, 0]})
+            self._graph.insert_before(node, transpose)
+            self._transposed[name] = transpose.outputs[0]
+        return self._transposed[name]
+
+    def _constant(self, name: str, array: npt.NDArray[Any]) -> ir.Value:
+        if name not in self._graph.initializers:
+            self._graph.register_initializer(ir.val(name, const_value=ir.tensor(array, name=name)))
+        return self._graph.initializers[name]
+
+    def _replace(self, node: ir.Node, nodes: list[ir.Node]) -> None:
+        """Put `nodes` in the place of a node; the last one's output takes the name of its."""
+        old, new = node.outputs[0], nodes[-1].outputs[0]
+        name, new.type, new.shape = old.name, old.type, old.shape
+        self._graph.insert_before(node, nodes)
+        ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
+        self._graph.remove(node, safe=True)
+        new.name = name
+
+
+def _initializer(node: ir.Node, index: int) -> str | None:
+    """Return the name of the initializer that is an input of the node."""
+    value = node.inputs[index] if index < len(node.inputs) else None
+    return value.name if value is not None and value.is_initializer() else None
+
+
+def _is_token_lookup(node: ir.Node, graph: ir.Graph) -> bool:
+    """Whether a node looks up the vectors of ids that the graph is given; positions are no tokens."""
+    if node.op_type != "Gather" or _initializer(node, 0) is None:
+        return False
+    ids = node.inputs[1]
+    return ids is not None and ids in graph.inputs and ids.name != "positions"

@@ -1,0 +1,61 @@
+"""Translates with a bundle as the server does: its engine, its tokenizer."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Sequence
+
+from translane_export.errors import ExportError
+from translane_server.bundle import Bundle
+from translane_server.engine import Engine
+from translane_server.errors import RequestError
+from translane_server.options import DecodingOptions
+from translane_server.ort import OrtBackend
+from translane_server.request import Request, Sentence, SentenceResult
+from translane_server.sessions import Sessions
+from translane_server.vocabulary import TargetVocabulary
+
+_ROWS = 32
+
+
+def translate_greedily(
+    bundle: Bundle, sources: Sequence[Sequence[int]], forced_ids: Sequence[int], threads: int
+) -> list[list[int]]:
+    """Return the target ids of each of `sources`, which are as the model takes them; the longest are cut off.
+
+    Args:
+        bundle: whose model translates.
+        sources: ids.
+        forced_ids: what each translation starts with.
+        threads: of ONNX Runtime.
+
+    Raises:
+        ExportError: decoding fails.
+        BundleError: the bundle does not load.
+    """
+    if not sources:
+        return []
+    limits, ids = bundle.manifest.limits, bundle.manifest.special_ids
+    most = min(bundle.manifest.decoding_defaults.max_length, limits.target_tokens - len(forced_ids))
+    longest = min(limits.source_tokens, max(map(len, sources)))
+    backend = OrtBackend(
+        Sessions(bundle, threads=threads), rows=_ROWS, source_capacity=longest, target_capacity=limits.target_tokens
+    )
+    engine = Engine(
+        backend,
+        vocabulary=TargetVocabulary(ids.decoder_start, ids.eos),
+        waiting_limit=len(sources),
+        encode_tokens=2048,
+    )
+    options = DecodingOptions(most, scores=False)
+    answers: queue.SimpleQueue[tuple[SentenceResult, ...] | RequestError] = queue.SimpleQueue()
+    sentences = [Sentence(list(source)[:longest], options, forced_ids=tuple(forced_ids)) for source in sources]
+    engine.submit(Request(sentences, answers.put))
+    engine.start()
+    try:
+        answer = answers.get()
+    finally:
+        engine.stop()
+    if isinstance(answer, RequestError):
+        raise ExportError(f"the exported model does not decode: {answer}")
+    return [list(result.hypotheses[0].token_ids) for result in answer]
