@@ -7,9 +7,11 @@
 Both servers are processes of this machine, and `translane bench` is a third one: sentences arrive at the times of a
 Poisson process, one in a request, and wait for nobody. A cell is a model, a precision and a search. In each, first the
 settings of CTranslate2 are searched: library and workers × threads, then batch size, then the wait for company and how
-many batches are under way. Then the engines take turns, trial by trial: which is the highest rate that keeps 95% of the
-answers within the bound, and how long do answers take at a grid of rates, the lowest of which is hardly a load. The
-processor time of the server for a sentence tells most where a machine is shared.
+many batches are under way; and for low load, the workers × threads that answer fastest.
+
+Then the engines take turns: how long do answers take where there is hardly a load, which is the highest rate that keeps
+95% of the answers within the bound (here they take turns at every trial), and how long do answers take at rates up to
+there. The processor time of the server for a sentence tells most where a machine is shared.
 
 The demo model gets real sentences and ends them itself. The base model has random weights: it gets random letters, as
 many as make the tokens of a real sentence, and every translation is as long as that sentence's reference. Both engines
@@ -22,8 +24,8 @@ import argparse
 import itertools
 import json
 import math
-import os
 import random
+import signal
 import statistics
 import sys
 import time
@@ -32,11 +34,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarked_models import COMPUTE_TYPES, DEMO, NAMES, PRECISIONS, Measured, Unavailable, prepare
-from contest import LIBRARIES, splits
+from benchmarked_models import DEMO, NAMES, PRECISIONS, Measured, Unavailable, prepare
+from contest import LIBRARIES
+from ctranslate2_settings import Setting, replaced, splits_of_all
 from machine import describe
 from offline import SEARCHES, SENTENCES
-from served import ENGINES, BenchError, ServerProcess, bench, ctranslate2, translane
+from served import ENGINES, BenchError, ServerProcess, bench, translane
 from serving_tables import tables
 from workload import read_pairs
 
@@ -46,7 +49,6 @@ from translane_server.bundle import load_bundle
 
 ROOT = Path(__file__).resolve().parents[1]
 CLIENTS = 64  # of the closed loop that settings are chosen by
-LONGEST_TRIAL = 20.0  # seconds
 LOW_RATE = 2.0  # sentences/s: answers do not meet
 COMPARED = 40  # sentences whose translations both engines are to agree on
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -57,6 +59,7 @@ class Plan:
     """How long everything takes [s], and how often."""
 
     trial: float  # of a setting
+    longest_trial: float  # where answers are few
     rate: float  # of a rate of the search or of the grid
     low_rate: float  # of the lowest one, which has few requests
     warm_up: float
@@ -67,8 +70,8 @@ class Plan:
     waits: tuple[int, ...]  # ms
 
 
-FULL = Plan(4, 8, 15, 1.5, 2, 8, 4, (8, 16, 32, 64, 128), (2, 5, 10))
-QUICK = Plan(2, 3, 6, 0.7, 1, 6, 2, (64,), ())
+FULL = Plan(4, 12, 8, 12, 1.5, 2, 8, 4, (16, 64, 128), (2, 10))
+QUICK = Plan(2, 6, 3, 6, 0.7, 1, 5, 2, (), ())
 
 
 @dataclass(frozen=True)
@@ -79,35 +82,6 @@ class Cell:
 
     def __str__(self) -> str:
         return f"{self.model} {self.precision} {self.search}"
-
-
-@dataclass(frozen=True)
-class Setting:
-    """One way to run CTranslate2's server."""
-
-    library: str
-    workers: int
-    threads: int
-    batch_size: int = 32
-    wait: int = 0  # ms
-    queued: int = 0  # batches under way beyond those of the workers
-
-    def __str__(self) -> str:
-        told = f"{self.workers} × {self.threads} {self.library}, batches of {self.batch_size}"
-        told += f", {self.wait} ms" if self.wait else ""
-        return told + (f", {self.queued} queued" if self.queued else "")
-
-    def start(self, model: Measured, precision: str) -> ServerProcess:
-        flags = {
-            "--workers": self.workers,
-            "--threads": self.threads,
-            "--batch-size": self.batch_size,
-            "--wait": self.wait,
-            "--under-way": self.workers + self.queued,
-            "--compute-type": COMPUTE_TYPES[precision],
-        }
-        words = [str(word) for pair in flags.items() for word in pair]
-        return ctranslate2(model.peer, model.bundle, words, LIBRARIES[self.library])
 
 
 class CellBenchmark:
@@ -132,18 +106,22 @@ class CellBenchmark:
         self._lengths = cell.model == "base"
 
     def run(self) -> dict[str, Any]:
-        setting, trials = self._choose()
-        with (
-            translane(self._model.bundle, self._flags) as ours,
-            setting.start(self._model, self._cell.precision) as peer,
-        ):
-            servers = {"translane": ours, "ctranslate2": peer}
-            agreed = self._agreed(ours, peer)
-            searches = self._highest_rates(servers)
-            highest = {name: statistics.median(found) for name, found in searches.items()}
-            grid = self._grid(servers, rates_between(min(highest.values()), max(highest.values()), self._plan.grid))
+        trials: dict[str, float] = {}
+        setting = self._choose(trials)
+        quickest = self._quickest(setting, trials)
+        with translane(self._model.bundle, self._flags) as ours:
+            with quickest.start(self._model, self._cell.precision) as peer:
+                agreed = self._agreed(ours, peer)
+                grid = self._grid({"translane": ours, "ctranslate2": peer}, [LOW_RATE])
+            with setting.start(self._model, self._cell.precision) as peer:
+                servers = {"translane": ours, "ctranslate2": peer}
+                searches = self._highest_rates(servers)
+                highest = {name: statistics.median(found) for name, found in searches.items()}
+                rates = rates_between(min(highest.values()), max(highest.values()), self._plan.grid)
+                grid += self._grid(servers, rates)
         return asdict(self._cell) | {
             "setting": str(setting),
+            "setting_at_low_load": str(quickest),
             "setting_trials": trials,
             "same_translations": [agreed, COMPARED],
             "highest_rate": highest,
@@ -151,20 +129,25 @@ class CellBenchmark:
             "grid": grid,
         }
 
-    def _choose(self) -> tuple[Setting, dict[str, float]]:
-        """CTranslate2's best setting, and what every one that was tried got: sentences/s, or a negative p95 [s]."""
-        plan, tried = self._plan, dict[str, float]()
-        cores = len(os.sched_getaffinity(0))
-        best = self._best(
-            [Setting(library, *split) for library in LIBRARIES for split in splits(cores)], tried, self._throughput
-        )
-        best = self._best([replaced(best, batch_size=size) for size in plan.batch_sizes], tried, self._throughput)
+    def _choose(self, tried: dict[str, float]) -> Setting:
+        """CTranslate2's setting that takes the most; `tried` gets what each got: sentences/s, or a negative p95 [s]."""
+        plan = self._plan
+        ways = [Setting(library, *split) for library in LIBRARIES for split in splits_of_all()]
+        best = self._best(ways, tried, self._throughput)
+        sizes = [best, *(replaced(best, batch_size=size) for size in plan.batch_sizes)]
+        best = self._best(sizes, tried, self._throughput)
+        if not plan.waits:
+            return best
+        rate = 0.75 * max(tried.values())
         others = [replaced(best, wait=wait) for wait in plan.waits]
-        if others:
-            rate = 0.75 * max(tried.values())
-            others += [best, replaced(best, queued=1), replaced(best, queued=best.workers)]
-            best = self._best(list(dict.fromkeys(others)), tried, lambda server: -self._p95(server, rate), " at a rate")
-        return best, tried
+        others += [replaced(best, queued=1), replaced(best, queued=best.workers)]
+        ways = [best, *dict.fromkeys(others)]
+        return self._best(ways, tried, lambda server: -self._latency(server, rate, "p95"), " near it")
+
+    def _quickest(self, setting: Setting, tried: dict[str, float]) -> Setting:
+        """The one that answers fastest where sentences come one by one: another split of the cores, and no waiting."""
+        ways = [replaced(setting, workers=workers, threads=threads, wait=0) for workers, threads in splits_of_all()]
+        return self._best(ways, tried, lambda server: -self._latency(server, LOW_RATE, "p50"), " at low load")
 
     def _best(self, settings: Sequence[Setting], tried: dict[str, float], value: Any, suffix: str = "") -> Setting:
         values = {}
@@ -184,13 +167,14 @@ class CellBenchmark:
             except BenchError:  # threads that wait for each other by spinning can take ages where processors are shared
                 return 0.0
             rate = report["measurements"][0]["answered_per_second"]
-            if rate * duration >= 2 * CLIENTS or duration > LONGEST_TRIAL / 3:
+            if rate * duration >= 2 * CLIENTS or 3 * duration > self._plan.longest_trial:
                 return rate
             duration *= 3
 
-    def _p95(self, server: ServerProcess, rate: float) -> float:
-        measured = self._bench(server, "--rate", str(rate), duration=self._plan.trial)["measurements"][0]
-        return measured["latency_seconds"]["p95"] or math.inf
+    def _latency(self, server: ServerProcess, rate: float, quantile: str) -> float:
+        duration = self._plan.low_rate / 2 if rate == LOW_RATE else self._plan.trial
+        measured = self._bench(server, "--rate", f"{rate:.6g}", duration=duration)["measurements"][0]
+        return measured["latency_seconds"][quantile] or math.inf
 
     def _highest_rates(self, servers: Mapping[str, ServerProcess]) -> dict[str, list[float]]:
         """The highest rates that keep the bound, of every round; the engines take turns at every trial."""
@@ -247,20 +231,16 @@ class CellBenchmark:
         return sum(our == their for our, their in zip(*texts, strict=True))
 
 
-def replaced(setting: Setting, **changes: Any) -> Setting:
-    return Setting(**asdict(setting) | changes)
-
-
 def turns(rounds: int) -> list[str]:
     """The engines in turn, every other round backwards."""
     return [name for number in range(rounds) for name in (ENGINES if number % 2 == 0 else ENGINES[::-1])]
 
 
 def rates_between(lower: float, higher: float, count: int) -> list[float]:
-    """The grid: hardly a load, and `count` rates up to 0.9 of what the faster engine can take."""
+    """`count` rates above the lowest one, up to 0.9 of what the faster engine can take."""
     lowest, highest = max(LOW_RATE, (0.5 if count > 2 else 0.9) * lower), 0.9 * higher
     steps = [lowest * (highest / lowest) ** (number / max(1, count - 1)) for number in range(count)]
-    return [LOW_RATE, *(rate for rate in steps if rate > 1.1 * LOW_RATE)]
+    return [rate for rate in steps if rate > 1.1 * LOW_RATE]
 
 
 def write_sentences(path: Path, model: str, sentences: Path) -> Path:
@@ -283,6 +263,7 @@ def write_sentences(path: Path, model: str, sentences: Path) -> Path:
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the servers are ended
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one round, shorter, and fewer settings")
     parser.add_argument("--models", nargs="+", choices=NAMES, default=NAMES)
