@@ -108,10 +108,7 @@ def _export(name: str, precision: str, folder: Path, output: Path) -> None:
 
         hugging_face.export(base_folder(folder), output, precision=precision)
         return
-    from translane_export.bundle_writer import write_bundle
+    from translane_export.bundle_writer import export_checkpoint
     from translane_export.settings import ExportSettings
-    from translane_export.sources.bundle import BundleReader
 
-    reader = BundleReader()
-    settings = ExportSettings(checkpoint=DEMO, output=output, precision=precision)
-    write_bundle(reader.read(DEMO), settings, family=reader.family)
+    export_checkpoint(ExportSettings(checkpoint=DEMO, output=output, precision=precision))
