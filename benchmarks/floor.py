@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnxruntime
-from machine import describe
+from machine import Usage, describe
 from onnx import TensorProto, helper
 
 from translane_server.bundle import Bundle, load_bundle
@@ -180,6 +180,7 @@ def main() -> None:
     backend = OrtBackend(sessions, rows=max(arguments.rows), source_capacity=32, target_capacity=32)
     backend.warm_up()
     floor = Floor(bundle, arguments.threads)
+    usage = Usage()
     times: dict[int, dict[str, list[float]]] = {rows: {"floor": [], "step": []} for rows in arguments.rows}
     clock = time.thread_time if arguments.threads == 1 else time.perf_counter
     for _ in range(arguments.rounds):
@@ -200,7 +201,16 @@ def main() -> None:
         print(f"| {rows} | {least:.2f} | {step:.2f} | {ratio:.2f} |")
     output = arguments.output or ROOT / "runs" / "bench" / f"floor-{manifest.name}-{manifest.precision}.json"
     output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(json.dumps({"machine": machine, "threads": arguments.threads, "rows": times}, indent=1))
+    record = {
+        "machine": machine,
+        "model": manifest.name,
+        "precision": manifest.precision,
+        "parameters": manifest.architecture.parameters,
+        "threads": arguments.threads,
+        "usage": usage.so_far(),
+        "rows": times,
+    }
+    output.write_text(json.dumps(record, indent=1))
 
 
 if __name__ == "__main__":

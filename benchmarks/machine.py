@@ -1,4 +1,4 @@
-"""What a measurement was made on."""
+"""What a measurement was made on, and what else the machine did meanwhile."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("onnxruntime", "ctranslate2", "numpy")
+import psutil
+
+PACKAGES = ("translane", "onnxruntime", "ctranslate2", "numpy")
 
 
 def describe() -> dict[str, Any]:
@@ -23,6 +25,48 @@ def describe() -> dict[str, Any]:
         "load": os.getloadavg()[0],
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
+
+
+class Usage:
+    """How much of the processors others used since it was made: readers judge timings by it."""
+
+    def __init__(self) -> None:
+        self._load = os.getloadavg()[0]
+        self._begin = self._read()
+
+    def so_far(self) -> dict[str, Any]:
+        """Values for JSON.
+
+        `seconds` that passed; `load_start` and `load_end`, the load averages of a minute; `others`, the share of the
+        granted processors' time that went to processes which are not this one or its descendants, and to other guests
+        of the same host.
+        """
+        at, busy, own = (now - then for now, then in zip(self._read(), self._begin, strict=True))
+        others = (busy - own) / (at * len(os.sched_getaffinity(0))) if at else 0.0
+        return {
+            "seconds": round(at, 1),
+            "load_start": round(self._load, 2),
+            "load_end": round(os.getloadavg()[0], 2),
+            "others": round(min(1.0, max(0.0, others)), 3),
+        }
+
+    @staticmethod
+    def _read() -> tuple[float, float, float]:
+        """Seconds: the clock, processor time of all on the granted processors, and of this process and descendants."""
+        granted = os.sched_getaffinity(0)
+        busy = 0.0
+        for number, times in enumerate(psutil.cpu_times(percpu=True)):
+            if number in granted:
+                busy += times.user + times.nice + times.system + times.irq + times.softirq + times.steal
+        own = 0.0
+        this = psutil.Process()
+        for process in (this, *this.children(recursive=True)):
+            try:
+                times = process.cpu_times()
+            except psutil.Error:  # it has ended since it was listed
+                continue
+            own += times.user + times.system + times.children_user + times.children_system
+        return time.monotonic(), busy, own
 
 
 def version_of(package: str) -> str | None:

@@ -29,7 +29,7 @@ from typing import Any
 
 from benchmarked_models import COMPUTE_TYPES, DEMO, NAMES, PRECISIONS, Measured, Unavailable, base_folder, prepare
 from contest import Contest, Outcome, Setting, settings_of_ctranslate2, settings_of_hugging_face, settings_of_translane
-from machine import describe
+from machine import Usage, describe
 from workload import LONGEST, Load, Pair, make_load, random_ids, read_pairs
 
 from translane_server.bundle import load_bundle
@@ -104,7 +104,7 @@ def main() -> None:
         "clock": "processor" if arguments.processor_time else "wall",
         "cells": [],
     }
-    started = time.monotonic()
+    started, usage = time.monotonic(), Usage()
     print(header(record["machine"]))
     cores = len(os.sched_getaffinity(0))
     engines = {"translane": settings_of_translane(cores), "ctranslate2": settings_of_ctranslate2(cores)}
@@ -117,6 +117,7 @@ def main() -> None:
             outcomes = measure(contest, cell, models[cell.model, cell.precision], pairs[cell.model], plan)
             print(row(cell, outcomes), flush=True)
             record["cells"].append(asdict(cell) | {name: asdict(outcome) for name, outcome in outcomes.items()})
+            record["usage"] = usage.so_far()
             arguments.output.parent.mkdir(parents=True, exist_ok=True)
             arguments.output.write_text(json.dumps(record, indent=1))
     print(f"\n{time.monotonic() - started:.0f} seconds; all rounds are in {arguments.output}")

@@ -27,7 +27,7 @@ from typing import Any
 from benchmarked_models import COMPUTE_TYPES, NAMES, PRECISIONS, Measured, Unavailable, prepare
 from contest import LIBRARIES
 from decoder_process import DecoderProcess
-from machine import describe
+from machine import Usage, describe
 from offline import ROOT
 from workload import Load
 
@@ -191,6 +191,7 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, default=ROOT / "runs" / "bench" / "scaling.json")
     arguments = parser.parse_args()
     record: dict[str, Any] = {"machine": describe(), "threads": arguments.threads, "library": arguments.library}
+    usage = Usage()
     for name in arguments.models:
         for precision in arguments.precisions:
             try:
@@ -200,6 +201,7 @@ def main() -> None:
                 continue
             record[f"{name}-{precision}"] = found = measure(model, precision, arguments)
             print(tables(f"{name}, {precision}, {arguments.threads} threads", found), flush=True)
+            record["usage"] = usage.so_far()
             arguments.output.parent.mkdir(parents=True, exist_ok=True)
             arguments.output.write_text(json.dumps(record, indent=1))
 

@@ -37,7 +37,7 @@ from typing import Any
 from benchmarked_models import DEMO, NAMES, PRECISIONS, Measured, Unavailable, prepare
 from contest import LIBRARIES
 from ctranslate2_settings import Setting, replaced, splits_of_all
-from machine import describe
+from machine import Usage, describe
 from offline import SEARCHES, SENTENCES
 from served import ENGINES, BenchError, ServerProcess, bench, translane
 from serving_tables import tables
@@ -282,7 +282,7 @@ def main() -> None:
         plan = Plan(**asdict(plan) | {"rounds": arguments.rounds})
     bundles = {name: Path(folder) for name, _, folder in (text.partition("=") for text in arguments.bundle)}
     record: dict[str, Any] = {"machine": describe(), "plan": asdict(plan), "bound": arguments.bound, "cells": []}
-    started = time.monotonic()
+    started, usage = time.monotonic(), Usage()
     for name, precision in itertools.product(arguments.models, arguments.precisions):
         try:
             model = prepare(name, precision, arguments.folder, bundles.get(f"{name}-{precision}"))
@@ -294,6 +294,7 @@ def main() -> None:
             cell = Cell(name, precision, search)
             found = CellBenchmark(cell, model, sentences, plan, arguments.bound, arguments.server_flag).run()
             record["cells"].append(found)
+            record["usage"] = usage.so_far()
             arguments.output.write_text(json.dumps(record, indent=1))
             rates = ", ".join(f"{engine} {rate:.1f}" for engine, rate in found["highest_rate"].items())
             alike = "{} of {} translations alike".format(*found["same_translations"])
