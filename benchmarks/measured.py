@@ -1,4 +1,4 @@
-"""A backend that tells where the time of its caller goes, and the engine loop around it."""
+"""Backends that tell where the time of their callers goes, and the engine around them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,13 @@ NEVER = -1  # an end-of-sentence id no model predicts
 
 @dataclass
 class Times:
-    """Seconds by what they were spent on, and how much was done. `total` is what the caller waited."""
+    """Seconds by what they were spent on, summed over replicas, and how much was done.
+
+    `total` is what the caller waited, and `cpu` what all threads of the process computed meanwhile.
+    """
 
     total: float = 0.0
+    cpu: float = 0.0
     encode: float = 0.0
     step: float = 0.0
     move: float = 0.0
@@ -32,36 +36,42 @@ class Times:
 
     @property
     def engine(self) -> float:
-        """What is spent outside the backend."""
+        """What one replica spends outside its backend."""
         return self.total - self.encode - self.step - self.move
 
 
 class MeasuredEngine:
-    """An engine on a bundle whose backend's calls are timed. Close it.
+    """An engine on a bundle whose backends' calls are timed. Close it.
 
     Args:
         bundle: what to decode with.
-        rows: of the backend.
+        rows: of each backend.
         threads: of ONNX Runtime.
         ends: whether sentences end when the model ends them, or only at their max_length.
+        replicas: how many backends there are.
     """
 
-    def __init__(self, bundle: Bundle, *, rows: int, threads: int, ends: bool) -> None:
+    def __init__(self, bundle: Bundle, *, rows: int, threads: int, ends: bool, replicas: int = 1) -> None:
         limits, ids = bundle.manifest.limits, bundle.manifest.special_ids
         self.tokenizer = load_tokenizer(bundle)
-        self.backend = OrtBackend(
-            Sessions(bundle, threads=threads),
-            rows=rows,
-            source_capacity=min(64, limits.source_tokens),
-            target_capacity=min(96, limits.target_tokens),
-        )
-        self.backend.warm_up()
+        sessions = Sessions(bundle, threads=threads)
+        backends = []
+        for _ in range(replicas):
+            backend = OrtBackend(
+                sessions,
+                rows=rows,
+                source_capacity=min(64, limits.source_tokens),
+                target_capacity=min(96, limits.target_tokens),
+            )
+            backend.warm_up()
+            self._time_calls(backend)
+            backends.append(backend)
+        self.has_attention = backends[0].has_attention
         self.vocabulary = TargetVocabulary(
             ids.decoder_start, ids.eos if ends else NEVER, self.tokenizer.target_surfaces
         )
         self.times = Times()
-        self._time_calls()
-        self._engine = Engine(self.backend, vocabulary=self.vocabulary, waiting_limit=1_000_000, encode_tokens=2048)
+        self._engine = Engine(*backends, vocabulary=self.vocabulary, waiting_limit=1_000_000, encode_tokens=2048)
         self._engine.start()
 
     def close(self) -> None:
@@ -71,17 +81,17 @@ class MeasuredEngine:
         """Decode `sentences` as one request."""
         self.times = times = Times()
         answers: queue.SimpleQueue = queue.SimpleQueue()
-        started = time.perf_counter()
+        cpu, started = time.process_time(), time.perf_counter()
         self._engine.submit(Request(sentences, answers.put))
         outcome = answers.get()
-        times.total = time.perf_counter() - started
+        times.total, times.cpu = time.perf_counter() - started, time.process_time() - cpu
         if isinstance(outcome, Exception):
             raise outcome
         self.results = outcome
         return times
 
-    def _time_calls(self) -> None:
-        encode, step, move = self.backend.encode, self.backend.decode_step, self.backend.move_rows
+    def _time_calls(self, backend: OrtBackend) -> None:
+        encode, step, move = backend.encode, backend.decode_step, backend.move_rows
 
         def timed_encode(*arguments, **keywords):
             started = time.perf_counter()
@@ -105,4 +115,4 @@ class MeasuredEngine:
             self.times.reordered_rows += within
             self.times.moved_rows += len(moves) - within
 
-        self.backend.encode, self.backend.decode_step, self.backend.move_rows = timed_encode, timed_step, timed_move
+        backend.encode, backend.decode_step, backend.move_rows = timed_encode, timed_step, timed_move

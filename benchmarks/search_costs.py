@@ -95,7 +95,7 @@ def main() -> None:
         for name, values in OPTIONS.items()
         if name == "greedy" or not arguments.only or arguments.only in name
     }
-    if not engine.backend.has_attention:
+    if not engine.has_attention:
         loads = {name: load for name, load in loads.items() if not load[0].options.attention}
     print(
         f"{bundle.manifest.name}: {bundle.manifest.architecture.parameters:,} parameters, {bundle.manifest.precision};"

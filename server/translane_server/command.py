@@ -16,6 +16,7 @@ from translane_server.errors import StartupError
 from translane_server.logs import configure_logging
 from translane_server.metrics import Metrics
 from translane_server.ort import OrtBackend
+from translane_server.replicas import plan_replicas
 from translane_server.server import Server
 from translane_server.service import ServedModel
 from translane_server.sessions import Sessions, choose_device
@@ -104,19 +105,25 @@ def build_engine(
     settings: ServerSettings, bundle: Bundle, model: ServedModel, tokens: TokenLimits, metrics: Metrics
 ) -> Engine:
     """The engine for `bundle`, which `model` serves, warmed up and not started."""
-    backend = OrtBackend(
-        Sessions(bundle, device=model.device, threads=settings.thread_count),
-        rows=settings.rows,
-        source_capacity=tokens.source,
-        target_capacity=tokens.target,
-        encode_tokens=settings.encode_tokens,
-    )
-    backend.warm_up()
+    replicas = plan_replicas(settings, bundle.manifest.architecture.parameters, model.device)
+    _log.info("replicas: %d, of %d threads each", len(replicas.rows), replicas.threads)
+    sessions = Sessions(bundle, device=model.device, threads=replicas.threads)
+    backends = []
+    for rows in replicas.rows:
+        backend = OrtBackend(
+            sessions,
+            rows=rows,
+            source_capacity=tokens.source,
+            target_capacity=tokens.target,
+            encode_tokens=replicas.encode_tokens,
+        )
+        backend.warm_up()
+        backends.append(backend)
     ids = bundle.manifest.special_ids
     return Engine(
-        backend,
+        *backends,
         vocabulary=TargetVocabulary(ids.decoder_start, ids.eos, model.tokenizer.target_surfaces),
         waiting_limit=settings.sentences_waiting,
-        encode_tokens=settings.encode_tokens,
+        encode_tokens=replicas.encode_tokens,
         observer=metrics,
     )

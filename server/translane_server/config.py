@@ -9,7 +9,6 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from translane_server.bundle import Manifest
-from translane_server.cpus import available_cpus
 from translane_server.errors import SettingsError
 from translane_server.settings import Settings
 
@@ -40,12 +39,23 @@ class ServerSettings(Settings):
     device: Literal["auto", "cpu", "cuda"] = Field(
         default="auto", description="What runs the model; auto is cuda where a GPU can run it, else cpu."
     )
-    threads: int | None = Field(
-        default=None, ge=1, le=1024, description="Threads of a model's operator; by default the CPUs granted."
+    replicas: int | None = Field(
+        default=None,
+        ge=1,
+        le=1024,
+        description="Batches that decode side by side; by default one, or one on each CPU for a small model.",
     )
-    rows: int = Field(default=64, ge=1, le=4096, description="Most hypotheses that decode at once.")
+    threads: int | None = Field(
+        default=None, ge=1, le=1024, description="Threads of each replica; by default its part of the CPUs granted."
+    )
+    rows: int = Field(
+        default=64, ge=1, le=4096, description="Most hypotheses that decode at once, in all replicas together."
+    )
     max_beam_size: int | None = Field(
-        default=None, ge=1, le=4096, description="Most beams and hypotheses of a text; by default 16, or rows if fewer."
+        default=None,
+        ge=1,
+        le=4096,
+        description="Most beams and hypotheses of a text; by default 16, or a replica's rows if fewer.",
     )
     max_source_tokens: int | None = Field(
         default=None,
@@ -67,7 +77,7 @@ class ServerSettings(Settings):
         default=2048,
         ge=1,
         le=_MAX_COUNT,
-        description="Source tokens, padding included, that are encoded between two decoder steps.",
+        description="Source tokens, padding included, that all replicas encode between two decoder steps.",
     )
     grace_period: float = Field(
         default=30.0, ge=0, le=86400, description="Seconds that running requests get to finish after SIGTERM."
@@ -98,21 +108,21 @@ class ServerSettings(Settings):
 
     @model_validator(mode="after")
     def _beams_have_rows(self) -> ServerSettings:
-        if self.max_beam_size is not None and self.max_beam_size > self.rows:
+        replicas = self.replicas or 1
+        if replicas > self.rows:
+            raise ValueError(f"--replicas ({replicas}) must be at most --rows ({self.rows}), or one would have no row")
+        if self.max_beam_size is not None and self.max_beam_size > self.rows // replicas:
+            divided = f" / --replicas ({replicas})" if replicas > 1 else ""
             raise ValueError(
-                f"--max-beam-size ({self.max_beam_size}) must be at most --rows ({self.rows}): a beam takes a row"
+                f"--max-beam-size ({self.max_beam_size}) must be at most --rows ({self.rows}){divided}: a beam takes a"
+                " row"
             )
         return self
 
     @property
     def beam_limit(self) -> int:
         """`max_beam_size`, or as many as are sensible with these rows."""
-        return self.max_beam_size or min(_DEFAULT_MAX_BEAM_SIZE, self.rows)
-
-    @property
-    def thread_count(self) -> int:
-        """`threads`, or as many as there are CPUs for this process."""
-        return self.threads or available_cpus()
+        return self.max_beam_size or min(_DEFAULT_MAX_BEAM_SIZE, self.rows // (self.replicas or 1))
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,12 @@ class EngineDriver:
 
     Args:
         bundle: what to decode with.
-        rows: of the backend.
+        rows: of each backend.
         threads: of ONNX Runtime.
         source_capacity: most source tokens; the bundle's limit if that is less.
         target_capacity: most target tokens; the bundle's limit if that is less.
         decoder_start: the id the decoder is first fed; the bundle's where it is not given.
+        replicas: how many backends there are.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class EngineDriver:
         source_capacity: int = 64,
         target_capacity: int = 64,
         decoder_start: int | None = None,
+        replicas: int = 1,
     ) -> None:
         limits, ids = bundle.manifest.limits, bundle.manifest.special_ids
         self.tokenizer = load_tokenizer(bundle)
@@ -47,16 +49,21 @@ class EngineDriver:
             eos=ids.eos,
             surfaces=self.tokenizer.target_surfaces,
         )
-        self.backend = OrtBackend(
-            Sessions(bundle, threads=threads),
-            rows=rows,
-            source_capacity=min(source_capacity, limits.source_tokens),
-            target_capacity=min(target_capacity, limits.target_tokens),
-        )
+        sessions = Sessions(bundle, threads=threads)
+        backends = [
+            OrtBackend(
+                sessions,
+                rows=rows,
+                source_capacity=min(source_capacity, limits.source_tokens),
+                target_capacity=min(target_capacity, limits.target_tokens),
+            )
+            for _ in range(replicas)
+        ]
+        self.has_attention = backends[0].has_attention
         self.step_rows: list[int] = []  # of each decoder step so far
-        self._step = self.backend.decode_step
-        self.backend.decode_step = self._counted_step  # type: ignore[method-assign]
-        self.engine = Engine(self.backend, vocabulary=self.vocabulary, waiting_limit=1_000_000, encode_tokens=512)
+        for backend in backends:
+            self._count_steps(backend)
+        self.engine = Engine(*backends, vocabulary=self.vocabulary, waiting_limit=1_000_000, encode_tokens=512)
 
     def __enter__(self) -> EngineDriver:
         self.engine.start()
@@ -91,9 +98,14 @@ class EngineDriver:
         outcomes = dict(answers.get(timeout=_PATIENCE) for _ in sentences)
         return [_checked(outcomes[number])[0].hypotheses for number in range(len(sentences))]
 
-    def _counted_step(self, token_ids, *arguments, **keywords):
-        self.step_rows.append(len(token_ids))
-        return self._step(token_ids, *arguments, **keywords)
+    def _count_steps(self, backend: OrtBackend) -> None:
+        step = backend.decode_step
+
+        def counted_step(token_ids, *arguments, **keywords):
+            self.step_rows.append(len(token_ids))
+            return step(token_ids, *arguments, **keywords)
+
+        backend.decode_step = counted_step  # type: ignore[method-assign]
 
 
 def _checked(outcome):

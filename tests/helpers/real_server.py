@@ -22,8 +22,10 @@ class Running:
 
 
 @asynccontextmanager
-async def serving_bundle(bundle, *, rows):
-    settings = ServerSettings(model=bundle.folder, port=0, metrics_port=0, threads=1, rows=rows, device="cpu")
+async def serving_bundle(bundle, *, rows, replicas=1):
+    settings = ServerSettings(
+        model=bundle.folder, port=0, metrics_port=0, replicas=replicas, threads=1, rows=rows, device="cpu"
+    )
     model = ServedModel(bundle.manifest, load_tokenizer(bundle), "cpu")
     server = Server(settings, model)
     try:

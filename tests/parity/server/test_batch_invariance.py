@@ -32,24 +32,27 @@ MAX_LENGTH = 48
 class Decoder:
     """An engine on a bundle, that decodes lists of source ids."""
 
-    def __init__(self, bundle, threads):
-        self.backend = OrtBackend(
-            Sessions(bundle, threads=threads),
-            rows=ROWS,
-            source_capacity=min(64, bundle.manifest.limits.source_tokens),
-            target_capacity=MAX_LENGTH,
-        )
-        self.steps = []
-        step = self.backend.decode_step
-        self.backend.decode_step = lambda tokens, *rest: (self.steps.append(len(tokens)), step(tokens, *rest))[1]
+    def __init__(self, bundle, threads, replicas):
+        sessions, self.steps = Sessions(bundle, threads=threads), []
         ids = bundle.manifest.special_ids
         self.engine = Engine(
-            self.backend,
+            *(self.open_backend(sessions) for _ in range(replicas)),
             vocabulary=TargetVocabulary(ids.decoder_start, ids.eos),
             waiting_limit=10_000,
             encode_tokens=512,
         )
         self.engine.start()
+
+    def open_backend(self, sessions):
+        backend = OrtBackend(
+            sessions,
+            rows=ROWS,
+            source_capacity=min(64, sessions.bundle.manifest.limits.source_tokens),
+            target_capacity=MAX_LENGTH,
+        )
+        step = backend.decode_step
+        backend.decode_step = lambda tokens, *rest: (self.steps.append(len(tokens)), step(tokens, *rest))[1]
+        return backend
 
     def submit(self, number, source, answers):
         on_done = lambda result: answers.put((number, result))  # noqa: E731
@@ -85,8 +88,8 @@ def differences(results, expected):
     return {"tokens": tokens, "scores": scores}
 
 
-def check(bundle, sources, threads):
-    decoder = Decoder(bundle, threads)
+def check(bundle, sources, *, threads, replicas):
+    decoder = Decoder(bundle, threads, replicas)
     try:
         alone = decoder.one_by_one(sources)
         assert set(decoder.steps) == {1}
@@ -104,15 +107,15 @@ def check(bundle, sources, threads):
         decoder.engine.stop()
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("replicas", "threads"), [(1, 1), (1, 2), (2, 1), (3, 2)])
 @pytest.mark.parametrize("width", [32, 256])
-def test_random_model(tmp_path, width, threads):
+def test_random_model(tmp_path, width, replicas, threads):
     config = {"d_model": width, "ffn_size": 4 * width, "heads": width // 16}
     bundle = load_bundle(random_bundle(tmp_path / "bundle", eos_bias=2.0, **config))
     tokenizer = load_tokenizer(bundle)
     shuffle = random.Random(0)
     texts = ["".join(shuffle.sample("".join(SOURCES), shuffle.randint(1, 50))) for _ in range(150)]
-    results = check(bundle, tokenizer.encode(texts), threads)
+    results = check(bundle, tokenizer.encode(texts), threads=threads, replicas=replicas)
     lengths = {len(ids) for ids, _ in results}
     assert len(lengths) > 5, "sentences were to end at many lengths"
 
@@ -124,4 +127,4 @@ def test_demo_model_on_the_test_split():
     with gzip.open(TEST_SPLIT, "rt", encoding="utf-8") as lines:
         texts = [line.split("\t")[0] for line in lines]
     assert len(texts) > 1000
-    check(bundle, load_tokenizer(bundle).encode(texts), threads=2)
+    check(bundle, load_tokenizer(bundle).encode(texts), threads=1, replicas=2)

@@ -28,7 +28,7 @@ class Bag:
         eos = subject.oracle.eos
         self.eos = eos
         self.ids = [i for i in range(len(self.surfaces)) if i != eos and self.surfaces[i].strip()]
-        self.has_attention = subject.driver.backend.has_attention
+        self.has_attention = subject.driver.has_attention
 
     def sentences(self, count):
         kinds = [kind for name, kind in vars(Bag).items() if name.startswith("_kind_")]
@@ -137,6 +137,9 @@ def check(bundle, sentences, *, threads, decoder_start=None, rounds=2):
             for seed in range(rounds):
                 assert differences(driver.arriving(sentences, seed), alone, sentences) == []
             assert len(set(driver.step_rows)) >= min(rows, 10) // 2, "the batch was to grow and shrink"
+    with EngineDriver(bundle, rows=ROWS[-1], replicas=2, **sizes) as driver:
+        assert differences(driver.together(sentences), alone, sentences) == []
+        assert differences(driver.arriving(sentences, seed=0), alone, sentences) == []
     return alone
 
 

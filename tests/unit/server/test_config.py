@@ -30,19 +30,18 @@ def test_the_fixed_flags_and_ports():
         "3",
         "--rows",
         "4",
+        "--replicas",
+        "2",
     ]
     settings = load(*argv)
-    assert (settings.host, settings.port, settings.metrics_port, settings.threads, settings.rows) == ("::1", 1, 2, 3, 4)
+    assert (settings.host, settings.port, settings.metrics_port) == ("::1", 1, 2)
+    assert (settings.threads, settings.rows, settings.replicas) == (3, 4, 2)
+    assert load("--model", "b", TRANSLANE_REPLICAS="3").replicas == 3
 
 
 def test_a_full_request_must_be_able_to_wait():
     with pytest.raises(SettingsError, match=r"--sentences-waiting \(10\) must be at least --texts-per-request \(256\)"):
         load("--model", "b", "--sentences-waiting", "10")
-
-
-def test_threads_default_to_the_cpus_granted():
-    assert make_settings(threads=3).thread_count == 3
-    assert make_settings().thread_count >= 1
 
 
 def test_token_limits():
@@ -62,11 +61,21 @@ def test_limits_beyond_the_model_are_refused(name):
         token_limits(make_settings(**{name: 33}), make_manifest())
 
 
-@pytest.mark.parametrize(("rows", "beams", "limit"), [(64, None, 16), (8, None, 8), (64, 32, 32), (4, 4, 4)])
-def test_beams_have_rows(rows, beams, limit):
-    assert make_settings(rows=rows, max_beam_size=beams).beam_limit == limit
+@pytest.mark.parametrize(
+    ("rows", "beams", "replicas", "limit"),
+    [(64, None, None, 16), (8, None, None, 8), (64, 32, None, 32), (4, 4, 1, 4), (64, None, 8, 8), (64, None, 4, 16)],
+)
+def test_beams_have_rows(rows, beams, replicas, limit):
+    assert make_settings(rows=rows, max_beam_size=beams, replicas=replicas).beam_limit == limit
 
 
 def test_more_beams_than_rows_are_refused():
-    with pytest.raises(SettingsError, match=r"--max-beam-size \(9\) must be at most --rows \(8\)"):
+    with pytest.raises(SettingsError, match=r"--max-beam-size \(9\) must be at most --rows \(8\): a beam takes a row"):
         load("--model", "b", "--rows", "8", "--max-beam-size", "9")
+    with pytest.raises(SettingsError, match=r"--max-beam-size \(9\) must be at most --rows \(32\) / --replicas \(4\)"):
+        load("--model", "b", "--rows", "32", "--replicas", "4", "--max-beam-size", "9")
+
+
+def test_a_replica_has_a_row():
+    with pytest.raises(SettingsError, match=r"--replicas \(9\) must be at most --rows \(8\)"):
+        load("--model", "b", "--rows", "8", "--replicas", "9")

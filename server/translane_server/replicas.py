@@ -1,0 +1,59 @@
+"""How the CPUs and the rows are divided among replicas of the model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from translane_server.backend import Device
+from translane_server.config import ServerSettings
+from translane_server.cpus import available_cpus
+from translane_server.errors import SettingsError
+
+# Models of fewer parameters are decoded by a replica on each CPU: the operators of a step are too short for several
+# threads to share them. Measured in docs/engine-costs.md.
+_SMALL_MODEL = 20_000_000
+
+
+@dataclass(frozen=True)
+class Replicas:
+    """The replicas of a server, which share the model's weights.
+
+    Attributes:
+        rows: of each.
+        threads: of each.
+        encode_tokens: source tokens that each encodes between two of its decoder steps.
+    """
+
+    rows: tuple[int, ...]
+    threads: int
+    encode_tokens: int
+
+
+def plan_replicas(settings: ServerSettings, parameters: int, device: Device, cpus: int | None = None) -> Replicas:
+    """The replicas that are set, or those that suit a model of so many parameters.
+
+    Args:
+        settings: of the server.
+        parameters: of the model.
+        device: what runs it.
+        cpus: granted; by default those of this process.
+
+    Raises:
+        SettingsError: several replicas are set for CUDA.
+    """
+    cpus = cpus or available_cpus()
+    number = settings.replicas or _suitable_number(settings, parameters, device, cpus)
+    if device == "cuda" and number > 1:
+        raise SettingsError(f"--replicas is {number}, and on cuda there is one: a step takes the whole GPU")
+    rows, more = divmod(settings.rows, number)
+    return Replicas(
+        rows=tuple(rows + (replica < more) for replica in range(number)),
+        threads=settings.threads or max(1, cpus // number),
+        encode_tokens=max(1, settings.encode_tokens // number),
+    )
+
+
+def _suitable_number(settings: ServerSettings, parameters: int, device: Device, cpus: int) -> int:
+    if device == "cuda" or settings.threads or parameters >= _SMALL_MODEL:
+        return 1
+    return max(1, min(cpus, settings.rows // settings.beam_limit))

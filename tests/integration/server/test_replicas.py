@@ -1,0 +1,78 @@
+"""A real server of two replicas under load: what it answers is what one replica answers, and nothing is lost."""
+
+import asyncio
+import random
+from urllib.request import urlopen
+
+import grpc
+import pytest
+
+from helpers.bundles import SOURCES, random_bundle
+from helpers.real_server import serving_bundle
+from translane.v1 import translation_pb2 as pb
+from translane_server.bundle import load_bundle
+
+ROWS, CALLERS, REQUESTS = 16, 6, 8
+OPTIONS = ({}, {}, {"beam_size": 4}, {"num_hypotheses": 3, "top_k": 8, "temperature": 1.5, "seed": 7})
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    return load_bundle(random_bundle(tmp_path_factory.mktemp("replicas") / "bundle", eos_bias=2.0))
+
+
+def make_requests(seed):
+    pick = random.Random(seed)
+    return [
+        pb.TranslateRequest(
+            texts=pick.sample(SOURCES, pick.randint(1, len(SOURCES))),
+            options=pb.DecodingOptions(return_token_scores=True, **pick.choice(OPTIONS)),
+            priority=pick.randrange(3),
+        )
+        for _ in range(REQUESTS)
+    ]
+
+
+def metric(running, name):
+    with urlopen(f"http://127.0.0.1:{running.server.metrics_port}/metrics") as page:
+        lines = page.read().decode().splitlines()
+    return next(float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{name} "))
+
+
+async def test_two_replicas_under_load_answer_as_one_does_alone(bundle):
+    requests = [request for seed in range(CALLERS) for request in make_requests(seed)]
+    async with serving_bundle(bundle, rows=ROWS) as running:
+        expected = [(await running.stub.Translate(request)).translations for request in requests]
+
+    async def call(stub, number):
+        return [(await stub.Translate(request, timeout=120)).translations for request in make_requests(number)]
+
+    async def give_up(stub, number):
+        for request in make_requests(number):
+            calling = stub.Translate(request)
+            await asyncio.sleep(0.01)
+            calling.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await calling
+
+    async with serving_bundle(bundle, rows=ROWS, replicas=2) as running:
+        assert await asyncio.to_thread(metric, running, 'translane_rows{state="free"}') == ROWS
+        calls = [call(running.stub, number) for number in range(CALLERS)]
+        *found, _ = await asyncio.gather(*calls, give_up(running.stub, CALLERS))
+        assert [answer for answers in found for answer in answers] == expected
+        while await asyncio.to_thread(metric, running, 'translane_rows{state="active"}'):  # noqa: ASYNC110 set by threads
+            await asyncio.sleep(0.01)
+        assert await asyncio.to_thread(metric, running, "translane_sentences_waiting") == 0
+
+
+async def test_draining_two_replicas_loses_nothing(bundle):
+    async with serving_bundle(bundle, rows=ROWS, replicas=2) as running:
+        calls = [running.stub.Translate(request) for seed in range(CALLERS) for request in make_requests(seed)[:2]]
+        done = asyncio.gather(*calls, return_exceptions=True)
+        await asyncio.sleep(0.1)
+        assert await running.server.stop(grace=60)
+        outcomes = await done
+    refused = [outcome for outcome in outcomes if isinstance(outcome, grpc.aio.AioRpcError)]
+    assert len(refused) < len(outcomes)
+    assert {error.code() for error in refused} <= {grpc.StatusCode.UNAVAILABLE}
+    assert all(outcome in refused or outcome.translations for outcome in outcomes)
