@@ -20,7 +20,7 @@ from translane_export.alignment import choose_alignment
 from translane_export.checkpoint import Checkpoint
 from translane_export.errors import ExportError
 from translane_export.graphs import AlignmentGraph, DecoderGraph, EncoderGraph
-from translane_export.int8 import Int8Stage, read_test_set
+from translane_export.int8 import Int8Stage, quantize_bundle, read_test_set
 from translane_export.languages import choose_languages
 from translane_export.manifest import build_manifest
 from translane_export.memory import release_memory
@@ -90,12 +90,7 @@ def write_bundle(
     settings = _complete(settings, checkpoint)
     checkpoint = _with_languages(checkpoint, settings)
     numerics = choose_numerics(settings.precision, settings.weight_storage)
-    if settings.format == "torchscript" and settings.weight_storage:
-        raise ExportError("TorchScript files store weights as they compute; leave --weight-storage out")
-    if settings.test and settings.precision != "int8":
-        raise ExportError("--test is for precision int8, whose translations it scores")
-    if settings.format == "torchscript" and settings.precision == "int8":
-        raise ExportError("TorchScript files are fp32 or fp16; int8 is a precision of ONNX bundles")
+    _check_combination(settings, checkpoint)
     test = read_test_set(settings.test) if settings.test else ()
     samples = sample_sources(checkpoint, settings.samples)
     model = build_model(checkpoint)
@@ -128,7 +123,13 @@ def write_bundle(
         parity = _compare(decodes, reference, numerics, manifest.alignment, log)
         manifest = manifest.model_copy(update={"parity": parity})
         if settings.precision == "int8":
-            manifest = _quantize(settings, Bundle(folder, manifest), reference, samples, test, log)
+            bundle = Bundle(folder, manifest)
+            if checkpoint.ranges:
+                log("quantizing as before")
+                quantized = quantize_bundle(bundle, checkpoint.ranges)
+                manifest = quantized.manifest.model_copy(update={"quality": checkpoint.quality})
+            else:
+                manifest = _quantize(settings, bundle, reference, samples, test, log)
         _write_model_card(settings, manifest, folder)
         files = {**manifest.files, _MODEL_CARD: file_entry(folder / _MODEL_CARD)}
         manifest = manifest.model_copy(update={"files": dict(sorted(files.items()))})
@@ -138,6 +139,20 @@ def write_bundle(
 
 def _check_output(settings: ExportSettings) -> None:
     check_replaceable(settings.output, force=settings.force, markers=tuple(_MANIFESTS.values()))
+
+
+def _check_combination(settings: ExportSettings, checkpoint: Checkpoint) -> None:
+    if settings.format == "torchscript" and settings.weight_storage:
+        raise ExportError("TorchScript files store weights as they compute; leave --weight-storage out")
+    if settings.format == "torchscript" and settings.precision == "int8":
+        raise ExportError("TorchScript files are fp32 or fp16; int8 is a precision of ONNX bundles")
+    if settings.test and settings.precision != "int8":
+        raise ExportError("--test is for precision int8, whose translations it scores")
+    if settings.test and checkpoint.ranges:
+        raise ExportError(
+            f"--test compares int8 with what it is made of, and {settings.checkpoint} is int8 already, which stays as"
+            " it is; leave it out"
+        )
 
 
 def _complete(settings: ExportSettings, checkpoint: Checkpoint) -> ExportSettings:

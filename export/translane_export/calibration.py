@@ -12,18 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from translane_export.model import Transformer
-from translane_export.quantize import Range
+from translane_export.quantize import Range, Ranges
 
 _MOST_VALUES = 1 << 16  # kept of a projection's inputs
 _CLIPS = np.linspace(1.0, 0.3, 29)  # of the range that holds everything
-
-
-@dataclass(frozen=True)
-class Ranges:
-    """For the encoder's graph and the decoder's: weight, by its name in the graph, to the range of what it meets."""
-
-    encoder: dict[str, Range]
-    decoder: dict[str, Range]
 
 
 @dataclass
@@ -52,13 +44,18 @@ class _Seen:
 
 
 def measure_ranges(model: Transformer, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Ranges:
-    """Run `model` over pairs of source ids and target ids (without what the decoder starts with), and return ranges."""
+    """Run `model` over pairs of source ids and target ids (without what the decoder starts with), and return ranges.
+
+    Of a sentence with more tokens than the model has positions, the first ones count.
+    """
     seen: dict[str, _Seen] = {}
+    longest = model.config.max_positions
     share = max(1, _MOST_VALUES // len(pairs))
     with torch.inference_mode(), _watched(model, seen, share):
         for source, target in pairs:
-            ids = torch.tensor([list(source)])
-            model(ids, torch.tensor([len(source)]), torch.tensor([[model.config.start_id, *target]]))
+            ids = torch.tensor([list(source[:longest])])
+            fed = torch.tensor([[model.config.start_id, *target][:longest]])
+            model(ids, torch.tensor([ids.shape[1]]), fed)
     ranges = Ranges({}, {})
     for module, inputs in seen.items():
         graph, name = _place_in_graphs(module)

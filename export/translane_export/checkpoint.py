@@ -23,8 +23,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from translane_export.model import TransformerConfig
+from translane_export.quantize import Ranges
 from translane_export.tokenizers import TokenizerFiles, sentencepiece_files
-from translane_server.bundle import Languages
+from translane_server.bundle import Languages, Quality
 
 FORMAT = "translane-checkpoint"
 FORMAT_VERSION = 1
@@ -47,6 +48,8 @@ class Checkpoint:
     ``metadata`` is the "training" part of config.json: settings, steps, epochs, seed, scores, data licence.
     ``name`` and ``settings`` are for models that have been exported before: what the checkpoint was called then, and
     the exporter's settings by name, which hold where none are given. Empty: the folder's name, and the defaults.
+    ``ranges`` and ``quality`` are what a model that has been quantized was quantized with, and what came of it: its
+    weights are rounded already, and quantized again with these ranges it translates as before.
     ``origins`` says for weights where in the checkpoint they are, as errors name them: file, and the name there.
     """
 
@@ -58,6 +61,8 @@ class Checkpoint:
     metadata: dict[str, Any]
     name: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
+    ranges: Ranges | None = None
+    quality: Quality | None = None
     origins: Mapping[str, str] = field(default_factory=dict)
 
 

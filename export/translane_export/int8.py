@@ -10,11 +10,11 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from translane_export.calibration import Ranges, measure_ranges
+from translane_export.calibration import measure_ranges
 from translane_export.errors import ExportError
 from translane_export.model import Transformer
 from translane_export.onnx_weights import share_weights
-from translane_export.quantize import quantize_graph
+from translane_export.quantize import Ranges, quantize_graph
 from translane_export.train.data import Columns, SentencePair, read_parallel_text
 from translane_export.train.errors import DataError
 from translane_export.train.evaluate import score
@@ -73,11 +73,7 @@ class Int8Stage:
         self.log(f"calibrating with {len(sources)} sentences")
         ranges = measure_ranges(reference, list(zip(sources, translated, strict=False)))
         self.log("quantizing")
-        _quantize(bundle, ranges)
-        manifest = bundle.manifest
-        manifest = manifest.model_copy(update={"precision": "int8", "weight_storage": "int8"})
-        files = {name: file_entry(bundle.folder / name) for name in manifest.files}
-        quantized = Bundle(bundle.folder, manifest.model_copy(update={"files": files}))
+        quantized = quantize_bundle(bundle, ranges)
         again = translate_greedily(quantized, both, self.languages.forced_ids, self.threads)
         quality = self._quality(quantized.manifest, translated, again, len(sources))
         return quantized.manifest.model_copy(update={"quality": quality})
@@ -105,8 +101,8 @@ class Int8Stage:
         return Quality(sentences=len(after), unchanged=same, tested=len(references), bleu=bleu, fp32_bleu=bleu_before)
 
 
-def _quantize(bundle: Bundle, ranges: Ranges) -> None:
-    """Write int8 graphs and weights in the place of the float32 ones."""
+def quantize_bundle(bundle: Bundle, ranges: Ranges) -> Bundle:
+    """Write int8 graphs and weights in the place of the float32 ones; return the bundle, its manifest up to date."""
     graphs = bundle.manifest.graphs
     names = (graphs.encoder.file, graphs.decoder.file)
     models = [ir.load(bundle.folder / name) for name in names]
@@ -120,3 +116,6 @@ def _quantize(bundle: Bundle, ranges: Ranges) -> None:
             ir.save(model, written / name)
         for name in (weights, *names):
             shutil.move(written / name, bundle.folder / name)
+    manifest = bundle.manifest.model_copy(update={"precision": "int8", "weight_storage": "int8"})
+    files = {name: file_entry(bundle.folder / name) for name in manifest.files}
+    return Bundle(bundle.folder, manifest.model_copy(update={"files": files}))

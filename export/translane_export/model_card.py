@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from translane_server.bundle import Manifest
+from translane_server.bundle import Manifest, Quality
 
 _SCORES = {"bleu": "BLEU", "chrf": "chrF"}
 
@@ -25,6 +25,8 @@ def model_card(manifest: Manifest) -> str:
     sections += ["## Limits", _list(_limit_facts(manifest))]
     if manifest.parity:
         sections += ["## Parity with PyTorch", _list(_parity_facts(manifest))]
+    if manifest.quality:
+        sections += ["## int8 beside fp32", _list(_quality_facts(manifest.quality))]
     return "\n\n".join(sections) + "\n"
 
 
@@ -73,11 +75,19 @@ def _limit_facts(manifest: Manifest) -> list[str]:
 def _parity_facts(manifest: Manifest) -> list[str]:
     parity = manifest.parity
     assert parity
+    before = " in fp32, before int8" if manifest.precision == "int8" else ""
     return [
         f"{parity.sentences} sentences decoded greedily, {parity.tokens:,} tokens,"
-        f" {parity.token_mismatches} different from PyTorch's",
+        f" {parity.token_mismatches} different from PyTorch's{before}",
         f"Largest difference of a logit: {parity.max_logit_difference:.1e} (tolerance {parity.tolerance:.0e})",
     ]
+
+
+def _quality_facts(quality: Quality) -> list[str]:
+    facts = [f"{quality.unchanged:,} of {quality.sentences:,} sentences translate to the same tokens"]
+    if quality.bleu is not None and quality.fp32_bleu is not None:
+        facts.append(f"BLEU {quality.bleu:.2f}, in fp32 {quality.fp32_bleu:.2f}, on {quality.tested:,} sentences")
+    return facts
 
 
 def _list(facts: list[str]) -> str:

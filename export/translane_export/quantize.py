@@ -28,6 +28,11 @@ class Range:
     low: float
     high: float
 
+    @classmethod
+    def of_units(cls, scale: float, zero_point: int) -> Range:
+        """Return the range with this scale and this zero point."""
+        return cls(-zero_point * scale, (_LEVELS - zero_point) * scale)
+
     @property
     def scale(self) -> np.float32:
         """What a unit stands for."""
@@ -39,9 +44,22 @@ class Range:
         return np.uint8(np.clip(np.round(-self.low / self.scale), 0, _LEVELS))
 
 
+@dataclass(frozen=True)
+class Ranges:
+    """For the encoder's graph and the decoder's: weight, by its name in the graph, to the range of what it meets."""
+
+    encoder: dict[str, Range]
+    decoder: dict[str, Range]
+
+
 def quantize_weights(weights: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
-    """Return the weights [N, K] in units of each row's scale, and these scales [N]."""
-    scales = np.abs(weights).max(axis=1) / np.float32(_LARGEST)  # [N]
+    """Return the weights [N, K] in units of each row's scale, and these scales [N].
+
+    A scale has 17 significant bits, so that its product with a unit, of 7, is a float32 without rounding: weights read
+    back from a bundle give the same units and scales again.
+    """
+    scales = np.maximum(weights.max(axis=1), -weights.min(axis=1)) / np.float32(_LARGEST)  # [N]
+    scales = ((scales.view(np.uint32) + 0x40) & 0xFFFFFF80).view(np.float32)
     scales[scales == 0] = 1.0
     units = np.empty(weights.shape, np.int8)
     for first in range(0, len(weights), _ROWS_AT_ONCE):
@@ -54,9 +72,10 @@ _ROWS_AT_ONCE = 4096  # of a large vocabulary a whole second copy would be as la
 
 
 def quantize_graph(model: ir.Model, ranges: Mapping[str, Range]) -> None:
-    """Replace, in place, the projections by weights that `ranges` names, and look-ups in tables of such size.
+    """Replace, in place, the projections by weights that `ranges` names, and the look-ups of tokens' vectors.
 
-    A weight that is looked up in and projected with is stored once.
+    A weight that is looked up in and projected with is stored once. Projections that are computed on request stay
+    float32, with weights that are rounded as if they did not.
     """
     _GraphQuantizer(model.graph, ranges).run()
 
@@ -76,9 +95,16 @@ class _GraphQuantizer:
                 self._replace_projection(node)
             elif _is_token_lookup(node, self._graph):
                 self._replace_lookup(node)
-        unused = [name for name, value in self._graph.initializers.items() if not value.uses()]
-        for name in unused:
-            del self._graph.initializers[name]
+            elif node.op_type == "If":
+                self._round_branch(node.attributes["then_branch"].as_graph())
+        drop_unused_initializers(self._graph)
+
+    def _round_branch(self, branch: ir.Graph) -> None:
+        for node in branch:
+            name = _initializer(node, 1) if node.op_type == "Gemm" else None
+            if name is not None:
+                units, scales = quantize_weights(_float_array(self._graph.initializers[name]))
+                self._graph.initializers[name].const_value = ir.tensor(units * scales[:, None], name=name)
 
     def _replace_projection(self, node: ir.Node) -> None:
         x, name = node.inputs[0], _initializer(node, 1)
@@ -89,7 +115,7 @@ class _GraphQuantizer:
         units, scale, zero_point = self._quantized_input(node, x, self._ranges[name])
         _, scales = self._quantized_weight(name)
         inputs = [units, self._columns(node, name), scale, scales, zero_point, None, bias]
-        self._replace(node, [ir.node("MatMulIntegerToFloat", inputs, domain="com.microsoft")])
+        replace_node(self._graph, node, [ir.node("MatMulIntegerToFloat", inputs, domain="com.microsoft")])
 
     def _replace_lookup(self, node: ir.Node) -> None:
         name, ids = _initializer(node, 0), node.inputs[1]
@@ -101,7 +127,7 @@ class _GraphQuantizer:
         last_axis = self._constant("last_axis", np.array([-1], np.int64))
         columns = ir.node("Unsqueeze", [of_rows.outputs[0], last_axis])
         product = ir.node("Mul", [floats.outputs[0], columns.outputs[0]])
-        self._replace(node, [rows, floats, of_rows, columns, product])
+        replace_node(self._graph, node, [rows, floats, of_rows, columns, product])
 
     def _quantized_input(self, node: ir.Node, x: ir.Value, limits: Range) -> tuple[ir.Value, ...]:
         """Return `x` in units, their scale and zero point; projections of the same input share them."""
@@ -116,9 +142,7 @@ class _GraphQuantizer:
     def _quantized_weight(self, name: str) -> tuple[ir.Value, ir.Value]:
         """Return the weight in units, [N, K] where it is looked up in and [K, N] elsewhere, and its scales [N]."""
         if name not in self._weights:
-            tensor = self._graph.initializers[name].const_value
-            assert tensor is not None
-            units, scales = quantize_weights(np.asarray(tensor.numpy(), np.float32))
+            units, scales = quantize_weights(_float_array(self._graph.initializers[name]))
             if name not in self._looked_up:
                 units = np.ascontiguousarray(units.T)
             self._weights[name] = (self._constant(f"{name}.int8", units), self._constant(f"{name}.scales", scales))
@@ -140,14 +164,28 @@ class _GraphQuantizer:
             self._graph.register_initializer(ir.val(name, const_value=ir.tensor(array, name=name)))
         return self._graph.initializers[name]
 
-    def _replace(self, node: ir.Node, nodes: list[ir.Node]) -> None:
-        """Put `nodes` in the place of a node; the last one's output takes the name of its."""
-        old, new = node.outputs[0], nodes[-1].outputs[0]
-        name, new.type, new.shape = old.name, old.type, old.shape
-        self._graph.insert_before(node, nodes)
-        ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
-        self._graph.remove(node, safe=True)
-        new.name = name
+
+def replace_node(graph: ir.Graph, node: ir.Node, nodes: list[ir.Node]) -> None:
+    """Put `nodes` in the place of a node; the last one's output takes the name of its."""
+    old, new = node.outputs[0], nodes[-1].outputs[0]
+    name, new.type, new.shape = old.name, old.type, old.shape
+    graph.insert_before(node, nodes)
+    ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
+    graph.remove(node, safe=True)
+    new.name = name
+
+
+def drop_unused_initializers(graph: ir.Graph) -> None:
+    """Remove the initializers that no node reads."""
+    unused = [name for name, value in graph.initializers.items() if not value.uses()]
+    for name in unused:
+        del graph.initializers[name]
+
+
+def _float_array(value: ir.Value) -> npt.NDArray[np.float32]:
+    tensor = value.const_value
+    assert tensor is not None
+    return np.asarray(tensor.numpy(), np.float32)
 
 
 def _initializer(node: ir.Node, index: int) -> str | None:

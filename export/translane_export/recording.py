@@ -90,7 +90,6 @@ class Decode:
         """Append the step that `candidates` has on a row; the backend gives the same memory at every step."""
         assert candidates.logits is not None
         assert candidates.log_probs is not None
-        assert candidates.log_probs is not None
         self.tokens.append(int(candidates.token_ids[row, 0]))
         self.steps.append(self.logits.append(candidates.logits[row]))
         if candidates.attention is not None:

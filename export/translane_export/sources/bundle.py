@@ -2,7 +2,8 @@
 
 So that a bundle whose checkpoint is gone gets what newer exporters write. The graphs hold every weight under the name
 that `translane_export.graphs` gave it, and as it runs: in float32 what was stored as float16 comes back as those same
-numbers. What a trained model no longer needs (dropout) is lost, and so are the sample sentences.
+numbers, and what was stored as int8 as units × scales. What a trained model no longer needs (dropout) is lost, and so
+are the sample sentences.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ import torch
 from torch import Tensor
 
 from translane_export.checkpoint import Checkpoint
+from translane_export.dequantize import dequantize_graph
 from translane_export.errors import ExportError
 from translane_export.model import TransformerConfig
 from translane_export.model.config import Activation
 from translane_export.model.positions import sinusoid_table
+from translane_export.quantize import Ranges
 from translane_export.tokenizers import TokenizerFiles
 from translane_server.bundle import MANIFEST, Bundle, Manifest, load_bundle
 from translane_server.errors import StartupError
@@ -68,9 +71,13 @@ class BundleReader:
 
 
 class _Stored:
-    """A graph, and the weights in it by the names of `translane_export.graphs`, all float32."""
+    """A graph, and the weights in it by the names of `translane_export.graphs`, all float32.
+
+    `ranges` are those of the inputs of its int8 projections, by weight.
+    """
 
     def __init__(self, model: ir.Model) -> None:
+        self.ranges = dequantize_graph(model)
         self.graph = model.graph
         self.weights: dict[str, Tensor] = {}
         self.shapes: dict[str, tuple[int, ...]] = {}
@@ -143,6 +150,8 @@ def _read(bundle: Bundle, encoder: _Stored, decoder: _Stored) -> Checkpoint:
         metadata=dict(provenance.get("training", {})),
         name=str(provenance.get("checkpoint") or ""),
         settings=_settings(manifest),
+        ranges=Ranges(encoder.ranges, decoder.ranges) if manifest.precision == "int8" else None,
+        quality=manifest.quality,
     )
 
 
