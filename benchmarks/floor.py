@@ -15,8 +15,9 @@ import json
 import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -167,6 +168,20 @@ def seconds_of(run: Callable[[], object], clock: Callable[[], float]) -> float:
     return min(times)
 
 
+def over_floor(found: Mapping[str, Sequence[float]]) -> float:
+    """The median over the rounds of a step's time over that of its products."""
+    return statistics.median(step / least for step, least in zip(found["step"], found["floor"], strict=True))
+
+
+def table(times: Mapping[Any, Mapping[str, Sequence[float]]]) -> str:
+    """Medians of both and their ratio by rows, as Markdown."""
+    lines = ["| rows | products ms | step ms | step / products |", "|---:|---:|---:|---:|"]
+    for rows, found in times.items():
+        least, step = (statistics.median(found[name]) * 1000 for name in ("floor", "step"))
+        lines.append(f"| {rows} | {least:.2f} | {step:.2f} | {over_floor(found):.2f} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bundle", type=Path)
@@ -194,11 +209,7 @@ def main() -> None:
         f" products; {arguments.threads} threads, onnxruntime {onnxruntime.__version__}, {machine['processor']};"
         f" medians of {arguments.rounds} rounds\n"
     )
-    print("| rows | products ms | step ms | step / products |\n|---:|---:|---:|---:|")
-    for rows, found in times.items():
-        ratio = statistics.median(step / least for step, least in zip(found["step"], found["floor"], strict=True))
-        least, step = (statistics.median(found[name]) * 1000 for name in ("floor", "step"))
-        print(f"| {rows} | {least:.2f} | {step:.2f} | {ratio:.2f} |")
+    print(table(times))
     output = arguments.output or ROOT / "runs" / "bench" / f"floor-{manifest.name}-{manifest.precision}.json"
     output.parent.mkdir(parents=True, exist_ok=True)
     record = {

@@ -1,0 +1,133 @@
+"""The bounds that the project holds its speed to, and whether measurements keep them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from results import Record, Results
+from serving_tables import median_of
+
+OUTSIDE_ROWS = 32  # that the engine's share of a step is bounded at
+
+
+@dataclass(frozen=True)
+class Floor:
+    """A bound of a quantity.
+
+    Attributes:
+        name: of the quantity.
+        bound: what it has to reach, or where `most` is set, to stay within.
+        aim: what is aimed at, if more than the bound.
+        most: whether the bound is an upper one.
+        percent: whether the quantity is a share.
+    """
+
+    name: str
+    bound: float
+    aim: float | None = None
+    most: bool = False
+    percent: bool = False
+
+    def is_kept(self, value: float) -> bool:
+        return value <= self.bound if self.most else value >= self.bound
+
+    def missed_by(self, value: float) -> float:
+        """How far a value is from the bound, as a share of the bound."""
+        return abs(value - self.bound) / self.bound
+
+    def told(self, value: float) -> str:
+        return f"{value:.1%}" if self.percent else f"{value:.2f}"
+
+    def __str__(self) -> str:
+        return f"{self.name} {'≤' if self.most else '≥'} {f'{self.bound:.0%}' if self.percent else f'{self.bound:.1f}'}"
+
+
+OFFLINE = {
+    "fp32": Floor("offline, fp32: tokens/s over CTranslate2's", 1.0, 1.3),
+    "int8": Floor("offline, int8: tokens/s over CTranslate2's", 1.2, 2.0),
+}
+SERVING = Floor("serving: highest rate over CTranslate2's", 2.0, 3.0)
+LOW_LOAD = Floor("serving: median latency at low load over CTranslate2's", 1.0, most=True)
+OUTSIDE = Floor(f"engine outside ONNX Runtime, of a step of {OUTSIDE_ROWS} rows", 0.10, most=True, percent=True)
+MEMORY = Floor("memory: growth while sentences are served", 0.05, most=True, percent=True)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A floor, and what was measured: the value of each cell by its name."""
+
+    floor: Floor
+    values: dict[str, float]
+
+    @property
+    def missed(self) -> dict[str, float]:
+        return {name: value for name, value in self.values.items() if not self.floor.is_kept(value)}
+
+    @property
+    def worst(self) -> tuple[str, float]:
+        return (max if self.floor.most else min)(self.values.items(), key=lambda item: item[1])
+
+
+def verdicts(results: Results) -> list[Verdict]:
+    """Those of which something was measured."""
+    found = [Verdict(floor, dict(_offline(results["offline"], precision))) for precision, floor in OFFLINE.items()]
+    found.append(Verdict(SERVING, dict(_rates(results["serving"]))))
+    found.append(Verdict(LOW_LOAD, dict(_low_loads(results["serving"]))))
+    found.append(Verdict(OUTSIDE, dict(_outside(results["steps"]))))
+    found.append(Verdict(MEMORY, dict(_growths(results["soak"]))))
+    return [verdict for verdict in found if verdict.values]
+
+
+def _offline(records: Sequence[Record], precision: str) -> Iterable[tuple[str, float]]:
+    for cell in (cell for record in records for cell in record["cells"] if cell["precision"] == precision):
+        name = f"{cell['model']} {cell['precision']} {cell['search']} batch {cell['batch']}"
+        yield name, cell["translane"]["rate"] / cell["ctranslate2"]["rate"]
+
+
+def _rates(records: Sequence[Record]) -> Iterable[tuple[str, float]]:
+    for cell in (cell for record in records for cell in record["cells"]):
+        ours, theirs = (cell["highest_rate"][name] for name in ("translane", "ctranslate2"))
+        yield _name(cell), ours / theirs if theirs else math.inf if ours else 0.0
+
+
+def _low_loads(records: Sequence[Record]) -> Iterable[tuple[str, float]]:
+    for cell in (cell for record in records for cell in record["cells"] if cell["grid"]):
+        ours, theirs = (median_of(cell["grid"][0][name], "p50") for name in ("translane", "ctranslate2"))
+        yield _name(cell), ours / theirs if math.isfinite(ours) else math.inf
+
+
+def _outside(records: Sequence[Record]) -> Iterable[tuple[str, float]]:
+    for record in records:
+        for row in record["steps"]:
+            if row["rows"] == OUTSIDE_ROWS:
+                yield f"{record['model']} {record['precision']} {row['load']}", row["outside"]
+
+
+def _growths(records: Sequence[Record]) -> Iterable[tuple[str, float]]:
+    for record in records:
+        yield f"{record['sentences']:,} sentences", record["growth"]
+
+
+def _name(cell: Record) -> str:
+    return f"{cell['model']} {cell['precision']} {cell['search']}"
+
+
+def table(found: Sequence[Verdict]) -> list[str]:
+    """The lines of a table of verdicts, and of what is missed and by how much."""
+    lines = ["| floor | aim | kept | worst | where |", "|---|---:|---:|---:|---|"]
+    for verdict in found:
+        kept = len(verdict.values) - len(verdict.missed)
+        name, value = verdict.worst
+        aim = f"{verdict.floor.aim:.1f}" if verdict.floor.aim else ""
+        told = verdict.floor.told(value)
+        lines.append(f"| {verdict.floor} | {aim} | {kept} of {len(verdict.values)} | {told} | {name} |")
+    if any(verdict.missed for verdict in found):
+        lines += ["", "Missed, and by how much of the bound:", ""]
+    for verdict in found:
+        floor = verdict.floor
+        cells = [f"{name} {floor.told(value)} ({floor.missed_by(value):.0%})" for name, value in verdict.missed.items()]
+        if cells:
+            lines.append(f"- {floor}: {'; '.join(cells)}.")
+    return lines

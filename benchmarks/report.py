@@ -1,0 +1,214 @@
+"""Write what the benchmarks measured into docs/benchmarks.md: tables, pictures, and which floors are kept.
+
+    python benchmarks/report.py
+    python benchmarks/report.py --device cuda           # what was measured on a GPU, in its own part of the page
+
+Reads the JSON files of `runs/bench`, or `runs/bench/cuda`, and replaces what is between two markers of the page.
+What was not measured is named there; the rest of the page is left alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import floor
+import floors
+import matplotlib as mpl
+import offline
+import plots
+import scaling
+import serving_tables
+from contest import Outcome
+from results import TITLES, Record, Results, circumstances, models_of, read
+
+ROOT = Path(__file__).resolve().parents[1]
+BEGIN = "<!-- {device}: begin; benchmarks/report.py writes what is between these lines -->"
+END = "<!-- {device}: end -->"
+
+
+class Page:
+    """The lines of a generated part of the page, and the pictures it shows.
+
+    Args:
+        results: what was measured.
+        pictures: folder to write them to.
+        link: the same folder, as seen from the page.
+        prefix: of their file names.
+    """
+
+    def __init__(self, results: Results, pictures: Path, link: str, prefix: str = "") -> None:
+        self._results = results
+        self._pictures = pictures
+        self._link = link
+        self._prefix = prefix
+
+    def lines(self) -> Iterator[str]:
+        if found := floors.verdicts(self._results):
+            yield from ("### Floors", "", *floors.table(found), "")
+        for record in self._results["offline"]:
+            if record["cells"]:
+                yield from self._offline(record)
+        for record in self._results["serving"]:
+            if record["cells"]:
+                yield from self._serving(record)
+        for record in self._results["scaling"]:
+            yield from self._scaling(record)
+        if self._results["floor"]:
+            yield from self._floor(self._results["floor"])
+        if self._results["steps"]:
+            yield from self._steps(self._results["steps"])
+        for record in self._results["soak"]:
+            yield from self._soak(record)
+        if self._results.missing:
+            yield from ("### Not measured", "", *(f"- {sentence}" for sentence in self._results.missing), "")
+
+    def _picture(self, name: str, figure: Any, alternative: str) -> Iterator[str]:
+        path = plots.save(figure, self._pictures / f"{self._prefix}{name}.png")
+        yield from (f"![{alternative}]({self._link}/{path.name})", "")
+
+    def _offline(self, record: Record) -> Iterator[str]:
+        yield from (_heading("offline"), "", circumstances(record))
+        if record.get("clock") == "processor":
+            yield "Processor time counts here, not the time that passed, and only workers of one thread took part."
+        yield ""
+        models = dict.fromkeys(cell["model"] for cell in record["cells"])
+        for model in models:
+            cells = [cell for cell in record["cells"] if cell["model"] == model]
+            text = f"Target tokens per second of Translane and CTranslate2 on the {model} model, by batch"
+            yield from self._picture(f"offline-{model}", plots.offline(cells), text)
+        yield offline.header(record["machine"])
+        for cell in record["cells"]:
+            yield offline.row(_cell(cell), _outcomes(cell))
+        yield ""
+
+    def _serving(self, record: Record) -> Iterator[str]:
+        yield from (_heading("serving"), "", circumstances(record), "")
+        text = "Latency of Translane's and CTranslate2's server against the rate of sentences that arrive"
+        yield from self._picture("latency", plots.latency(record["cells"], record["bound"]), text)
+        yield from (*serving_tables.tables(record), "")
+
+    def _scaling(self, record: Record) -> Iterator[str]:
+        models = models_of(record)
+        if not models:
+            return
+        threads = _counted(record["threads"], "thread")
+        yield from (_heading("scaling"), "", circumstances(record))
+        yield f"One worker of {threads} each; CTranslate2 multiplies with {record.get('library', 'its own kernels')}."
+        if record["threads"] == 1 and record.get("device", "cpu") == "cpu":
+            yield "A step's time is processor time."
+        yield ""
+        by_rows = {title: found["rows"] for title, found in models.items()}
+        figure = plots.curves(by_rows, "rows", "step [ms]", 1e3, log=True)
+        yield from self._picture("steps-rows", figure, "Time of a step against rows, of both engines")
+        by_length = {title: found["lengths"] for title, found in models.items()}
+        figure = plots.curves(by_length, f"target length [tokens], {scaling.ROWS_OF_LENGTHS} rows", "step [ms]", 1e3)
+        yield from self._picture("steps-length", figure, "Time of a step against the length of the translation")
+        if all(found["memory"] for found in models.values()):
+            by_memory = {title: _by_engine(found["memory"]) for title, found in models.items()}
+            figure = plots.curves(by_memory, "rows", "resident memory [MB]", 1e-6)
+            yield from self._picture("memory", figure, "Resident memory against rows, of both engines")
+        figure = plots.start({title: found["start"] for title, found in models.items()})
+        yield from self._picture("start-up", figure, "Start-up time of both engines")
+        for title, found in models.items():
+            yield scaling.tables(f"{title}, {threads}", found).replace("### ", "#### ", 1)
+
+    def _floor(self, records: list[Record]) -> Iterator[str]:
+        yield from (_heading("floor"), "")
+        yield "The products alone, run by ONNX Runtime over as many rows, are what no step can be faster than."
+        yield ""
+
+        def title(record: Record) -> str:
+            name = record["model"] if "precision" not in record else f"{record['model']}, {record['precision']}"
+            return f"{name}, {_counted(record['threads'], 'thread')}"
+
+        text = "The time of a decoder step over that of its matrix products, against rows"
+        yield from self._picture("floor", plots.floor(records, title), text)
+        for record in records:
+            yield from (f"#### {title(record)}", "", circumstances(record), "", floor.table(record["rows"]), "")
+
+    def _steps(self, records: list[Record]) -> Iterator[str]:
+        yield from (_heading("steps"), "")
+        yield "| model | precision | load | rows | step ms | outside ONNX Runtime % |"
+        yield "|---|---|---|---:|---:|---:|"
+        for record in records:
+            for row in record["steps"]:
+                yield (
+                    f"| {record['model']} | {record['precision']} | {row['load']} | {row['rows']} |"
+                    f" {1000 * row['step']:.2f} | {100 * row['outside']:.1f} |"
+                )
+        yield from ("", *dict.fromkeys(circumstances(record) for record in records), "")
+
+    def _soak(self, record: Record) -> Iterator[str]:
+        yield from (_heading("soak"), "", circumstances(record), "")
+        first, last = record["first"], record["last"]
+        yield (
+            f"{record['sentences']:,} sentences in {_counted(record['requests'], 'request')}, greedy, with beams,"
+            f" streamed, cancelled and refused: {first['bytes'] / 1e6:.0f} MB and {first['files']:.0f} open files"
+            f" around a tenth of the run, {last['bytes'] / 1e6:.0f} MB and {last['files']:.0f} at its end; growth"
+            f" {record['growth']:.1%}."
+        )
+        yield ""
+        text = "Resident memory of the server against the sentences it translated"
+        yield from self._picture("soak", plots.soak(record["samples"]), text)
+
+
+def _heading(name: str) -> str:
+    return f"### {TITLES[name]}"
+
+
+def _cell(cell: Record) -> offline.Cell:
+    return offline.Cell(*(cell[part.name] for part in dataclasses.fields(offline.Cell)))
+
+
+def _outcomes(cell: Record) -> dict[str, Outcome]:
+    return {name: Outcome(**found) for name, found in cell.items() if isinstance(found, dict) and "rate" in found}
+
+
+def _by_engine(memory: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
+    return {name: {rows: taken[name] for rows, taken in memory.items()} for name in plots.ENGINES}
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def replace_part(page: str, device: str, lines: str) -> str:
+    """The page with another generated part. ValueError: it has no markers of this device."""
+    begin, end = BEGIN.format(device=device), END.format(device=device)
+    before, found, rest = page.partition(f"{begin}\n")
+    _, closed, after = rest.partition(f"{end}\n")
+    if not (found and closed):
+        raise ValueError(f"there are no lines {begin!r} and {end!r}")
+    return f"{before}{begin}\n\n{lines.strip()}\n\n{end}\n{after}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="whose part of the page is written")
+    parser.add_argument("--folder", type=Path, help="of the JSON files; runs/bench, or runs/bench/cuda")
+    parser.add_argument("--page", type=Path, default=ROOT / "docs" / "benchmarks.md")
+    arguments = parser.parse_args()
+    on_cpu = arguments.device == "cpu"
+    bench = ROOT / "runs" / "bench"
+    results = read(arguments.folder or (bench if on_cpu else bench / "cuda"), arguments.device)
+    pictures = arguments.page.parent / "benchmarks"
+    prefix = "" if on_cpu else f"{arguments.device}-"
+    with mpl.rc_context(plots.STYLE):
+        lines = "\n".join(Page(results, pictures, pictures.name, prefix).lines())
+    try:
+        page = replace_part(arguments.page.read_text(encoding="utf-8"), arguments.device, lines)
+    except ValueError as error:
+        sys.exit(f"{arguments.page}: {error}")
+    arguments.page.write_text(page, encoding="utf-8")
+    for sentence in results.missing:
+        print(sentence, file=sys.stderr)
+    print(f"written: {arguments.page}")
+
+
+if __name__ == "__main__":
+    main()

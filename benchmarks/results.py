@@ -1,0 +1,93 @@
+"""What the benchmarks wrote, as far as it is there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+COMMANDS = {
+    "offline": "python benchmarks/offline.py",
+    "serving": "python benchmarks/serving.py",
+    "scaling": "python benchmarks/scaling.py",
+    "floor": "python benchmarks/floor.py BUNDLE",
+    "steps": "python benchmarks/steps.py BUNDLE",
+    "soak": "python benchmarks/soak.py",
+}
+TITLES = {
+    "offline": "Offline throughput",
+    "serving": "Latency under load",
+    "scaling": "How steps, memory and start-up grow",
+    "floor": "Steps over their matrix products",
+    "steps": "Where a step's time goes",
+    "soak": "Memory over many sentences",
+}
+ON_CUDA = ("offline", "scaling", "steps")  # what is measured there
+BUSY = 0.05  # share of the processors that others used, from which on a reader is warned
+
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Results:
+    """The records of each benchmark, empty where there are none; `missing` says so, one sentence each."""
+
+    records: Mapping[str, list[Record]]
+    missing: list[str] = field(default_factory=list)
+
+    def __getitem__(self, name: str) -> list[Record]:
+        return self.records.get(name, [])
+
+
+def read(folder: Path, device: str = "cpu") -> Results:
+    """All `offline.json`, `floor-….json` and so on of a folder. A file that cannot be read counts as missing."""
+    records: dict[str, list[Record]] = {}
+    missing = []
+    for name in COMMANDS if device == "cpu" else ON_CUDA:
+        found = []
+        for path in sorted((*folder.glob(f"{name}.json"), *folder.glob(f"{name}-*.json"))):
+            if name == "offline" and path.stem != name:
+                continue  # runs of its own, which somebody kept
+            try:
+                record = json.loads(path.read_text(encoding="utf-8"))
+            except ValueError as error:
+                missing.append(f"{path.name} is not JSON: {error}.")
+                continue
+            found.append({"model": path.stem.partition("-")[2]} | record)
+        records[name] = found
+        if not found:
+            missing.append(f"{TITLES[name]}: `{COMMANDS[name]}` has written nothing yet.")
+        elif name in ("offline", "serving") and not found[0]["cells"]:
+            missing.append(f"{name}.json has no cell yet: it was broken off before the first one.")
+    return Results(records, missing)
+
+
+def models_of(scaling: Record) -> dict[str, Record]:
+    """What `scaling.json` has of each model: {"demo, fp32": {…}}."""
+    return {
+        name.replace("-", ", "): found for name, found in scaling.items() if isinstance(found, dict) and "rows" in found
+    }
+
+
+def circumstances(record: Record) -> str:
+    """When something was measured, and how busy the machine was, in a sentence or two."""
+    machine, usage = record["machine"], record.get("usage")
+    told = f"Measured {machine['time']}"
+    if usage is None:
+        return (
+            f"{told}; load average {machine['load']:.1f} on {machine['cores']} cores. What others used of the"
+            " processors was not recorded."
+        )
+    told += (
+        f" in {usage['seconds'] / 60:.0f} minutes; load average {usage['load_start']:.1f} at the start and"
+        f" {usage['load_end']:.1f} at the end, on {machine['cores']} cores; others used {usage['others']:.0%} of the"
+        " processors' time."
+    )
+    if usage["others"] > BUSY:
+        told += (
+            " **The machine was in use**: ratios of what took turns still tell something, times and rates by themselves"
+            " do not."
+        )
+    return told
