@@ -21,6 +21,8 @@ from grpc_status import rpc_status
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
 
+PATIENCE = 120
+"""How long to wait for what has to happen, and on a busy machine may take its time [s]."""
 Behaviour = Callable[[Any, grpc.ServicerContext], Any]
 """From a request to a response; to an iterable of responses where many are due."""
 
@@ -169,7 +171,7 @@ class FakeServer(translation_pb2_grpc.TranslationServiceServicer):
     def hang(self, request: Any, context: grpc.ServicerContext) -> Any:
         """A behaviour that answers only when the test is over, and notes that the call was cancelled."""
         self._note_cancelling(context)
-        self.released.wait(30)
+        self.released.wait(PATIENCE)
         return answer_to(request)
 
     def hang_after(self, count: int) -> Behaviour:
@@ -178,7 +180,7 @@ class FakeServer(translation_pb2_grpc.TranslationServiceServicer):
         def behave(request: pb.TranslateStreamRequest, context: grpc.ServicerContext) -> Iterator[Any]:
             self._note_cancelling(context)
             yield from islice(streamed(request), count)
-            self.released.wait(30)
+            self.released.wait(PATIENCE)
 
         return behave
 
@@ -234,11 +236,10 @@ class FakeServer(translation_pb2_grpc.TranslationServiceServicer):
 
     def wait_for_requests(self, count: int) -> None:
         """Returns once `count` calls have arrived."""
-        for _ in range(1000):
-            if len(self.requests) >= count:
-                return
+        end = time.monotonic() + PATIENCE
+        while len(self.requests) < count:
+            assert time.monotonic() < end, f"{len(self.requests)} of {count} calls arrived"
             time.sleep(0.01)
-        raise AssertionError(f"{len(self.requests)} of {count} calls arrived")
 
     def sizes(self) -> Sequence[int]:
         return [len(texts_of(request)) for request in self.requests]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from unit.client.command import shell
-from unit.client.fake_server import FakeServer
+from unit.client.fake_server import PATIENCE, FakeServer
 
 from translane_client.__main__ import main
 
@@ -46,7 +46,7 @@ def test_ctrl_c_ends_it_quietly(server: FakeServer):
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
         assert process.stderr.read() == b""
-    assert server.cancelled.wait(10)
+    assert server.cancelled.wait(PATIENCE)
 
 
 def test_ctrl_c_during_the_start_is_quiet(monkeypatch: pytest.MonkeyPatch, capsys):

@@ -11,7 +11,7 @@ from pathlib import Path
 import grpc
 import pytest
 from unit.client.command import Command, shell
-from unit.client.fake_server import FakeServer, bad_fields, breaks_off, fails, reason
+from unit.client.fake_server import PATIENCE, FakeServer, bad_fields, breaks_off, fails, reason
 
 from translane.v1 import translation_pb2 as pb
 
@@ -164,7 +164,7 @@ def test_a_reader_that_left_cancels_the_call_quietly(server: FakeServer, command
     command.stdout = Closed()
     assert command("translate", "--stream", "a") == 141
     assert command.err == ""
-    assert server.cancelled.wait(10)
+    assert server.cancelled.wait(PATIENCE)
 
 
 def test_ctrl_c_cancels_the_call_quietly(server: FakeServer):
@@ -174,4 +174,4 @@ def test_ctrl_c_cancels_the_call_quietly(server: FakeServer):
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
         assert process.stderr.read() == b""
-    assert server.cancelled.wait(10)
+    assert server.cancelled.wait(PATIENCE)

@@ -7,7 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from unit.client.fake_server import FakeServer, answer
+from unit.client.fake_server import PATIENCE, FakeServer, answer
 
 from translane_client import AsyncClient, Cancelled, Client, RetryPolicy
 
@@ -28,7 +28,7 @@ def test_closing_ends_a_call_of_another_thread(server: FakeServer):
         client.close()
         with pytest.raises(Cancelled):
             future.result(10)
-    assert server.cancelled.wait(10)
+    assert server.cancelled.wait(PATIENCE)
 
 
 def test_leaving_ends_a_pause(refused: str):

@@ -6,7 +6,7 @@ from collections import deque
 
 import grpc
 import pytest
-from unit.client.fake_server import FakeServer, fails, reason, retry_in
+from unit.client.fake_server import PATIENCE, FakeServer, fails, reason, retry_in
 
 from translane_client import DeadlineExceeded, InvalidArgument, QueueFull, ResourceExhausted, RetryPolicy, Unavailable
 
@@ -89,7 +89,7 @@ def test_no_answer_is_a_deadline_exceeded(server: FakeServer, connect):
     server.always = server.hang
     with pytest.raises(DeadlineExceeded, match=f"^no answer from {server.address} before the deadline$"):
         connect(server.address).translate("a", timeout=0.2)
-    assert server.cancelled.wait(10)
+    assert server.cancelled.wait(PATIENCE)
 
 
 def test_no_attempt_begins_after_the_deadline(server: FakeServer, connect, time):

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import pytest
-from unit.client.fake_server import FakeServer, bad_fields, breaks_off, fails, reason, retry_in
+from unit.client.fake_server import PATIENCE, FakeServer, bad_fields, breaks_off, fails, reason, retry_in
 
 from translane.v1 import translation_pb2 as pb
 from translane_client import (
@@ -150,7 +150,7 @@ def test_the_deadline_is_that_of_the_whole_stream(server: FakeServer, connect):
     assert next(stream) == "<"
     with pytest.raises(DeadlineExceeded):
         next(stream)
-    assert server.cancelled.wait(10)
+    assert server.cancelled.wait(PATIENCE)
 
 
 def test_a_stream_without_its_translation_breaks_the_protocol(server: FakeServer, connect):
@@ -163,7 +163,7 @@ def test_leaving_the_block_cancels_the_call(server: FakeServer, connect):
     server.always = server.hang_after(1)
     with connect(server.address).translate_stream("a") as stream:
         next(stream)
-    assert server.cancelled.wait(10)
+    assert server.cancelled.wait(PATIENCE)
     with pytest.raises(RuntimeError, match="has not ended"):
         _ = stream.result
 
@@ -189,7 +189,7 @@ def test_dropping_a_stream_cancels_the_call(server: FakeServer):
         try:
             for _ in client.translate_stream("a"):
                 break
-            assert server.cancelled.wait(10)
+            assert server.cancelled.wait(PATIENCE)
         finally:
             gc.enable()
 
@@ -205,7 +205,7 @@ def test_closing_ends_the_wait_of_another_thread(server: FakeServer, closes: str
         (stream if closes == "stream" else client).close()
         with pytest.raises(Cancelled):
             future.result(10)
-    assert server.cancelled.wait(10)
+    assert server.cancelled.wait(PATIENCE)
     client.close()
 
 

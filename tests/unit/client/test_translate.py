@@ -7,7 +7,7 @@ import threading
 
 import grpc
 import pytest
-from unit.client.fake_server import FakeServer, answer, bad_fields, fails, reason, translated
+from unit.client.fake_server import PATIENCE, FakeServer, answer, bad_fields, fails, reason, translated
 
 from translane.v1 import translation_pb2 as pb
 from translane_client import Cancelled, FinishReason, Internal, InvalidArgument, Timing
@@ -234,7 +234,7 @@ def test_leaving_early_cancels_what_is_under_way(server: FakeServer, connect):
     translations = connect(server.address, batch_size=1, concurrency=3).translate_iter(iter(["a", "b", "c", "d"]))
     assert next(translations).text == "<a>"
     translations.close()
-    assert server.cancelled.wait(10)
+    assert server.cancelled.wait(PATIENCE)
     assert len(server.requests) == 3
 
 

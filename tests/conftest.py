@@ -1,0 +1,29 @@
+"""What holds for all tests: one thread for PyTorch, no time limits of Hypothesis, one store of exported models."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+
+import hypothesis
+import pytest
+
+# Set before PyTorch reads it. On tiny tensors a second thread only costs time, above all beside other processes.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# How long an example takes says more about the machine than about the code.
+hypothesis.settings.register_profile("translane", deadline=None)
+hypothesis.settings.load_profile("translane")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if "TRANSLANE_TEST_STORE" in os.environ:  # of the session that this process of xdist is part of
+        return
+    os.environ["TRANSLANE_TEST_STORE"] = folder = tempfile.mkdtemp(prefix="translane-tests-")
+
+    def remove() -> None:
+        del os.environ["TRANSLANE_TEST_STORE"]
+        shutil.rmtree(folder, ignore_errors=True)
+
+    config.add_cleanup(remove)
