@@ -54,7 +54,7 @@ def panels(count: int, columns: int, height: float) -> tuple[Figure, list[Any]]:
     """A figure of `count` panels, each `height` inches high, under room for a legend."""
     rows = math.ceil(count / columns)
     figure = Figure(figsize=(WIDTH, rows * height + 0.4), layout="constrained")
-    figure.get_layout_engine().set(wspace=0.06, hspace=0.08)
+    figure.get_layout_engine().set(w_pad=0.1, h_pad=0.06)
     grid = figure.subplots(rows, columns, squeeze=False).flatten().tolist()
     for axes in grid[count:]:
         axes.remove()
@@ -81,12 +81,11 @@ def log_y(axes: Any) -> None:
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: as_number(value)))
     low, high = axes.get_ylim()
-    few = high / low < 30  # less than two decades: one or two labels would be all there are
-    axes.yaxis.set_minor_formatter(
-        FuncFormatter(lambda value, _: as_number(value) if few and f"{value:.0e}"[0] in "25" else "")
-        if few
-        else NullFormatter()
-    )
+    if high / low < 30:  # one or two labels would be all there are
+        few = FuncFormatter(lambda value, _: as_number(value) if f"{value:.0e}"[0] in "25" else "")
+        axes.yaxis.set_minor_formatter(few)
+    else:
+        axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def offline(cells: Sequence[Mapping[str, Any]]) -> Figure:

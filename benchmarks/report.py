@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,9 +76,7 @@ class Page:
         if record.get("clock") == "processor":
             yield "Processor time counts here, not the time that passed, and only workers of one thread took part."
         yield ""
-        models = dict.fromkeys(cell["model"] for cell in record["cells"])
-        for model in models:
-            cells = [cell for cell in record["cells"] if cell["model"] == model]
+        for model, cells in _by_model(record["cells"]).items():
             text = f"Target tokens per second of Translane and CTranslate2 on the {model} model, by batch"
             yield from self._picture(f"offline-{model}", plots.offline(cells), text)
         yield offline.header(record["machine"])
@@ -88,8 +86,9 @@ class Page:
 
     def _serving(self, record: Record) -> Iterator[str]:
         yield from (_heading("serving"), "", circumstances(record), "")
-        text = "Latency of Translane's and CTranslate2's server against the rate of sentences that arrive"
-        yield from self._picture("latency", plots.latency(record["cells"], record["bound"]), text)
+        for model, cells in _by_model(record["cells"]).items():
+            text = f"Latency of both servers on the {model} model against the rate of sentences that arrive"
+            yield from self._picture(f"latency-{model}", plots.latency(cells, record["bound"]), text)
         yield from (*serving_tables.tables(record), "")
 
     def _scaling(self, record: Record) -> Iterator[str]:
@@ -163,6 +162,11 @@ def _heading(name: str) -> str:
 
 def _cell(cell: Record) -> offline.Cell:
     return offline.Cell(*(cell[part.name] for part in dataclasses.fields(offline.Cell)))
+
+
+def _by_model(cells: Sequence[Record]) -> dict[str, list[Record]]:
+    models = dict.fromkeys(cell["model"] for cell in cells)
+    return {model: [cell for cell in cells if cell["model"] == model] for model in models}
 
 
 def _outcomes(cell: Record) -> dict[str, Outcome]:

@@ -57,6 +57,10 @@ class ServerProcess:
             self._process.wait()
         self._log.close()
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def cpu_seconds(self) -> float:
         """Processor time that its threads have used so far."""
         fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
