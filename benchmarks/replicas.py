@@ -80,7 +80,7 @@ def main() -> None:
         f" medians of {arguments.rounds} rounds\n"
     )
     print(
-        f"| load | beams | rows | replicas × threads | ms | ms of processor | speed, of {first} | processor, of {first} |"
+        f"| load | beams | rows | replicas × threads | ms | processor ms | speed, of {first} | processor, of {first} |"
     )
     print("|---|---:|---:|---|---:|---:|---:|---:|")
     for beams in arguments.beams:

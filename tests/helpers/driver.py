@@ -59,7 +59,7 @@ class EngineDriver:
             )
             for _ in range(replicas)
         ]
-        self.has_attention = backends[0].has_attention
+        self.backend = backends[0]  # the others are alike
         self.step_rows: list[int] = []  # of each decoder step so far
         for backend in backends:
             self._count_steps(backend)

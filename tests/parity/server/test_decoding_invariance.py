@@ -28,7 +28,7 @@ class Bag:
         eos = subject.oracle.eos
         self.eos = eos
         self.ids = [i for i in range(len(self.surfaces)) if i != eos and self.surfaces[i].strip()]
-        self.has_attention = subject.driver.has_attention
+        self.has_attention = subject.driver.backend.has_attention
 
     def sentences(self, count):
         kinds = [kind for name, kind in vars(Bag).items() if name.startswith("_kind_")]
