@@ -12,7 +12,8 @@ from pathlib import Path
 
 DEMO = Path(__file__).resolve().parents[1] / "models" / "zh-en"
 PRECISIONS = ("fp32", "int8")
-COMPUTE_TYPES = {"fp32": "float32", "int8": "int8"}  # CTranslate2's names
+ON_CUDA = ("fp16",)
+COMPUTE_TYPES = {"fp32": "float32", "int8": "int8", "fp16": "float16"}  # CTranslate2's names
 NAMES = ("base", "demo")
 
 

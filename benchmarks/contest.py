@@ -103,6 +103,19 @@ def settings_of_hugging_face(cores: int) -> list[Setting]:
     return [Setting("hugging_face", f"1 × {cores}", 1, cores, decoder, {"threads": cores})]
 
 
+def settings_on_cuda(cores: int) -> dict[str, list[Setting]]:
+    """Of both engines: one batch at a time on the GPU, or for CTranslate2 two."""
+    ours = [setting for setting in settings_of_translane(cores) if setting.workers == 1]
+    decoder = "ctranslate2_peer.CTranslate2Decoder"
+    return {
+        "translane": ours,
+        "ctranslate2": [
+            Setting("ctranslate2", f"{workers} × 1", workers, 1, decoder, {"workers": workers, "threads": 1})
+            for workers in (1, 2)
+        ],
+    }
+
+
 class Contest:
     """Runs engines in their settings, each in a process of its own; a `with` statement ends these.
 

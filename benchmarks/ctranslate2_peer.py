@@ -149,15 +149,16 @@ class CTranslate2Decoder:
         model: folder of the converted model.
         workers: batches that are decoded at once.
         threads: of each worker.
-        compute_type: CTranslate2's name of it: float32 or int8.
+        compute_type: CTranslate2's name of it: float32, int8 or float16.
+        device: cpu or cuda.
     """
 
-    def __init__(self, model: Path, *, workers: int, threads: int, compute_type: str) -> None:
+    def __init__(self, model: Path, *, workers: int, threads: int, compute_type: str, device: str = "cpu") -> None:
         import ctranslate2
 
         self._translator = ctranslate2.Translator(
             str(model),
-            device="cpu",
+            device=device,
             inter_threads=workers,
             intra_threads=threads,
             compute_type=compute_type,

@@ -27,8 +27,26 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarked_models import COMPUTE_TYPES, DEMO, NAMES, PRECISIONS, Measured, Unavailable, base_folder, prepare
-from contest import Contest, Outcome, Setting, settings_of_ctranslate2, settings_of_hugging_face, settings_of_translane
+from benchmarked_models import (
+    COMPUTE_TYPES,
+    DEMO,
+    NAMES,
+    ON_CUDA,
+    PRECISIONS,
+    Measured,
+    Unavailable,
+    base_folder,
+    prepare,
+)
+from contest import (
+    Contest,
+    Outcome,
+    Setting,
+    settings_of_ctranslate2,
+    settings_of_hugging_face,
+    settings_of_translane,
+    settings_on_cuda,
+)
 from machine import Usage, describe
 from workload import LONGEST, Load, Pair, make_load, random_ids, read_pairs
 
@@ -69,7 +87,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds, and batches of 1, 32 and 128")
     parser.add_argument("--models", nargs="+", choices=NAMES, default=NAMES)
-    parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=PRECISIONS)
+    parser.add_argument("--precisions", nargs="+", choices=COMPUTE_TYPES, help="fp32 and int8, or fp16 on CUDA")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--searches", nargs="+", choices=SEARCHES, default=tuple(SEARCHES))
     parser.add_argument("--batches", nargs="+", type=int)
     parser.add_argument("--rounds", type=int)
@@ -81,15 +100,18 @@ def main() -> None:
     parser.add_argument("--bundle", action="append", default=[], metavar="MODEL-PRECISION=FOLDER")
     parser.add_argument("--sentences", type=Path, default=SENTENCES, help="source, tab, reference on each line")
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "bench" / "models", help="of converted models")
-    parser.add_argument("-o", "--output", type=Path, default=ROOT / "runs" / "bench" / "offline.json")
+    parser.add_argument("-o", "--output", type=Path, help="runs/bench/offline.json by default")
     arguments = parser.parse_args()
+    on_cuda = arguments.device == "cuda"
+    output = arguments.output or ROOT / "runs" / "bench" / ("cuda" if on_cuda else "") / "offline.json"
+    precisions = arguments.precisions or (ON_CUDA if on_cuda else PRECISIONS)
     plan = QUICK if arguments.quick else FULL
     if arguments.rounds:
         plan = Plan(plan.seconds, arguments.rounds, plan.batches)
     batches = arguments.batches or ((1, 32, 128) if arguments.quick else BATCHES)
     bundles = {name: Path(folder) for name, _, folder in (text.partition("=") for text in arguments.bundle)}
     models: dict[tuple[str, str], Measured] = {}
-    for name, precision in itertools.product(arguments.models, arguments.precisions):
+    for name, precision in itertools.product(arguments.models, precisions):
         try:
             models[name, precision] = prepare(name, precision, arguments.folder, bundles.get(f"{name}-{precision}"))
         except Unavailable as reason:
@@ -102,25 +124,30 @@ def main() -> None:
         "machine": describe(),
         "plan": asdict(plan),
         "clock": "processor" if arguments.processor_time else "wall",
+        "device": arguments.device,
+        "sentences": arguments.sentences.name,
         "cells": [],
     }
     started, usage = time.monotonic(), Usage()
     print(header(record["machine"]))
     cores = len(os.sched_getaffinity(0))
     engines = {"translane": settings_of_translane(cores), "ctranslate2": settings_of_ctranslate2(cores)}
-    if "base" in arguments.models:
+    if on_cuda:
+        engines = settings_on_cuda(cores)
+    elif "base" in arguments.models:
         engines["hugging_face"] = settings_of_hugging_face(cores)
     if arguments.processor_time:
         engines = {name: [one for one in settings if one.threads == 1] for name, settings in engines.items()}
     with Contest(engines, processor_time=arguments.processor_time) as contest:
         for cell in cells:
-            outcomes = measure(contest, cell, models[cell.model, cell.precision], pairs[cell.model], plan)
+            model = models[cell.model, cell.precision]
+            outcomes = measure(contest, cell, model, pairs[cell.model], plan, arguments.device)
             print(row(cell, outcomes), flush=True)
             record["cells"].append(asdict(cell) | {name: asdict(outcome) for name, outcome in outcomes.items()})
             record["usage"] = usage.so_far()
-            arguments.output.parent.mkdir(parents=True, exist_ok=True)
-            arguments.output.write_text(json.dumps(record, indent=1))
-    print(f"\n{time.monotonic() - started:.0f} seconds; all rounds are in {arguments.output}")
+            output.parent.mkdir(parents=True, exist_ok=True)
+            output.write_text(json.dumps(record, indent=1))
+    print(f"\n{time.monotonic() - started:.0f} seconds; all rounds are in {output}")
 
 
 def pairs_of(model: Measured, name: str, sentences: Path) -> list[Pair]:
@@ -132,7 +159,9 @@ def pairs_of(model: Measured, name: str, sentences: Path) -> list[Pair]:
     return random_ids(pairs, range(2, manifest.architecture.source_vocab_size - 1), manifest.special_ids.eos)
 
 
-def measure(contest: Contest, cell: Cell, model: Measured, pairs: list[Pair], plan: Plan) -> dict[str, Outcome]:
+def measure(
+    contest: Contest, cell: Cell, model: Measured, pairs: list[Pair], plan: Plan, device: str = "cpu"
+) -> dict[str, Outcome]:
     beam_size, fixed = SEARCHES[cell.search], cell.model == "base"
     longest = max(pair.reference_length for pair in pairs) if fixed else LONGEST
 
@@ -145,13 +174,14 @@ def measure(contest: Contest, cell: Cell, model: Measured, pairs: list[Pair], pl
                 return {"model": base_folder(model.peer.parent)}
             return None
         if setting.engine == "ctranslate2":
-            return {"model": model.peer, "compute_type": COMPUTE_TYPES[cell.precision]}
+            return {"model": model.peer, "compute_type": COMPUTE_TYPES[cell.precision], "device": device}
         return {
             "model": model.bundle,
             "rows": cell.batch * beam_size,
             "source_tokens": max(len(pair.source) for pair in pairs),
             "target_tokens": longest,
             "ends": not fixed,
+            "device": device,
         }
 
     least = plan.batches * cell.batch

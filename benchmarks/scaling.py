@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarked_models import COMPUTE_TYPES, NAMES, PRECISIONS, Measured, Unavailable, prepare
+from benchmarked_models import COMPUTE_TYPES, NAMES, ON_CUDA, PRECISIONS, Measured, Unavailable, prepare
 from contest import LIBRARIES
 from decoder_process import DecoderProcess
 from machine import Usage, describe
@@ -116,16 +116,18 @@ def measure_start(runner_of: Any, rounds: int) -> dict[str, float]:
 
 def measure(model: Measured, precision: str, arguments: argparse.Namespace) -> dict[str, Any]:
     threads = arguments.threads
-    clock = "cpu_seconds" if threads == 1 else "seconds"
+    on_cuda = arguments.device == "cuda"
+    clock = "cpu_seconds" if threads == 1 and not on_cuda else "seconds"
 
     def runner_of(name: str, processes: ExitStack) -> Runner:
         if name == "translane":
             process = DecoderProcess("translane_decoder.TranslaneDecoder")
-            options = {"replicas": 1, "threads": threads}
+            options = {"replicas": 1, "threads": threads, "device": arguments.device}
             bundle = model.bundle
         else:
             process = DecoderProcess("ctranslate2_peer.CTranslate2Decoder", LIBRARIES[arguments.library])
             options = {"workers": 1, "threads": threads, "compute_type": COMPUTE_TYPES[precision]}
+            options["device"] = arguments.device
             bundle = model.peer
         return Runner(name, processes.enter_context(process), bundle, options)
 
@@ -150,7 +152,7 @@ def measure(model: Measured, precision: str, arguments: argparse.Namespace) -> d
             name: per_step({length: seconds for (_, length), seconds in found.items()}, (SHORT, *lengths))
             for name, found in by_length.items()
         },
-        "memory": dict(measure_memory(runner_of, rows, LONG)),
+        "memory": {} if on_cuda else dict(measure_memory(runner_of, rows, LONG)),  # which is not on the device
         "start": measure_start(runner_of, arguments.rounds),
     }
 
@@ -166,7 +168,8 @@ def tables(title: str, found: dict[str, Any]) -> str:
             for key in ours
         ]
         lines.append("")
-    lines += ["| rows | Translane MB | CTranslate2 MB |", "|---:|---:|---:|"]
+    if found["memory"]:
+        lines += ["| rows | Translane MB | CTranslate2 MB |", "|---:|---:|---:|"]
     lines += [
         f"| {rows} | {taken['translane'] / 1e6:,.0f} | {taken['ctranslate2'] / 1e6:,.0f} |"
         for rows, taken in found["memory"].items()
@@ -179,7 +182,8 @@ def tables(title: str, found: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", choices=NAMES, default=NAMES)
-    parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=PRECISIONS)
+    parser.add_argument("--precisions", nargs="+", choices=COMPUTE_TYPES, help="fp32 and int8, or fp16 on CUDA")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--rows", type=int, nargs="+", default=ROWS)
     parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS)
     parser.add_argument(
@@ -188,12 +192,16 @@ def main() -> None:
     parser.add_argument("--library", choices=LIBRARIES, default="oneDNN", help="what CTranslate2 multiplies with")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "bench" / "models", help="of converted models")
-    parser.add_argument("-o", "--output", type=Path, default=ROOT / "runs" / "bench" / "scaling.json")
+    parser.add_argument("-o", "--output", type=Path, help="runs/bench/scaling.json by default")
     arguments = parser.parse_args()
-    record: dict[str, Any] = {"machine": describe(), "threads": arguments.threads, "library": arguments.library}
+    on_cuda = arguments.device == "cuda"
+    output = arguments.output or ROOT / "runs" / "bench" / ("cuda" if on_cuda else "") / "scaling.json"
+    record: dict[str, Any] = {"machine": describe(), "device": arguments.device, "threads": arguments.threads}
+    if not on_cuda:
+        record["library"] = arguments.library
     usage = Usage()
     for name in arguments.models:
-        for precision in arguments.precisions:
+        for precision in arguments.precisions or (ON_CUDA if on_cuda else PRECISIONS):
             try:
                 model = prepare(name, precision, arguments.folder)
             except Unavailable as reason:
@@ -202,8 +210,8 @@ def main() -> None:
             record[f"{name}-{precision}"] = found = measure(model, precision, arguments)
             print(tables(f"{name}, {precision}, {arguments.threads} threads", found), flush=True)
             record["usage"] = usage.so_far()
-            arguments.output.parent.mkdir(parents=True, exist_ok=True)
-            arguments.output.write_text(json.dumps(record, indent=1))
+            output.parent.mkdir(parents=True, exist_ok=True)
+            output.write_text(json.dumps(record, indent=1))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from taking requests to answering them.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import statistics
@@ -22,15 +23,17 @@ from pathlib import Path
 
 import numpy as np
 import onnxruntime
+from machine import Usage, describe
 
 from translane_server.bundle import Bundle, load_bundle
 from translane_server.engine import Engine
 from translane_server.options import DecodingOptions
 from translane_server.ort import OrtBackend
 from translane_server.request import Request, Sentence
-from translane_server.sessions import Sessions
+from translane_server.sessions import Sessions, choose_device
 from translane_server.vocabulary import TargetVocabulary
 
+ROOT = Path(__file__).resolve().parents[1]
 SOURCE_LENGTH = 12  # tokens, about what a Tatoeba or chat sentence has
 TARGET_LENGTH = 40
 CHURN_LENGTHS = (4, 60)  # shortest and longest target
@@ -67,10 +70,10 @@ class Measurement:
         return 1 - self.runtime / self.step
 
 
-def measure(bundle: Bundle, sentences: list[Sentence], rows: int, threads: int) -> Measurement:
+def measure(bundle: Bundle, sentences: list[Sentence], rows: int, threads: int, device: str) -> Measurement:
     """Decode `sentences` once; the time counts from the first step to the last."""
     backend = OrtBackend(
-        Sessions(bundle, threads=threads),
+        Sessions(bundle, device=device, threads=threads),
         rows=rows,
         source_capacity=min(64, bundle.manifest.limits.source_tokens),
         target_capacity=min(64, bundle.manifest.limits.target_tokens),
@@ -115,8 +118,12 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 8, 32, 64])
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("-o", "--output", type=Path, help="runs/bench/steps-….json by default")
     arguments = parser.parse_args()
     bundle = load_bundle(arguments.bundle)
+    device = choose_device(arguments.device, bundle.manifest.precision)
+    usage = Usage()
     architecture = bundle.manifest.architecture
     vocabulary = architecture.source_vocab_size
     print(
@@ -134,7 +141,8 @@ def main() -> None:
     results: dict[tuple[str, int], list[Measurement]] = {cell: [] for cell in cells}
     for _ in range(arguments.rounds):
         for load, rows in cells:
-            results[load, rows].append(measure(bundle, loads[load](rows), rows, arguments.threads))
+            results[load, rows].append(measure(bundle, loads[load](rows), rows, arguments.threads, device))
+    table = []
     for (load, rows), rounds in results.items():
         step = statistics.median(m.step for m in rounds) * 1000
         runtime = statistics.median(m.runtime for m in rounds) * 1000
@@ -143,6 +151,21 @@ def main() -> None:
             f"| {load} | {rows} | {rounds[0].steps} | {rounds[0].rows:.1f} | {step:.2f} | {runtime:.2f} |"
             f" {step * outside / 100:.3f} | {outside:.1f} |"
         )
+        table.append({"load": load, "rows": rows, "step": step / 1000, "outside": outside / 100})  # seconds, a share
+    manifest = bundle.manifest
+    folder = ROOT / "runs" / "bench" / ("cuda" if device == "cuda" else "")
+    output = arguments.output or folder / f"steps-{manifest.name}-{manifest.precision}.json"
+    record = {
+        "machine": describe(),
+        "model": manifest.name,
+        "precision": manifest.precision,
+        "device": device,
+        "threads": arguments.threads,
+        "usage": usage.so_far(),
+        "steps": table,
+    }
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(json.dumps(record, indent=1))
 
 
 if __name__ == "__main__":

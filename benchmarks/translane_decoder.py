@@ -10,6 +10,7 @@ from typing import Any
 
 from workload import Load
 
+from translane_server.backend import Device
 from translane_server.bundle import load_bundle
 from translane_server.engine import Engine
 from translane_server.options import DecodingOptions
@@ -33,6 +34,7 @@ class TranslaneDecoder:
         source_tokens: most tokens of a source.
         target_tokens: most tokens of a translation.
         ends: whether the model ends sentences, or only their lengths do.
+        device: what decodes.
     """
 
     def __init__(
@@ -45,15 +47,16 @@ class TranslaneDecoder:
         source_tokens: int,
         target_tokens: int,
         ends: bool,
+        device: Device = "cpu",
     ) -> None:
         bundle = load_bundle(Path(model))
         limits, ids = bundle.manifest.limits, bundle.manifest.special_ids
         self._batch = 1
         self._engines = []
-        sessions = Sessions(bundle, threads=threads)
+        sessions = Sessions(bundle, device=device, threads=threads)
         for number in range(replicas):
             if number and threads > 1:  # sessions are shared, and so are their threads
-                sessions = Sessions(bundle, threads=threads)
+                sessions = Sessions(bundle, device=device, threads=threads)
             backend = OrtBackend(
                 sessions,
                 rows=rows,
