@@ -164,7 +164,8 @@ class Soak:
                         return
                     (ask,) = pick.choices(list(MIXTURE), list(MIXTURE.values()))
                     try:
-                        self.sentences += await ask(client, self._texts, pick)
+                        answered = await ask(client, self._texts, pick)
+                        self.sentences += answered  # not in one: others count on while this one waits
                     except (TranslaneError, AssertionError) as error:
                         self.failures[f"{ask.__name__}: {type(error).__name__}: {error}"[:200]] += 1
                         await asyncio.sleep(0.1)
