@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from helpers.bundles import random_checkpoint
+from helpers.bundles import random_bundle, random_checkpoint
 
 SMALL = {"d_model": 16, "ffn_size": 16, "encoder_layers": 1, "decoder_layers": 1, "max_positions": 16}
 
@@ -11,3 +11,9 @@ SMALL = {"d_model": 16, "ffn_size": 16, "encoder_layers": 1, "decoder_layers": 1
 def checkpoint(tmp_path_factory):
     """A checkpoint that exports in about two seconds; not to be written to."""
     return random_checkpoint(tmp_path_factory.mktemp("checkpoint") / "best", **SMALL)
+
+
+@pytest.fixture
+def bundle(tmp_path):
+    """A bundle of such a checkpoint, to do with as one likes."""
+    return random_bundle(tmp_path / "bundle", **SMALL)
