@@ -17,6 +17,7 @@ from translane_server.backend import Candidates, Device, Int32Array, IntArray, R
 from translane_server.bundle import Precision
 from translane_server.cache import Cache, CacheShape, HostCache
 from translane_server.cuda import CudaCache, CudaMemory
+from translane_server.encode_buffers import EncodeBuffers
 from translane_server.errors import BundleError, DeviceError
 from translane_server.sessions import Sessions
 from translane_server.step_buffers import StepBuffers
@@ -65,6 +66,7 @@ class OrtBackend:
         self._encode_tokens = max(min(encode_tokens, rows * source_capacity), source_capacity)
         self._bundle = bundle
         self._pad = bundle.manifest.special_ids.pad
+        self._encode_buffers = EncodeBuffers(rows, self._encode_tokens, self._pad)
         self._encoder, self._decoder = sessions.encoder, sessions.decoder
         self._cache: Cache = self._allocate_cache()
         self._vocab_size = architecture.target_vocab_size
@@ -160,6 +162,7 @@ class OrtBackend:
     def close(self) -> None:
         """See `Backend.close`."""
         self._bindings.clear()
+        self._encode_buffers.clear()
         if self._attention:
             self._attention.close()
         if isinstance(self._cache, CudaCache):
@@ -185,22 +188,24 @@ class OrtBackend:
         return AttentionGraph(sessions.alignment, self._device, shape, query=query, keys=keys, source_lengths=lengths)
 
     def _encode_together(self, sources: Sequence[Sequence[int]], first_row: int) -> None:
-        lengths = np.array([len(source) for source in sources], np.int32)
-        batch, longest = len(sources), int(lengths.max())
-        assert lengths.min() >= 1, "an empty source"
+        batch = len(sources)
+        lengths, longest = self._encode_buffers.write(sources)
         assert longest <= self.source_capacity, "a source is too long"
-        source_ids = np.full((batch, longest), self._pad, np.int64)  # [B, S]
-        for index, source in enumerate(sources):
-            source_ids[index, : len(source)] = source
-        binding = self._encoder.io_binding()
-        binding.bind_cpu_input("source_ids", source_ids)
-        binding.bind_cpu_input("source_lengths", lengths)
-        shape = (batch, self._shape.heads, longest, self._shape.head_size)
-        for name, pointer in zip(self._shape.names("cross"), self._cache.staging_pointers(), strict=True):
-            binding.bind_output(name, self._device, 0, self._shape.dtype, shape, pointer)
+        binding = self._encode_buffers.binding(batch, longest, self._bind_encoder)
+        if self._device == "cuda":
+            self._encode_buffers.bind_inputs(binding, batch, longest)  # binding is what copies them to the device
         self._encoder.run_with_iobinding(binding)
         self._cache.store(batch, longest, first_row)
         self._buffers.source_lengths[first_row : first_row + batch] = lengths
+
+    def _bind_encoder(self, sources: int, longest: int) -> Any:
+        """Bind a run over so many sources, padded to so many tokens, to the addresses where everything lies."""
+        binding = self._encoder.io_binding()
+        self._encode_buffers.bind_inputs(binding, sources, longest)
+        shape = (sources, self._shape.heads, longest, self._shape.head_size)
+        for name, pointer in zip(self._shape.names("cross"), self._cache.staging_pointers(), strict=True):
+            binding.bind_output(name, self._device, 0, self._shape.dtype, shape, pointer)
+        return binding
 
     def _bind(self, n: int, needs: StepNeeds) -> Any:
         """Bind a step over rows 0 … n-1 to the addresses where everything lies."""

@@ -1,16 +1,41 @@
-"""What each row of the running batch is decoding: one array for each property, all indexed by row."""
+"""What each row of the running batch is decoding: properties that are arrays, all indexed by row."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from translane_server.backend import BoolArray, FloatArray, Int32Array, IntArray
 
 ALWAYS = np.iinfo(np.int32).max
+
+_RECORD = np.dtype(
+    [
+        ("positions", np.int32),
+        ("scores", np.float64),
+        ("source_length", np.int32),
+        ("forced_length", np.int32),
+        ("uncounted", np.int32),
+        ("limit", np.int32),
+        ("eos_from", np.int32),
+        ("special_until", np.int32),
+        ("num_candidates", np.int32),
+        ("needed", np.int32),
+        ("kind", np.int8),
+        ("repetition_penalty", np.float32),
+        ("ngram_size", np.int32),
+        ("mask", np.int32),
+        ("first_mask", np.int32),
+        ("temperature", np.float64),
+        ("top_k", np.int32),
+        ("top_p", np.float64),
+        ("seed", np.uint64),
+        ("stream", np.int64),
+        ("attention", np.bool_),
+    ],
+    align=True,
+)
 
 
 class RowTable:
@@ -32,54 +57,34 @@ class RowTable:
 
     def __init__(self, rows: int, target_capacity: int, source_capacity: int) -> None:
         self._capacities = target_capacity, source_capacity
+        self._records = np.zeros(rows, _RECORD)  # one array, so that a row is copied at once
         self.history: IntArray = np.zeros((rows, target_capacity + 1), np.int64)
-        self.positions: Int32Array = np.zeros(rows, np.int32)
+        self.positions: Int32Array = self._records["positions"]
         self.log_probs: FloatArray = np.zeros((rows, target_capacity), np.float32)
-        self.scores = np.zeros(rows, np.float64)
-        self.source_length: Int32Array = np.zeros(rows, np.int32)
+        self.scores = self._records["scores"]
+        self.source_length: Int32Array = self._records["source_length"]
         self.forced: IntArray = np.zeros((rows, target_capacity), np.int64)
-        self.forced_length: Int32Array = np.zeros(rows, np.int32)
-        self.uncounted: Int32Array = np.zeros(rows, np.int32)
-        self.limit: Int32Array = np.zeros(rows, np.int32)
-        self.eos_from: Int32Array = np.zeros(rows, np.int32)
-        self.special_until: Int32Array = np.zeros(rows, np.int32)
-        self.num_candidates: Int32Array = np.ones(rows, np.int32)
-        self.needed: Int32Array = np.ones(rows, np.int32)
-        self.kind = np.zeros(rows, np.int8)
-        self.repetition_penalty: FloatArray = np.ones(rows, np.float32)
-        self.ngram_size: Int32Array = np.zeros(rows, np.int32)
-        self.mask: Int32Array = np.zeros(rows, np.int32)
-        self.first_mask: Int32Array = np.zeros(rows, np.int32)
-        self.temperature = np.ones(rows, np.float64)
-        self.top_k: Int32Array = np.zeros(rows, np.int32)
-        self.top_p = np.ones(rows, np.float64)
-        self.seed = np.zeros(rows, np.uint64)
-        self.stream: IntArray = np.zeros(rows, np.int64)
-        self.attention: BoolArray = np.zeros(rows, np.bool_)
+        self.forced_length: Int32Array = self._records["forced_length"]
+        self.uncounted: Int32Array = self._records["uncounted"]
+        self.limit: Int32Array = self._records["limit"]
+        self.eos_from: Int32Array = self._records["eos_from"]
+        self.special_until: Int32Array = self._records["special_until"]
+        self.num_candidates: Int32Array = self._records["num_candidates"]
+        self.needed: Int32Array = self._records["needed"]
+        self.kind = self._records["kind"]
+        self.repetition_penalty: FloatArray = self._records["repetition_penalty"]
+        self.ngram_size: Int32Array = self._records["ngram_size"]
+        self.mask: Int32Array = self._records["mask"]
+        self.first_mask: Int32Array = self._records["first_mask"]
+        self.temperature = self._records["temperature"]
+        self.top_k: Int32Array = self._records["top_k"]
+        self.top_p = self._records["top_p"]
+        self.seed = self._records["seed"]
+        self.stream: IntArray = self._records["stream"]
+        self.attention: BoolArray = self._records["attention"]
+        for column in (self.num_candidates, self.needed, self.repetition_penalty, self.temperature, self.top_p):
+            column.fill(1)
         self._attention_weights: FloatArray | None = None
-        self._columns: list[npt.NDArray[Any]] = [
-            self.positions,
-            self.scores,
-            self.source_length,
-            self.forced_length,
-            self.uncounted,
-            self.limit,
-            self.eos_from,
-            self.special_until,
-            self.num_candidates,
-            self.needed,
-            self.kind,
-            self.repetition_penalty,
-            self.ngram_size,
-            self.mask,
-            self.first_mask,
-            self.temperature,
-            self.top_k,
-            self.top_p,
-            self.seed,
-            self.stream,
-            self.attention,
-        ]
 
     @property
     def attention_weights(self) -> FloatArray:
@@ -99,8 +104,7 @@ class RowTable:
             return
         source, target = np.array(sources), np.array(targets)
         length = int(self.positions[source].max())
-        for column in self._columns:
-            column[target] = column[source]
+        self._records[target] = self._records[source]
         self.history[target, : length + 1] = self.history[source, : length + 1]
         self.log_probs[target, :length] = self.log_probs[source, :length]
         if (forced := int(self.forced_length[source].max())) > int(self.positions[source].min()):
