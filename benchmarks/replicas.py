@@ -79,9 +79,7 @@ def main() -> None:
         f" onnxruntime {onnxruntime.__version__}, {platform.processor() or platform.machine()};"
         f" medians of {arguments.rounds} rounds\n"
     )
-    print(
-        f"| load | beams | rows | replicas × threads | ms | processor ms | speed, of {first} | processor, of {first} |"
-    )
+    print(f"| load | beams | rows | replicas × threads | ms | processor ms | speed of {first} | processor of {first} |")
     print("|---|---:|---:|---|---:|---:|---:|---:|")
     for beams in arguments.beams:
         for rows in arguments.rows:
