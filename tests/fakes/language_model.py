@@ -80,7 +80,7 @@ class RandomBackend:
         ids = np.argsort(-logits, axis=1, kind="stable")[:, : needs.num_candidates]
         return Candidates(
             ids,
-            np.take_along_axis(log_probs, ids, axis=1),
+            np.take_along_axis(log_probs, ids, axis=1) if needs.log_probs else None,
             logits if needs.logits else None,
             attention if needs.attention else None,
         )

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from translane_server.backend import Candidates
+from translane_server.backend import Candidates, StepNeeds
 from translane_server.batch import RunningBatch
 from translane_server.job import PendingRequest
 from translane_server.options import DecodingOptions
@@ -12,10 +12,9 @@ from translane_server.vocabulary import TargetVocabulary
 EOS = 3
 
 
-def job(length=2, max_length=8):
-    return PendingRequest(
-        Request([Sentence([7] * length, DecodingOptions(max_length))], on_done=lambda result: None), 0.0
-    ).jobs()[0]
+def job(length=2, max_length=8, **options):
+    sentence = Sentence([7] * length, DecodingOptions(max_length, **options))
+    return PendingRequest(Request([sentence], on_done=lambda result: None), 0.0).jobs()[0]
 
 
 def candidates(*token_ids, log_prob=-0.25):
@@ -60,6 +59,44 @@ def test_end_of_sentence_at_max_length_counts_as_the_end_of_the_sentence():
     running = batch()
     running.add([job(max_length=1)])
     ((_, (hypothesis,)),) = running.advance(candidates(EOS)).done
+    assert hypothesis.finish_reason is FinishReason.END_OF_SENTENCE
+
+
+def test_log_probabilities_are_asked_for_while_a_sentence_tells_its_score():
+    running = batch()
+    running.add([job(scores=False)])
+    assert running.needs == StepNeeds(log_probs=False)
+    running.add([job(max_length=1)])
+    assert running.needs == StepNeeds(log_probs=True)
+    running.advance(candidates(10, 11))
+    assert running.size == 1
+    assert running.needs == StepNeeds(log_probs=False)
+    running.add([job()])
+    running.drop(lambda one: one.sentence.options.scores)
+    assert running.needs == StepNeeds(log_probs=False)
+
+
+def test_rows_with_rules_take_log_probabilities_whoever_tells_scores():
+    running = batch()
+    running.add([job(scores=False, min_length=2)])
+    assert running.needs.log_probs
+
+
+def test_a_sentence_without_scores_tells_none_also_beside_one_that_does():
+    running = batch()
+    running.add([job(max_length=2), job(max_length=2, scores=False)])
+    running.advance(candidates(10, 11))
+    (_, (scored,)), (_, (plain,)) = running.advance(candidates(12, 13)).done
+    assert (scored.token_ids, scored.score, scored.token_log_probs) == ((10, 12), -0.5, (-0.25, -0.25))
+    assert (plain.token_ids, plain.score, plain.token_log_probs) == ((11, 13), None, ())
+
+
+def test_steps_without_log_probabilities():
+    running = batch()
+    running.add([job(max_length=2, scores=False)])
+    running.advance(Candidates(np.array([[10]])))
+    ((_, (hypothesis,)),) = running.advance(Candidates(np.array([[EOS]]))).done
+    assert (hypothesis.token_ids, hypothesis.score, hypothesis.token_log_probs) == ((10,), None, ())
     assert hypothesis.finish_reason is FinishReason.END_OF_SENTENCE
 
 

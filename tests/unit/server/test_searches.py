@@ -111,6 +111,18 @@ def test_scores_are_bit_identical_alone_and_in_company(batch, seed):
     assert together == [decode([sentence])[0][0] for sentence in batch]
 
 
+@given(st.lists(st.tuples(sentences, st.booleans()), min_size=1, max_size=6), st.integers(0, 1000))
+@settings(max_examples=100, deadline=None)
+def test_scores_are_told_where_they_are_wanted_and_change_nothing_else(batch, seed):
+    asked = [replace(each, options=replace(each.options, scores=scores)) for each, scores in batch]
+    found, _ = decode(asked, seed=seed)
+    expected, _ = decode([each for each, _ in batch], seed=seed)
+    for (_, scores), hypotheses, others in zip(batch, found, expected, strict=True):
+        if not scores:
+            others = [replace(other, score=None, token_log_probs=()) for other in others]
+        assert list(hypotheses) == list(others)
+
+
 def test_beams_take_one_row_until_their_first_token_is_generated():
     options = DecodingOptions(max_length=6, min_length=5, beam_size=4)
     _, backend = decode([Sentence([7, EOS], options, forced_ids=(3, 4))])
