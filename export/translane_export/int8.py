@@ -37,8 +37,6 @@ def read_test_set(path: Path) -> tuple[SentencePair, ...]:
         return read_parallel_text(path, Columns(), "refuse").pairs
     except DataError as error:
         raise ExportError(f"--test {error}") from None
-    except OSError as error:
-        raise ExportError(f"--test {path}: it cannot be read: {error.strerror}") from None
 
 
 @dataclass(frozen=True)

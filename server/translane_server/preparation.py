@@ -61,8 +61,12 @@ class PreparedRequest:
 
     def _translation(self, text: PreparedText, translations: Sequence[pb.Translation]) -> pb.Translation:
         if text.split:
-            return merge_translations(text.split, translations, self.target_language)
-        return translations[0] if translations else empty_translation()
+            message = merge_translations(text.split, translations, self.target_language)
+        else:
+            message = translations[0] if translations else empty_translation()
+        if not translations and self.resolved.decoding.scores:
+            message.hypotheses[0].score = 0.0  # the product of no probabilities
+        return message
 
 
 class Preparation:

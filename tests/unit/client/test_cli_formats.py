@@ -174,6 +174,30 @@ def test_json_has_the_same_keys_whatever_was_asked_for(server: FakeServer, comma
     assert shown["timing"] == {"queue": 0.5, "encode": 0.0, "decode": 0.0, "total": 2.0}
 
 
+def without_score(request: pb.TranslateRequest, context: grpc.ServicerContext) -> pb.TranslateResponse:
+    hypothesis = pb.Hypothesis(text="x", finish_reason=1)
+    return pb.TranslateResponse(translations=[pb.Translation(hypotheses=[hypothesis]) for _ in texts_of(request)])
+
+
+def test_a_score_that_was_not_told_is_null(server: FakeServer, command: Command):
+    server.always = without_score
+    assert command("translate", "--json", "猫") == 0
+    shown = json.loads(command.out)
+    assert shown["score"] is None
+    assert shown["hypotheses"][0]["score"] is None
+    assert command("translate", "--scores", "猫") == 0
+    assert command.out.endswith("\n\tx\n")
+
+
+@pytest.mark.parametrize(
+    ("flags", "asked"),
+    [([], False), (["--json"], False), (["--scores"], True), (["--nbest", "1"], True), (["--nbest", "3"], True)],
+)
+def test_scores_are_asked_for_where_they_are_written(server: FakeServer, command: Command, flags, asked: bool):
+    assert command("translate", "猫", *flags) == 0
+    assert server.requests[-1].options.return_token_scores == asked
+
+
 @pytest.mark.parametrize(
     ("flags", "out"),
     [

@@ -24,6 +24,14 @@ def test_one_text_gives_one_translation(server: FakeServer, connect):
     assert server.listings == 0
 
 
+def test_a_score_that_the_server_does_not_tell_is_none(server: FakeServer, connect):
+    hypothesis = pb.Hypothesis(text="x", finish_reason=1)
+    server.always = lambda request, _: pb.TranslateResponse(translations=[pb.Translation(hypotheses=[hypothesis])])
+    translation = connect(server.address).translate("猫")
+    assert translation.score is None
+    assert translation.hypotheses[0].score is None
+
+
 @pytest.mark.parametrize("text", ["", " ", "a\nb", "\x00\x07", "👩‍👩‍👧 \u2028", "x" * 100_000])
 def test_any_unicode_travels_unchanged(server: FakeServer, connect, text: str):
     assert connect(server.address).translate(text).text == translated(text)

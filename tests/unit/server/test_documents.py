@@ -96,6 +96,11 @@ def test_a_text_without_sentences_is_its_own_translation():
     assert not merged.hypotheses[0].HasField("alignment")
 
 
+def test_without_scores_of_its_sentences_a_text_has_none():
+    merged = merge_translations(document("A! B!"), [translation("x", score=None), translation("y", score=None)], "en")
+    assert not merged.hypotheses[0].HasField("score")
+
+
 def test_options_for_one_sentence_are_refused():
     options = pb.DecodingOptions(split_sentences=True, num_hypotheses=2, return_alternatives=True, target_prefix="x")
     found = {violation.field for violation in check_split(options)}

@@ -263,6 +263,25 @@ async def test_everything_about_a_hypothesis_that_is_asked_for(make_service, eng
     assert {field.name for field, _ in plain.hypotheses[0].ListFields()} == {"text", "score", "finish_reason"}
 
 
+async def test_a_score_is_told_where_it_was_computed(make_service, engine):
+    """Not by greedy search, unless asked for; a text without tokens is as certain as can be."""
+    ids = FakeTokenizer().encode_target(["x"])[0]
+    engine.outcome = (SentenceResult((Hypothesis(ids, None, FinishReason.END_OF_SENTENCE),), Timing(0, 0, 0)),)
+
+    async def scores(*texts, **options):
+        response = await translate(make_service(), *texts, options=pb.DecodingOptions(**options))
+        found = [translation.hypotheses[0] for translation in response.translations]
+        return [hypothesis.score if hypothesis.HasField("score") else None for hypothesis in found]
+
+    assert await scores("", "ab") == [None, None]
+    assert await scores("", " ", split_sentences=True) == [None, None]
+    assert not engine.requests[-1].sentences[0].options.scores
+    engine.outcome = (SentenceResult((Hypothesis(ids, 0.0, FinishReason.END_OF_SENTENCE),), Timing(0, 0, 0)),)
+    assert await scores("", "ab", return_token_scores=True) == [0, 0]
+    assert await scores("", " ", return_token_scores=True, split_sentences=True) == [0, 0]
+    assert engine.requests[-1].sentences[0].options.scores
+
+
 async def test_unknown_tokens_are_replaced_by_their_source(make_service, engine):
     aligned = (AlignedToken(1, 0.5), AlignedToken(0, 0.75))
     ids = (UNKNOWN, *FakeTokenizer().encode_target(["y"])[0])
@@ -276,7 +295,8 @@ async def test_unknown_tokens_are_replaced_by_their_source(make_service, engine)
 async def test_an_empty_text_has_one_empty_hypothesis_whatever_the_options(make_service):
     options = pb.DecodingOptions(beam_size=4, num_hypotheses=3, target_prefix="x", return_tokens=True)
     (translation,) = (await translate(make_service(), "", options=options)).translations
-    assert translation == pb.Translation(hypotheses=[pb.Hypothesis(finish_reason=pb.FINISH_REASON_END_OF_SENTENCE)])
+    hypothesis = pb.Hypothesis(score=0, finish_reason=pb.FINISH_REASON_END_OF_SENTENCE)
+    assert translation == pb.Translation(hypotheses=[hypothesis])
 
 
 async def test_sentences_of_a_split_text_are_decoded_side_by_side(make_service, engine):
