@@ -5,16 +5,15 @@ A bundle of given settings is exported once for a test session; each caller gets
 
 from __future__ import annotations
 
-import atexit
 import shutil
 import tempfile
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import sentencepiece
 import torch
 
+from helpers.store import stored
 from translane_export.bundle_writer import export_checkpoint
 from translane_export.checkpoint import load_checkpoint, save_checkpoint
 from translane_export.model import Transformer, TransformerConfig
@@ -97,15 +96,14 @@ def random_checkpoint(
 
 def random_bundle(folder: Path, *, export: dict[str, Any] | None = None, **checkpoint: Any) -> Path:
     """Write a bundle of random weights to `folder`; `export` holds settings of the exporter, the rest is as above."""
-    exported = _exported(tuple(sorted((export or {}).items())), tuple(sorted(checkpoint.items())))
-    return Path(shutil.copytree(exported, folder))
+    return Path(shutil.copytree(_stored_bundle(export or {}, checkpoint), folder))
 
 
 def bundle_model(**checkpoint: Any) -> Transformer:
     """The PyTorch model behind `random_bundle(…, **checkpoint)`."""
-    stored = load_checkpoint(_exported((), tuple(sorted(checkpoint.items()))).parent / "checkpoint")
-    model = Transformer(stored.config)
-    model.load_state_dict(stored.state_dict)
+    read = load_checkpoint(_stored_checkpoint(checkpoint))
+    model = Transformer(read.config)
+    model.load_state_dict(read.state_dict)
     return model.eval()
 
 
@@ -121,13 +119,17 @@ def random_model(config: TransformerConfig, seed: int = 0) -> Transformer:
     return model.eval()
 
 
-@cache
-def _exported(export: tuple[tuple[str, Any], ...], checkpoint: tuple[tuple[str, Any], ...]) -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="translane-bundle-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    source = random_checkpoint(folder / "checkpoint", **dict(checkpoint))
-    export_checkpoint(ExportSettings(checkpoint=source, output=folder / "bundle", threads=1, **dict(export)))
-    return folder / "bundle"
+def _stored_checkpoint(checkpoint: dict[str, Any]) -> Path:
+    key = ("checkpoint", sorted(checkpoint.items()))
+    return stored(key, lambda folder: random_checkpoint(folder / "checkpoint", **checkpoint)) / "checkpoint"
+
+
+def _stored_bundle(export: dict[str, Any], checkpoint: dict[str, Any]) -> Path:
+    def make(folder: Path) -> None:
+        source = _stored_checkpoint(checkpoint)
+        export_checkpoint(ExportSettings(checkpoint=source, output=folder, threads=1, **export))
+
+    return stored(("bundle", sorted(export.items()), sorted(checkpoint.items())), make)
 
 
 def _train_vocabulary(path: Path, sentences: tuple[str, ...]) -> Path:

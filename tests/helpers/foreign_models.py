@@ -3,20 +3,62 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from helpers import foreign_folders, hugging_face
+from helpers.store import stored
+from translane_export import language_codes
 from translane_export.bundle_writer import export_checkpoint
 from translane_export.settings import ExportSettings
 from translane_server.bundle import Bundle, load_bundle
 
 POSITIONS = 128
+PREFIX = "translate English to {}: "
+
+_NAMES = {"de": "German", "fr": "French"}
+_TASKS = {f"translation_en_to_{code}": {"prefix": PREFIX.format(name)} for code, name in _NAMES.items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class ForeignModel:
+    """A model to draw, and its tokenizer.
+
+    Attributes:
+        name: of the model, in `hugging_face.MODELS`.
+        kind: of the tokenizer, as `foreign_folders` has it.
+        source: a language of the model's, as it calls it.
+        target: another.
+        fast: whether the folder has a tokenizer.json besides SentencePiece's file.
+        spread: of the weights (see `hugging_face.Model`): texts differ, and logits are as exact as an export wants.
+        ends: see there.
+        config: what else config.json says.
+    """
+
+    name: str
+    kind: str
+    source: str = ""
+    target: str = ""
+    fast: bool = False
+    spread: float = 0.4
+    ends: float = 4.0
+    config: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+FOREIGN_MODELS = {
+    "Marian": ForeignModel("Marian", "marian", spread=0.25, ends=1.0),
+    "M2M100": ForeignModel("M2M100, NLLB-200", "m2m100", "en", "fr", config={"vocab_size": 1000}),
+    "NLLB-200": ForeignModel("M2M100, NLLB-200", "nllb", "eng_Latn", "fra_Latn", fast=True),
+    "mBART-50": ForeignModel("mBART-50", "mbart50", "en_XX", "fr_XX", fast=True),
+    "BART": ForeignModel("BART", "bart", spread=0.25, config={"forced_bos_token_id": 0, "bos_token_id": 0}),
+    "T5": ForeignModel("T5", "t5", "en", "fr", fast=True, spread=0.1, config={"task_specific_params": _TASKS}),
+    "FLAN-T5": ForeignModel("FLAN-T5, T5 1.1", "t5", fast=True, spread=0.1),
+    "mT5": ForeignModel("mT5", "t5", fast=True, spread=0.1),
+}
 
 
 @dataclasses.dataclass
-class ForeignModel:
+class Exported:
     """A model and its tokenizer, as transformers has them, and the bundle that was made of their folder."""
 
     model: Any
@@ -24,57 +66,44 @@ class ForeignModel:
     bundle: Bundle
 
 
-def make(
-    name: str,
-    kind: str,
-    folder: Path,
-    *,
-    fast: bool = False,
-    ends: float = 4.0,
-    spread: float = 0.1,
-    special: Sequence[str] = (),
-    **config: Any,
-) -> ForeignModel:
-    """Draw the model `name` of `hugging_face.MODELS` with the tokenizer `kind` of `foreign_folders`, and export it.
-
-    Args:
-        name: see above.
-        kind: see above.
-        folder: to write it to; the bundle's is beside it.
-        fast: whether the folder has a tokenizer.json besides.
-        ends: see `hugging_face.Model`.
-        spread: see there.
-        special: tokens that transformers has to be told of.
-        config: what else config.json says.
-    """
-    folder.mkdir()
-    getattr(foreign_folders, kind)(folder)
-    drawn = hugging_face.MODELS[name]
-    (folder / "config.json").write_text(f'{{"model_type": "{drawn.config_class.model_type}"}}')
-    options = {"extra_special_tokens": list(special)} if special else {}
-    tokenizer = hugging_face.transformers.AutoTokenizer.from_pretrained(folder, **options)
-    if fast:
-        tokenizer.save_pretrained(folder)
-        tokenizer = hugging_face.transformers.AutoTokenizer.from_pretrained(folder, **options)
-    never = {tokenizer.unk_token_id, *drawn.generation.get("suppress_tokens", [])}  # transformers does not write it
-    generation: dict[str, Any] = {"suppress_tokens": sorted(never)}
-    if kind == "marian":  # the ids of MODELS are of another vocabulary
-        pad = tokenizer.pad_token_id
-        config = {"pad_token_id": pad, "decoder_start_token_id": pad, **config}
-        generation["bad_words_ids"] = [[pad]]
-    config.setdefault("vocab_size", len(tokenizer) + (kind != "marian") * 8)
-    if kind != "t5":
-        config["max_position_embeddings"] = POSITIONS
-    drawn = dataclasses.replace(
-        drawn,
-        config={**drawn.config, **config},
-        generation={**drawn.generation, **generation},
-        forced_bos=None,
-        ends=ends,
-        spread=spread,
+def export(foreign: ForeignModel) -> Exported:
+    """Draw a model, write it with its tokenizer, and export the folder: once for a test session."""
+    folder = stored(foreign, lambda folder: _write(foreign, folder))
+    return Exported(
+        hugging_face.MODELS[foreign.name].model_class.from_pretrained(folder / foreign.kind),
+        _tokenizer(foreign, folder / foreign.kind),
+        load_bundle(folder / "bundle"),
     )
-    model = hugging_face.draw(drawn)
-    model.save_pretrained(folder)
-    output = folder.with_name(f"{folder.name}-bundle")
-    export_checkpoint(ExportSettings(checkpoint=folder, output=output, threads=1))
-    return ForeignModel(model, tokenizer, load_bundle(output))
+
+
+def _write(foreign: ForeignModel, scratch: Path) -> None:
+    folder = scratch / foreign.kind
+    folder.mkdir(parents=True)
+    getattr(foreign_folders, foreign.kind)(folder)
+    drawn = hugging_face.MODELS[foreign.name]
+    (folder / "config.json").write_text(f'{{"model_type": "{drawn.config_class.model_type}"}}')
+    tokenizer = _tokenizer(foreign, folder)
+    if foreign.fast:
+        tokenizer.save_pretrained(folder)
+        tokenizer = _tokenizer(foreign, folder)
+    config = {**drawn.config, "vocab_size": len(tokenizer) + (foreign.kind != "marian") * 8, **foreign.config}
+    # transformers writes <unk> for ids without a piece; ours are no text
+    names = tokenizer.convert_ids_to_tokens(range(config.get("decoder_vocab_size", config["vocab_size"])))
+    never = {id_ for id_, name in enumerate(names) if name in (None, tokenizer.unk_token)}
+    never.update(drawn.generation.get("suppress_tokens", []))
+    generation = {**drawn.generation, "suppress_tokens": sorted(never)}
+    if foreign.kind == "marian":  # the ids of MODELS are of another vocabulary
+        config["pad_token_id"] = config["decoder_start_token_id"] = tokenizer.pad_token_id
+        generation["bad_words_ids"] = [[tokenizer.pad_token_id]]
+    if foreign.kind != "t5":
+        config["max_position_embeddings"] = POSITIONS
+    model = dataclasses.replace(
+        drawn, config=config, generation=generation, forced_bos=None, ends=foreign.ends, spread=foreign.spread
+    )
+    hugging_face.draw(model).save_pretrained(folder)
+    export_checkpoint(ExportSettings(checkpoint=folder, output=scratch / "bundle", threads=1))
+
+
+def _tokenizer(foreign: ForeignModel, folder: Path) -> Any:
+    special = {"extra_special_tokens": list(language_codes.NLLB200)} if foreign.kind == "nllb" else {}
+    return hugging_face.transformers.AutoTokenizer.from_pretrained(folder, **special)

@@ -5,7 +5,7 @@ import pytest
 
 from helpers import hugging_face
 from helpers.bundles import TARGETS
-from helpers.foreign_models import make
+from helpers.foreign_models import FOREIGN_MODELS, PREFIX, export
 from helpers.real_server import serving_bundle
 from translane.v1 import translation_pb2 as pb
 
@@ -14,7 +14,6 @@ pytestmark = pytest.mark.slow
 MAX_LENGTH = 16
 PAIRS = (("en", "fr"), ("en", "zh"), ("de", "fr"))
 NAMES = {"de": "German", "fr": "French"}
-TASKS = {f"translation_en_to_{code}": {"prefix": f"translate English to {name}: "} for code, name in NAMES.items()}
 
 
 async def check(stub, folder, sources, forced=None, beam_size=1, **languages):
@@ -44,8 +43,8 @@ async def check(stub, folder, sources, forced=None, beam_size=1, **languages):
     return [translation.hypotheses[0] for translation in translations]
 
 
-async def test_m2m100_translates_between_the_languages_of_the_request(tmp_path):
-    folder = make("M2M100, NLLB-200", "m2m100", tmp_path / "m2m100", vocab_size=1000)
+async def test_m2m100_translates_between_the_languages_of_the_request():
+    folder = export(FOREIGN_MODELS["M2M100"])
     tokenizer = folder.tokenizer
     found = {}
     async with serving_bundle(folder.bundle, rows=8) as running:
@@ -80,8 +79,8 @@ async def test_m2m100_translates_between_the_languages_of_the_request(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
-async def test_marian_numbers_its_pieces_in_its_own_way(tmp_path):
-    folder = make("Marian", "marian", tmp_path / "marian")
+async def test_marian_numbers_its_pieces_in_its_own_way():
+    folder = export(FOREIGN_MODELS["Marian"])
     sources = [folder.tokenizer(text).input_ids for text in TARGETS]
     async with serving_bundle(folder.bundle, rows=8) as running:
         stub = running.stub
@@ -89,17 +88,17 @@ async def test_marian_numbers_its_pieces_in_its_own_way(tmp_path):
             await check(stub, folder, sources, beam_size=beam_size)
 
 
-async def test_t5_is_told_the_languages_in_words(tmp_path):
-    folder = make("T5", "t5", tmp_path / "t5", task_specific_params=TASKS)
+async def test_t5_is_told_the_languages_in_words():
+    folder = export(FOREIGN_MODELS["T5"])
     async with serving_bundle(folder.bundle, rows=8) as running:
         stub = running.stub
         for code, name in NAMES.items():
-            sources = [folder.tokenizer(f"translate English to {name}: {text}").input_ids for text in TARGETS]
+            sources = [folder.tokenizer(PREFIX.format(name) + text).input_ids for text in TARGETS]
             await check(stub, folder, sources, target_language=code)
 
 
-async def test_bart_begins_and_is_forced_to_begin(tmp_path):
-    folder = make("BART", "bart", tmp_path / "bart", forced_bos_token_id=0, bos_token_id=0)
+async def test_bart_begins_and_is_forced_to_begin():
+    folder = export(FOREIGN_MODELS["BART"])
     sources = [folder.tokenizer(text).input_ids for text in TARGETS]
     async with serving_bundle(folder.bundle, rows=8) as running:
         stub = running.stub

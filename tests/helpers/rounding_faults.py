@@ -1,0 +1,137 @@
+"""Whether an export's verification tells rounding, however much a model makes of it, from faults.
+
+The tests look at the largest weights; this at all, and at transformers' own models::
+
+    PYTHONPATH=tests python -m helpers.rounding_faults
+"""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from helpers import hugging_face
+from helpers.architectures import ARCHITECTURES
+from helpers.bundles import bundle_model, random_bundle
+from translane_export.errors import ExportError
+from translane_export.model import Transformer
+from translane_export.precision import choose_numerics
+from translane_export.recording import Decode, record_decodes
+from translane_export.verify import compare, passes, verification_sources
+from translane_server.bundle import load_bundle
+from translane_server.ort import OrtBackend
+from translane_server.sessions import Sessions
+
+SCALES = (1, 3, 10)
+
+_FP32 = choose_numerics("fp32", None)
+_CAPACITY = 24
+
+
+def a_wrong_weight(model: Transformer) -> None:
+    model.decoder.layers[1].cross_attention.v_proj.weight[3] *= -1
+
+
+def a_wrong_scale(model: Transformer) -> None:
+    weight = model.decoder.layers[0].cross_attention.out_proj.weight
+    weight[: len(weight) // 2] *= 1.001  # of all of it, the norm that follows would make nothing
+
+
+def a_swapped_head(model: Transformer) -> None:
+    queries = model.decoder.layers[0].self_attention.q_proj
+    for tensor in queries.parameters():
+        tensor.copy_(torch.cat(tensor.chunk(2)[::-1]))
+
+
+def a_position_off_by_one(model: Transformer) -> None:
+    positions, relative = model.decoder.embedding.positions, model.decoder.relative_positions
+    if positions is not None:
+        lookup = positions.lookup
+        positions.lookup = lambda at: lookup((at + 1).clamp(max=positions.max_positions - 1))
+    else:
+        between = relative.between
+        relative.between = lambda queries, keys: between(queries + 1, keys)
+
+
+FAULTS: tuple[Callable[[Transformer], None], ...] = (
+    a_wrong_weight,
+    a_wrong_scale,
+    a_swapped_head,
+    a_position_off_by_one,
+)
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A model, and what its export says at each step of some decodes."""
+
+    model: Transformer
+    decodes: Sequence[Decode]
+
+    def passes(self, fault: Callable[[Transformer], None] | None = None) -> bool:
+        """Whether the decodes pass as those of the model; with a fault in it, where there is one."""
+        model = copy.deepcopy(self.model)
+        if fault:
+            with torch.no_grad():
+                fault(model)
+        return passes(compare(self.decodes, model, _FP32))
+
+
+def export(name: str, scale: float) -> Exported:
+    """Export one of `ARCHITECTURES` with matrices that are multiplied by `scale`."""
+    settings: dict[str, Any] = {
+        "encoder_layers": 1,
+        "decoder_layers": 2,
+        "max_positions": _CAPACITY,
+        "weight_scale": scale,
+        **ARCHITECTURES[name],
+    }
+    model = bundle_model(**settings)
+    with tempfile.TemporaryDirectory() as scratch:
+        bundle = load_bundle(random_bundle(Path(scratch) / "bundle", **settings))
+        backend = OrtBackend(Sessions(bundle, threads=1), rows=8, source_capacity=_CAPACITY, target_capacity=_CAPACITY)
+        return Exported(model, record_decodes(backend, model.config, verification_sources([], model.config, _CAPACITY)))
+
+
+def exports(model: Any, scale: float) -> bool:
+    """Whether a model of transformers with matrices that are multiplied by `scale`, which changes it, exports."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim > 1:
+                parameter *= scale
+    with tempfile.TemporaryDirectory() as scratch:
+        model.save_pretrained(Path(scratch) / "model")
+        try:
+            bundle = hugging_face.export(Path(scratch) / "model", Path(scratch) / "bundle", threads=1)
+        except ExportError:
+            return False
+        return passes(bundle.manifest.parity)
+
+
+def _lines() -> Iterator[str]:
+    yield "| model | weights × | exports | faults | refused |"
+    yield "|---|---:|---|---:|---:|"
+    for scale in SCALES:
+        for name in ARCHITECTURES:
+            try:
+                exported = export(name, scale)
+            except ExportError:
+                yield f"| {name} | {scale} | no | 0 | 0 |"
+                continue
+            refused = sum(not exported.passes(fault) for fault in FAULTS)
+            yield f"| {name} | {scale} | {'yes' if exported.passes() else 'no'} | {len(FAULTS)} | {refused} |"
+    for scale in SCALES:
+        for name, drawn in hugging_face.MODELS.items():
+            done = exports(hugging_face.draw(drawn), scale)
+            yield f"| {name} (transformers) | {scale} | {'yes' if done else 'no'} | | |"
+
+
+if __name__ == "__main__":
+    for line in _lines():
+        print(line, flush=True)

@@ -1,0 +1,113 @@
+"""Holds translations of texts of every kind to transformers': the folder's own tokenizer, `generate` and `decode`.
+
+Our side is the server's tokenizer, engine and detokenizer. As in `test_foreign_tokenizers`, transformers is told to
+take names of special tokens in texts for text. The tests check some texts; this counts over as many as one likes::
+
+    PYTHONPATH=tests python -m helpers.translated_texts --texts 300
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import itertools
+import random
+from collections.abc import Sequence
+
+from helpers import hugging_face
+from helpers.bundles import SOURCES, TARGETS
+from helpers.driver import EngineDriver
+from helpers.foreign_models import FOREIGN_MODELS, POSITIONS, PREFIX, Exported, ForeignModel, export
+from helpers.nasty_texts import FRAGMENTS, SPELLED
+from translane_server.language_pairs import LanguagePair, LanguagePairs
+from translane_server.options import DecodingOptions
+from translane_server.request import Sentence
+
+MAX_LENGTH = 16
+
+
+@dataclasses.dataclass
+class Comparison:
+    """How many texts were compared and came to how many different translations, and what came of it."""
+
+    texts: int
+    different: int
+    ties: int = 0
+    mismatches: list[str] = dataclasses.field(default_factory=list)
+
+
+def compare(foreign: ForeignModel, count: int) -> Comparison:
+    """Translate `count` texts by the server's engine on a model's bundle, and by transformers on the model."""
+    exported = export(foreign)
+    tokenizer, languages = exported.tokenizer, exported.bundle.manifest.languages
+    if foreign.source and foreign.kind != "t5":
+        tokenizer.src_lang = foreign.source
+    with EngineDriver(exported.bundle, rows=32, source_capacity=POSITIONS) as driver:
+        pair, wrong = LanguagePairs(languages, driver.tokenizer).find(foreign.source, foreign.target)
+        assert not wrong
+        texts = _choose(_texts(foreign, count), pair, count)
+        ours = _translate(driver, pair, texts)
+    theirs = _generate(foreign, exported, pair.forced_ids, texts)
+    found = Comparison(len(texts), len(set(ours)))
+    written = {id_ for tokens in languages.templates.target.values() for id_ in tokens.forced}
+    for text, translation, generated in zip(texts, ours, theirs, strict=True):
+        ids = [id_ for id_ in generated.token_ids if id_ not in written]  # M2M100's tokenizer writes languages
+        expected = tokenizer.decode(ids, skip_special_tokens=True)
+        if foreign.kind == "bart":
+            expected = expected.removeprefix(" ")  # before the first word, which the others leave out, too
+        if generated.margin < hugging_face.TIE:
+            found.ties += 1
+        elif translation != expected:
+            found.mismatches.append(f"{text!r}: {translation!r} is not {expected!r}")
+    return found
+
+
+def _translate(driver: EngineDriver, pair: LanguagePair, texts: Sequence[str]) -> list[str]:
+    options, forced = DecodingOptions(max_length=MAX_LENGTH), pair.forced_ids
+    sentences = [Sentence(ids, options, forced, len(forced)) for ids in pair.tokenizer.encode(texts)]
+    return pair.tokenizer.decode([best.token_ids[len(forced) :] for best, *_ in driver.together(sentences)])
+
+
+def _generate(
+    foreign: ForeignModel, exported: Exported, forced: Sequence[int], texts: Sequence[str]
+) -> list[hugging_face.Generated]:
+    before = PREFIX.format("French") if "task_specific_params" in foreign.config else ""
+    encoded = [exported.tokenizer(before + text, split_special_tokens=True).input_ids for text in texts]
+    exported.model.generation_config.forced_bos_token_id = forced[0] if forced else None
+    return hugging_face.generate(exported.model, encoded, 1, MAX_LENGTH)
+
+
+def _texts(foreign: ForeignModel, count: int) -> list[str]:
+    """Ordinary sentences, nasty texts, and such before, in and after ordinary ones."""
+    pick = random.Random(0)
+    pairs = [first + second for first, second in itertools.product(FRAGMENTS, FRAGMENTS)]
+    mixed = [
+        f"{pick.choice(FRAGMENTS)}{text}{pick.choice(FRAGMENTS)}" for text in (*TARGETS, *SOURCES) for _ in range(4)
+    ]
+    found = [*TARGETS, *SOURCES, *FRAGMENTS, *mixed, *pick.sample(pairs, min(4 * count, len(pairs)))]
+    if foreign.kind in ("mbart50", "t5"):
+        found = [text for text in found if not any(name in text for name in SPELLED)]
+    return [text for text in found if text.strip() and not (foreign.kind == "marian" and text.startswith(">>"))]
+
+
+def _choose(texts: Sequence[str], pair: LanguagePair, count: int) -> list[str]:
+    """Return `count` texts that have tokens, not too many, of all over `texts`."""
+    encoded = dict(zip(texts, pair.tokenizer.encode(texts), strict=True))
+    fitting = [text for text, ids in encoded.items() if 0 < len(ids) <= POSITIONS // 2]
+    return fitting[:: max(1, len(fitting) // count)][:count]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--texts", type=int, default=300)
+    parser.add_argument("--models", nargs="+", choices=FOREIGN_MODELS, default=[*FOREIGN_MODELS])
+    arguments = parser.parse_args()
+    print("| model | texts | different translations | ties | mismatches |\n|---|---:|---:|---:|---:|")
+    for name in arguments.models:
+        found = compare(FOREIGN_MODELS[name], arguments.texts)
+        print(f"| {name} | {found.texts} | {found.different} | {found.ties} | {len(found.mismatches)} |", flush=True)
+        print("".join(f"{mismatch}\n" for mismatch in found.mismatches), end="")
+
+
+if __name__ == "__main__":
+    main()
