@@ -1,21 +1,23 @@
 """Records a bundle and what it translates, so that later releases are held to reading it.
 
-A new schema version gets a new folder; folders of old ones are never written again::
+A new schema version gets a new folder, and one more for its int8; folders of old ones are never written again::
 
-    PYTHONPATH=tests python -m helpers.reference_bundle tests/data/bundles/v2
+    PYTHONPATH=tests python -m helpers.reference_bundle tests/data/bundles/v3
+    PYTHONPATH=tests python -m helpers.reference_bundle tests/data/bundles/v3-int8 --precision int8
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 
 from helpers.bundles import SOURCES, random_bundle
 from translane_server.backend import StepNeeds
-from translane_server.bundle import load_bundle
+from translane_server.bundle import Precision, load_bundle
 from translane_server.ort import OrtBackend
 from translane_server.sessions import Sessions
 from translane_server.tokenizer import load_tokenizer
@@ -63,11 +65,11 @@ def attend(folder: Path) -> dict[str, list[list[float]]]:
     return found
 
 
-def record(folder: Path) -> None:
+def record(folder: Path, precision: Precision) -> None:
     """Write the bundle with the first seed whose choices are all clear, and beside it what it decodes."""
     for seed in range(1000):
         sizes = {"d_model": 16, "ffn_size": 32, "encoder_layers": 1, "decoder_layers": 2, "max_positions": 32}
-        random_bundle(folder, seed=seed, eos_bias=0.5, export={"name": "reference"}, **sizes)
+        random_bundle(folder, seed=seed, eos_bias=0.5, export={"name": "reference", "precision": precision}, **sizes)
         tokens, margin = decode(folder)
         telling = (
             len({tuple(ids) for ids in tokens.values()}) == len(SOURCES) and len(set().union(*tokens.values())) > 8
@@ -84,4 +86,8 @@ def record(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    record(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--precision", choices=get_args(Precision), default="fp32")
+    arguments = parser.parse_args()
+    record(arguments.folder, arguments.precision)

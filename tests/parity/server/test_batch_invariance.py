@@ -110,8 +110,18 @@ def check(bundle, sources, *, threads, replicas):
 @pytest.mark.parametrize(("replicas", "threads"), [(1, 1), (1, 2), (2, 1), (3, 2)])
 @pytest.mark.parametrize("width", [32, 256])
 def test_random_model(tmp_path, width, replicas, threads):
+    check_random_model(tmp_path, width, replicas, threads)
+
+
+@pytest.mark.parametrize(("replicas", "threads"), [(1, 2), (2, 1)])
+@pytest.mark.parametrize("width", [32, 256])
+def test_random_model_in_int8(tmp_path, width, replicas, threads):
+    check_random_model(tmp_path, width, replicas, threads, precision="int8")
+
+
+def check_random_model(folder, width, replicas, threads, **export):
     config = {"d_model": width, "ffn_size": 4 * width, "heads": width // 16}
-    bundle = load_bundle(random_bundle(tmp_path / "bundle", eos_bias=2.0, **config))
+    bundle = load_bundle(random_bundle(folder / "bundle", eos_bias=2.0, export=export, **config))
     tokenizer = load_tokenizer(bundle)
     shuffle = random.Random(0)
     texts = ["".join(shuffle.sample("".join(SOURCES), shuffle.randint(1, 50))) for _ in range(150)]
