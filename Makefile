@@ -1,8 +1,9 @@
 # Needs CPython 3.11 or newer; everything else is set up in .venv, at the versions of constraints.txt.
-# PYTHON=… chooses the interpreter, PYTEST_ARGS=… what pytest gets, SERVER_ARGS=… what the served model's server gets.
+# PYTHON=… chooses the interpreter, PYTEST_ARGS=… what pytest gets, SERVER_ARGS=… what the served model's server gets,
+# BENCH_ARGS=… what benchmarks/suite.py gets.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test check format stubs pins image clean
+.PHONY: help demo serve test check format bench stubs pins image clean
 .DELETE_ON_ERROR:
 
 MODEL  ?= models/zh-en
@@ -14,6 +15,7 @@ export ORT_DISABLE_TELEMETRY := 1
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt --build-constraint constraints.txt
+CUDA_PIP := .venv-cuda/bin/python -m pip install -qq --disable-pip-version-check --build-constraint constraints.txt
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
 help:  ## what can be made
@@ -40,6 +42,15 @@ format: .venv/.everything  ## let ruff fix and format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+bench: $(if $(filter-out cuda,$(DEVICE)),.venv/.bench)  ## measure against CTranslate2, write docs/benchmarks.md; BENCH_ARGS=--quick, DEVICE=cuda
+ifneq ($(DEVICE),cuda)
+	@$(BIN)/python benchmarks/suite.py $(BENCH_ARGS)
+else
+	@if ! nvidia-smi >/dev/null 2>&1; then echo 'skipped: nvidia-smi finds no NVIDIA GPU on this machine'; \
+	else $(MAKE) --no-print-directory .venv-cuda/.bench \
+	    && .venv-cuda/bin/python benchmarks/suite.py --device cuda $(BENCH_ARGS); fi
+endif
+
 stubs:  ## generate the gRPC stubs from the .proto file
 	scripts/generate-stubs
 
@@ -51,7 +62,7 @@ image:  ## build the container image; DEVICE=cuda for GPUs
 	    --build-arg REVISION=$(shell git rev-parse HEAD 2>/dev/null) --tag translane:$(VERSION)-$(DEVICE) .
 
 clean:  ## remove what these commands made
-	rm -rf .venv .venv-stubs build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-stubs .venv-cuda build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.made: scripts/make-venv
@@ -68,3 +79,18 @@ clean:  ## remove what these commands made
 	@echo 'installing everything, PyTorch included …'
 	@$(PIP) -e '.[export]' --group dev
 	@touch $@ .venv/.server
+
+.venv/.bench: .venv/.everything
+	@echo 'installing what benchmarks compare with, and draw with …'
+	@$(PIP) --group bench
+	@touch $@
+
+# onnxruntime-gpu takes the place of onnxruntime, so what runs on a GPU has an environment of its own. CTranslate2 is
+# built for CUDA 12.
+.venv-cuda/.bench: constraints.txt constraints-cuda.txt pyproject.toml
+	@echo 'setting up .venv-cuda, with PyTorch and the libraries of CUDA …'
+	@scripts/make-venv .venv-cuda
+	@$(CUDA_PIP) -c constraints.txt -e '.[export]' --group dev --group bench
+	@.venv-cuda/bin/python -m pip uninstall -qq -y onnxruntime
+	@$(CUDA_PIP) -c constraints-cuda.txt -e '.[server-cuda]' nvidia-cublas-cu12
+	@touch $@

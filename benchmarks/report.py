@@ -73,6 +73,8 @@ class Page:
 
     def _offline(self, record: Record) -> Iterator[str]:
         yield from (_heading("offline"), "", circumstances(record))
+        if "sentences" in record:
+            yield f"The sentences, or their lengths, are those of `{record['sentences']}`."
         if record.get("clock") == "processor":
             yield "Processor time counts here, not the time that passed, and only workers of one thread took part."
         yield ""

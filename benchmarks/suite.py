@@ -1,0 +1,205 @@
+"""All benchmarks, one after the other, and then the report: what `make bench` runs.
+
+    python benchmarks/suite.py                          # about an hour
+    python benchmarks/suite.py --quick                  # a quarter of an hour
+    python benchmarks/suite.py --full                   # three hours or so
+    python benchmarks/suite.py --device cuda            # what there is to measure on a GPU
+    python benchmarks/suite.py --only scaling floor
+
+Each gets a time limit and is ended when it has passed; one that fails or is ended leaves what it has measured, and the
+next one begins. Ctrl-C ends the one that runs and goes on to the report. A run begins its files anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarked_models import NAMES, ON_CUDA, PRECISIONS, Unavailable, prepare
+from offline import ROOT, SENTENCES
+
+from translane_client.bench.sentences import BUILT_IN
+from translane_server.errors import DeviceError
+from translane_server.sessions import choose_device
+
+HERE = Path(__file__).resolve().parent
+LENGTHS = ("quick", "usual", "full")
+GRACE = 30.0  # seconds that a benchmark gets to end
+ENDED = 124  # the exit code of what was ended at its limit
+
+
+@dataclass(frozen=True)
+class Part:
+    """A benchmark to run.
+
+    Attributes:
+        name: of its script.
+        arguments: of it.
+        minutes: after which it is ended.
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+    minutes: float
+
+    def __str__(self) -> str:
+        return " ".join((f"{self.name}.py", *self.arguments))
+
+
+OFFLINE = {
+    "quick": Part("offline", ("--quick", "--batches", "1", "32"), 15),
+    "usual": Part("offline", ("--quick", "--batches", "1", "8", "32", "64", "128"), 40),
+    "full": Part("offline", (), 120),
+}
+SERVING = {
+    "quick": Part("serving", ("--quick", "--models", "demo"), 8),
+    "usual": Part("serving", ("--rounds", "1"), 30),
+    "full": Part("serving", ("--precisions", *PRECISIONS), 100),
+}
+SCALING = {
+    "quick": Part("scaling", ("--rounds", "2", "--rows", "1", "8", "32", "128", "--lengths", "16", "64"), 5),
+    "usual": Part("scaling", ("--rounds", "3"), 15),
+    "full": Part("scaling", (), 30),
+}
+ROUNDS = {"quick": "2", "usual": "5", "full": "9"}  # of floor and steps
+EACH = {"quick": 2.0, "usual": 5.0, "full": 10.0}  # minutes of floor and steps
+
+
+def parts(length: str, device: str, sentences: Path, bundles: Sequence[Path]) -> Iterator[Part]:
+    """What is run, in order.
+
+    Args:
+        length: one of `LENGTHS`.
+        device: cpu or cuda.
+        sentences: file of what is translated.
+        bundles: of the models whose steps are measured.
+    """
+    texts = () if sentences == SENTENCES else ("--sentences", str(sentences))
+    on = () if device == "cpu" else ("--device", device)
+    rounds = ("--rounds", ROUNDS[length])
+    for bundle in bundles:
+        yield Part("steps", (str(bundle), *rounds, *on), EACH[length])
+        if device == "cpu":
+            yield Part("floor", (str(bundle), *rounds), EACH[length])
+    scaling, offline, serving = (which[length] for which in (SCALING, OFFLINE, SERVING))
+    yield Part("scaling", (*scaling.arguments, *on), scaling.minutes)
+    yield Part("offline", (*offline.arguments, *texts, *on), offline.minutes)
+    if device == "cpu":
+        yield Part("serving", (*serving.arguments, *texts), serving.minutes)
+
+
+def run(part: Part, environment: Mapping[str, str]) -> int:
+    """Run it to its end or its limit; return its exit code. KeyboardInterrupt: it was ended by Ctrl-C."""
+    process = subprocess.Popen(
+        [sys.executable, str(HERE / f"{part.name}.py"), *part.arguments],
+        env=environment,
+        start_new_session=True,  # so that Ctrl-C gets to it once, from here
+    )
+    try:
+        return process.wait(timeout=60 * part.minutes)
+    except subprocess.TimeoutExpired:
+        return ENDED
+    finally:
+        end(process)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End a process that may be over, and then what is left of those it has started."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(timeout=GRACE)
+        except subprocess.TimeoutExpired:
+            print(f"suite: process {process.pid} does not end; it is killed", file=sys.stderr)
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    process.wait()
+
+
+def libraries() -> str:
+    """Where CUDA's libraries are that pip installed, before what is set already: CTranslate2 looks nowhere else."""
+    folders = sorted(Path(sysconfig.get_path("purelib")).glob("nvidia/*/lib"))
+    return os.pathsep.join([*map(str, folders), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
+
+
+def sentences_of(path: Path | None, folder: Path) -> Path:
+    """What is translated: the file named, the test sentences beside the repository, or a few of our own."""
+    if path or SENTENCES.is_file():
+        return path or SENTENCES
+    own = folder / "own-sentences.tsv.gz"
+    folder.mkdir(parents=True, exist_ok=True)
+    with gzip.open(own, "wt", encoding="utf-8") as file:
+        file.writelines(
+            f"{source}\t{reference}\n" for source, reference in zip(BUILT_IN["zh"], BUILT_IN["en"], strict=True)
+        )
+    print(f"suite: there is no {SENTENCES}; {len(BUILT_IN['zh'])} sentences are translated again and again instead")
+    return own
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--quick", dest="length", action="store_const", const="quick", help="fewer cells and rounds")
+    kinds.add_argument("--full", dest="length", action="store_const", const="full", help="all cells, more rounds")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--only", nargs="+", choices=("steps", "floor", "scaling", "offline", "serving"))
+    parser.add_argument("--sentences", type=Path, help="source, tab, reference on each line; gzip")
+    parser.add_argument("--list", action="store_true", help="tell what would be run, and how long at most")
+    arguments = parser.parse_args()
+    if arguments.device == "cuda":
+        try:
+            choose_device("cuda", "fp16")
+        except DeviceError as error:
+            print(f"suite: skipped: {error}")
+            return
+    folder = ROOT / "runs" / "bench"
+    bundles = []
+    for name in NAMES:
+        for precision in PRECISIONS if arguments.device == "cpu" else ON_CUDA:
+            try:
+                bundles.append(prepare(name, precision, folder / "models").bundle)
+            except Unavailable as reason:
+                print(f"suite: skipped: {reason}", file=sys.stderr)
+    sentences = sentences_of(arguments.sentences, folder)
+    chosen = [
+        part
+        for part in parts(arguments.length or "usual", arguments.device, sentences, bundles)
+        if part.name in (arguments.only or (part.name,))
+    ]
+    print("\n".join(f"suite: {part}, {part.minutes:g} minutes at most" for part in chosen), flush=True)
+    if arguments.list:
+        return
+    environment = dict(os.environ)
+    if arguments.device == "cuda":
+        environment["LD_LIBRARY_PATH"] = libraries()
+    codes = {}
+    for part in chosen:
+        started = time.monotonic()
+        print(f"\nsuite: {part}", flush=True)
+        try:
+            codes[str(part)] = code = run(part, environment)
+        except KeyboardInterrupt:
+            codes[str(part)] = 130
+            break
+        told = {0: "done", ENDED: "ended at its limit; what it had is kept"}.get(code, f"failed with exit code {code}")
+        print(f"suite: {told}, {time.monotonic() - started:.0f} s", flush=True)
+    report = [sys.executable, str(HERE / "report.py"), "--device", arguments.device]
+    codes["report"] = subprocess.run(report, check=False).returncode
+    failed = {name: code for name, code in codes.items() if code not in (0, ENDED)}
+    sys.exit(f"suite: failed: {json.dumps(failed)}" if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""What `make bench` runs, and how a part ends."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+pytest.importorskip("ctranslate2_peer")
+import offline
+import suite
+from machine import Usage
+from workload import read_pairs
+
+from translane_server.bundle import load_bundle
+
+BUNDLE = Path("some-bundle")
+
+
+def scripts(length, device):
+    return [part.name for part in suite.parts(length, device, suite.SENTENCES, [BUNDLE])]
+
+
+@pytest.mark.parametrize("length", suite.LENGTHS)
+def test_every_length_runs_all_that_a_device_has(length):
+    assert sorted(scripts(length, "cpu")) == ["floor", "offline", "scaling", "serving", "steps"]
+    assert sorted(scripts(length, "cuda")) == ["offline", "scaling", "steps"]
+    for device in ("cpu", "cuda"):
+        for part in suite.parts(length, device, suite.SENTENCES, [BUNDLE]):
+            assert (suite.HERE / f"{part.name}.py").is_file()
+            assert ("--device" in part.arguments) == (device == "cuda")
+
+
+def test_other_sentences_are_passed_on():
+    parts = list(suite.parts("quick", "cpu", Path("mine.tsv.gz"), []))
+    assert [part.name for part in parts if "mine.tsv.gz" in part.arguments] == ["offline", "serving"]
+
+
+def test_there_are_sentences_without_the_test_set(tmp_path, monkeypatch):
+    monkeypatch.setattr(suite, "SENTENCES", tmp_path / "away.tsv.gz")
+    path = suite.sentences_of(None, tmp_path)
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        assert all(len(line.split("\t")) == 2 for line in file)
+    if (offline.DEMO / "manifest.json").exists():
+        assert all(pair.source and pair.reference_length for pair in read_pairs(path, load_bundle(offline.DEMO)))
+    assert suite.sentences_of(Path("mine"), tmp_path) == Path("mine")
+
+
+def test_a_part_is_ended_at_its_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr(suite, "HERE", tmp_path)
+    (tmp_path / "endless.py").write_text("import time\ntime.sleep(600)\n")
+    assert suite.run(suite.Part("endless", (), minutes=0.1 / 60), dict(os.environ)) == suite.ENDED
+
+
+def test_what_a_part_has_started_ends_with_it():
+    program = (
+        "import subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        "print(child.pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
+        child = psutil.Process(int(process.stdout.readline()))
+        suite.end(process)
+    assert process.returncode is not None
+    _, alive = psutil.wait_procs([child], timeout=30)
+    assert alive == []
+
+
+def test_the_exit_code_of_a_part_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(suite, "HERE", tmp_path)
+    (tmp_path / "failing.py").write_text("import sys\nsys.exit(3)\n")
+    assert suite.run(suite.Part("failing", (), minutes=1), dict(os.environ)) == 3
+
+
+def test_a_share_of_the_processors_is_one():
+    used = Usage().so_far()
+    assert 0 <= used["others"] <= 1
+    assert {"load_start", "load_end", "seconds"} <= set(used)
