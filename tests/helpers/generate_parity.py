@@ -22,6 +22,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from helpers.bundles import SOURCES, bundle_model, random_bundle
+from helpers.demo import demo_in_fp32
 from helpers.driver import EngineDriver
 from helpers.generate_oracle import Generated, GenerateOracle, bundle_transformer
 from translane_server.bundle import Bundle, load_bundle
@@ -29,7 +30,6 @@ from translane_server.options import DecodingOptions
 from translane_server.request import Hypothesis, Sentence
 
 ROOT = Path(__file__).resolve().parents[2]
-DEMO = ROOT / "models" / "zh-en"
 TEST_SPLIT = ROOT.parent / "shared" / "data" / "tatoeba-zh-en" / "test.tsv.gz"
 # Random weights that end sentences at many lengths, in every arrangement that changes a decoder's arithmetic.
 RANDOM_MODELS = {
@@ -189,13 +189,13 @@ def random_subject(name: str) -> Iterator[Subject]:
 
 @contextmanager
 def demo_subject() -> Iterator[Subject]:
-    """The demo model, and the sentences of Tatoeba's test split."""
-    bundle = load_bundle(DEMO)
+    """The demo model in fp32, and the sentences of Tatoeba's test split."""
+    bundle = load_bundle(demo_in_fp32())
     with EngineDriver(bundle, target_capacity=48) as driver:
         with gzip.open(TEST_SPLIT, "rt", encoding="utf-8") as lines:
             texts = [line.split("\t")[0] for line in lines]
         sources = [ids for ids in driver.tokenizer.encode(texts) if len(ids) <= driver.backend.source_capacity]
-        yield Subject(bundle, driver, GenerateOracle(bundle_transformer(DEMO)), sources)
+        yield Subject(bundle, driver, GenerateOracle(bundle_transformer(bundle.folder)), sources)
 
 
 def _outcome(hypothesis: object) -> tuple[object, object]:

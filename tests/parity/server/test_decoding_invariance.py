@@ -9,8 +9,9 @@ import random
 
 import pytest
 
+from helpers.demo import DEMO
 from helpers.driver import EngineDriver
-from helpers.generate_parity import DEMO, TEST_SPLIT, demo_subject, random_subject
+from helpers.generate_parity import TEST_SPLIT, demo_subject, random_subject
 from translane_server.options import DecodingOptions, RequiredPhrase, Sampling
 from translane_server.request import Sentence
 

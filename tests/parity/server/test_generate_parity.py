@@ -9,7 +9,8 @@ import os
 import pytest
 import torch
 
-from helpers.generate_parity import DEMO, RANDOM_MODELS, TEST_SPLIT, count, demo_subject, random_subject
+from helpers.demo import DEMO
+from helpers.generate_parity import RANDOM_MODELS, TEST_SPLIT, count, demo_subject, random_subject
 from translane_export.train.greedy import greedy_decode
 from translane_server.options import DecodingOptions
 from translane_server.request import FinishReason, Sentence

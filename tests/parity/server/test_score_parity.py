@@ -8,7 +8,8 @@ import random
 
 import pytest
 
-from helpers.generate_parity import DEMO, RANDOM_MODELS, TEST_SPLIT, demo_subject, random_subject
+from helpers.demo import DEMO
+from helpers.generate_parity import RANDOM_MODELS, TEST_SPLIT, demo_subject, random_subject
 from translane_server.options import DecodingOptions, Sampling
 from translane_server.request import FinishReason, Sentence
 

@@ -8,6 +8,7 @@ from benchmarked_models import DEMO, Unavailable, peer
 from ctranslate2_peer import CTranslate2Decoder, convert_bundle, tokens
 from workload import make_load, read_pairs
 
+from helpers.demo import demo_in_fp32
 from translane_server.bundle import load_bundle
 
 SENTENCES = [("今天天气很好。", "It is a fine day."), ("我是学生。", "I am a student."), ("他在哪里？", "Where is he?")]
@@ -45,7 +46,13 @@ def test_the_converted_demo_translates_as_ours_does(converted, pairs, beam_size)
     load = make_load(pairs, len(pairs), 2, beam_size, fixed=False)
     theirs = CTranslate2Decoder(converted, workers=1, threads=1, compute_type="float32")
     ours = TranslaneDecoder(
-        DEMO, replicas=2, threads=1, rows=2 * beam_size, source_tokens=64, target_tokens=load.max_length, ends=True
+        demo_in_fp32(),
+        replicas=2,
+        threads=1,
+        rows=2 * beam_size,
+        source_tokens=64,
+        target_tokens=load.max_length,
+        ends=True,
     )
     found = [decoder.token_ids(decoder.decode(decoder.prepare(load))) for decoder in (ours, theirs)]
     ours.close()
