@@ -18,12 +18,12 @@ hypothesis.settings.load_profile("translane")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if "TRANSLANE_TEST_STORE" in os.environ:  # of the session that this process of xdist is part of
+    if "TESTS_STORE" in os.environ:  # of the session that this process of xdist is part of
         return
-    os.environ["TRANSLANE_TEST_STORE"] = folder = tempfile.mkdtemp(prefix="translane-tests-")
+    os.environ["TESTS_STORE"] = folder = tempfile.mkdtemp(prefix="translane-tests-")
 
     def remove() -> None:
-        del os.environ["TRANSLANE_TEST_STORE"]
+        del os.environ["TESTS_STORE"]
         shutil.rmtree(folder, ignore_errors=True)
 
     config.add_cleanup(remove)

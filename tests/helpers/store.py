@@ -32,8 +32,8 @@ def stored(key: object, make: Callable[[Path], object]) -> Path:
 @cache
 def _store() -> Path:
     """The session's folder, or one of this process where there is no session."""
-    if "TRANSLANE_TEST_STORE" in os.environ:
-        return Path(os.environ["TRANSLANE_TEST_STORE"])
+    if "TESTS_STORE" in os.environ:
+        return Path(os.environ["TESTS_STORE"])
     folder = Path(tempfile.mkdtemp(prefix="translane-store-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
