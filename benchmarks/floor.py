@@ -182,6 +182,22 @@ def table(times: Mapping[Any, Mapping[str, Sequence[float]]]) -> str:
     return "\n".join(lines)
 
 
+def write(output: Path, times: Any, machine: Any, bundle: Bundle, threads: int, usage: Usage) -> None:
+    """The rounds so far, as JSON."""
+    manifest = bundle.manifest
+    record = {
+        "machine": machine,
+        "model": manifest.name,
+        "precision": manifest.precision,
+        "parameters": manifest.architecture.parameters,
+        "threads": threads,
+        "usage": usage.so_far(),
+        "rows": times,
+    }
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(json.dumps(record, indent=1))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bundle", type=Path)
@@ -195,33 +211,22 @@ def main() -> None:
     backend = OrtBackend(sessions, rows=max(arguments.rows), source_capacity=32, target_capacity=32)
     backend.warm_up()
     floor = Floor(bundle, arguments.threads)
-    usage = Usage()
+    machine, manifest, usage = describe(), bundle.manifest, Usage()
+    output = arguments.output or ROOT / "runs" / "bench" / f"floor-{manifest.name}-{manifest.precision}.json"
     times: dict[int, dict[str, list[float]]] = {rows: {"floor": [], "step": []} for rows in arguments.rows}
     clock = time.thread_time if arguments.threads == 1 else time.perf_counter
     for _ in range(arguments.rounds):
         for rows, found in times.items():
             found["floor"].append(seconds_of(floor.bind(rows), clock))
             found["step"].append(seconds_of(bind_step(backend, bundle, rows), clock))
+        write(output, times, machine, bundle, arguments.threads, usage)
     backend.close()
-    machine, manifest = describe(), bundle.manifest
     print(
         f"{manifest.name}: {manifest.architecture.parameters:,} parameters, {manifest.precision}; {floor.products}"
         f" products; {arguments.threads} threads, onnxruntime {onnxruntime.__version__}, {machine['processor']};"
         f" medians of {arguments.rounds} rounds\n"
     )
     print(table(times))
-    output = arguments.output or ROOT / "runs" / "bench" / f"floor-{manifest.name}-{manifest.precision}.json"
-    output.parent.mkdir(parents=True, exist_ok=True)
-    record = {
-        "machine": machine,
-        "model": manifest.name,
-        "precision": manifest.precision,
-        "parameters": manifest.architecture.parameters,
-        "threads": arguments.threads,
-        "usage": usage.so_far(),
-        "rows": times,
-    }
-    output.write_text(json.dumps(record, indent=1))
 
 
 if __name__ == "__main__":

@@ -124,8 +124,7 @@ class Page:
         yield ""
 
         def title(record: Record) -> str:
-            name = record["model"] if "precision" not in record else f"{record['model']}, {record['precision']}"
-            return f"{name}, {_counted(record['threads'], 'thread')}"
+            return f"{record['model']}, {record['precision']}, {_counted(record['threads'], 'thread')}"
 
         text = "The time of a decoder step over that of its matrix products, against rows"
         yield from self._picture("floor", plots.floor(records, title), text)

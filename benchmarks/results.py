@@ -55,7 +55,10 @@ def read(folder: Path, device: str = "cpu") -> Results:
             except ValueError as error:
                 missing.append(f"{path.name} is not JSON: {error}.")
                 continue
-            found.append({"model": path.stem.partition("-")[2]} | record)
+            _, _, model = path.stem.partition("-")
+            if model:  # the name and precision by which the benchmarks know it
+                record["model"], _, record["precision"] = model.rpartition("-")
+            found.append(record)
         records[name] = found
         if not found:
             missing.append(f"{TITLES[name]}: `{COMMANDS[name]}` has written nothing yet.")

@@ -18,8 +18,10 @@ import platform
 import statistics
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -112,6 +114,22 @@ def sentences(count: int, shortest: int, longest: int, vocabulary: int) -> list[
     ]
 
 
+def table(results: Mapping[tuple[str, int], Sequence[Measurement]]) -> list[dict[str, Any]]:
+    """The medians of each load and number of rows: seconds of a step, and the share outside ONNX Runtime."""
+    return [
+        {
+            "load": load,
+            "rows": rows,
+            "steps": rounds[0].steps,
+            "mean_rows": rounds[0].rows,
+            "step": statistics.median(measurement.step for measurement in rounds),
+            "runtime": statistics.median(measurement.runtime for measurement in rounds),
+            "outside": statistics.median(measurement.outside for measurement in rounds),
+        }
+        for (load, rows), rounds in results.items()
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bundle", type=Path)
@@ -123,11 +141,13 @@ def main() -> None:
     arguments = parser.parse_args()
     bundle = load_bundle(arguments.bundle)
     device = choose_device(arguments.device, bundle.manifest.precision)
-    usage = Usage()
-    architecture = bundle.manifest.architecture
+    machine, manifest, usage = describe(), bundle.manifest, Usage()
+    folder = ROOT / "runs" / "bench" / ("cuda" if device == "cuda" else "")
+    output = arguments.output or folder / f"steps-{manifest.name}-{manifest.precision}.json"
+    architecture = manifest.architecture
     vocabulary = architecture.source_vocab_size
     print(
-        f"{bundle.manifest.name}: {architecture.parameters:,} parameters, {bundle.manifest.precision};"
+        f"{manifest.name}: {architecture.parameters:,} parameters, {manifest.precision};"
         f" {arguments.threads} threads, onnxruntime {onnxruntime.__version__},"
         f" {platform.processor() or platform.machine()};"
         f" medians of {arguments.rounds} rounds\n"
@@ -142,30 +162,23 @@ def main() -> None:
     for _ in range(arguments.rounds):
         for load, rows in cells:
             results[load, rows].append(measure(bundle, loads[load](rows), rows, arguments.threads, device))
-    table = []
-    for (load, rows), rounds in results.items():
-        step = statistics.median(m.step for m in rounds) * 1000
-        runtime = statistics.median(m.runtime for m in rounds) * 1000
-        outside = statistics.median(m.outside for m in rounds) * 100
+        record = {
+            "machine": machine,
+            "model": manifest.name,
+            "precision": manifest.precision,
+            "device": device,
+            "threads": arguments.threads,
+            "usage": usage.so_far(),
+            "steps": table(results),
+        }
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(json.dumps(record, indent=1))
+    for row in table(results):
+        step, outside = 1000 * row["step"], row["outside"]
         print(
-            f"| {load} | {rows} | {rounds[0].steps} | {rounds[0].rows:.1f} | {step:.2f} | {runtime:.2f} |"
-            f" {step * outside / 100:.3f} | {outside:.1f} |"
+            f"| {row['load']} | {row['rows']} | {row['steps']} | {row['mean_rows']:.1f} | {step:.2f} |"
+            f" {1000 * row['runtime']:.2f} | {step * outside:.3f} | {100 * outside:.1f} |"
         )
-        table.append({"load": load, "rows": rows, "step": step / 1000, "outside": outside / 100})  # seconds, a share
-    manifest = bundle.manifest
-    folder = ROOT / "runs" / "bench" / ("cuda" if device == "cuda" else "")
-    output = arguments.output or folder / f"steps-{manifest.name}-{manifest.precision}.json"
-    record = {
-        "machine": describe(),
-        "model": manifest.name,
-        "precision": manifest.precision,
-        "device": device,
-        "threads": arguments.threads,
-        "usage": usage.so_far(),
-        "steps": table,
-    }
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(json.dumps(record, indent=1))
 
 
 if __name__ == "__main__":

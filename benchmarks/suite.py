@@ -21,7 +21,7 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +33,7 @@ from translane_server.errors import DeviceError
 from translane_server.sessions import choose_device
 
 HERE = Path(__file__).resolve().parent
+BENCH = ROOT / "runs" / "bench"
 LENGTHS = ("quick", "usual", "full")
 GRACE = 30.0  # seconds that a benchmark gets to end
 ENDED = 124  # the exit code of what was ended at its limit
@@ -71,31 +72,41 @@ SCALING = {
     "usual": Part("scaling", ("--rounds", "3"), 15),
     "full": Part("scaling", (), 30),
 }
-ROUNDS = {"quick": "2", "usual": "5", "full": "9"}  # of floor and steps
+STEPS = {  # and floor
+    "quick": ("--rounds", "2", "--rows", "1", "32"),
+    "usual": ("--rounds", "5"),
+    "full": ("--rounds", "9"),
+}
 EACH = {"quick": 2.0, "usual": 5.0, "full": 10.0}  # minutes of floor and steps
 
 
-def parts(length: str, device: str, sentences: Path, bundles: Sequence[Path]) -> Iterator[Part]:
+def parts(length: str, device: str, sentences: Path, bundles: Mapping[str, Path]) -> Iterator[Part]:
     """What is run, in order.
 
     Args:
         length: one of `LENGTHS`.
         device: cpu or cuda.
         sentences: file of what is translated.
-        bundles: of the models whose steps are measured.
+        bundles: of the models whose steps are measured, by name and precision.
     """
     texts = () if sentences == SENTENCES else ("--sentences", str(sentences))
     on = () if device == "cpu" else ("--device", device)
-    rounds = ("--rounds", ROUNDS[length])
-    for bundle in bundles:
-        yield Part("steps", (str(bundle), *rounds, *on), EACH[length])
+    for name, bundle in bundles.items():
+        yield Part(
+            "steps", (str(bundle), *STEPS[length], *on, "-o", str(output(device, f"steps-{name}"))), EACH[length]
+        )
         if device == "cpu":
-            yield Part("floor", (str(bundle), *rounds), EACH[length])
+            yield Part("floor", (str(bundle), *STEPS[length], "-o", str(output(device, f"floor-{name}"))), EACH[length])
     scaling, offline, serving = (which[length] for which in (SCALING, OFFLINE, SERVING))
     yield Part("scaling", (*scaling.arguments, *on), scaling.minutes)
     yield Part("offline", (*offline.arguments, *texts, *on), offline.minutes)
     if device == "cpu":
         yield Part("serving", (*serving.arguments, *texts), serving.minutes)
+
+
+def output(device: str, name: str) -> Path:
+    """Where the report looks for it."""
+    return BENCH / ("" if device == "cpu" else device) / f"{name}.json"
 
 
 def run(part: Part, environment: Mapping[str, str]) -> int:
@@ -158,21 +169,21 @@ def main() -> None:
     parser.add_argument("--sentences", type=Path, help="source, tab, reference on each line; gzip")
     parser.add_argument("--list", action="store_true", help="tell what would be run, and how long at most")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the one that runs is ended, too
     if arguments.device == "cuda":
         try:
             choose_device("cuda", "fp16")
         except DeviceError as error:
             print(f"suite: skipped: {error}")
             return
-    folder = ROOT / "runs" / "bench"
-    bundles = []
+    bundles = {}
     for name in NAMES:
         for precision in PRECISIONS if arguments.device == "cpu" else ON_CUDA:
             try:
-                bundles.append(prepare(name, precision, folder / "models").bundle)
+                bundles[f"{name}-{precision}"] = prepare(name, precision, BENCH / "models").bundle
             except Unavailable as reason:
                 print(f"suite: skipped: {reason}", file=sys.stderr)
-    sentences = sentences_of(arguments.sentences, folder)
+    sentences = sentences_of(arguments.sentences, BENCH)
     chosen = [
         part
         for part in parts(arguments.length or "usual", arguments.device, sentences, bundles)

@@ -19,11 +19,11 @@ from workload import read_pairs
 
 from translane_server.bundle import load_bundle
 
-BUNDLE = Path("some-bundle")
+BUNDLES = {"demo-fp32": Path("some-bundle")}
 
 
 def scripts(length, device):
-    return [part.name for part in suite.parts(length, device, suite.SENTENCES, [BUNDLE])]
+    return [part.name for part in suite.parts(length, device, suite.SENTENCES, BUNDLES)]
 
 
 @pytest.mark.parametrize("length", suite.LENGTHS)
@@ -31,13 +31,13 @@ def test_every_length_runs_all_that_a_device_has(length):
     assert sorted(scripts(length, "cpu")) == ["floor", "offline", "scaling", "serving", "steps"]
     assert sorted(scripts(length, "cuda")) == ["offline", "scaling", "steps"]
     for device in ("cpu", "cuda"):
-        for part in suite.parts(length, device, suite.SENTENCES, [BUNDLE]):
+        for part in suite.parts(length, device, suite.SENTENCES, BUNDLES):
             assert (suite.HERE / f"{part.name}.py").is_file()
             assert ("--device" in part.arguments) == (device == "cuda")
 
 
 def test_other_sentences_are_passed_on():
-    parts = list(suite.parts("quick", "cpu", Path("mine.tsv.gz"), []))
+    parts = list(suite.parts("quick", "cpu", Path("mine.tsv.gz"), {}))
     assert [part.name for part in parts if "mine.tsv.gz" in part.arguments] == ["offline", "serving"]
 
 
