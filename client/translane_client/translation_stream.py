@@ -27,7 +27,7 @@ class TranslationStream(_Stream, Iterator[str]):
         with client.translate_stream("我有一只猫") as stream:
             for delta in stream:
                 print(delta, end="", flush=True)
-        print(stream.result.score)
+        print(stream.result.finish_reason)
 
     The call begins when the first delta is asked for. Leaving the `with` block, `close()`, or dropping the stream ends
     it, and frees its place on the server.
