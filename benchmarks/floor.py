@@ -102,10 +102,12 @@ def _width(
     attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
     if "K" in attributes:
         return attributes["K"]
-    name = node.input[1]
-    while name not in initializers:  # a Cast, or another operator that leaves the shape alone
+    name, dimension = node.input[1], 1 if attributes.get("transB") else 0
+    while name not in initializers:  # a Cast, or another operator that leaves the shape alone, but for Transpose
+        if producers[name].op_type == "Transpose":
+            dimension = 1 - dimension
         name = producers[name].input[0]
-    return initializers[name].dims[1 if attributes.get("transB") else 0]
+    return initializers[name].dims[dimension]
 
 
 class Floor:
