@@ -52,6 +52,7 @@ def save(figure: Figure, path: Path) -> Path:
 
 def panels(count: int, columns: int, height: float) -> tuple[Figure, list[Any]]:
     """A figure of `count` panels, each `height` inches high, under room for a legend."""
+    columns = min(columns, count)
     rows = math.ceil(count / columns)
     figure = Figure(figsize=(WIDTH, rows * height + 0.4), layout="constrained")
     figure.get_layout_engine().set(w_pad=0.1, h_pad=0.06)
@@ -117,7 +118,7 @@ def offline(cells: Sequence[Mapping[str, Any]]) -> Figure:
 
 def latency(cells: Sequence[Mapping[str, Any]], bound: float) -> Figure:
     """p50 and p95 against the rate, and the highest rates that keep the bound."""
-    figure, grid = panels(len(cells), min(2, len(cells)), 2.7)
+    figure, grid = panels(len(cells), 2, 2.7)
     for axes, cell in zip(grid, cells, strict=True):
         for name, title in ENGINES.items():
             for quantile, line in (("p50", "--"), ("p95", "-")):

@@ -21,7 +21,7 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +35,7 @@ from translane_server.sessions import choose_device
 HERE = Path(__file__).resolve().parent
 BENCH = ROOT / "runs" / "bench"
 LENGTHS = ("quick", "usual", "full")
+EACH_MODEL = ("steps", "floor")  # have a file for each model
 GRACE = 30.0  # seconds that a benchmark gets to end
 ENDED = 124  # the exit code of what was ended at its limit
 
@@ -145,6 +146,14 @@ def libraries() -> str:
     return os.pathsep.join([*map(str, folders), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
 
 
+def remove(names: Collection[str], device: str) -> None:
+    """Remove what these benchmarks wrote before, so that the report mixes no runs."""
+    for name in names:
+        folder = output(device, name).parent
+        for path in (folder / f"{name}.json", *(folder.glob(f"{name}-*.json") if name in EACH_MODEL else ())):
+            path.unlink(missing_ok=True)
+
+
 def sentences_of(path: Path | None, folder: Path) -> Path:
     """What is translated: the file named, the test sentences beside the repository, or a few of our own."""
     if path or SENTENCES.is_file():
@@ -192,6 +201,7 @@ def main() -> None:
     print("\n".join(f"suite: {part}, {part.minutes:g} minutes at most" for part in chosen), flush=True)
     if arguments.list:
         return
+    remove({part.name for part in chosen}, arguments.device)
     environment = dict(os.environ)
     if arguments.device == "cuda":
         environment["LD_LIBRARY_PATH"] = libraries()

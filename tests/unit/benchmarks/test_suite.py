@@ -41,6 +41,14 @@ def test_other_sentences_are_passed_on():
     assert [part.name for part in parts if "mine.tsv.gz" in part.arguments] == ["offline", "serving"]
 
 
+def test_a_run_begins_its_files_anew_and_leaves_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(suite, "BENCH", tmp_path)
+    for name in ("offline", "offline-mine", "floor-demo-fp32", "steps-demo-fp32", "soak"):
+        (tmp_path / f"{name}.json").touch()
+    suite.remove({"offline", "floor", "serving"}, "cpu")
+    assert {path.stem for path in tmp_path.iterdir()} == {"offline-mine", "steps-demo-fp32", "soak"}
+
+
 def test_there_are_sentences_without_the_test_set(tmp_path, monkeypatch):
     monkeypatch.setattr(suite, "SENTENCES", tmp_path / "away.tsv.gz")
     path = suite.sentences_of(None, tmp_path)
