@@ -3,10 +3,14 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from helpers.reference_bundle import ATTENTION, EXPECTED, attend, decode
+from translane_server.backend import StepNeeds
 from translane_server.bundle import SCHEMA_VERSION, load_bundle
+from translane_server.ort import OrtBackend
+from translane_server.sessions import Sessions
 
 BUNDLES = sorted((Path(__file__).parents[2] / "data" / "bundles").glob("v*"))
 
@@ -38,6 +42,19 @@ def test_it_attends_as_recorded(folder):
     for text, steps in recorded.items():
         for step, expected in zip(weights[text], steps, strict=True):
             assert step == pytest.approx(expected, abs=tolerance)
+
+
+@pytest.mark.parametrize("folder", BUNDLES, ids=lambda folder: folder.name)
+def test_it_takes_steps_without_log_probabilities(folder):
+    """Graphs of older versions compute them all the same."""
+    bundle = load_bundle(folder)
+    backend = OrtBackend(Sessions(bundle, threads=1), rows=2, source_capacity=8, target_capacity=4)
+    backend.encode([[5, 6, 3], [7, 3]], 0)
+    token_ids, positions = np.array([2, 2]), np.zeros(2, np.int32)
+    expected = backend.decode_step(token_ids, positions, StepNeeds(3)).token_ids.copy()
+    without = backend.decode_step(token_ids, positions, StepNeeds(3, log_probs=False))
+    assert without.log_probs is None
+    assert np.array_equal(without.token_ids, expected)
 
 
 @pytest.mark.parametrize("folder", BUNDLES, ids=lambda folder: folder.name)

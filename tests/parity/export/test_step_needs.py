@@ -60,6 +60,18 @@ def test_what_is_needed_changes_nothing_about_the_rest(backend):
                 assert log_probs.setdefault((row, token), log_prob) == log_prob
 
 
+def test_without_log_probabilities_the_candidates_are_the_same(backend):
+    asked = step(backend, num_candidates=5)
+    ids, log_probs = asked.token_ids.copy(), asked.log_probs.copy()
+    for _ in range(2):
+        without = step(backend, num_candidates=5, log_probs=False)
+        assert without.log_probs is None
+        assert np.array_equal(without.token_ids, ids)
+        again = step(backend, num_candidates=5)
+        assert np.array_equal(again.token_ids, ids)
+        assert np.array_equal(again.log_probs, log_probs)
+
+
 def test_a_duplicated_row_goes_on_as_its_source(backend):
     """With a source length of 0 too, where the target decodes the same sentence already."""
     for position in range(3):
