@@ -24,7 +24,7 @@ import plots
 import scaling
 import serving_tables
 from contest import Outcome
-from results import TITLES, Record, Results, circumstances, models_of, read
+from results import TITLES, Record, Results, circumstances, models_of, read, told_machine
 
 ROOT = Path(__file__).resolve().parents[1]
 BEGIN = "<!-- {device}: begin; benchmarks/report.py writes what is between these lines -->"
@@ -48,6 +48,9 @@ class Page:
         self._prefix = prefix
 
     def lines(self) -> Iterator[str]:
+        machines = dict.fromkeys(told_machine(record) for found in self._results.records.values() for record in found)
+        if machines:
+            yield from (f"Measured on {'; and on '.join(machines)}.", "")
         if found := floors.verdicts(self._results):
             yield from ("### Floors", "", *floors.table(found), "")
         for record in self._results["offline"]:

@@ -74,6 +74,14 @@ def models_of(scaling: Record) -> dict[str, Record]:
     }
 
 
+def told_machine(record: Record) -> str:
+    """Processor, cores, system and versions of what was measured on."""
+    machine = record["machine"]
+    versions = {"Python": machine.get("python"), **machine["versions"]}
+    told = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+    return f"{machine['processor']}, {machine['cores']} cores, {machine.get('system', 'system unknown')}: {told}"
+
+
 def circumstances(record: Record) -> str:
     """When something was measured, and how busy the machine was, in a sentence or two."""
     machine, usage = record["machine"], record.get("usage")

@@ -20,6 +20,8 @@ ROOT = Path(__file__).parents[3]
 MACHINE = {
     "processor": "Some processor",
     "cores": 2,
+    "system": "Some system",
+    "python": "3",
     "versions": {"onnxruntime": "1.0", "ctranslate2": "4.0"},
     "load": 1.5,
     "time": "2026-01-01T00:00:00Z",
@@ -123,6 +125,9 @@ def everything(tmp_path_factory):
 def test_every_benchmark_has_its_part(everything):
     found, page, _ = everything
     assert found.missing == []
+    assert page.startswith(
+        "Measured on Some processor, 2 cores, Some system: Python 3, onnxruntime 1.0, ctran"
+    )
     assert re.findall(r"^### (.*)", page, re.MULTILINE) == ["Floors", *results.TITLES.values()]
     assert "| demo | fp32 | greedy | 1 | 150 | 2 × 1 | 100 | 2 × 1 | **1.50** |" in page
     assert "| 90.0 | 30.0 | **3.00** | 20.0 | 30.0 | 0.67 |" in page
