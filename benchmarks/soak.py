@@ -1,6 +1,6 @@
 """Whether a server's memory stays where it is while it translates a million sentences.
 
-    python benchmarks/soak.py                           # a million; the bundled model takes 15 to 60 minutes
+    python benchmarks/soak.py                           # a million; half an hour to two hours on two cores
     python benchmarks/soak.py --minutes 3
 
 Clients of a real server wait for each answer before they ask again. Most send many short sentences at once, for greedy

@@ -125,9 +125,7 @@ def everything(tmp_path_factory):
 def test_every_benchmark_has_its_part(everything):
     found, page, _ = everything
     assert found.missing == []
-    assert page.startswith(
-        "Measured on Some processor, 2 cores, Some system: Python 3, onnxruntime 1.0, ctran"
-    )
+    assert page.startswith("Measured on Some processor, 2 cores, Some system: Python 3, onnxruntime 1.0, ctran")
     assert re.findall(r"^### (.*)", page, re.MULTILINE) == ["Floors", *results.TITLES.values()]
     assert "| demo | fp32 | greedy | 1 | 150 | 2 × 1 | 100 | 2 × 1 | **1.50** |" in page
     assert "| 90.0 | 30.0 | **3.00** | 20.0 | 30.0 | 0.67 |" in page
