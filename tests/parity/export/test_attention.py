@@ -63,7 +63,7 @@ def test_weights_at_every_step(tmp_path, layer):
 
 
 def test_asking_for_them_changes_nothing_else(tmp_path):
-    bundle = load_bundle(random_bundle(tmp_path / "bundle", **CONFIG))
+    bundle = load_bundle(random_bundle(tmp_path / "bundle", export={"alignment_layer": 2}, **CONFIG))
     backend = OrtBackend(Sessions(bundle, threads=1), rows=2, source_capacity=8, target_capacity=8)
     backend.encode([[5, 6, 3], [7, 3]], 0)
     tokens, positions = np.array([2, 2]), np.zeros(2, np.int32)

@@ -61,9 +61,8 @@ def test_the_decoder_step(session):
     inputs["source_lengths"] = draw.integers(1, capacity, rows).astype(np.int32)
 
     def run(chosen):
-        return decoder.run(
-            None, {name: value[chosen] for name, value in inputs.items()} | {"num_candidates": np.array([4])}
-        )
+        some = {name: value[chosen] for name, value in inputs.items()}
+        return decoder.run(None, some | {"num_candidates": np.array([4]), "with_log_probs": np.array(True)})
 
     alone = [run(np.array([row])) for row in range(rows)]
     for count in (2, 3, 4, 5, 7, 8, 12, 16, 17, 31, 32, 33, 64):

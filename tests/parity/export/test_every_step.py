@@ -5,31 +5,19 @@ import onnxruntime
 import pytest
 import torch
 
+from helpers.architectures import TRAINED
 from helpers.bundles import bundle_model, random_bundle
 from translane_server.backend import StepNeeds
 from translane_server.bundle import load_bundle
 from translane_server.ort import OrtBackend
 from translane_server.sessions import Sessions
 
-CONFIGS = {
-    "post-norm, two-way": {"tie_embeddings": "two-way"},
-    "pre-norm, gelu, more decoder layers": {
-        "norm": "pre",
-        "activation": "gelu",
-        "decoder_layers": 3,
-        "encoder_layers": 1,
-    },
-    "silu, learned positions, untied": {"activation": "silu", "positions": "learned", "decoder_layers": 1},
-    "three-way, joint vocabulary": {"tie_embeddings": "three-way", "joint": True},
-    "head size apart from the model's": {"head_size": 24, "heads": 3, "norm": "pre"},
-    "sizes of no power of two": {"d_model": 20, "heads": 1, "head_size": 8, "ffn_size": 37, "scale_embeddings": False},
-}
 LENGTHS = (9, 1, 4, 16, 2, 7)
 CAPACITY = 16  # the model's every position
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
+@pytest.mark.parametrize("config", TRAINED.values(), ids=TRAINED.keys())
 @torch.inference_mode()
 def test_logits_at_every_step(tmp_path, config):
     config = {**config, "max_positions": CAPACITY}
