@@ -23,6 +23,7 @@ import transformers
 from transformers import GenerationConfig
 
 from helpers.driver import EngineDriver
+from helpers.store import stored
 from translane_export.bundle_writer import write_bundle
 from translane_export.foreign_tokenizers import ForeignTokenizer
 from translane_export.settings import ExportSettings
@@ -297,6 +298,17 @@ def export(folder: Path, output: Path, log: Callable[[str], None] = lambda _line
     values = ExportSettings(checkpoint=folder, output=output, **settings)
     write_bundle(lambda: reader.read(folder), values, family=reader.family, log=log)
     return load_bundle(output)
+
+
+def export_drawn(name: str, seed: int = 0) -> tuple[Any, Bundle]:
+    """One of `MODELS`, and the bundle it is exported as: once for a test session."""
+    model = draw(MODELS[name], seed)
+
+    def make(folder: Path) -> None:
+        model.save_pretrained(folder / "model")
+        export(folder / "model", folder / "bundle", threads=1)
+
+    return model, load_bundle(stored(("hugging face", name, seed), make) / "bundle")
 
 
 def _letters(_folder: Path, _config: Mapping[str, Any]) -> ForeignTokenizer:

@@ -35,7 +35,8 @@ def test_float16_storage_halves_the_matrices_and_keeps_fp32_parity(tmp_path):
     assert manifest.weight_storage == "float16"
     assert manifest.precision == "fp32"
     assert manifest.parity.tolerance == 1e-4
-    assert manifest.graphs.decoder.inputs[4].dtype == "float32"
+    types = {tensor.name: tensor.dtype for tensor in manifest.graphs.decoder.inputs}
+    assert types["self_key_0"] == types["cross_value_1"] == "float32"
 
 
 def test_fp16_computes_in_fp16_and_answers_in_float32(tmp_path):
@@ -107,7 +108,10 @@ def test_declared_shapes_are_the_manifest_s(tmp_path):
             assert [tensor.name for tensor in described] == [value.name for value in values]
             for tensor, value in zip(described, values, strict=True):
                 shape = tuple(dim.dim_param or dim.dim_value for dim in value.type.tensor_type.shape.dim)
-                assert tensor.shape == shape
+                if tensor.name == "candidate_log_probs":  # has no entries unless they are asked for
+                    assert not value.type.tensor_type.HasField("shape")
+                else:
+                    assert tensor.shape == shape
                 dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
                 assert tensor.dtype == str(dtype)
 
