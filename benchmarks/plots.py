@@ -229,7 +229,7 @@ def soak(samples: Sequence[Mapping[str, float]]) -> Figure:
         [sample["bytes"] / 1e6 for sample in samples],
         color=COLOURS["translane"],
     )
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.15 * max(sample["bytes"] for sample in samples) / 1e6)  # the line keeps off the edge
     axes.set_xlabel("thousands of sentences")
     axes.set_ylabel("resident memory [MB]")
     return figure
