@@ -8,7 +8,7 @@ import torch
 
 from translane_export.checkpoint import Checkpoint
 from translane_export.errors import ExportError
-from translane_export.model import Transformer
+from translane_export.model import Transformer, TransformerConfig
 from translane_export.precision import Numerics
 from translane_export.settings import ExportSettings
 from translane_server.bundle import (
@@ -40,11 +40,7 @@ def build_manifest(
         ExportError: a setting asks for more than the model can take.
     """
     config, training = checkpoint.config, checkpoint.metadata
-    most = config.max_positions
-    limits = ModelLimits(
-        source_tokens=_limit("--max-source-tokens", settings.max_source_tokens, most),
-        target_tokens=_limit("--max-target-tokens", settings.max_target_tokens, most),
-    )
+    limits = choose_limits(settings, config)
     return Manifest(
         name=_name(settings, checkpoint),
         version=settings.model_version,
@@ -86,6 +82,19 @@ def build_manifest(
         },
         parity=None,
         files=files,
+    )
+
+
+def choose_limits(settings: ExportSettings, config: TransformerConfig) -> ModelLimits:
+    """Return the most tokens a sentence may have: as many as the model has positions, or fewer if they are set.
+
+    Raises:
+        ExportError: a setting asks for more.
+    """
+    most = config.max_positions
+    return ModelLimits(
+        source_tokens=_limit("--max-source-tokens", settings.max_source_tokens, most),
+        target_tokens=_limit("--max-target-tokens", settings.max_target_tokens, most),
     )
 
 
