@@ -135,8 +135,9 @@ class DecoderGraph(nn.Module):
             return log_probs
         best = ids[:, :1]
         normaliser = logits.gather(1, best) - log_probs[:, :1]  # [B, 1], of the ids that are not suppressed
-        left_out = (onnx_ops.project(self.suppressed, x).float() - normaliser).exp().sum(-1, keepdim=True)
-        return log_probs - (1 + left_out).log()
+        left_out = onnx_ops.project(self.suppressed, x).float()  # [B, N]
+        # LogSoftmax again: ONNX Runtime's Log rounds a number as its place among the others has it
+        return log_probs + torch.cat((normaliser, left_out), dim=1).log_softmax(-1)[:, :1]
 
 
 class AlignmentGraph(nn.Module):
