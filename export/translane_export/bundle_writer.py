@@ -22,7 +22,7 @@ from translane_export.errors import ExportError
 from translane_export.graphs import AlignmentGraph, DecoderGraph, EncoderGraph
 from translane_export.int8 import Int8Stage, quantize_bundle, read_test_set
 from translane_export.languages import choose_languages
-from translane_export.manifest import build_manifest
+from translane_export.manifest import build_manifest, choose_limits
 from translane_export.memory import release_memory
 from translane_export.model import Transformer, TransformerConfig
 from translane_export.model_card import model_card
@@ -91,6 +91,8 @@ def write_bundle(
     checkpoint = _with_languages(checkpoint, settings)
     numerics = choose_numerics(settings.precision, settings.weight_storage)
     _check_combination(settings, checkpoint)
+    choose_limits(settings, checkpoint.config)  # refuses what cannot be before anything takes long
+    _check_model_card(settings)
     test = read_test_set(settings.test) if settings.test else ()
     samples = sample_sources(checkpoint, settings.samples)
     model = build_model(checkpoint)
@@ -139,6 +141,16 @@ def write_bundle(
 
 def _check_output(settings: ExportSettings) -> None:
     check_replaceable(settings.output, force=settings.force, markers=tuple(_MANIFESTS.values()))
+
+
+def _check_model_card(settings: ExportSettings) -> None:
+    if settings.model_card is None:
+        return
+    try:
+        with settings.model_card.open("rb"):
+            pass
+    except OSError as error:
+        raise ExportError(f"model card {settings.model_card}: it cannot be read: {error.strerror}") from None
 
 
 def _check_combination(settings: ExportSettings, checkpoint: Checkpoint) -> None:
@@ -332,16 +344,22 @@ def _quantize(
     test: tuple[SentencePair, ...],
     log: Log,
 ) -> Manifest:
-    languages = LanguagePairs(bundle.manifest.languages, load_tokenizer(bundle)).default()
-    longest = min(_SHORTEST, bundle.manifest.limits.source_tokens)
+    manifest = bundle.manifest
+    if test and len(manifest.source_languages) * len(manifest.target_languages) > 1:
+        raise ExportError("--test is for models of one pair of languages: it does not say which of several it is in")
+    languages = LanguagePairs(manifest.languages, load_tokenizer(bundle)).default()
+    longest = min(_SHORTEST, manifest.limits.source_tokens)
     # random ids tell little of what sentences do to a model, and more than nothing
     samples = (
         samples
-        or languages.tokenizer.encode([pair.source for pair in test])
+        or [ids for ids in languages.tokenizer.encode([pair.source for pair in test]) if ids]
         or verification_sources([], reference.config, longest)
     )
     threads = settings.threads or available_cpus()
-    return Int8Stage(languages, samples, test, settings.max_bleu_loss, threads, log).run(bundle, reference)
+    try:
+        return Int8Stage(languages, samples, test, settings.max_bleu_loss, threads, log).run(bundle, reference)
+    except StartupError as error:
+        raise ExportError(f"the exported model does not run: {error}") from error
 
 
 def _every_tenth(log: Log, what: str) -> Callable[[int, int], None]:

@@ -12,6 +12,7 @@ import onnx_ir as ir
 
 from translane_export.calibration import measure_ranges
 from translane_export.errors import ExportError
+from translane_export.memory import release_memory
 from translane_export.model import Transformer
 from translane_export.onnx_weights import share_weights
 from translane_export.quantize import Ranges, quantize_graph
@@ -69,14 +70,17 @@ class Int8Stage:
         both = [*sources, *self.languages.tokenizer.encode([pair.source for pair in self.test])]
         translated = translate_greedily(bundle, both, self.languages.forced_ids, self.threads)
         self.log(f"calibrating with {len(sources)} sentences")
-        ranges = measure_ranges(reference, list(zip(sources, translated, strict=False)))
+        release_memory()
+        ranges = measure_ranges(
+            reference, [(source, ids) for source, ids in zip(sources, translated, strict=False) if source]
+        )
         self.log("quantizing")
         quantized = quantize_bundle(bundle, ranges)
         again = translate_greedily(quantized, both, self.languages.forced_ids, self.threads)
-        quality = self._quality(quantized.manifest, translated, again, len(sources))
+        quality = self._quality(translated, again, len(sources))
         return quantized.manifest.model_copy(update={"quality": quality})
 
-    def _quality(self, manifest: Manifest, before: list[list[int]], after: list[list[int]], calibrated: int) -> Quality:
+    def _quality(self, before: list[list[int]], after: list[list[int]], calibrated: int) -> Quality:
         same = sum(one == other for one, other in zip(before, after, strict=True))
         if not self.test:
             self.log(
@@ -84,10 +88,9 @@ class Int8Stage:
                 " costs"
             )
             return Quality(sentences=len(after), unchanged=same)
-        language = manifest.target_languages[0]
         references = [pair.target for pair in self.test]
         bleu_before, bleu = (
-            score(self.languages.tokenizer.decode(ids[calibrated:]), references, language).bleu
+            score(self.languages.tokenizer.decode(ids[calibrated:]), references, self.languages.target).bleu
             for ids in (before, after)
         )
         self.log(f"BLEU {bleu_before:.2f} in fp32, {bleu:.2f} in int8, {len(references)} sentences")

@@ -23,6 +23,8 @@ def translate_greedily(
 ) -> list[list[int]]:
     """Return the target ids of each of `sources`, which are as the model takes them; the longest are cut off.
 
+    A source without tokens has a translation without tokens.
+
     Args:
         bundle: whose model translates.
         sources: ids.
@@ -33,13 +35,13 @@ def translate_greedily(
         ExportError: decoding fails.
         BundleError: the bundle does not load.
     """
-    if not sources:
-        return []
+    if not any(sources):
+        return [[] for _ in sources]
     limits, ids = bundle.manifest.limits, bundle.manifest.special_ids
     most = min(bundle.manifest.decoding_defaults.max_length, limits.target_tokens - len(forced_ids))
     longest = min(limits.source_tokens, max(map(len, sources)))
     backend = OrtBackend(
-        Sessions(bundle, threads=threads), rows=_ROWS, source_capacity=longest, target_capacity=limits.target_tokens
+        Sessions(bundle, threads=threads), rows=_ROWS, source_capacity=longest, target_capacity=len(forced_ids) + most
     )
     engine = Engine(
         backend,
@@ -49,7 +51,9 @@ def translate_greedily(
     )
     options = DecodingOptions(most, scores=False)
     answers: queue.SimpleQueue[tuple[SentenceResult, ...] | RequestError] = queue.SimpleQueue()
-    sentences = [Sentence(list(source)[:longest], options, forced_ids=tuple(forced_ids)) for source in sources]
+    sentences = [
+        Sentence(list(source)[:longest], options, forced_ids=tuple(forced_ids)) for source in sources if source
+    ]
     engine.submit(Request(sentences, answers.put))
     engine.start()
     try:
@@ -58,4 +62,5 @@ def translate_greedily(
         engine.stop()
     if isinstance(answer, RequestError):
         raise ExportError(f"the exported model does not decode: {answer}")
-    return [list(result.hypotheses[0].token_ids) for result in answer]
+    results = iter(answer)
+    return [list(next(results).hypotheses[0].token_ids) if source else [] for source in sources]

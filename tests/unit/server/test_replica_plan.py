@@ -40,7 +40,7 @@ def test_the_largest_beam_fits_into_each_replica(rows, max_beam_size, replicas):
     planned = plan(cpus=16, rows=rows, max_beam_size=max_beam_size)
     assert len(planned.rows) == replicas
     assert sum(planned.rows) == rows
-    assert planned.threads == 16 // replicas
+    assert planned.threads == (1 if replicas > 1 else 16)
     assert min(planned.rows) >= make_settings(rows=rows, max_beam_size=max_beam_size).beam_limit
 
 
