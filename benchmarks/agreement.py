@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarked_models import DEMO, NAMES, prepare
+from benchmarked_models import NAMES, prepare
 from decoder_process import DecoderProcess
 from offline import ROOT, SEARCHES, SENTENCES, pairs_of
 from workload import LONGEST, Load, make_load
@@ -31,7 +31,7 @@ def main() -> None:
     arguments = parser.parse_args()
     print("| model | search | sentences | tokens | mismatches |\n|---|---|---:|---:|---:|")
     for name in arguments.models:
-        model = prepare(name, "fp32", arguments.folder, DEMO if name == "demo" else None)
+        model = prepare(name, "fp32", arguments.folder)
         pairs = pairs_of(model, name, arguments.sentences)
         for search, beam_size in SEARCHES.items():
             count, length = (len(pairs), LONGEST) if name == "demo" else (RANDOM_SENTENCES, RANDOM_LENGTH)

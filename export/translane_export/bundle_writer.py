@@ -2,46 +2,37 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-import onnx_ir as ir
-import torch
-from torch import nn
-from torch.overrides import TorchFunctionMode
 
 from translane_export import torchscript
 from translane_export.alignment import choose_alignment
 from translane_export.checkpoint import Checkpoint
 from translane_export.errors import ExportError
-from translane_export.graphs import AlignmentGraph, DecoderGraph, EncoderGraph
+from translane_export.graph_writer import write_graphs
 from translane_export.int8 import Int8Stage, quantize_bundle, read_test_set
 from translane_export.languages import choose_languages
 from translane_export.manifest import build_manifest, choose_limits
 from translane_export.memory import release_memory
 from translane_export.model import Transformer, TransformerConfig
 from translane_export.model_card import model_card
-from translane_export.onnx_export import export_alignment, export_decoder, export_encoder
-from translane_export.onnx_weights import share_weights
 from translane_export.output_folder import check_replaceable, staged
-from translane_export.precision import Numerics, check_range, choose_numerics, round_weights
+from translane_export.precision import Numerics, check_range, choose_numerics
 from translane_export.recording import ADMITTED_TOGETHER, ROWS, Decode, StepBackend, record_decodes
 from translane_export.samples import sample_sources
 from translane_export.settings import ExportSettings, Format
-from translane_export.signatures import alignment_signature, decoder_signature, encoder_signature
 from translane_export.sources import find_reader
+from translane_export.torch_model import as_stored, build_model
 from translane_export.train.data import SentencePair
 from translane_export.verify import LONGEST, compare, passes, verification_sources
 from translane_server.bundle import (
     MANIFEST,
     Alignment,
     Bundle,
-    Graphs,
     Manifest,
     Parity,
     file_entry,
@@ -56,11 +47,12 @@ from translane_server.tokenizer import load_tokenizer
 
 TORCHSCRIPT_MANIFEST = "torchscript.json"
 
-_WEIGHTS, _MODEL_CARD = "weights.bin", "README.md"
+_MODEL_CARD = "README.md"
 _MANIFESTS: dict[Format, str] = {"onnx": MANIFEST, "torchscript": TORCHSCRIPT_MANIFEST}
 
 _MOST_LOGITS = 1 << 23  # of a sentence that is verified (32 MB), unless it is no longer than this:
 _SHORTEST = 96
+_MOST_SAMPLES = 128  # verified with: their logits wait in a file until PyTorch's are there
 
 Log = Callable[[str], None]
 
@@ -99,11 +91,11 @@ def write_bundle(
     check_range(model, numerics, checkpoint.origins)
     checkpoint = dataclasses.replace(checkpoint, state_dict={})  # it is the model's now
     # as little as possible is held twice: a large model takes most of the memory
-    reference = _as_stored(model, numerics)
+    reference = as_stored(model, numerics)
     del model
     alignment = _choose_alignment(settings, reference, samples, log)
     with staged(settings.output) as folder:
-        graphs = _write_graphs(settings.format, reference, numerics, alignment, folder, log)
+        graphs = write_graphs(settings.format, reference, numerics, alignment, folder, log)
         checkpoint.tokenizer.write(folder)
         manifest = build_manifest(
             settings,
@@ -120,7 +112,7 @@ def write_bundle(
         release_memory()
         decodes = _decode(settings, bundle, samples, config, log)
         release_memory()
-        reference = _as_stored(build_model(read()), numerics)
+        reference = as_stored(build_model(read()), numerics)
         release_memory()
         parity = _compare(decodes, reference, numerics, manifest.alignment, log)
         manifest = manifest.model_copy(update={"parity": parity})
@@ -170,6 +162,8 @@ def _check_combination(settings: ExportSettings, checkpoint: Checkpoint) -> None
 def _complete(settings: ExportSettings, checkpoint: Checkpoint) -> ExportSettings:
     """Take what is not set from a checkpoint that has been exported before."""
     defaults = {name: value for name, value in checkpoint.settings.items() if name not in settings.model_fields_set}
+    if defaults.get("precision") == "int8" and (settings.format == "torchscript" or settings.weight_storage):
+        defaults["precision"] = "fp32"  # int8 has neither
     if "precision" in settings.model_fields_set or settings.format == "torchscript":
         defaults.pop("weight_storage", None)  # what the bundle stores suits the bundle's own precision and format
     return settings.model_copy(update=defaults)
@@ -198,87 +192,6 @@ def _choose_alignment(
     return alignment
 
 
-def build_model(checkpoint: Checkpoint) -> Transformer:
-    """Return the checkpoint's model, on the checkpoint's own tensors.
-
-    Raises:
-        ExportError: its head size is not supported, or its weights do not fit its configuration.
-    """
-    config = checkpoint.config
-    if config.head_dim % 8:
-        raise ExportError(
-            f"the model's head size is {config.head_dim}, and ONNX Runtime's fused attention takes multiples of 8"
-        )
-    parameters: dict[tuple[int, torch.Size, torch.Size], nn.Parameter] = {}  # tensors that are one stay one
-    state_dict = {}
-    for name, stored in checkpoint.state_dict.items():
-        tensor = stored.float()
-        key = (tensor.data_ptr(), tensor.shape, torch.Size(tensor.stride()))
-        state_dict[name] = parameters.setdefault(key, nn.Parameter(tensor, requires_grad=False))
-    with _Unset():
-        model = Transformer(config)
-    try:
-        model.load_state_dict(state_dict, assign=True)
-    except RuntimeError as error:  # its message is one problem per line, after a headline
-        problem = (str(error).splitlines()[1:] or [str(error)])[0].strip().rstrip(".")
-        raise ExportError(f"the checkpoint's weights do not fit its configuration: {problem}") from None
-    return model.eval()
-
-
-def _as_stored(model: Transformer, numerics: Numerics) -> Transformer:
-    """Return the model that computes in float32 with the weights the bundle stores."""
-    return model if numerics.storage == "float32" else round_weights(model, numerics)
-
-
-class _Unset(TorchFunctionMode):
-    """Leaves new parameters as they come from the system, which takes no memory before something is written."""
-
-    def __torch_function__(
-        self, function: Any, _types: Any, arguments: tuple[Any, ...] = (), keywords: Mapping[str, Any] | None = None
-    ) -> Any:
-        """Skip what fills a parameter with numbers."""
-        if function.__name__ == "fill_" or getattr(function, "__module__", "") == nn.init.__name__:
-            return arguments[0] if arguments else (keywords or {})["tensor"]
-        return function(*arguments, **(keywords or {}))
-
-
-def _write_graphs(
-    form: Format, reference: Transformer, numerics: Numerics, alignment: Alignment | None, folder: Path, log: Log
-) -> Graphs:
-    config = reference.config
-    model = reference if numerics.dtype == torch.float32 else copy.deepcopy(reference).to(numerics.dtype)
-    encoder, decoder = EncoderGraph(model), DecoderGraph(model, alignment.layer if alignment else None)
-    names = ("encoder.onnx", "decoder.onnx") if form == "onnx" else (torchscript.ENCODER, torchscript.DECODER)
-    graphs = Graphs(
-        encoder=encoder_signature(config, numerics.dtype, names[0]),
-        decoder=decoder_signature(
-            config,
-            numerics.dtype,
-            names[1],
-            alignment_query=alignment is not None,
-            # on a GPU, whose choice this could only be by way of the CPU, all of a step is queued at once
-            log_probs_on_request=form == "onnx" and numerics.dtype == torch.float32,
-        ),
-        alignment=alignment_signature(config, numerics.dtype, "alignment.onnx") if alignment else None,
-    )
-    if form == "torchscript":
-        log("tracing the encoder and the decoder step")
-        torchscript.save_torchscript(encoder, decoder, config, folder)
-        return graphs
-    log("capturing the encoder")
-    encoder_model = export_encoder(encoder, config, graphs.encoder)
-    log("capturing the decoder step")
-    decoder_model = export_decoder(decoder, config, graphs.decoder)
-    log("storing the weights")
-    share_weights((encoder_model, decoder_model), folder / _WEIGHTS, numerics.storage)
-    ir.save(encoder_model, folder / graphs.encoder.file)
-    ir.save(decoder_model, folder / graphs.decoder.file)
-    if alignment and graphs.alignment:
-        graph = AlignmentGraph(config, alignment.heads)
-        ir.save(export_alignment(graph, config, numerics.dtype, graphs.alignment), folder / graphs.alignment.file)
-    return graphs
-
-
 def _decode(
     settings: ExportSettings, bundle: Bundle, samples: list[list[int]], config: TransformerConfig, log: Log
 ) -> list[Decode]:
@@ -286,7 +199,7 @@ def _decode(
     limits = bundle.manifest.limits
     longest = min(LONGEST, max(_SHORTEST, _MOST_LOGITS // config.target_vocab_size))
     source_capacity, target_capacity = min(limits.source_tokens, longest), min(limits.target_tokens, longest)
-    sources = verification_sources(samples, config, source_capacity)
+    sources = verification_sources(samples[:_MOST_SAMPLES], config, source_capacity)
     try:
         load_tokenizer(bundle)
         backend = _open_backend(settings, bundle, config, source_capacity, target_capacity)

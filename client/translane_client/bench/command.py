@@ -141,6 +141,9 @@ def _source_languages(info: ServerInfo, arguments: argparse.Namespace) -> tuple[
 def _check_writable(path: Path) -> None:
     """FileError: the file cannot be written, which is to be known before the measurements."""
     try:
+        existed = path.exists()
         path.open("ab").close()
+        if not existed:
+            path.unlink()
     except OSError as error:
         raise FileError(f"{path}: {error.strerror or error}") from error

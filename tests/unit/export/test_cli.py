@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from helpers.bundles import random_checkpoint
-from translane_export import bundle_writer
+from translane_export import bundle_writer, graph_writer
 from translane_export.__main__ import main
 from translane_server.bundle import load_bundle
 
@@ -206,7 +206,7 @@ def test_a_tokenizer_that_is_none(checkpoint, tmp_path, fails):
 @pytest.mark.parametrize("earlier", [False, True], ids=["new", "over an earlier bundle"])
 def test_an_export_that_differs_from_pytorch_leaves_nothing(checkpoint, bundle, fails, monkeypatch, earlier):
     output = bundle if earlier else bundle.with_name("new")
-    share_weights = bundle_writer.share_weights
+    share_weights = graph_writer.share_weights
 
     def damage(models, path, storage):
         share_weights(models, path, storage)
@@ -214,7 +214,7 @@ def test_an_export_that_differs_from_pytorch_leaves_nothing(checkpoint, bundle, 
         content[3] ^= 0x40  # the exponent of a weight
         path.write_bytes(content)
 
-    monkeypatch.setattr(bundle_writer, "share_weights", damage)
+    monkeypatch.setattr(graph_writer, "share_weights", damage)
     sentence = fails(checkpoint, "-o", output, "--force")
     assert re.fullmatch(
         r"the exported model differs from PyTorch's: logits by up to \S+ \(tolerance 0.0001\), \d+ of \d+ tokens,"
@@ -224,7 +224,7 @@ def test_an_export_that_differs_from_pytorch_leaves_nothing(checkpoint, bundle, 
 
 
 def test_a_graph_that_does_not_load_leaves_nothing(checkpoint, tmp_path, fails, monkeypatch):
-    monkeypatch.setattr(bundle_writer.ir, "save", lambda model, path: path.write_bytes(b"no graph"))
+    monkeypatch.setattr(graph_writer.ir, "save", lambda model, path: path.write_bytes(b"no graph"))
     assert "the exported model does not load" in fails(checkpoint, "-o", tmp_path / "bundle")
 
 
@@ -232,7 +232,7 @@ def test_an_interrupted_export_leaves_nothing(checkpoint, tmp_path, fails, monke
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(bundle_writer, "share_weights", interrupt)
+    monkeypatch.setattr(graph_writer, "share_weights", interrupt)
     assert fails(checkpoint, "-o", tmp_path / "bundle", code=130) == "interrupted; nothing is written"
 
 

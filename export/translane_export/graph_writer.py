@@ -1,0 +1,69 @@
+"""Captures a model's graphs and writes them, with the weights they share, into a bundle's folder."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+
+import onnx_ir as ir
+import torch
+
+from translane_export import torchscript
+from translane_export.graphs import AlignmentGraph, DecoderGraph, EncoderGraph
+from translane_export.model import Transformer
+from translane_export.onnx_export import export_alignment, export_decoder, export_encoder
+from translane_export.onnx_weights import share_weights
+from translane_export.precision import Numerics
+from translane_export.settings import Format
+from translane_export.signatures import alignment_signature, decoder_signature, encoder_signature
+from translane_server.bundle import Alignment, Graphs
+
+WEIGHTS = "weights.bin"
+
+
+def write_graphs(
+    form: Format,
+    reference: Transformer,
+    numerics: Numerics,
+    alignment: Alignment | None,
+    folder: Path,
+    log: Callable[[str], None],
+) -> Graphs:
+    """Write the graphs of `reference`, which computes in float32 with the weights to store; return what they are.
+
+    Raises:
+        ExportError: PyTorch cannot capture one.
+    """
+    config = reference.config
+    model = reference if numerics.dtype == torch.float32 else copy.deepcopy(reference).to(numerics.dtype)
+    encoder, decoder = EncoderGraph(model), DecoderGraph(model, alignment.layer if alignment else None)
+    names = ("encoder.onnx", "decoder.onnx") if form == "onnx" else (torchscript.ENCODER, torchscript.DECODER)
+    graphs = Graphs(
+        encoder=encoder_signature(config, numerics.dtype, names[0]),
+        decoder=decoder_signature(
+            config,
+            numerics.dtype,
+            names[1],
+            alignment_query=alignment is not None,
+            # on a GPU, whose choice this could only be by way of the CPU, all of a step is queued at once
+            log_probs_on_request=form == "onnx" and numerics.dtype == torch.float32,
+        ),
+        alignment=alignment_signature(config, numerics.dtype, "alignment.onnx") if alignment else None,
+    )
+    if form == "torchscript":
+        log("tracing the encoder and the decoder step")
+        torchscript.save_torchscript(encoder, decoder, config, folder)
+        return graphs
+    log("capturing the encoder")
+    encoder_model = export_encoder(encoder, config, graphs.encoder)
+    log("capturing the decoder step")
+    decoder_model = export_decoder(decoder, config, graphs.decoder)
+    log("storing the weights")
+    share_weights((encoder_model, decoder_model), folder / WEIGHTS, numerics.storage)
+    ir.save(encoder_model, folder / graphs.encoder.file)
+    ir.save(decoder_model, folder / graphs.decoder.file)
+    if alignment and graphs.alignment:
+        graph = AlignmentGraph(config, alignment.heads)
+        ir.save(export_alignment(graph, config, numerics.dtype, graphs.alignment), folder / graphs.alignment.file)
+    return graphs

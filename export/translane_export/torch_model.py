@@ -1,0 +1,59 @@
+"""The PyTorch model of a checkpoint, on the checkpoint's own memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+from translane_export.checkpoint import Checkpoint
+from translane_export.errors import ExportError
+from translane_export.model import Transformer
+from translane_export.precision import Numerics, round_weights
+
+
+def build_model(checkpoint: Checkpoint) -> Transformer:
+    """Return the checkpoint's model, on the checkpoint's own tensors.
+
+    Raises:
+        ExportError: its head size is not supported, or its weights do not fit its configuration.
+    """
+    config = checkpoint.config
+    if config.head_dim % 8:
+        raise ExportError(
+            f"the model's head size is {config.head_dim}, and ONNX Runtime's fused attention takes multiples of 8"
+        )
+    parameters: dict[tuple[int, torch.Size, torch.Size], nn.Parameter] = {}  # tensors that are one stay one
+    state_dict = {}
+    for name, stored in checkpoint.state_dict.items():
+        tensor = stored.float()
+        key = (tensor.data_ptr(), tensor.shape, torch.Size(tensor.stride()))
+        state_dict[name] = parameters.setdefault(key, nn.Parameter(tensor, requires_grad=False))
+    with _Unset():
+        model = Transformer(config)
+    try:
+        model.load_state_dict(state_dict, assign=True)
+    except RuntimeError as error:  # its message is one problem per line, after a headline
+        problem = (str(error).splitlines()[1:] or [str(error)])[0].strip().rstrip(".")
+        raise ExportError(f"the checkpoint's weights do not fit its configuration: {problem}") from None
+    return model.eval()
+
+
+def as_stored(model: Transformer, numerics: Numerics) -> Transformer:
+    """Return the model that computes in float32 with the weights the bundle stores."""
+    return model if numerics.storage == "float32" else round_weights(model, numerics)
+
+
+class _Unset(TorchFunctionMode):
+    """Leaves new parameters as they come from the system, which takes no memory before something is written."""
+
+    def __torch_function__(
+        self, function: Any, _types: Any, arguments: tuple[Any, ...] = (), keywords: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Skip what fills a parameter with numbers."""
+        if function.__name__ == "fill_" or getattr(function, "__module__", "") == nn.init.__name__:
+            return arguments[0] if arguments else (keywords or {})["tensor"]
+        return function(*arguments, **(keywords or {}))
