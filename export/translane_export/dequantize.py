@@ -8,9 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from translane_export.quantize import Range, drop_unused_initializers, replace_node
-
-_UNITS, _SCALES = ".int8", ".scales"
+from translane_export.quantize import SCALES, UNITS, Range, drop_unused_initializers, replace_node
 
 
 def dequantize_graph(model: ir.Model) -> dict[str, Range]:
@@ -61,10 +59,10 @@ class _GraphDequantizer:
     def _weight(self, units: ir.Value | None, *, transposed: bool) -> ir.Value:
         """Return the float32 weight [N, K] that the units [N, K], or transposed [K, N], stand for."""
         assert units is not None
-        name = str(units.name).removesuffix(_UNITS)
+        name = str(units.name).removesuffix(UNITS)
         if name not in self._graph.initializers:
             array = _array(units).T if transposed else _array(units)
-            scales = _array(self._graph.initializers[name + _SCALES])
+            scales = _array(self._graph.initializers[name + SCALES])
             weight = np.ascontiguousarray(array * scales[:, None])
             self._graph.register_initializer(ir.val(name, const_value=ir.tensor(weight, name=name)))
         return self._graph.initializers[name]
@@ -76,7 +74,7 @@ class _GraphDequantizer:
 
 
 def _is_units(value: ir.Value | None) -> bool:
-    return value is not None and value.is_initializer() and str(value.name).endswith(_UNITS)
+    return value is not None and value.is_initializer() and str(value.name).endswith(UNITS)
 
 
 def _array(value: ir.Value | None) -> npt.NDArray[Any]:

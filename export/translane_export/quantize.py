@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+UNITS, SCALES = ".int8", ".scales"  # after a weight's name: what stands for it
 _LARGEST = 127  # of a weight: symmetric, so that there is no zero point to correct for
 _LEVELS = 255  # of an activation
 
@@ -145,7 +146,7 @@ class _GraphQuantizer:
             units, scales = quantize_weights(_float_array(self._graph.initializers[name]))
             if name not in self._looked_up:
                 units = np.ascontiguousarray(units.T)
-            self._weights[name] = (self._constant(f"{name}.int8", units), self._constant(f"{name}.scales", scales))
+            self._weights[name] = (self._constant(name + UNITS, units), self._constant(name + SCALES, scales))
         return self._weights[name]
 
     def _columns(self, node: ir.Node, name: str) -> ir.Value:

@@ -53,6 +53,19 @@ SIZES: dict[str, Any] = {
     "tie_embeddings": "none",  # tied random weights repeat the token they are fed
 }
 
+# of a model without a tokenizer, for what looks at its numbers alone
+SMALL_SIZES = {
+    "source_vocab_size": 30,
+    "target_vocab_size": 30,
+    "d_model": 16,
+    "ffn_size": 24,
+    "heads": 2,
+    "encoder_layers": 1,
+    "decoder_layers": 2,
+    "max_positions": 8,
+    "tie_embeddings": "none",
+}
+
 
 def random_checkpoint(
     folder: Path,

@@ -5,24 +5,12 @@ import pytest
 import torch
 
 from helpers.architectures import ARCHITECTURES
-from helpers.bundles import random_model
+from helpers.bundles import SMALL_SIZES, random_model
 from translane_export.calibration import _Seen, _squared_error, measure_ranges
 from translane_export.model import TransformerConfig
 from translane_export.quantize import Range
 
-VOCABULARY = 30
 PAIRS = [([5, 6, 7, 3], [8, 9]), ([4, 3], [10, 11, 12]), ([9, 9, 8, 7, 3], [])]
-SIZES = {
-    "source_vocab_size": VOCABULARY,
-    "target_vocab_size": VOCABULARY,
-    "d_model": 16,
-    "ffn_size": 24,
-    "heads": 2,
-    "encoder_layers": 1,
-    "decoder_layers": 2,
-    "max_positions": 8,
-    "tie_embeddings": "none",
-}
 
 
 def seen(*arrays):
@@ -72,7 +60,7 @@ def test_extremes_of_what_is_not_kept_count():
 
 @pytest.mark.parametrize("name", ["Marian", "T5 v1.1"])
 def test_every_projection_of_the_graphs_has_a_range(name):
-    model = random_model(TransformerConfig(**{**SIZES, **ARCHITECTURES[name]}))
+    model = random_model(TransformerConfig(**{**SMALL_SIZES, **ARCHITECTURES[name]}))
     ranges = measure_ranges(model, PAIRS)
     feed_forward = ["up_proj", "down_proj", *(["gate_proj"] if model.config.gated else [])]
     of_encoder = {f"stack.layers.0.feed_forward.{part}.weight" for part in feed_forward}
@@ -95,7 +83,7 @@ def test_every_projection_of_the_graphs_has_a_range(name):
 
 
 def test_ranges_are_what_the_model_meets():
-    model = random_model(TransformerConfig(**SIZES))
+    model = random_model(TransformerConfig(**SMALL_SIZES))
     met = []
     model.output_projection.register_forward_pre_hook(lambda _module, inputs: met.append(inputs[0]))
     found = measure_ranges(model, PAIRS).decoder["output_projection.weight"]
@@ -106,7 +94,7 @@ def test_ranges_are_what_the_model_meets():
 
 
 def test_nothing_of_the_model_is_changed_or_watched_any_longer():
-    model = random_model(TransformerConfig(**SIZES))
+    model = random_model(TransformerConfig(**SMALL_SIZES))
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     measure_ranges(model, PAIRS)
     assert not any(module._forward_pre_hooks for module in model.modules())
@@ -115,6 +103,6 @@ def test_nothing_of_the_model_is_changed_or_watched_any_longer():
 
 
 def test_of_long_sentences_as_much_counts_as_the_model_takes():
-    model = random_model(TransformerConfig(**SIZES))
+    model = random_model(TransformerConfig(**SMALL_SIZES))
     long = [5, 6, 7, 8, 9, 10, 11, 12, 13, 14]
     assert measure_ranges(model, [(long, long)]) == measure_ranges(model, [(long[:8], long[:7])])

@@ -4,21 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.bundles import random_model
+from helpers.bundles import SMALL_SIZES, random_model
 from translane_export.graphs import DecoderGraph
 from translane_export.model import TransformerConfig
 
-SIZES = {
-    "source_vocab_size": 30,
-    "target_vocab_size": 30,
-    "d_model": 16,
-    "ffn_size": 24,
-    "heads": 2,
-    "encoder_layers": 1,
-    "decoder_layers": 2,
-    "max_positions": 8,
-    "tie_embeddings": "none",
-}
 ROWS, CAPACITY = 4, 6
 
 
@@ -26,7 +15,7 @@ ROWS, CAPACITY = 4, 6
 @pytest.mark.parametrize("biases", [True, False])
 @torch.inference_mode()
 def test_log_probabilities_are_as_if_nothing_were_suppressed(suppressed, biases):
-    model = random_model(TransformerConfig(**SIZES, suppressed_ids=suppressed, biases=biases, norm="pre"))
+    model = random_model(TransformerConfig(**SMALL_SIZES, suppressed_ids=suppressed, biases=biases, norm="pre"))
     source, lengths = torch.tensor([[5, 6, 7, 3]] * ROWS), torch.full((ROWS,), 4)
     memory = model.encode(source, lengths)
     tokens = torch.arange(4, 4 + ROWS)

@@ -1,14 +1,13 @@
 """The engine on a backend without a model: who is in the batch when, and that nothing is lost."""
 
 import contextlib
-import random
 import threading
 import time
 
 import pytest
 
 from fakes.backend import EOS, VOCABULARY, FakeBackend
-from fakes.calls import TIMEOUT, Call, wait_until
+from fakes.calls import TIMEOUT, Call, call_from_many_threads, wait_until
 from translane_server.engine import Engine
 from translane_server.errors import CancelledError, EngineError, QueueFullError, UnavailableError
 from translane_server.options import DecodingOptions
@@ -282,31 +281,7 @@ def test_the_observer_hears_of_every_sentence_and_step(make_engine, backend):
 
 
 def test_many_threads_submit_and_cancel_and_every_request_is_answered_once(engine):
-    mistakes = []
-
-    def caller(seed):
-        rng = random.Random(seed)
-        for _ in range(100):
-            sources = [[rng.randrange(10, 900)] * rng.randrange(6) for _ in range(rng.randrange(1, 4))]
-            try:
-                call = Call(engine, *sources)
-            except QueueFullError:
-                continue
-            cancelled = rng.random() < 0.3
-            if cancelled:
-                engine.cancel(call.request)
-            try:
-                if call.tokens() != call.expected():
-                    mistakes.append(sources)
-            except CancelledError:
-                if not cancelled:
-                    mistakes.append("cancelled by nobody")
-
-    threads = [threading.Thread(target=caller, args=(seed,)) for seed in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    mistakes = call_from_many_threads(engine, threads=8, calls=100, most_sources=3)
     assert mistakes == []
     assert engine.drain(TIMEOUT)
     assert engine.active_rows == engine.waiting == 0

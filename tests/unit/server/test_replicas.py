@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from fakes.backend import VOCABULARY, FakeBackend
-from fakes.calls import TIMEOUT, Call, wait_until
+from fakes.calls import TIMEOUT, Call, call_from_many_threads, wait_until
 from translane_server.engine import Engine
 from translane_server.errors import CancelledError, EngineError, QueueFullError, UnavailableError
 from translane_server.options import DecodingOptions
@@ -270,31 +270,7 @@ def test_progress_is_never_told_after_the_answer(engine, backends):
 
 def test_many_threads_submit_and_cancel_and_every_request_is_answered_once(engine):
     engine.start()
-    mistakes = []
-
-    def caller(seed):
-        rng = random.Random(seed)
-        for _ in range(60):
-            sources = [[rng.randrange(10, 900)] * rng.randrange(6) for _ in range(rng.randrange(1, 9))]
-            try:
-                call = Call(engine, *sources, priority=rng.randrange(3))
-            except QueueFullError:
-                continue
-            cancelled = rng.random() < 0.3
-            if cancelled:
-                engine.cancel(call.request)
-            try:
-                if call.tokens() != call.expected():
-                    mistakes.append(sources)
-            except CancelledError:
-                if not cancelled:
-                    mistakes.append("cancelled by nobody")
-
-    threads = [threading.Thread(target=caller, args=(seed,)) for seed in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    mistakes = call_from_many_threads(engine, threads=6, calls=60, most_sources=8, priorities=3)
     assert mistakes == []
     assert engine.drain(TIMEOUT)
     assert engine.active_rows == engine.waiting == 0
