@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class Worker:
-    """Decodes what it takes from the ledger, on a thread of its own.
+    """Decodes what it takes from the ledger, on a thread of its own or on its caller's.
 
     Args:
         name: of its thread.
@@ -46,7 +46,7 @@ class Worker:
         self._batch = RunningBatch(backend.rows, backend.target_capacity, backend.source_capacity, vocabulary)
         self._newcomers: Sequence[Job] = []  # encoded in this step
         self._cancellations = 0  # of the ledger's, those that were looked at
-        self._thread = threading.Thread(target=self._loop, name=name, daemon=True)
+        self._thread = threading.Thread(target=self.run, name=name, daemon=True)
 
     @property
     def active_rows(self) -> int:
@@ -62,9 +62,10 @@ class Worker:
         if self._thread.ident is not None:
             self._thread.join()
 
-    # The rest runs on the worker's thread.
+    # The rest runs on the worker's thread, or on that of whoever calls `run` in place of `start`.
 
-    def _loop(self) -> None:
+    def run(self) -> None:
+        """Decode until the ledger says to stop; whatever goes wrong, every caller gets an answer."""
         failure: Exception | None = None
         try:
             while self._ledger.wait(busy=self._batch.size > 0):
