@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
 
 from translane_server.bundle import Bundle, load_bundle
 from translane_server.config import ENV_PREFIX, ServerSettings, TokenLimits
-from translane_server.engine import Engine
 from translane_server.errors import StartupError
 from translane_server.logs import configure_logging
 from translane_server.metrics import Metrics
-from translane_server.ort import OrtBackend
-from translane_server.replicas import plan_replicas
+from translane_server.replicas.dispatcher import Dispatcher
+from translane_server.replicas.plan import plan_replicas
+from translane_server.replicas.process import ProcessHost
+from translane_server.replicas.remote import RemoteReplica
+from translane_server.replicas.setup import ReplicaSetup
 from translane_server.server import Server
 from translane_server.service import ServedModel
-from translane_server.sessions import Sessions, choose_device
+from translane_server.sessions import choose_device
 from translane_server.settings import load_settings
 from translane_server.tokenizer import load_tokenizer
 from translane_server.vocabulary import TargetVocabulary
@@ -70,15 +71,14 @@ async def _serve(settings: ServerSettings, bundle: Bundle, model: ServedModel) -
     server = Server(settings, model)
     try:
         await server.start()
-        opening = asyncio.create_task(
-            server.open(lambda metrics: build_engine(settings, bundle, model, server.limits.tokens, metrics))
-        )
+        engine = build_engine(settings, bundle, model, server.limits.tokens, server.metrics)
+        opening = asyncio.create_task(server.open(engine))
         stopping = asyncio.create_task(signals.stop.wait())
         await asyncio.wait([opening, stopping], return_when=asyncio.FIRST_COMPLETED)
         if not opening.done():
+            opening.cancel()  # nothing was accepted yet
             await server.stop(grace=0)
-            logging.shutdown()
-            os._exit(0)  # the thread that loads the model cannot be interrupted, and nothing was accepted yet
+            return 0
         await opening
         failing = asyncio.create_task(server.failed.wait())
         await asyncio.wait([stopping, failing], return_when=asyncio.FIRST_COMPLETED)
@@ -103,27 +103,29 @@ async def _serve(settings: ServerSettings, bundle: Bundle, model: ServedModel) -
 
 def build_engine(
     settings: ServerSettings, bundle: Bundle, model: ServedModel, tokens: TokenLimits, metrics: Metrics
-) -> Engine:
-    """The engine for `bundle`, which `model` serves, warmed up and not started."""
-    replicas = plan_replicas(settings, bundle.manifest.architecture.parameters, model.device)
-    _log.info("replicas: %d, of %d threads each", len(replicas.rows), replicas.threads)
-    sessions = Sessions(bundle, device=model.device, threads=replicas.threads)
-    backends = []
-    for rows in replicas.rows:
-        backend = OrtBackend(
-            sessions,
-            rows=rows,
-            source_capacity=tokens.source,
-            target_capacity=tokens.target,
-            encode_tokens=replicas.encode_tokens,
-        )
-        backend.warm_up()
-        backends.append(backend)
+) -> Dispatcher:
+    """What decodes with `bundle`, which `model` serves; not started."""
+    plan = plan_replicas(settings, bundle.manifest.architecture.parameters, model.device)
+    _log.info("replicas: %d, of %d threads each", len(plan.rows), plan.threads)
     ids = bundle.manifest.special_ids
-    return Engine(
-        *backends,
-        vocabulary=TargetVocabulary(ids.decoder_start, ids.eos, model.tokenizer.target_surfaces),
-        waiting_limit=settings.sentences_waiting,
-        encode_tokens=replicas.encode_tokens,
-        observer=metrics,
-    )
+    vocabulary = TargetVocabulary(ids.decoder_start, ids.eos, model.tokenizer.target_surfaces)
+    replicas = [
+        RemoteReplica(
+            ReplicaSetup(
+                number=number,
+                bundle=bundle,
+                device=model.device,
+                threads=plan.threads,
+                rows=rows,
+                source_capacity=tokens.source,
+                target_capacity=tokens.target,
+                encode_tokens=plan.encode_tokens,
+                vocabulary=vocabulary,
+                log_format=settings.log_format,
+                log_level=settings.log_level,
+            ),
+            ProcessHost(),
+        )
+        for number, rows in enumerate(plan.rows)
+    ]
+    return Dispatcher(replicas, waiting_limit=settings.sentences_waiting, observer=metrics)

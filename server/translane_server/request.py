@@ -26,7 +26,7 @@ class AlignedToken:
     weight: float
 
 
-# Called on the engine's thread, as often as there is more: with the tokens that the best hypothesis will start with
+# Called by the engine, as often as there is more: with the tokens that the best hypothesis will start with
 # whatever comes, and their alignment where it was asked for (else empty).
 OnProgress = Callable[[tuple[int, ...], tuple[AlignedToken, ...]], None]
 
@@ -96,8 +96,7 @@ class SentenceResult:
     timing: Timing
 
 
-# Called once for each request, on one of the engine's threads: with a result per sentence in their order, or with the
-# error.
+# Called once for each request: with a result per sentence in their order, or with the error.
 OnDone = Callable[["tuple[SentenceResult, ...] | RequestError"], None]
 
 
@@ -114,13 +113,16 @@ class Request:
 
 
 class Translator(Protocol):
-    """Who takes requests: what the RPCs need of `engine.Engine`."""
+    """Who takes requests: what the RPCs need of `replicas.dispatcher.Dispatcher`.
+
+    It is called on the event loop, and calls back there.
+    """
 
     def submit(self, request: Request) -> None:
-        """See `Engine.submit`."""
+        """See `Dispatcher.submit`."""
 
     def check_room(self, sentences: int) -> None:
-        """See `Engine.check_room`."""
+        """See `Dispatcher.check_room`."""
 
     def cancel(self, request: Request) -> None:
-        """See `Engine.cancel`."""
+        """See `Dispatcher.cancel`."""

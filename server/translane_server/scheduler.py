@@ -9,15 +9,10 @@ from collections.abc import Callable, Iterable
 from translane_server.job import Job
 
 
-class Scheduler:
-    """The waiting sentences: higher priority first, equal priorities in order of arrival.
+class WaitingJobs:
+    """Jobs that wait: higher priority first, equal priorities in order of arrival."""
 
-    Encoding new sentences holds up the rows that are decoding, so one round admits a bounded amount of work: at most
-    `encode_tokens` source tokens, counted as the encoder runs them, padded to the longest.
-    """
-
-    def __init__(self, encode_tokens: int) -> None:
-        self._encode_tokens = encode_tokens
+    def __init__(self) -> None:
         self._arrivals = itertools.count()
         self._heap: list[tuple[int, int, Job]] = []
         self._rows = 0
@@ -27,8 +22,13 @@ class Scheduler:
 
     @property
     def rows(self) -> int:
-        """How many rows the waiting jobs may come to take."""
+        """How many rows they may come to take."""
         return self._rows
+
+    @property
+    def first(self) -> Job | None:
+        """The one that is next, if there is one."""
+        return self._heap[0][2] if self._heap else None
 
     def add(self, jobs: Iterable[Job]) -> None:
         """Let `jobs` wait, behind those of their priority that wait already."""
@@ -36,8 +36,14 @@ class Scheduler:
             heapq.heappush(self._heap, (-job.priority, next(self._arrivals), job))
             self._rows += job.rows
 
+    def pop(self) -> Job:
+        """Take out the one that is next."""
+        job = heapq.heappop(self._heap)[2]
+        self._rows -= job.rows
+        return job
+
     def remove(self, unwanted: Callable[[Job], bool]) -> int:
-        """Drop the waiting jobs that are `unwanted`; return how many they were."""
+        """Drop the jobs that are `unwanted`; return how many they were."""
         kept = [entry for entry in self._heap if not unwanted(entry[2])]
         removed = len(self._heap) - len(kept)
         if removed:
@@ -45,6 +51,22 @@ class Scheduler:
             self._heap = kept
             self._rows = sum(job.rows for _, _, job in kept)
         return removed
+
+    def clear(self) -> None:
+        """Drop all."""
+        self._heap, self._rows = [], 0
+
+
+class Scheduler(WaitingJobs):
+    """The sentences that wait for rows.
+
+    Encoding new sentences holds up the rows that are decoding, so one round admits a bounded amount of work: at most
+    `encode_tokens` source tokens, counted as the encoder runs them, padded to the longest.
+    """
+
+    def __init__(self, encode_tokens: int) -> None:
+        super().__init__()
+        self._encode_tokens = encode_tokens
 
     def schedule(self, free_rows: int, share: int | None = None) -> list[Job]:
         """Take out the jobs that enter now, in order.
@@ -57,12 +79,10 @@ class Scheduler:
         admitted: list[Job] = []
         longest = taken = 0
         share = free_rows if share is None else share
-        while self._heap and taken < share and taken + (job := self._heap[0][2]).rows <= free_rows:
+        while (job := self.first) and taken < share and taken + job.rows <= free_rows:
             longest = max(longest, job.source_length)
             if admitted and longest * (len(admitted) + 1) > self._encode_tokens:
                 break
-            heapq.heappop(self._heap)
-            admitted.append(job)
+            admitted.append(self.pop())
             taken += job.rows
-        self._rows -= taken
         return admitted

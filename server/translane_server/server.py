@@ -7,7 +7,7 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -17,11 +17,11 @@ from grpc_reflection.v1alpha import reflection
 
 from translane.v1.translation_pb2_grpc import add_TranslationServiceServicer_to_server
 from translane_server.config import ServerSettings, token_limits
-from translane_server.engine import Engine
 from translane_server.errors import StartupError
 from translane_server.interceptors import CallInterceptor
 from translane_server.logs import data
 from translane_server.metrics import Metrics, MetricsServer
+from translane_server.replicas.dispatcher import Dispatcher
 from translane_server.service import SERVICE_NAME, ServedModel, TranslationService
 from translane_server.validation import RequestLimits
 
@@ -29,8 +29,6 @@ _log = logging.getLogger(__name__)
 
 # Threads that turn text into tokens and back; the rest of the CPUs is the model's.
 _TOKENIZER_THREADS = 2
-# How often the engine is asked whether it still runs [seconds].
-_ENGINE_CHECK_INTERVAL = 0.25
 # How long answers that are ready get to leave, and health watchers to be told [seconds].
 _CLOSING_TIME = 0.5
 # How long calls are still answered, with UNAVAILABLE, once all is done: those on their way when the port closes get a
@@ -64,7 +62,7 @@ class Server:
             model, self.limits, self.metrics, self._executor, log_texts=settings.log_texts
         )
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]  # missing from the stubs
-        self._engine: Engine | None = None
+        self._engine: Dispatcher | None = None
         self._watch: asyncio.Task[None] | None = None
         self._metrics_server: MetricsServer | None = None
         self._grpc: grpc.aio.Server | None = None
@@ -109,14 +107,14 @@ class Server:
         _log.info("listening on %s", _address(settings.host, self.port))
         _log.info("metrics on http://%s/metrics", _address(settings.host, self.metrics_port))
 
-    async def open(self, build_engine: Callable[[Metrics], Engine]) -> None:
-        """Build the engine on another thread, start it, and translate.
+    async def open(self, engine: Dispatcher) -> None:
+        """Start `engine`, which this server stops, and translate with it.
 
-        Args:
-            build_engine: returns a warmed-up engine, which this server starts and stops, that reports to the metrics.
+        Raises:
+            StartupError: it cannot start.
         """
-        self._engine = engine = await asyncio.to_thread(build_engine, self.metrics)
-        engine.start()
+        self._engine = engine
+        await engine.start()
         self.metrics.watch_engine(engine.rows, lambda: engine.active_rows, lambda: engine.waiting)
         self._service.open(engine)
         await self._set_health(_SERVING)
@@ -142,7 +140,7 @@ class Server:
         if drained and self._engine:
             await _first(asyncio.sleep(_LAST_CALLS_TIME), hurry, _LAST_CALLS_TIME)
         if self._engine:
-            await asyncio.to_thread(self._engine.stop)
+            await self._engine.stop()
         if self._grpc:
             if not drained:  # the engine has answered what was left; let the answers be written
                 await _first(self._service.idle(), None, _CLOSING_TIME)
@@ -152,9 +150,8 @@ class Server:
         self._executor.shutdown(wait=False, cancel_futures=True)
         return drained
 
-    async def _watch_engine(self, engine: Engine) -> None:
-        while engine.failed is None:  # noqa: ASYNC110 set by a thread
-            await asyncio.sleep(_ENGINE_CHECK_INTERVAL)
+    async def _watch_engine(self, engine: Dispatcher) -> None:
+        await engine.failed.wait()
         _log.error("the engine has failed, and nothing is translated any more; the server needs a restart")
         await self._set_health(_NOT_SERVING)
         self.failed.set()

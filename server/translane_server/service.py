@@ -231,17 +231,13 @@ async def _answer(engine: Translator, sentences: Sequence[Sentence], priority: i
     """
     if not sentences:
         return ()
-    loop = asyncio.get_running_loop()
-    answered: asyncio.Future[tuple[SentenceResult, ...] | RequestError] = loop.create_future()
+    answered: asyncio.Future[tuple[SentenceResult, ...] | RequestError] = asyncio.get_running_loop().create_future()
 
     def settle(outcome: tuple[SentenceResult, ...] | RequestError) -> None:
         if not answered.done():
             answered.set_result(outcome)
 
-    def on_done(outcome: tuple[SentenceResult, ...] | RequestError) -> None:
-        loop.call_soon_threadsafe(settle, outcome)
-
-    request = Request(sentences, on_done, priority)
+    request = Request(sentences, settle, priority)
     engine.submit(request)
     try:
         outcome = await answered

@@ -109,14 +109,12 @@ def _submit(engine: Translator, feeds: Sequence[_Feed]) -> None:
 
 
 class _Feed:
-    """What the engine tells of a sentence, on its thread; only the newest is kept for the event loop."""
+    """What the engine tells of a sentence; only the newest is kept for the reader."""
 
     def __init__(self, sentence: Sentence, priority: int) -> None:
         self.request = Request([replace(sentence, on_progress=self._on_progress)], self._on_done, priority)
         self.accepted = False
-        self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
-        self._waking = False
         self._progress: _Progress = ((), ())
         self._outcome: tuple[SentenceResult, ...] | RequestError | None = None
 
@@ -140,26 +138,10 @@ class _Feed:
         (result,) = self._outcome
         return result
 
-    # On the engine's thread; it must not be held up, and an exception would end it.
-
     def _on_progress(self, token_ids: tuple[int, ...], alignment: tuple[AlignedToken, ...]) -> None:
         self._progress = (token_ids, alignment)
-        self._wake()
+        self._changed.set()
 
     def _on_done(self, outcome: tuple[SentenceResult, ...] | RequestError) -> None:
         self._outcome = outcome
-        self._wake()
-
-    def _wake(self) -> None:
-        if not self._waking:  # at most one call waits in the event loop, however slow it is
-            self._waking = True
-            try:
-                self._loop.call_soon_threadsafe(self._notice)
-            except RuntimeError:  # the loop is closed: nobody reads any more
-                return
-
-    # On the event loop.
-
-    def _notice(self) -> None:
-        self._waking = False  # before the reader looks: what changes from here on wakes it again
         self._changed.set()

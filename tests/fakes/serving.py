@@ -7,10 +7,11 @@ from contextlib import asynccontextmanager
 import grpc
 
 from fakes.backend import DECODER_START, EOS, OFFSET, VOCAB_SIZE, FakeBackend
+from fakes.replicas import fake_replica
 from translane.v1 import translation_pb2_grpc
 from translane_server.bundle import Manifest
 from translane_server.config import ServerSettings
-from translane_server.engine import Engine
+from translane_server.replicas.dispatcher import Dispatcher
 from translane_server.server import Server
 from translane_server.service import ServedModel
 from translane_server.vocabulary import TargetVocabulary
@@ -96,13 +97,8 @@ def make_model(**changes):
 
 
 def make_engine(backend, metrics, waiting_limit=64):
-    return Engine(
-        backend,
-        vocabulary=TargetVocabulary(DECODER_START, EOS, FakeTokenizer().target_surfaces),
-        waiting_limit=waiting_limit,
-        encode_tokens=256,
-        observer=metrics,
-    )
+    vocabulary = TargetVocabulary(DECODER_START, EOS, FakeTokenizer().target_surfaces)
+    return Dispatcher([fake_replica(backend, vocabulary)], waiting_limit=waiting_limit, observer=metrics)
 
 
 def make_settings(**changes):
@@ -121,7 +117,7 @@ class Running:
 
     async def open(self):
         limit = self.server.limits.sentences_waiting
-        await self.server.open(lambda metrics: make_engine(self.backend, metrics, limit))
+        await self.server.open(make_engine(self.backend, self.server.metrics, limit))
 
 
 @asynccontextmanager

@@ -4,7 +4,7 @@ import pytest
 
 from fakes.serving import make_settings
 from translane_server.errors import SettingsError
-from translane_server.replicas import Replicas, plan_replicas
+from translane_server.replicas.plan import Replicas, plan_replicas
 
 SMALL, LARGE = 7_000_000, 80_000_000
 

@@ -1,0 +1,34 @@
+"""The process of a replica; the server starts it, with the file descriptor of a socket."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+
+from translane_server.logs import configure_logging
+from translane_server.ort import OrtBackend
+from translane_server.replicas.served import open_backend, serve
+from translane_server.replicas.setup import ReplicaSetup
+
+# What takes requests and answers them goes first: it needs little, and what it brings makes bigger batches.
+_NICENESS = 10
+
+
+def main() -> int:
+    """Decode until the server closes the connection."""
+    os.nice(_NICENESS)
+    for number in (signal.SIGTERM, signal.SIGINT):  # sent to the whole group: the server drains, and then closes
+        signal.signal(number, signal.SIG_IGN)
+    with socket.socket(fileno=int(sys.argv[1])) as connection:
+        return serve(connection, _open)
+
+
+def _open(setup: ReplicaSetup) -> OrtBackend:
+    configure_logging(setup.log_format, setup.log_level)
+    return open_backend(setup)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

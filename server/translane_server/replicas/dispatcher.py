@@ -1,0 +1,223 @@
+"""Hands sentences to replicas, and their results to who asked for them."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from translane_server.errors import EngineError, QueueFullError, RequestError, UnavailableError
+from translane_server.job import Job, PendingRequest
+from translane_server.observer import EngineObserver
+from translane_server.replicas.replica import Replica, Report, Task
+from translane_server.request import Request
+from translane_server.scheduler import WaitingJobs
+
+_log = logging.getLogger(__name__)
+
+# Bounds of the delay suggested to a caller who finds the queue full [seconds].
+_RETRY_AFTER_MIN, _RETRY_AFTER_MAX = 0.1, 10.0
+
+
+@dataclass(eq=False, slots=True)
+class _Member:
+    """A replica, and what is known of it.
+
+    Attributes:
+        replica: it.
+        taken: rows that the sentences it was sent may come to take, those that wait there included.
+        sent: how many sentences it was sent since its start.
+        report: the last one.
+    """
+
+    replica: Replica
+    taken: int = 0
+    sent: int = 0
+    report: Report = Report()  # noqa: RUF009 it does not change
+
+    @property
+    def waiting(self) -> int:
+        """How many of its sentences wait for a row, as far as is known."""
+        return self.report.waiting + self.sent - self.report.received
+
+    def has_room_for(self, rows: int) -> bool:
+        """Whether a sentence of so many rows is to be sent to it.
+
+        A few may wait there, so that rows become busy again as soon as they are free.
+        """
+        return not self.taken or self.taken + rows <= self.replica.rows + max(1, self.replica.rows // 4)
+
+
+class Dispatcher:
+    """Spreads sentences over replicas: each goes to the one with the fewest rows to decode. Lives in one event loop.
+
+    Args:
+        replicas: decode, all the same model; each as the others do.
+        waiting_limit: how many sentences may wait for a row; a request that would exceed it is refused whole.
+        observer: is told of every step, a little late.
+        clock: seconds, monotonic, the same in all processes.
+
+    Attributes:
+        failed: set when a replica is lost, and nothing is decoded any more.
+    """
+
+    def __init__(
+        self,
+        replicas: Sequence[Replica],
+        *,
+        waiting_limit: int,
+        observer: EngineObserver,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        assert replicas, "somebody decodes"
+        self.failed = asyncio.Event()
+        self._members = {id(replica): _Member(replica) for replica in replicas}
+        self._waiting_limit = waiting_limit
+        self._observer = observer
+        self._clock = clock
+        self._jobs = WaitingJobs()
+        self._numbers = itertools.count()
+        self._pending: dict[Request, PendingRequest] = {}
+        self._sent: dict[int, tuple[Job, _Member]] = {}
+        self._last_wait = 0.0
+        self._stopping = False
+
+    @property
+    def rows(self) -> int:
+        """How many hypotheses decode at once at most."""
+        return sum(member.replica.rows for member in self._members.values())
+
+    @property
+    def active_rows(self) -> int:
+        """How many hypotheses were decoding when the replicas last told."""
+        return sum(member.report.active_rows for member in self._members.values())
+
+    @property
+    def waiting(self) -> int:
+        """How many accepted sentences wait for a row."""
+        return len(self._jobs) + sum(member.waiting for member in self._members.values())
+
+    async def start(self) -> None:
+        """Start all replicas.
+
+        Raises:
+            StartupError: one of them cannot start.
+        """
+        starting = [asyncio.create_task(member.replica.start(self)) for member in self._members.values()]
+        try:
+            await asyncio.gather(*starting)
+        except BaseException:
+            await self.stop()
+            await asyncio.gather(*starting, return_exceptions=True)
+            raise
+
+    async def stop(self) -> None:
+        """Answer what is left with UnavailableError, and end the replicas."""
+        self._stopping = True
+        self._answer_all(lambda: UnavailableError("the server has shut down", retry_after=1.0))
+        await asyncio.gather(*(member.replica.stop() for member in self._members.values()))
+
+    # For callers
+
+    def check_room(self, sentences: int) -> None:
+        """Raise what `submit` would raise now for a request of so many sentences: cheaper than making one."""
+        if self.failed.is_set():
+            raise EngineError("the engine has failed; the server needs a restart")
+        if self._stopping:
+            raise UnavailableError("the server is shutting down", retry_after=1.0)
+        if (waiting := self.waiting) + sentences > self._waiting_limit:
+            raise QueueFullError(
+                f"{waiting} sentences are waiting, {sentences} more would exceed the limit of {self._waiting_limit}",
+                retry_after=min(max(self._last_wait, _RETRY_AFTER_MIN), _RETRY_AFTER_MAX),
+            )
+
+    def submit(self, request: Request) -> None:
+        """Accept `request`; its `on_done` will be called once.
+
+        Raises:
+            QueueFullError: its sentences would exceed the waiting limit.
+            UnavailableError: the server stops.
+            EngineError: decoding has failed.
+        """
+        assert request.sentences, "a request has sentences"
+        self.check_room(len(request.sentences))
+        pending = self._pending[request] = PendingRequest(request, self._clock())
+        self._jobs.add(pending.jobs())
+        self._dispatch()
+
+    def cancel(self, request: Request) -> None:
+        """Give up `request`: its rows are free at the next step, and it is answered with CancelledError.
+
+        A request that is answered already stays so.
+        """
+        pending = self._pending.get(request)
+        if pending is None or pending.cancelled:
+            return
+        pending.cancelled = True
+        dropped = self._jobs.remove(lambda job: job.pending is pending)
+        for number, (job, member) in self._sent.items():
+            if job.pending is pending:
+                member.replica.cancel(number)
+        if pending.drop(dropped):
+            self._end(pending)
+
+    # For replicas
+
+    def reported(self, replica: Replica, report: Report) -> None:
+        """See `ReplicaListener`."""
+        if self._stopping or self.failed.is_set():  # everything is answered
+            return
+        member = self._members[id(replica)]
+        member.report = report._replace(ended=(), progress=(), measurements=())
+        for number, token_ids, alignment in report.progress:
+            job, _ = self._sent[number]
+            if job.sentence.on_progress and not job.pending.cancelled:
+                job.sentence.on_progress(token_ids, alignment)
+        for number, result in report.ended:
+            job, _ = self._sent.pop(number)
+            member.taken -= job.rows
+            pending = job.pending
+            if pending.drop(1) if result is None else pending.finish(job, result):
+                self._end(pending)
+        if report.ended:
+            self._dispatch()
+        for name, values in report.measurements:
+            if name == "admitted":
+                (self._last_wait,) = values
+            getattr(self._observer, name)(*values)
+
+    def lost(self, replica: Replica, reason: str) -> None:  # noqa: ARG002 the listener's signature
+        """See `ReplicaListener`."""
+        _log.error("%s", reason)
+        self.failed.set()
+        self._answer_all(lambda: EngineError("decoding failed; the server needs a restart"))
+
+    def _dispatch(self) -> None:
+        jobs, members = self._jobs, self._members.values()
+        while job := jobs.first:
+            member = min(members, key=lambda member: member.taken)
+            if not member.has_room_for(job.rows):
+                return
+            jobs.pop()
+            number = next(self._numbers)
+            self._sent[number] = job, member
+            member.taken += job.rows
+            member.sent += 1
+            pending = job.pending
+            member.replica.submit(Task(number, job.sentence, pending.request.priority, pending.submitted_at))
+
+    def _end(self, pending: PendingRequest, error: RequestError | None = None) -> None:
+        del self._pending[pending.request]
+        try:
+            pending.answer(error)
+        except Exception:  # noqa: BLE001 one caller's bug is not the others' problem
+            _log.exception("a request's callback failed")
+
+    def _answer_all(self, error: Callable[[], RequestError]) -> None:
+        self._jobs.clear()
+        self._sent.clear()
+        for pending in list(self._pending.values()):
+            self._end(pending, error())

@@ -1,0 +1,121 @@
+"""The server's end of a replica that runs elsewhere, at the other end of a socket."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Protocol, cast
+
+from translane_server.errors import StartupError
+from translane_server.replicas.messages import Cancel, Frames, framed, pack_task, unpack_report
+from translane_server.replicas.replica import ReplicaListener, Task
+from translane_server.replicas.setup import ReplicaSetup
+
+
+class Host(Protocol):
+    """Where a replica runs. Its methods may block."""
+
+    def launch(self, connection: socket.socket) -> None:
+        """Start what serves `connection`, which is closed here afterwards."""
+
+    def end(self, *, at_once: bool) -> str:
+        """Wait until it has ended, which it does when its connection closes, or end it; what became of it."""
+
+
+class RemoteReplica(asyncio.Protocol):
+    """A replica behind a socket; see `Replica`.
+
+    What is sent in one turn of the event loop goes in one piece.
+
+    Args:
+        setup: what it is told first.
+        host: where it runs.
+    """
+
+    def __init__(self, setup: ReplicaSetup, host: Host) -> None:
+        self._setup = setup
+        self._host = host
+        self._frames = Frames()
+        self._listener: ReplicaListener
+        self._loop: asyncio.AbstractEventLoop
+        self._ready: asyncio.Future[None] | None = None
+        self._transport: asyncio.WriteTransport | None = None
+        self._unsent: list[bytes] = []
+        self._ending: asyncio.Task[None] | None = None
+        self._stopping = False
+
+    @property
+    def rows(self) -> int:
+        """See `Replica.rows`."""
+        return self._setup.rows
+
+    async def start(self, listener: ReplicaListener) -> None:
+        """See `Replica.start`."""
+        self._listener = listener
+        self._loop = asyncio.get_running_loop()
+        self._ready = self._loop.create_future()
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._host.launch(theirs)
+        await self._loop.connect_accepted_socket(lambda: self, ours)
+        self._send(framed(self._setup))
+        await self._ready
+
+    def submit(self, task: Task) -> None:
+        """See `Replica.submit`."""
+        self._send(framed(pack_task(task)))
+
+    def cancel(self, number: int) -> None:
+        """See `Replica.cancel`."""
+        self._send(framed(Cancel(number)))
+
+    async def stop(self) -> None:
+        """See `Replica.stop`."""
+        self._stopping = True
+        if self._transport:
+            self._transport.abort()
+        if self._ready:
+            loading = not self._ready.done()
+            self._ready.cancel()
+            await asyncio.to_thread(self._host.end, at_once=loading)
+
+    def _send(self, message: bytes) -> None:
+        if not self._unsent:
+            self._loop.call_soon(self._flush)
+        self._unsent.append(message)
+
+    def _flush(self) -> None:
+        message, self._unsent = b"".join(self._unsent), []
+        if self._transport:
+            self._transport.write(message)
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See `asyncio.BaseProtocol`."""
+        self._transport = cast("asyncio.WriteTransport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        """See `asyncio.Protocol`."""
+        assert self._ready
+        for message in self._frames.feed(data):
+            if self._ready.done():
+                self._listener.reported(self, unpack_report(message))
+            elif message is None:
+                self._ready.set_result(None)
+            else:
+                self._ready.set_exception(message)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 whatever it was, it is lost
+        """See `asyncio.BaseProtocol`."""
+        self._transport = None
+        if not self._stopping:
+            self._ending = self._loop.create_task(self._tell_why())
+
+    async def _tell_why(self) -> None:
+        assert self._ready
+        reason = f"replica {self._setup.number} {await asyncio.to_thread(self._host.end, at_once=False)}"
+        if not self._ready.done():
+            self._ready.set_exception(StartupError(f"{reason} while it loaded the model"))
+        elif not self._ready.cancelled() and not self._ready.exception() and not self._stopping:
+            self._listener.lost(self, reason)

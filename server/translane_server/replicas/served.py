@@ -1,0 +1,68 @@
+"""What runs where a replica is: one worker, which reads its tasks from a socket between two steps."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+
+from translane_server.backend import Backend
+from translane_server.errors import StartupError
+from translane_server.ort import OrtBackend
+from translane_server.replicas.connected_ledger import ConnectedLedger
+from translane_server.replicas.messages import RECEIVED_AT_ONCE, Frames, framed
+from translane_server.replicas.setup import ReplicaSetup
+from translane_server.sessions import Sessions
+from translane_server.worker import Worker
+
+
+def serve(connection: socket.socket, open_backend: Callable[[ReplicaSetup], Backend]) -> int:
+    """Decode what comes over `connection` until its other end closes, on a backend that suits what is told first.
+
+    Returns:
+        The exit code of a process that does nothing else.
+    """
+    frames = Frames()
+    try:
+        setup = _receive_setup(connection, frames)
+        if setup is None:
+            return 0
+        try:
+            backend = open_backend(setup)
+        except StartupError as error:
+            connection.sendall(framed(error))
+            return error.exit_code
+        connection.sendall(framed(None))
+    except (BrokenPipeError, ConnectionResetError):  # the server has gone
+        return 0
+    ledger = ConnectedLedger(connection, frames, setup.encode_tokens)
+    worker = Worker(f"replica {setup.number}", backend, ledger, setup.vocabulary, ledger.recorder, time.perf_counter)
+    ledger.watch(lambda: worker.active_rows)
+    worker.run()
+    return 0 if ledger.failed is None else 1
+
+
+def open_backend(setup: ReplicaSetup) -> OrtBackend:
+    """The backend of a replica, warmed up.
+
+    Raises:
+        StartupError: the model does not load, or its rows find no memory.
+    """
+    backend = OrtBackend(
+        Sessions(setup.bundle, device=setup.device, threads=setup.threads),
+        rows=setup.rows,
+        source_capacity=setup.source_capacity,
+        target_capacity=setup.target_capacity,
+        encode_tokens=setup.encode_tokens,
+    )
+    backend.warm_up()
+    return backend
+
+
+def _receive_setup(connection: socket.socket, frames: Frames) -> ReplicaSetup | None:
+    while data := connection.recv(RECEIVED_AT_ONCE):
+        if messages := frames.feed(data):
+            setup: ReplicaSetup
+            (setup,) = messages  # nothing else is sent until the answer
+            return setup
+    return None
