@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -63,16 +62,9 @@ class ConnectedLedger(Ledger):
         self.recorder = Recorder()
         self._connection = connection
         self._frames = frames
-        self._active_rows: Callable[[], int] = int
         self._requests: dict[int, Request] = {}  # by the number of the task
-        self._received = 0
-        self._reported = Report()
         self._finished: list[tuple[int, SentenceResult | None]] = []
         self._progress: dict[int, Progress] = {}
-
-    def watch(self, active_rows: Callable[[], int]) -> None:
-        """Report how many rows are active from now on."""
-        self._active_rows = active_rows
 
     def wait(self, *, busy: bool) -> bool:
         """See `Ledger.wait`."""
@@ -82,25 +74,12 @@ class ConnectedLedger(Ledger):
         return not self.stopping
 
     def _report(self, *, idle: bool) -> None:
-        recorder, last = self.recorder, self._reported
-        if not (
-            self._finished
-            or self._progress
-            or self.waiting != last.waiting
-            or len(recorder.calls) > _MOST_MEASUREMENTS
-            or (idle and recorder.calls)
-        ):
+        recorder = self.recorder
+        worth_it = self._finished or self._progress or len(recorder.calls) > _MOST_MEASUREMENTS
+        if not (worth_it or (idle and recorder.calls)):
             return
-        report = Report(
-            self._received,
-            self.waiting,
-            self._active_rows(),
-            tuple(self._finished),
-            tuple(self._progress.values()),
-            tuple(recorder.calls),
-        )
+        report = Report(tuple(self._finished), tuple(self._progress.values()), tuple(recorder.calls))
         self._finished, self._progress, recorder.calls = [], {}, []
-        self._reported = report._replace(ended=(), progress=(), measurements=())
         try:
             self._connection.sendall(framed(pack_report(report)))
         except (BrokenPipeError, ConnectionResetError):
@@ -124,7 +103,6 @@ class ConnectedLedger(Ledger):
 
     def _take(self, packed: tuple[Any, ...]) -> None:
         task, told = unpack_task(packed)
-        self._received += 1
         sentence = task.sentence
         if told:
             sentence = replace(sentence, on_progress=partial(self._keep_progress, task.number))

@@ -7,7 +7,6 @@ import itertools
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from translane_server.errors import EngineError, QueueFullError, RequestError, UnavailableError
 from translane_server.job import Job, PendingRequest
@@ -22,33 +21,56 @@ _log = logging.getLogger(__name__)
 _RETRY_AFTER_MIN, _RETRY_AFTER_MAX = 0.1, 10.0
 
 
-@dataclass(eq=False, slots=True)
 class _Member:
-    """A replica, and what is known of it.
+    """A replica, and what the sentences it was sent do there: they decode as soon as it has rows, in order."""
 
-    Attributes:
-        replica: it.
-        taken: rows that the sentences it was sent may come to take, those that wait there included.
-        sent: how many sentences it was sent since its start.
-        report: the last one.
-    """
+    def __init__(self, replica: Replica) -> None:
+        self.replica = replica
+        self.active_rows = 0  # that the decoding sentences may come to take
+        self._waiting: dict[int, int] = {}  # rows by number of the sentence
+        self._waiting_rows = 0
 
-    replica: Replica
-    taken: int = 0
-    sent: int = 0
-    report: Report = Report()  # noqa: RUF009 it does not change
+    @property
+    def rows(self) -> int:
+        """Rows that all its sentences may come to take."""
+        return self.active_rows + self._waiting_rows
 
     @property
     def waiting(self) -> int:
-        """How many of its sentences wait for a row, as far as is known."""
-        return self.report.waiting + self.sent - self.report.received
+        """How many of its sentences wait."""
+        return len(self._waiting)
 
     def has_room_for(self, rows: int) -> bool:
         """Whether a sentence of so many rows is to be sent to it.
 
         A few may wait there, so that rows become busy again as soon as they are free.
         """
-        return not self.taken or self.taken + rows <= self.replica.rows + max(1, self.replica.rows // 4)
+        most = self.replica.rows
+        return not self.rows or self.rows + rows <= most + max(1, most // 4)
+
+    def add(self, number: int, rows: int) -> None:
+        """A sentence is sent to it."""
+        self._waiting[number] = rows
+        self._waiting_rows += rows
+        self._begin()
+
+    def remove(self, number: int, rows: int) -> None:
+        """A sentence needs its rows no more."""
+        if number in self._waiting:
+            del self._waiting[number]
+            self._waiting_rows -= rows
+        else:
+            self.active_rows -= rows
+        self._begin()
+
+    def _begin(self) -> None:
+        while self._waiting:
+            number, rows = next(iter(self._waiting.items()))
+            if self.active_rows + rows > self.replica.rows:
+                return
+            del self._waiting[number]
+            self._waiting_rows -= rows
+            self.active_rows += rows
 
 
 class Dispatcher:
@@ -92,8 +114,8 @@ class Dispatcher:
 
     @property
     def active_rows(self) -> int:
-        """How many hypotheses were decoding when the replicas last told."""
-        return sum(member.report.active_rows for member in self._members.values())
+        """How many rows the sentences that are decoding take, or may come to take."""
+        return sum(member.active_rows for member in self._members.values())
 
     @property
     def waiting(self) -> int:
@@ -171,14 +193,13 @@ class Dispatcher:
         if self._stopping or self.failed.is_set():  # everything is answered
             return
         member = self._members[id(replica)]
-        member.report = report._replace(ended=(), progress=(), measurements=())
         for number, token_ids, alignment in report.progress:
             job, _ = self._sent[number]
             if job.sentence.on_progress and not job.pending.cancelled:
                 job.sentence.on_progress(token_ids, alignment)
         for number, result in report.ended:
             job, _ = self._sent.pop(number)
-            member.taken -= job.rows
+            member.remove(number, job.rows)
             pending = job.pending
             if pending.drop(1) if result is None else pending.finish(job, result):
                 self._end(pending)
@@ -198,14 +219,13 @@ class Dispatcher:
     def _dispatch(self) -> None:
         jobs, members = self._jobs, self._members.values()
         while job := jobs.first:
-            member = min(members, key=lambda member: member.taken)
+            member = min(members, key=lambda member: member.rows)
             if not member.has_room_for(job.rows):
                 return
             jobs.pop()
             number = next(self._numbers)
             self._sent[number] = job, member
-            member.taken += job.rows
-            member.sent += 1
+            member.add(number, job.rows)
             pending = job.pending
             member.replica.submit(Task(number, job.sentence, pending.request.priority, pending.submitted_at))
 

@@ -84,16 +84,13 @@ def pack_report(report: Report) -> tuple[Any, ...]:
     """A report as a plain tuple."""
     ended = [(number, None if result is None else _packed_result(result)) for number, result in report.ended]
     progress = [(number, ids, _packed_alignment(alignment)) for number, ids, alignment in report.progress]
-    return (report.received, report.waiting, report.active_rows, ended, progress, report.measurements)
+    return ended, progress, report.measurements
 
 
 def unpack_report(packed: tuple[Any, ...]) -> Report:
     """The report."""
-    received, waiting, active_rows, ended, progress, measurements = packed
+    ended, progress, measurements = packed
     return Report(
-        received,
-        waiting,
-        active_rows,
         tuple((number, None if result is None else _unpacked_result(result)) for number, result in ended),
         tuple(Progress(number, ids, _unpacked_alignment(alignment)) for number, ids, alignment in progress),
         measurements,

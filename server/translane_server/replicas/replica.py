@@ -35,17 +35,11 @@ class Report(NamedTuple):
     """What a replica has to tell.
 
     Attributes:
-        received: how many tasks it has received since its start.
-        waiting: how many of them wait for a row.
-        active_rows: how many hypotheses are decoding.
         ended: numbers of tasks that need no more rows, and their results; None where they were cancelled.
         progress: the newest of each task.
         measurements: names and arguments of calls of an `EngineObserver`, in order.
     """
 
-    received: int = 0
-    waiting: int = 0
-    active_rows: int = 0
     ended: tuple[tuple[int, SentenceResult | None], ...] = ()
     progress: tuple[Progress, ...] = ()
     measurements: tuple[tuple[str, tuple[float, ...]], ...] = ()

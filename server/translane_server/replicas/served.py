@@ -37,7 +37,6 @@ def serve(connection: socket.socket, open_backend: Callable[[ReplicaSetup], Back
         return 0
     ledger = ConnectedLedger(connection, frames, setup.encode_tokens)
     worker = Worker(f"replica {setup.number}", backend, ledger, setup.vocabulary, ledger.recorder, time.perf_counter)
-    ledger.watch(lambda: worker.active_rows)
     worker.run()
     return 0 if ledger.failed is None else 1
 

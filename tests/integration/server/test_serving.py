@@ -330,9 +330,8 @@ async def test_what_the_grace_period_leaves_is_answered(hurried):
         stopping = asyncio.create_task(running.server.stop(grace=60 if hurried else 0.05, hurry=hurry))
         await asyncio.sleep(0.1)
         hurry.set()
-        await until(lambda: running.server._engine._ledger.stopping)
-        running.backend.release()
         code, reason, details = await call
+        running.backend.release()
         assert (code, reason) == (grpc.StatusCode.UNAVAILABLE, "UNAVAILABLE")
         assert details["RetryInfo"].retry_delay.ToMilliseconds() > 0
         assert not await stopping
