@@ -85,8 +85,14 @@ class Backend(Protocol):
     def has_attention(self) -> bool:
         """Whether a step can return attention weights."""
 
-    def encode(self, sources: Sequence[Sequence[int]], first_row: int) -> None:
-        """Encode B sources together, and make rows `first_row` … `first_row` + B - 1 theirs."""
+    def encode_ahead(self, sources: Sequence[Sequence[int]]) -> int:
+        """Encode the first of `sources`, as many as there is room for, and return how many that are: at least one.
+
+        They are numbered from 0 on, and kept until the next call: for `enter`.
+        """
+
+    def enter(self, sources: Sequence[int], rows: Sequence[int]) -> None:
+        """Make row `rows[i]` that of the encoded source `sources[i]`."""
 
     def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = _BEST_TOKEN) -> Candidates:
         """Feed row i the token `token_ids[i]` as its `positions[i]`-th (from 0): both [n], for the first n rows.

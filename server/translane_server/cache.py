@@ -39,6 +39,18 @@ class CacheShape:
         return (2 * self.layers, self.rows, self.heads, capacity, self.head_size)
 
 
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """Where the encoder left a source's keys and values: in every staging block, [H, `padded`, D] from `start` on.
+
+    `start` counts tokens; the first `length` positions of `padded` are valid.
+    """
+
+    start: int
+    padded: int
+    length: int
+
+
 class Cache(Protocol):
     """Rows of keys and values in some memory."""
 
@@ -50,11 +62,11 @@ class Cache(Protocol):
     def cross_pointers(self) -> list[int]:
         """Addresses of the cross-attention blocks, as `shape.names("cross")` orders them."""
 
-    def staging_pointers(self) -> list[int]:
-        """Addresses the encoder writes to: a block [B, H, S, D] for each cross-attention block."""
+    def staging_pointers(self, start: int) -> list[int]:
+        """Addresses the encoder writes to, `start` tokens on: a block [B, H, S, D] for each cross-attention block."""
 
-    def store(self, sources: int, length: int, first_row: int) -> None:
-        """Copy staged keys and values, of `sources` sentences padded to `length`, into rows from `first_row`."""
+    def enter(self, sources: Sequence[Staged], rows: Sequence[int]) -> None:
+        """Copy what is valid of each of `sources` into its row."""
 
     def move(self, moves: Sequence[RowMove]) -> None:
         """Copy rows over others, in the order given: only what is valid."""
@@ -68,9 +80,10 @@ class HostCache:
 
     def __init__(self, shape: CacheShape, staging_tokens: int) -> None:
         self.shape = shape
+        self._token = shape.heads * shape.head_size  # numbers of a token in a block
         self._self = np.zeros(shape.blocks(shape.target_capacity), shape.dtype)
         self._cross = np.zeros(shape.blocks(shape.source_capacity), shape.dtype)
-        self._staging = np.zeros((2 * shape.layers, staging_tokens * shape.heads * shape.head_size), shape.dtype)
+        self._staging = np.zeros((2 * shape.layers, staging_tokens * self._token), shape.dtype)
         for array in (self._self, self._cross, self._staging):
             array.fill(0)  # np.zeros leaves the pages untouched
 
@@ -82,16 +95,18 @@ class HostCache:
         """See `Cache.cross_pointers`."""
         return _block_pointers(self._cross)
 
-    def staging_pointers(self) -> list[int]:
+    def staging_pointers(self, start: int) -> list[int]:
         """See `Cache.staging_pointers`."""
-        return _block_pointers(self._staging)
+        offset = start * self._token * self.shape.dtype.itemsize
+        return [pointer + offset for pointer in _block_pointers(self._staging)]
 
-    def store(self, sources: int, length: int, first_row: int) -> None:
-        """See `Cache.store`."""
-        layers, _, heads, _, head_size = self.shape.blocks(length)
-        staged = self._staging[:, : sources * heads * length * head_size]
-        staged = staged.reshape(layers, sources, heads, length, head_size)  # [2N, B, H, S, D]
-        self._cross[:, first_row : first_row + sources, :, :length] = staged
+    def enter(self, sources: Sequence[Staged], rows: Sequence[int]) -> None:
+        """See `Cache.enter`."""
+        blocks, heads, head_size = len(self._staging), self.shape.heads, self.shape.head_size
+        for source, row in zip(sources, rows, strict=True):
+            start, end = source.start * self._token, (source.start + source.padded) * self._token
+            staged = self._staging[:, start:end].reshape(blocks, heads, source.padded, head_size)  # [2N, H, S, D]
+            self._cross[:, row, :, : source.length] = staged[:, :, : source.length]
 
     def move(self, moves: Sequence[RowMove]) -> None:
         """See `Cache.move`."""

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from translane_server.backend import RowMove
-from translane_server.cache import CacheShape
+from translane_server.cache import CacheShape, Staged
 from translane_server.errors import DeviceError
 
 _LIBRARIES = ("libcudart.so.13", "libcudart.so.12", "libcudart.so")
@@ -93,7 +93,8 @@ class CudaCache:
         self._cross_head = shape.source_capacity * shape.head_size * item
         self._self_block = shape.rows * shape.heads * self._self_head
         self._cross_block = shape.rows * shape.heads * self._cross_head
-        self._staging_block = staging_tokens * shape.heads * shape.head_size * item
+        self._staged_token = shape.heads * shape.head_size * item
+        self._staging_block = staging_tokens * self._staged_token
         self._self = memory.allocate(2 * shape.layers * self._self_block)
         self._cross = memory.allocate(2 * shape.layers * self._cross_block)
         self._staging = memory.allocate(2 * shape.layers * self._staging_block)
@@ -107,18 +108,22 @@ class CudaCache:
         """See `Cache.cross_pointers`."""
         return self._pointers(self._cross, self._cross_block)
 
-    def staging_pointers(self) -> list[int]:
+    def staging_pointers(self, start: int) -> list[int]:
         """See `Cache.staging_pointers`."""
-        return self._pointers(self._staging, self._staging_block)
+        return self._pointers(self._staging + start * self._staged_token, self._staging_block)
 
-    def store(self, sources: int, length: int, first_row: int) -> None:
-        """See `Cache.store`."""
-        heads = self.shape.heads
-        width = length * self.shape.head_size * self.shape.dtype.itemsize
-        row = first_row * heads * self._cross_head
-        for block, staged in zip(self.cross_pointers(), self.staging_pointers(), strict=True):
-            # Neighbouring rows and their heads are evenly spaced in both: one copy of B * H lines.
-            self._memory.copy_2d(block + row, self._cross_head, staged, width, width, sources * heads)
+    def enter(self, sources: Sequence[Staged], rows: Sequence[int]) -> None:
+        """See `Cache.enter`."""
+        head_size, heads = self.shape.head_size, self.shape.heads
+        item = head_size * self.shape.dtype.itemsize
+        blocks = self.cross_pointers()
+        staging = self.staging_pointers(0)
+        for first, row, count in _neighbours(sources, rows):
+            # Neighbouring rows and their heads are evenly spaced in both: one copy of so many lines.
+            offset, pitch = first.start * self._staged_token, first.padded * item
+            for block, staged in zip(blocks, staging, strict=True):
+                target = block + row * heads * self._cross_head
+                self._memory.copy_2d(target, self._cross_head, staged + offset, pitch, pitch, count * heads)
         self._memory.synchronize()
 
     def move(self, moves: Sequence[RowMove]) -> None:
@@ -144,6 +149,20 @@ class CudaCache:
 
     def _pointers(self, start: int, block: int) -> list[int]:
         return [start + index * block for index in range(2 * self.shape.layers)]
+
+
+def _neighbours(sources: Sequence[Staged], rows: Sequence[int]) -> list[tuple[Staged, int, int]]:
+    """Sources that lie one after the other, and enter rows that do: the first one, its row, and how many they are."""
+    runs: list[tuple[Staged, int, int]] = []
+    for source, row in zip(sources, rows, strict=True):
+        if runs:
+            first, first_row, count = runs[-1]
+            beside = source.start == first.start + count * first.padded and source.padded == first.padded
+            if beside and row == first_row + count:
+                runs[-1] = first, first_row, count + 1
+                continue
+        runs.append((source, row, 1))
+    return runs
 
 
 def _load_runtime() -> ctypes.CDLL:

@@ -15,15 +15,20 @@ import numpy as np
 from translane_server.attention import AttentionGraph
 from translane_server.backend import Candidates, Device, Int32Array, IntArray, RowMove, StepNeeds
 from translane_server.bundle import Precision
-from translane_server.cache import Cache, CacheShape, HostCache
+from translane_server.cache import Cache, CacheShape, HostCache, Staged
 from translane_server.cuda import CudaCache, CudaMemory
 from translane_server.encode_buffers import EncodeBuffers
+from translane_server.encode_groups import group_sources
 from translane_server.errors import BundleError, DeviceError
 from translane_server.sessions import Sessions
 from translane_server.step_buffers import StepBuffers
 
 # The key/value type of each precision; int8 quantises weights and leaves keys and values alone.
 _CACHE_TYPES: dict[Precision, type[np.generic]] = {"fp32": np.float32, "fp16": np.float16, "int8": np.float32}
+
+# A run of the encoder costs as much as so many tokens: from 5 (7 million parameters) to 8 (77 million), int8 or fp32. A
+# GPU has many tokens at the price of one.
+_RUN_COSTS: dict[Device, int] = {"cpu": 6, "cuda": 1 << 30}
 
 _BEST_TOKEN = StepNeeds()
 
@@ -36,7 +41,7 @@ class OrtBackend:
         rows: how many rows there are.
         source_capacity: most source tokens of a row.
         target_capacity: most decoder steps of a row.
-        encode_tokens: most padded source tokens the encoder is given at once; more are encoded in several runs.
+        encode_tokens: most padded source tokens that are encoded ahead.
 
     Raises:
         DeviceError: the device cannot hold the rows.
@@ -66,7 +71,7 @@ class OrtBackend:
         self._encode_tokens = max(min(encode_tokens, rows * source_capacity), source_capacity)
         self._bundle = bundle
         self._pad = bundle.manifest.special_ids.pad
-        self._encode_buffers = EncodeBuffers(rows, self._encode_tokens, self._pad)
+        self._encode_buffers = EncodeBuffers(self._encode_tokens, self._pad)
         self._encoder, self._decoder = sessions.encoder, sessions.decoder
         self._cache: Cache = self._allocate_cache()
         self._vocab_size = architecture.target_vocab_size
@@ -74,6 +79,7 @@ class OrtBackend:
         self._buffers = StepBuffers(rows, self._vocab_size, asks_for_log_probs=asks)
         self._attention = self._open_attention(sessions) if sessions.alignment else None
         self._bindings: dict[tuple[int, StepNeeds], Any] = {}  # by number of rows and what is needed
+        self._staged: dict[int, Staged] = {}  # sources that are encoded ahead
 
     @property
     def rows(self) -> int:
@@ -96,18 +102,34 @@ class OrtBackend:
         return self._attention is not None
 
     def encode(self, sources: Sequence[Sequence[int]], first_row: int) -> None:
-        """See `Backend.encode`."""
-        assert first_row + len(sources) <= self.rows, "no such row"
-        start = 0
-        while start < len(sources):
-            end, longest = start, 0
-            while end < len(sources):
-                longest = max(longest, len(sources[end]))
-                if end > start and longest * (end + 1 - start) > self._encode_tokens:
-                    break
-                end += 1
-            self._encode_together(sources[start:end], first_row + start)
-            start = end
+        """Encode B sources, and make rows `first_row` … `first_row` + B - 1 theirs."""
+        end = first_row + len(sources)
+        while first_row < end:
+            encoded = self.encode_ahead(sources[-(end - first_row) :])
+            self.enter(range(encoded), range(first_row, first_row + encoded))
+            first_row += encoded
+
+    def encode_ahead(self, sources: Sequence[Sequence[int]]) -> int:
+        """See `Backend.encode_ahead`."""
+        lengths = [len(source) for source in sources]
+        assert 1 <= min(lengths) <= max(lengths) <= self.source_capacity, "a source is empty or too long"
+        groups = group_sources(lengths, self._encode_tokens, _RUN_COSTS[self._device])
+        staged = {}
+        for group in groups:
+            self._encode_together([sources[number] for number in group.numbers], group.longest, group.start)
+            for place, number in enumerate(group.numbers):
+                start = group.start + place * group.longest
+                staged[number] = Staged(start, group.longest, lengths[number])
+        self._staged = staged
+        return len(staged)
+
+    def enter(self, sources: Sequence[int], rows: Sequence[int]) -> None:
+        """See `Backend.enter`."""
+        assert all(0 <= row < self.rows for row in rows), "no such row"  # CUDA does not check
+        staged = [self._staged[source] for source in sources]
+        self._cache.enter(staged, rows)
+        for source, row in zip(staged, rows, strict=True):
+            self._buffers.source_lengths[row] = source.length
 
     def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = _BEST_TOKEN) -> Candidates:
         """See `Backend.decode_step`."""
@@ -187,23 +209,21 @@ class OrtBackend:
         lengths = self._buffers.source_lengths
         return AttentionGraph(sessions.alignment, self._device, shape, query=query, keys=keys, source_lengths=lengths)
 
-    def _encode_together(self, sources: Sequence[Sequence[int]], first_row: int) -> None:
+    def _encode_together(self, sources: Sequence[Sequence[int]], longest: int, start: int) -> None:
+        """Run the encoder over sources padded to `longest`, and leave what it returns from `start` on."""
         batch = len(sources)
-        lengths, longest = self._encode_buffers.write(sources)
-        assert longest <= self.source_capacity, "a source is too long"
-        binding = self._encode_buffers.binding(batch, longest, self._bind_encoder)
+        self._encode_buffers.write(sources, longest)
+        binding = self._encode_buffers.binding(batch, longest, start, self._bind_encoder)
         if self._device == "cuda":
             self._encode_buffers.bind_inputs(binding, batch, longest)  # binding is what copies them to the device
         self._encoder.run_with_iobinding(binding)
-        self._cache.store(batch, longest, first_row)
-        self._buffers.source_lengths[first_row : first_row + batch] = lengths
 
-    def _bind_encoder(self, sources: int, longest: int) -> Any:
+    def _bind_encoder(self, sources: int, longest: int, start: int) -> Any:
         """Bind a run over so many sources, padded to so many tokens, to the addresses where everything lies."""
         binding = self._encoder.io_binding()
         self._encode_buffers.bind_inputs(binding, sources, longest)
         shape = (sources, self._shape.heads, longest, self._shape.head_size)
-        for name, pointer in zip(self._shape.names("cross"), self._cache.staging_pointers(), strict=True):
+        for name, pointer in zip(self._shape.names("cross"), self._cache.staging_pointers(start), strict=True):
             binding.bind_output(name, self._device, 0, self._shape.dtype, shape, pointer)
         return binding
 

@@ -13,6 +13,7 @@ ALWAYS = np.iinfo(np.int32).max
 _RECORD = np.dtype(
     [
         ("positions", np.int32),
+        ("next_ids", np.int64),
         ("scores", np.float64),
         ("source_length", np.int32),
         ("forced_length", np.int32),
@@ -38,12 +39,19 @@ _RECORD = np.dtype(
 )
 
 
+# A row that is decoded greedily, without rules.
+_FRESH = np.zeros(1, _RECORD)
+for _field in ("num_candidates", "needed", "repetition_penalty", "temperature", "top_p"):
+    _FRESH[_field] = 1
+
+
 class RowTable:
     """The state of R rows that hold up to T tokens each, of S source tokens at most.
 
     Attributes:
         history: what each row is fed, [R, T + 1]: the decoder's start, then forced and generated tokens.
         positions: how many tokens of a row are decided, and so where it is fed next: column of `history`.
+        next_ids: what it is fed next.
         log_probs: natural log-probability of each decided token, [R, T].
         scores: the sum over the generated tokens of what the search ranks by.
         forced: tokens that are decided beforehand, [R, T]; `forced_length` of them.
@@ -57,10 +65,15 @@ class RowTable:
 
     def __init__(self, rows: int, target_capacity: int, source_capacity: int) -> None:
         self._capacities = target_capacity, source_capacity
-        self._records = np.zeros(rows, _RECORD)  # one array, so that a row is copied at once
-        self.history: IntArray = np.zeros((rows, target_capacity + 1), np.int64)
+        self._records = np.repeat(_FRESH, rows)  # one array, so that a row is copied at once
+        width = target_capacity + 1
+        self._firsts = np.arange(rows) * width + 1  # where the tokens of each row begin
+        self._flat_history: IntArray = np.zeros(rows * width, np.int64)
+        self._flat_log_probs: FloatArray = np.zeros(rows * width, np.float32)
+        self.history: IntArray = self._flat_history.reshape(rows, width)
         self.positions: Int32Array = self._records["positions"]
-        self.log_probs: FloatArray = np.zeros((rows, target_capacity), np.float32)
+        self.next_ids: IntArray = self._records["next_ids"]
+        self.log_probs: FloatArray = self._flat_log_probs.reshape(rows, width)[:, 1:]
         self.scores = self._records["scores"]
         self.source_length: Int32Array = self._records["source_length"]
         self.forced: IntArray = np.zeros((rows, target_capacity), np.int64)
@@ -82,8 +95,6 @@ class RowTable:
         self.seed = self._records["seed"]
         self.stream: IntArray = self._records["stream"]
         self.attention: BoolArray = self._records["attention"]
-        for column in (self.num_candidates, self.needed, self.repetition_penalty, self.temperature, self.top_p):
-            column.fill(1)
         self._attention_weights: FloatArray | None = None
 
     @property
@@ -92,6 +103,21 @@ class RowTable:
         if self._attention_weights is None:
             self._attention_weights = np.zeros((len(self.positions), *self._capacities), np.float32)
         return self._attention_weights
+
+    def reset(self, row: int, start: int, source_length: int) -> None:
+        """Begin a row with the decoder's start; it has no rules, and no limit yet."""
+        self._records[row] = _FRESH[0]
+        self.next_ids[row] = self.history[row, 0] = start
+        self.source_length[row] = source_length
+
+    def append(self, rows: IntArray | slice, tokens: IntArray, log_probs: FloatArray | None) -> None:
+        """Add a token to each of `rows`, and its log-probability where it is known."""
+        places = self._firsts[rows] + self.positions[rows]
+        self._flat_history[places] = tokens
+        if log_probs is not None:
+            self._flat_log_probs[places] = log_probs
+        self.next_ids[rows] = tokens
+        self.positions[rows] += 1
 
     def tokens(self, row: int, length: int) -> list[int]:
         """The first `length` decided tokens of a row."""

@@ -9,7 +9,8 @@ from translane_server.decoding.beam import HypothesisPool
 from translane_server.decoding.phrases import SuppressedPhrases
 from translane_server.decoding.terminology import Requirements
 from translane_server.job import Job
-from translane_server.request import Hypothesis
+from translane_server.options import DecodingOptions
+from translane_server.request import Hypothesis, Sentence
 from translane_server.vocabulary import TargetVocabulary
 
 # A step sorts as many candidates for every row as one of them needs; who samples among more looks at the logits.
@@ -32,6 +33,8 @@ class Search:
     Attributes:
         job: the sentence.
         rows: its live hypotheses; beams best first.
+        kind: how its rows get their tokens.
+        plain: whether it takes one row, and of its step nothing but the best token.
         ended: its ended hypotheses, where rows are independent of each other.
         pool: its ended hypotheses, where they are beams.
         branches: how many rows the first one still has to become; 1 when that is done.
@@ -42,6 +45,8 @@ class Search:
 
     job: Job
     rows: list[int]
+    kind: Kind
+    plain: bool
     pool: HypothesisPool[Hypothesis] | None = None
     branches: int = 1
     phrases: SuppressedPhrases | None = None
@@ -56,26 +61,14 @@ class Search:
         """Begin with one row; it becomes more when the first token is generated."""
         sentence = job.sentence
         options = sentence.options
-        is_beam = options.beam_size > 1
-        search = cls(job, [row], phrases=phrases)
-        if is_beam:
+        search = cls(job, [row], _kind_of(options), _is_plain(sentence), phrases=phrases)
+        if search.kind is Kind.BEAM:
             search.pool = HypothesisPool(options)
         elif options.sampling or options.alternatives:
             search.branches = options.num_hypotheses
         if sentence.required_phrases:
             search.requirements = Requirements(sentence.required_phrases, vocabulary.surfaces, vocabulary.eos)
         return search
-
-    @property
-    def kind(self) -> Kind:
-        """How its rows get their tokens."""
-        options = self.job.sentence.options
-        if options.beam_size > 1:
-            return Kind.BEAM
-        if options.sampling:
-            few = 0 < options.sampling.top_k <= _MOST_CANDIDATES
-            return Kind.SAMPLE_CANDIDATES if few else Kind.SAMPLE_VOCABULARY
-        return Kind.GREEDY
 
     @property
     def goes_on_in_groups(self) -> bool:
@@ -86,7 +79,7 @@ class Search:
     def num_candidates(self) -> int:
         """How many candidates a row of it takes."""
         options = self.job.sentence.options
-        if options.beam_size > 1:
+        if self.kind is Kind.BEAM:
             return 2 * options.beam_size
         if options.sampling:
             return options.sampling.top_k if self.kind is Kind.SAMPLE_CANDIDATES else 1
@@ -98,3 +91,29 @@ class Search:
         if self.pool:
             return tuple(self.pool.hypotheses[:count])
         return tuple(sorted(self.ended, key=lambda hypothesis: (-(hypothesis.score or 0.0), hypothesis.token_ids)))
+
+
+def _kind_of(options: DecodingOptions) -> Kind:
+    if options.beam_size > 1:
+        return Kind.BEAM
+    if options.sampling:
+        few = 0 < options.sampling.top_k <= _MOST_CANDIDATES
+        return Kind.SAMPLE_CANDIDATES if few else Kind.SAMPLE_VOCABULARY
+    return Kind.GREEDY
+
+
+def _is_plain(sentence: Sentence) -> bool:
+    options = sentence.options
+    return (
+        options.rows == 1
+        and options.sampling is None
+        and not options.attention
+        and sentence.on_progress is None
+        and not sentence.forced_ids
+        and not sentence.word_follows
+        and not options.min_length
+        and options.repetition_penalty == 1
+        and not options.no_repeat_ngram_size
+        and not options.suppressed_ids
+        and not options.suppressed_phrases
+    )

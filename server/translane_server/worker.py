@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice, zip_longest
 
 from translane_server.backend import Backend, Candidates, RowMove
 from translane_server.batch import RunningBatch
@@ -16,6 +18,11 @@ from translane_server.request import Hypothesis, SentenceResult, Timing
 from translane_server.vocabulary import TargetVocabulary
 
 _log = logging.getLogger(__name__)
+
+# Sentences that wait are encoded together, for the rows that are free and one more of each so many rows. That costs less
+# than encoding them one by one as rows become free; but the further ahead, the longer the rows that decode are held up,
+# and the later a sentence of higher priority enters.
+_ROWS_PER_ROW_AHEAD = 2
 
 
 class Worker:
@@ -44,7 +51,11 @@ class Worker:
         self._observer = observer
         self._clock = clock
         self._batch = RunningBatch(backend.rows, backend.target_capacity, backend.source_capacity, vocabulary)
-        self._newcomers: Sequence[Job] = []  # encoded in this step
+        self._ahead = backend.rows // _ROWS_PER_ROW_AHEAD
+        self._queue: deque[Job] = deque()  # taken from the ledger, and without rows yet
+        self._encoded: deque[int] = deque()  # the numbers by which the backend knows the first of them
+        self._encode_seconds = 0.0  # what encoding these has taken
+        self._newcomers: list[Job] = []  # entered in this step
         self._cancellations = 0  # of the ledger's, those that were looked at
         self._thread = threading.Thread(target=self.run, name=name, daemon=True)
 
@@ -68,7 +79,7 @@ class Worker:
         """Decode until the ledger says to stop; whatever goes wrong, every caller gets an answer."""
         failure: Exception | None = None
         try:
-            while self._ledger.wait(busy=self._batch.size > 0):
+            while self._ledger.wait(busy=self._batch.size > 0 or len(self._queue) > 0):
                 self._step()
         except Exception as error:  # noqa: BLE001 - whatever it is, every caller gets an answer
             _log.exception("the engine failed")
@@ -86,9 +97,8 @@ class Worker:
     def _step(self) -> None:
         """One iteration: whoever has come joins, every active row gets one token, whoever has ended leaves."""
         self._drop_cancelled()
-        admitted = self._ledger.admit(self._backend.rows, self._batch.reserved)
-        if admitted:
-            self._encode(admitted)
+        self._admit()
+        self._move(self._batch.compact())
         if self._batch.size:
             candidates = self._decode()
             self._update(candidates)
@@ -98,22 +108,50 @@ class Worker:
         if self._cancellations == self._ledger.cancellations:
             return
         self._cancellations = self._ledger.cancellations
-        leaving = {id(job): job for job in self._batch.jobs if job.pending.cancelled}
+        leaving = {id(job): job for job in (*self._batch.jobs, *self._queue) if job.pending.cancelled}
         if leaving:
-            self._move(self._batch.drop(lambda job: id(job) in leaving))
+            self._batch.drop(lambda job: id(job) in leaving)
+            encoded = zip_longest(self._queue, self._encoded)
+            staying = [(job, number) for job, number in encoded if id(job) not in leaving]
+            self._queue = deque(job for job, _ in staying)
+            self._encoded = deque(number for _, number in staying if number is not None)
             self._answer(self._ledger.drop(leaving.values()))
 
-    def _encode(self, jobs: Sequence[Job]) -> None:
-        started = self._clock()
-        self._backend.encode([job.sentence.source_ids for job in jobs], first_row=self._batch.size)
-        self._batch.add(jobs)
-        ended = self._clock()
+    def _admit(self) -> None:
+        """Give free rows to whoever waits: first to those that are encoded."""
+        backend, batch = self._backend, self._batch
+        if self._encoded:
+            self._enter()
+        if not self._queue and batch.reserved < backend.rows:
+            self._queue += self._ledger.admit(backend.rows + self._ahead, batch.reserved)
+        while self._queue and not self._encoded and self._has_room():
+            started = self._clock()
+            encoded = backend.encode_ahead([job.sentence.source_ids for job in self._queue])
+            self._encode_seconds = self._clock() - started
+            self._encoded += range(encoded)
+            tokens = sum(job.source_length for job in islice(self._queue, encoded))
+            self._enter()
+            self._observer.encoded(self._encode_seconds, encoded, tokens)
+
+    def _has_room(self) -> bool:
+        """Whether the first of the queue could begin."""
+        return self._batch.reserved + self._queue[0].rows <= self._backend.rows
+
+    def _enter(self) -> None:
+        """Give rows to the first of those that are encoded, as many as there is room for."""
+        jobs: list[Job] = []
+        reserved, rows = self._batch.reserved, self._backend.rows
+        while len(jobs) < len(self._encoded) and (reserved := reserved + self._queue[0].rows) <= rows:
+            jobs.append(self._queue.popleft())
+        if not jobs:
+            return
+        self._backend.enter([self._encoded.popleft() for _ in jobs], self._batch.add(jobs))
+        now = self._clock()
         for job in jobs:
-            job.admitted_at, job.encoded_at = started, ended
-            self._observer.admitted(started - job.pending.submitted_at)
-        self._newcomers = jobs
-        self._ledger.last_wait = started - jobs[-1].pending.submitted_at
-        self._observer.encoded(ended - started, len(jobs), sum(job.source_length for job in jobs))
+            job.admitted_at, job.encoded_at = now - self._encode_seconds, now
+            self._observer.admitted(job.admitted_at - job.pending.submitted_at)
+        self._newcomers += jobs
+        self._ledger.last_wait = jobs[-1].admitted_at - jobs[-1].pending.submitted_at
 
     def _decode(self) -> Candidates:
         started = self._clock()

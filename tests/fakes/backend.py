@@ -34,6 +34,8 @@ class FakeBackend:
         self.target_capacity = target_capacity
         self.sources = [None] * rows
         self.fed = [None] * rows
+        self.encoded = []
+        self.encode_limit = 100  # sentences that are encoded at once
         self.log = []  # ("encode", B) | ("step", n) | ("move", source, target)
         self.closed = False
         self.fail_at_step = None
@@ -50,14 +52,18 @@ class FakeBackend:
             self.gate, count = None, 1_000_000
         gate.release(count)
 
-    def encode(self, sources, first_row):
+    def encode_ahead(self, sources):
         assert sources
-        assert first_row + len(sources) <= self.rows
-        for row, source in enumerate(sources, first_row):
-            assert 1 <= len(source) <= self.source_capacity
-            self.sources[row] = list(source)
-            self.fed[row] = []
-        self.log.append(("encode", len(sources)))
+        assert all(1 <= len(source) <= self.source_capacity for source in sources)
+        self.encoded = [list(source) for source in sources[: self.encode_limit]]
+        self.log.append(("encode", len(self.encoded)))
+        return len(self.encoded)
+
+    def enter(self, sources, rows):
+        for source, row in zip(sources, rows, strict=True):
+            assert row < self.rows
+            self.sources[row], self.fed[row] = self.encoded[source], []
+            self.encoded[source] = None  # none enters twice
 
     def decode_step(self, token_ids, positions, needs=BEST_TOKEN):
         if self.gate is not None:

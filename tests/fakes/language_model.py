@@ -54,13 +54,18 @@ class RandomBackend:
         self.model = model
         self.rows, self.source_capacity, self.target_capacity = rows, source_capacity, target_capacity
         self.sources, self.fed = [None] * rows, [None] * rows
+        self.encoded = []
         self.closed = False
         self.steps, self.moves = [], []
 
-    def encode(self, sources, first_row):
-        assert first_row + len(sources) <= self.rows
-        for row, source in enumerate(sources, first_row):
-            self.sources[row], self.fed[row] = list(source), []
+    def encode_ahead(self, sources):
+        self.encoded = [list(source) for source in sources]
+        return len(sources)
+
+    def enter(self, sources, rows):
+        for source, row in zip(sources, rows, strict=True):
+            assert row < self.rows
+            self.sources[row], self.fed[row] = self.encoded[source], []
 
     def decode_step(self, token_ids, positions, needs=BEST_TOKEN):
         n = len(token_ids)

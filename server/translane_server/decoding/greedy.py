@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import numpy as np
-import numpy.typing as npt
-
-from translane_server.backend import Candidates, FloatArray, Int32Array, IntArray
+from translane_server.backend import BoolArray, Candidates, FloatArray, Int32Array, IntArray
 
 
-@dataclass(frozen=True, slots=True)
-class GreedyChoice:
-    """For n rows: the chosen tokens, their log-probabilities where there are any, and what ends a row, all [n]."""
-
-    token_ids: IntArray
-    log_probs: FloatArray | None
-    ended: npt.NDArray[np.bool_]
-    at_max_length: npt.NDArray[np.bool_]
-
-
-def choose(candidates: Candidates, generated: Int32Array, max_length: Int32Array, eos: int) -> GreedyChoice:
-    """Choose the next token of n rows.
+def choose(candidates: Candidates) -> tuple[IntArray, FloatArray | None]:
+    """The next tokens of n rows, and their log-probabilities where there are any, both [n].
 
     Args:
         candidates: best first, [n, K].
-        generated: how many tokens each row has generated before this one, [n].
-        max_length: how many each row may generate, [n].
+    """
+    log_probs = candidates.log_probs
+    return candidates.token_ids[:, 0], None if log_probs is None else log_probs[:, 0]
+
+
+def ends(token_ids: IntArray, decided: Int32Array, limit: Int32Array, eos: int) -> BoolArray:
+    """Which of n rows end with these tokens, [n].
+
+    Args:
+        token_ids: the last token of each row, [n].
+        decided: how many tokens each row has by that, [n].
+        limit: how many it may have, [n].
         eos: the end-of-sentence id.
     """
-    token_ids = candidates.token_ids[:, 0]
-    return GreedyChoice(
-        token_ids=token_ids,
-        log_probs=None if candidates.log_probs is None else candidates.log_probs[:, 0],
-        ended=token_ids == eos,
-        at_max_length=generated + 1 >= max_length,
-    )
+    over: BoolArray = (token_ids == eos) | (decided >= limit)
+    return over

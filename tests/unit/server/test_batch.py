@@ -70,6 +70,7 @@ def test_log_probabilities_are_asked_for_while_a_sentence_tells_its_score():
     assert running.needs == StepNeeds(log_probs=True)
     running.advance(candidates(10, 11))
     assert running.size == 1
+    running.compact()
     assert running.needs == StepNeeds(log_probs=False)
     running.add([job()])
     running.drop(lambda one: one.sentence.options.scores)
@@ -100,6 +101,20 @@ def test_steps_without_log_probabilities():
     assert hypothesis.finish_reason is FinishReason.END_OF_SENTENCE
 
 
+def test_newcomers_fill_the_rows_of_those_that_have_left():
+    running = batch()
+    running.add([job(max_length=length) for length in (3, 1, 3, 1)])
+    running.advance(candidates(10, 11, 12, 13))
+    newcomers = [job() for _ in range(3)]
+    rows = running.add(newcomers)
+    assert sorted(rows) == [1, 3, 4]
+    assert running.compact() == []
+    assert [running.jobs[row] for row in rows] == newcomers
+    tokens = dict(zip(rows, [2] * 3, strict=True)) | {0: 10, 2: 12}
+    assert running.token_ids.tolist() == [tokens[row] for row in range(5)]
+    assert running.positions.tolist() == [int(tokens[row] != 2) for row in range(5)]
+
+
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=8), st.data())
 def test_compaction_keeps_every_surviving_row_and_moves_as_few_as_possible(lengths, data):
     running = batch()
@@ -108,8 +123,11 @@ def test_compaction_keeps_every_surviving_row_and_moves_as_few_as_possible(lengt
     running.advance(candidates(*range(100, 100 + len(members))))
     content = {id(member): (100 + row, lengths[row]) for row, member in enumerate(members)}
     leaving = data.draw(st.sets(st.integers(0, len(members) - 1)))
-    moves = running.drop(lambda one: any(one is members[row] for row in leaving))
+    running.drop(lambda one: any(one is members[row] for row in leaving))
     survivors = [member for row, member in enumerate(members) if row not in leaving]
+    assert running.size == len(survivors)
+    assert [id(member) for member in running.jobs] == [id(member) for member in survivors]
+    moves = running.compact()
     assert running.size == len(survivors)
     assert {id(member) for member in running.jobs} == {id(member) for member in survivors}
     for row, member in enumerate(running.jobs):
@@ -118,4 +136,4 @@ def test_compaction_keeps_every_surviving_row_and_moves_as_few_as_possible(lengt
     for move in moves:
         assert move.target < running.size <= move.source
         assert move.target_length == 1
-        assert move.source_length == lengths[move.source]
+        assert move.source_length == content[id(running.jobs[move.target])][1]

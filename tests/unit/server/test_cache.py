@@ -4,17 +4,17 @@ import ctypes
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from translane_server.backend import RowMove
-from translane_server.cache import CacheShape, HostCache
+from translane_server.cache import CacheShape, HostCache, Staged
 from translane_server.cuda import CudaCache
 
 SHAPE = CacheShape(
     layers=2, rows=4, heads=3, head_size=8, source_capacity=7, target_capacity=5, dtype=np.dtype(np.float16)
 )
-STAGING_TOKENS = 14
+STAGING_TOKENS = 20
 
 
 class MainMemory:
@@ -69,18 +69,39 @@ def test_names_are_in_the_order_of_the_blocks():
     assert SHAPE.names("cross") == ["cross_key_0", "cross_value_0", "cross_key_1", "cross_value_1"]
 
 
+@st.composite
+def runs_of_the_encoder(draw):
+    """Lengths of the sources of some runs, and distinct rows for as many of the sources as there are, in any order."""
+    runs = draw(st.lists(st.lists(st.integers(1, 5), min_size=1, max_size=2), min_size=1, max_size=2))
+    sources = [(run, place) for run, lengths in enumerate(runs) for place in range(len(lengths))]
+    entering = draw(st.permutations(sources))[: SHAPE.rows]
+    return runs, entering, draw(st.permutations(range(SHAPE.rows)))[: len(entering)]
+
+
 @pytest.mark.parametrize("make", [host, device])
-def test_store_puts_staged_sentences_into_neighbouring_rows(make):
-    cache = make()
-    random = np.random.default_rng(0)
-    staged = [random.standard_normal((2, 3, 6, 8)).astype(np.float16) for _ in cache.staging_pointers()]
-    for pointer, block in zip(cache.staging_pointers(), staged, strict=True):
-        view(pointer, *block.shape)[:] = block
-    cache.store(2, 6, first_row=1)
-    for block, expected in zip(cross_blocks(cache), staged, strict=True):
-        assert np.array_equal(block[1:3, :, :6], expected)
-        assert not block[[0, 3]].any()
-        assert not block[:, :, 6:].any()
+@given(drawn=runs_of_the_encoder())
+@example(drawn=([[4, 5], [2, 3]], [(0, 0), (0, 1), (1, 0), (1, 1)], [0, 1, 2, 3]))
+@example(drawn=([[4, 4]], [(0, 0), (0, 1)], [2, 3]))
+def test_sources_enter_the_rows_they_are_given(make, drawn):
+    runs, entering, rows = drawn
+    cache, random, start, places = make(), np.random.default_rng(0), 0, {}
+    encoded = {}
+    for run, lengths in enumerate(runs):
+        longest = max(lengths)
+        for block, pointer in enumerate(cache.staging_pointers(start)):
+            encoded[run, block] = random.standard_normal((len(lengths), 3, longest, 8)).astype(np.float16)
+            view(pointer, len(lengths), 3, longest, 8)[:] = encoded[run, block]
+        for place, length in enumerate(lengths):
+            places[run, place] = Staged(start + place * longest, longest, length)
+        start += len(lengths) * longest
+    cache.enter([places[source] for source in entering], rows)
+    for number, block in enumerate(cross_blocks(cache)):
+        for (run, place), row in zip(entering, rows, strict=True):
+            staged = places[run, place]
+            assert np.array_equal(block[row, :, : staged.length], encoded[run, number][place, :, : staged.length])
+            assert not block[row, :, staged.padded :].any()
+        assert not block[[row for row in range(SHAPE.rows) if row not in rows]].any()
+    assert not any(block.any() for block in self_blocks(cache))
 
 
 @pytest.mark.parametrize("make", [host, device])

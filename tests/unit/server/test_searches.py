@@ -55,6 +55,14 @@ sentences = st.builds(
 )
 
 
+def step(batch, backend):
+    """Decode one token of each row; return what is done."""
+    backend.move_rows(batch.compact())
+    update = batch.advance(backend.decode_step(batch.token_ids, batch.positions, batch.needs))
+    backend.move_rows(update.moves)
+    return update.done
+
+
 def decode(sentences, rows=ROWS, model=MODEL, seed=None):
     """Hypotheses of each sentence, and the backend; sentences are admitted when there is room, or later."""
     backend = RandomBackend(model, rows=rows)
@@ -71,15 +79,13 @@ def decode(sentences, rows=ROWS, model=MODEL, seed=None):
                 break
             admitted.append(waiting.pop(0))
         if admitted:
-            backend.encode([job.sentence.source_ids for job in admitted], batch.size)
-            batch.add(admitted)
-        update = batch.advance(backend.decode_step(batch.token_ids, batch.positions, batch.needs))
-        backend.move_rows(update.moves)
-        for job, hypotheses in update.done:
+            backend.encode_ahead([job.sentence.source_ids for job in admitted])
+            backend.enter(range(len(admitted)), batch.add(admitted))
+        for job, hypotheses in step(batch, backend):
             assert job.index not in results
             results[job.index] = hypotheses
     assert batch.reserved == 0
-    assert not batch._masks._users, "a mask was not given back"
+    assert not batch._setup.masks._users, "a mask was not given back"
     assert batch.needs.num_candidates == 1
     return [results[index] for index in range(len(sentences))], backend
 
@@ -328,18 +334,16 @@ def test_dropping_a_sentence_frees_all_its_rows():
     batch = RunningBatch(ROWS, backend.target_capacity, backend.source_capacity, MODEL.vocabulary)
     options = DecodingOptions(max_length=20, min_length=15, beam_size=4, suppressed_ids=(5,))
     jobs = PendingRequest(Request([Sentence([s, EOS], options) for s in (5, 6, 7)], lambda _: None), 0.0).jobs()
-    backend.encode([job.sentence.source_ids for job in jobs], 0)
-    batch.add(jobs)
+    backend.encode_ahead([job.sentence.source_ids for job in jobs])
+    backend.enter(range(len(jobs)), batch.add(jobs))
     for _ in range(3):
-        backend.move_rows(batch.advance(backend.decode_step(batch.token_ids, batch.positions, batch.needs)).moves)
+        assert step(batch, backend) == []
     assert batch.size == batch.reserved == 12
-    backend.move_rows(batch.drop(lambda job: job is jobs[1]))
+    batch.drop(lambda job: job is jobs[1])
     assert batch.size == batch.reserved == 8
     done = []
     while batch.size:
-        update = batch.advance(backend.decode_step(batch.token_ids, batch.positions, batch.needs))
-        backend.move_rows(update.moves)
-        done += update.done
+        done += step(batch, backend)
     assert {id(job) for job, _ in done} == {id(jobs[0]), id(jobs[2])}
     for job, hypotheses in done:
         check(hypotheses, expected(job.sentence))
