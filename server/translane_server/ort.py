@@ -7,7 +7,7 @@ new keys and values are written where the old ones are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,15 @@ _CACHE_TYPES: dict[Precision, type[np.generic]] = {"fp32": np.float32, "fp16": n
 _RUN_COSTS: dict[Device, int] = {"cpu": 6, "cuda": 1 << 30}
 
 _BEST_TOKEN = StepNeeds()
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A step that was bound: how many candidates it returns of each row, and where."""
+
+    binding: Any
+    num_candidates: int
+    candidates: Candidates
 
 
 class OrtBackend:
@@ -78,7 +87,7 @@ class OrtBackend:
         asks = any(tensor.name == "with_log_probs" for tensor in bundle.manifest.graphs.decoder.inputs)
         self._buffers = StepBuffers(rows, self._vocab_size, asks_for_log_probs=asks)
         self._attention = self._open_attention(sessions) if sessions.alignment else None
-        self._bindings: dict[tuple[int, StepNeeds], Any] = {}  # by number of rows and what is needed
+        self._steps: dict[tuple[int, StepNeeds], _Step] = {}  # by number of rows and what is needed
         self._staged: dict[int, Staged] = {}  # sources that are encoded ahead
 
     @property
@@ -134,23 +143,27 @@ class OrtBackend:
     def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = _BEST_TOKEN) -> Candidates:
         """See `Backend.decode_step`."""
         n = len(token_ids)
+        step = self._steps.get((n, needs)) or self._prepare(n, needs)
+        self._buffers.write(token_ids, positions, step.num_candidates)
+        if self._device == "cuda":
+            assert 0 <= positions.min() <= positions.max() < self.target_capacity, "a row is full"  # a CPU checks itself
+            self._buffers.bind_inputs(step.binding, n, needs)  # binding is what copies them to the device
+        self._decoder.run_with_iobinding(step.binding)
+        if self._attention and needs.attention:
+            return replace(step.candidates, attention=self._attention.run(n))
+        return step.candidates
+
+    def _prepare(self, n: int, needs: StepNeeds) -> _Step:
+        """Bind a step over rows 0 … n-1 for as long as what it needs keeps its place."""
         assert 1 <= n <= self.rows, "no such number of rows"
-        assert 0 <= positions.min() <= positions.max() < self.target_capacity, "a row is full"  # CUDA does not check
         assert needs.num_candidates >= 1, "no candidates"
         assert self.has_attention or not needs.attention, "the bundle has no attention"
-        if needs.num_candidates > self._vocab_size:
-            needs = replace(needs, num_candidates=self._vocab_size)
-        if self._buffers.reserve(needs):
-            self._bindings.clear()
-        self._buffers.write(token_ids, positions, needs.num_candidates)
-        binding = self._bindings.get((n, needs))
-        if binding is None:
-            binding = self._bindings[n, needs] = self._bind(n, needs)
-        if self._device == "cuda":
-            self._buffers.bind_inputs(binding, n, needs)  # binding is what copies them to the device
-        self._decoder.run_with_iobinding(binding)
-        attention = self._attention.run(n) if self._attention and needs.attention else None
-        return self._buffers.read(n, needs, attention)
+        available = replace(needs, num_candidates=min(needs.num_candidates, self._vocab_size))
+        if self._buffers.reserve(available):
+            self._steps.clear()
+        step = _Step(self._bind(n, available), available.num_candidates, self._buffers.read(n, available))
+        self._steps[n, needs] = step
+        return step
 
     def move_rows(self, moves: Sequence[RowMove]) -> None:
         """See `Backend.move_rows`."""
@@ -183,7 +196,7 @@ class OrtBackend:
 
     def close(self) -> None:
         """See `Backend.close`."""
-        self._bindings.clear()
+        self._steps.clear()
         self._encode_buffers.clear()
         if self._attention:
             self._attention.close()

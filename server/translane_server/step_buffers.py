@@ -65,14 +65,13 @@ class StepBuffers:
         if needs.logits:
             bind_host(binding.bind_output, "logits", self._logits, (n, self._vocab_size))
 
-    def read(self, n: int, needs: StepNeeds, attention: FloatArray | None) -> Candidates:
-        """What the last step over n rows with these needs returned; not a copy."""
+    def read(self, n: int, needs: StepNeeds) -> Candidates:
+        """Where steps over n rows with these needs leave what they return; attention aside."""
         k, v = needs.num_candidates, self._vocab_size
         return Candidates(
             self._candidate_ids[: n * k].reshape(n, k),
             self._log_probs[: n * k].reshape(n, k) if needs.log_probs else None,
             self._logits[: n * v].reshape(n, v) if needs.logits else None,
-            attention,
         )
 
 

@@ -19,9 +19,9 @@ from translane_server.vocabulary import TargetVocabulary
 
 _log = logging.getLogger(__name__)
 
-# Sentences that wait are encoded together, for the rows that are free and one more of each so many rows. That costs less
-# than encoding them one by one as rows become free; but the further ahead, the longer the rows that decode are held up,
-# and the later a sentence of higher priority enters.
+# Sentences that wait are encoded together, for the rows that are free and one more of each so many rows. That costs
+# less than encoding them one by one as rows become free; but the further ahead, the longer the rows that decode are held
+# up, and the later a sentence of higher priority enters.
 _ROWS_PER_ROW_AHEAD = 2
 
 
