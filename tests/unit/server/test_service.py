@@ -17,7 +17,7 @@ from translane_server.validation import RequestLimits
 
 
 class FakeEngine:
-    """Answers at once, on another thread, with the source as the translation; or holds its requests."""
+    """Answers at its next turn, with the source as the translation; or holds its requests."""
 
     def __init__(self):
         self.requests = []
@@ -25,7 +25,6 @@ class FakeEngine:
         self.hold = False
         self.outcome = None
         self.refusal = None
-        self._executor = ThreadPoolExecutor(1)
 
     def check_room(self, sentences):
         if self.refusal:
@@ -34,7 +33,8 @@ class FakeEngine:
     def submit(self, request):
         self.requests.append(request)
         if not self.hold:
-            self._executor.submit(request.on_done, self.outcome or tuple(map(self._result, request.sentences)))
+            outcome = self.outcome or tuple(map(self._result, request.sentences))
+            asyncio.get_running_loop().call_soon(request.on_done, outcome)
 
     async def submitted(self):
         while not self.requests:  # noqa: ASYNC110 nobody tells
@@ -42,9 +42,6 @@ class FakeEngine:
 
     def cancel(self, request):
         self.cancelled.append(request)
-
-    def close(self):
-        self._executor.shutdown()
 
     @staticmethod
     def _result(sentence):
@@ -55,9 +52,7 @@ class FakeEngine:
 
 @pytest.fixture
 def engine():
-    engine = FakeEngine()
-    yield engine
-    engine.close()
+    return FakeEngine()
 
 
 @pytest.fixture
@@ -348,8 +343,7 @@ def multilingual(make_service):
     service = make_service(open_=False, model=model)
     engine = ForcedEngine()
     service.open(engine)
-    yield service, engine
-    engine.close()
+    return service, engine
 
 
 async def test_languages_choose_what_the_engine_is_told(multilingual):

@@ -5,10 +5,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from fakes.backend import EOS, OFFSET, VOCABULARY, FakeBackend
-from translane_server.engine import Engine
+from fakes.backend import EOS, OFFSET, FakeBackend
+from fakes.replicas import fake_replica
 from translane_server.errors import EngineError, QueueFullError, UnavailableError
+from translane_server.observer import NullObserver
 from translane_server.options import DecodingOptions
+from translane_server.replicas.dispatcher import Dispatcher
 from translane_server.request import AlignedToken, FinishReason, Hypothesis, Sentence, SentenceResult, Timing
 from translane_server.streaming import StreamedSentence, stream_text
 
@@ -61,13 +63,13 @@ def backend():
 
 
 @pytest.fixture
-def engine(backend):
-    engine = Engine(backend, vocabulary=VOCABULARY, waiting_limit=8, encode_tokens=1000)
-    engine.start()
+async def engine(backend):
+    engine = Dispatcher([fake_replica(backend)], waiting_limit=8, observer=NullObserver())
+    await engine.start()
     yield engine
     if backend.gate is not None:
         backend.release()
-    engine.stop()
+    await engine.stop()
 
 
 async def until(condition):
@@ -179,11 +181,10 @@ async def test_an_engine_that_stops_ends_the_stream(engine, backend, run):
     backend.hold()
     reader = Reader(engine, [sentence(5, 6, 7)], run)
     await until(lambda: engine.active_rows == 1)
-    stopping = asyncio.create_task(asyncio.to_thread(engine.stop))
-    await until(lambda: engine._ledger.stopping)
-    backend.release()
+    stopping = asyncio.create_task(engine.stop())
     with pytest.raises(UnavailableError):
         await reader.task
+    backend.release()
     await stopping
 
 
@@ -253,8 +254,8 @@ async def test_what_is_answered_is_not_cancelled(run):
     assert engine.cancelled == engine.requests[1:]
 
 
-async def test_of_much_progress_only_the_newest_is_looked_at(run, monkeypatch):
-    engine, decoded, wakings = ObedientEngine(), [], []
+async def test_of_much_progress_only_the_newest_is_looked_at(run):
+    engine, decoded = ObedientEngine(), []
 
     def decode(ids, alignment):
         decoded.append((ids, alignment))
@@ -264,32 +265,11 @@ async def test_of_much_progress_only_the_newest_is_looked_at(run, monkeypatch):
     await until(lambda: engine.requests)
     (request,) = engine.requests
     ids, alignment = tuple(range(100)), tuple(AlignedToken(i, 1.0) for i in range(100))
-    wake = asyncio.get_running_loop().call_soon_threadsafe
-    with monkeypatch.context() as patch:
-        patch.setattr(asyncio.get_running_loop(), "call_soon_threadsafe", lambda call: wakings.append(wake(call)))
-        for length in range(1, 101):  # the event loop does not run meanwhile
-            request.sentences[0].on_progress(ids[:length], alignment[:length])
-    assert len(wakings) == 1
+    for length in range(1, 101):  # the event loop does not run meanwhile
+        request.sentences[0].on_progress(ids[:length], alignment[:length])
     await reader.arrived.acquire()
     assert reader.deltas == [words(ids[:99], ())]
     assert decoded == [(ids, alignment), (ids[:99], alignment[:99])]
     request.on_done((result(*ids),))
     assert await reader.text() == words(ids, ())
     assert decoded[2:] == [(ids, alignment)]
-
-
-async def test_the_engine_survives_a_loop_that_is_closed():
-    engine = ObedientEngine()
-
-    def abandoned():
-        async def stream():
-            task = asyncio.create_task(stream_text(engine, [sentence(5)], ["", ""], 0, send=None, run=None))
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            task.cancel()
-
-        asyncio.run(stream())
-
-    await asyncio.to_thread(abandoned)
-    engine.requests[0].sentences[0].on_progress((1, 2), ())
-    engine.requests[0].on_done(EngineError("late"))
