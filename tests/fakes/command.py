@@ -11,10 +11,14 @@ from fakes.backend import FakeBackend
 from fakes.serving import FakeTokenizer, make_manifest
 from translane_server import command
 from translane_server.bundle import Bundle
+from translane_server.replicas import __main__ as replica
+from translane_server.replicas import served
+from translane_server.replicas.process import ProcessHost
 
 STEP_SECONDS = float(os.environ.get("FAKE_STEP_SECONDS", "0"))
 WARM_UP_SECONDS = float(os.environ.get("FAKE_WARM_UP_SECONDS", "0"))
 FAIL_AT_STEP = int(os.environ.get("FAKE_FAIL_AT_STEP", "-1"))
+REPLICA = "--replica"  # what to run in place of the server
 
 
 class SlowBackend(FakeBackend):
@@ -30,11 +34,20 @@ class SlowBackend(FakeBackend):
         return super().decode_step(token_ids, positions, *needs)
 
 
-if __name__ == "__main__":
+def run_replica():
+    served.Sessions = lambda bundle, **_options: bundle
+    served.OrtBackend = SlowBackend
+    return replica.main()
+
+
+def run_server():
     command.load_bundle = lambda folder: Bundle(folder, make_manifest())
     command.load_tokenizer = lambda bundle: FakeTokenizer()
     command.choose_device = lambda requested, precision: "cpu"
-    command.Sessions = lambda bundle, **_options: bundle
-    command.OrtBackend = SlowBackend
+    command.ProcessHost = lambda: ProcessHost([sys.executable, __file__, REPLICA])
     environ = {name: value for name, value in os.environ.items() if name.startswith("TRANSLANE_")}
-    sys.exit(command.run(sys.argv[1:], environ))
+    return command.run(sys.argv[1:], environ)
+
+
+if __name__ == "__main__":
+    sys.exit(run_replica() if REPLICA in sys.argv else run_server())

@@ -32,7 +32,7 @@ class ThreadHost:
         with connection:
             self.code = serve(connection, self._open)
 
-    def _open(self, setup):  # noqa: ARG002 whatever it says
+    def _open(self, setup):
         if isinstance(self.backend, StartupError):
             raise self.backend
         return self.backend

@@ -21,7 +21,7 @@ def main() -> int:
     os.nice(_NICENESS)
     for number in (signal.SIGTERM, signal.SIGINT):  # sent to the whole group: the server drains, and then closes
         signal.signal(number, signal.SIG_IGN)
-    with socket.socket(fileno=int(sys.argv[1])) as connection:
+    with socket.socket(fileno=int(sys.argv[-1])) as connection:
         return serve(connection, _open)
 
 

@@ -6,22 +6,29 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 
 # How long a process gets to end the step it is in [seconds].
 _ENDING_TIME = 5.0
 
 
 class ProcessHost:
-    """Runs a replica in a process of its own; see `Host`."""
+    """Runs a replica in a process of its own; see `Host`.
 
-    def __init__(self) -> None:
+    Args:
+        command: what to run, with the number of the connection's file descriptor after it.
+    """
+
+    def __init__(self, command: Sequence[str] = (sys.executable, "-m", "translane_server.replicas")) -> None:
+        self._command = command
         self._process: subprocess.Popen[bytes] | None = None
 
     def launch(self, connection: socket.socket) -> None:
         """See `Host.launch`."""
         number = connection.fileno()
-        command = [sys.executable, "-m", "translane_server.replicas", str(number)]
-        self._process = subprocess.Popen(command, pass_fds=[number], stdin=subprocess.DEVNULL)  # noqa: S603 constant
+        self._process = subprocess.Popen(  # noqa: S603 what it runs is this program
+            [*self._command, str(number)], pass_fds=[number], stdin=subprocess.DEVNULL
+        )
 
     def end(self, *, at_once: bool) -> str:
         """See `Host.end`."""

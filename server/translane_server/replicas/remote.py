@@ -42,6 +42,7 @@ class RemoteReplica(asyncio.Protocol):
         self._transport: asyncio.WriteTransport | None = None
         self._unsent: list[bytes] = []
         self._ending: asyncio.Task[None] | None = None
+        self._serves = False  # until then it loads the model, and does not look whether anybody is there
         self._stopping = False
 
     @property
@@ -75,9 +76,8 @@ class RemoteReplica(asyncio.Protocol):
         if self._transport:
             self._transport.abort()
         if self._ready:
-            loading = not self._ready.done()
             self._ready.cancel()
-            await asyncio.to_thread(self._host.end, at_once=loading)
+            await asyncio.to_thread(self._host.end, at_once=not self._serves)
 
     def _send(self, message: bytes) -> None:
         if not self._unsent:
@@ -99,9 +99,12 @@ class RemoteReplica(asyncio.Protocol):
         """See `asyncio.Protocol`."""
         assert self._ready
         for message in self._frames.feed(data):
-            if self._ready.done():
+            if self._serves:
                 self._listener.reported(self, unpack_report(message))
+            elif self._ready.done():  # nobody waits for it any more
+                return
             elif message is None:
+                self._serves = True
                 self._ready.set_result(None)
             else:
                 self._ready.set_exception(message)
@@ -115,7 +118,7 @@ class RemoteReplica(asyncio.Protocol):
     async def _tell_why(self) -> None:
         assert self._ready
         reason = f"replica {self._setup.number} {await asyncio.to_thread(self._host.end, at_once=False)}"
-        if not self._ready.done():
-            self._ready.set_exception(StartupError(f"{reason} while it loaded the model"))
-        elif not self._ready.cancelled() and not self._ready.exception() and not self._stopping:
+        if self._serves and not self._stopping:
             self._listener.lost(self, reason)
+        elif not self._ready.done():
+            self._ready.set_exception(StartupError(f"{reason} while it loaded the model"))

@@ -43,7 +43,7 @@ async def test_a_text_translates_alone_as_it_does_among_others(bundle):
     ],
     ids=str,
 )
-def test_a_manifest_that_does_not_fit_its_graphs_is_one_sentence(tmp_path, change):
+async def test_a_manifest_that_does_not_fit_its_graphs_is_one_sentence(tmp_path, change):
     folder = random_bundle(tmp_path / "bundle")
     manifest = json.loads((folder / "manifest.json").read_text())
     for name, value in change.items():
@@ -55,8 +55,9 @@ def test_a_manifest_that_does_not_fit_its_graphs_is_one_sentence(tmp_path, chang
     bundle = load_bundle(folder)
     limits = TokenLimits(source=32, target=32, default_max_length=32)
     model = ServedModel(bundle.manifest, load_tokenizer(bundle), "cpu")
+    engine = command.build_engine(ServerSettings(model=folder, rows=2), bundle, model, limits, Metrics())
     with pytest.raises(BundleError, match=f"^model bundle {re.escape(str(folder))}: [^\n]+$"):
-        command.build_engine(ServerSettings(model=folder, rows=2), bundle, model, limits, Metrics())
+        await engine.start()
 
 
 def test_the_command_refuses_a_tampered_bundle(tmp_path):

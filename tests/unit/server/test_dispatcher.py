@@ -1,0 +1,379 @@
+"""Who decodes what, and that several replicas are one engine to their callers."""
+
+import asyncio
+import random
+
+import pytest
+
+from fakes.backend import EOS, OFFSET, FakeBackend
+from fakes.replicas import fake_replica
+from translane_server.errors import BundleError, CancelledError, EngineError, QueueFullError, UnavailableError
+from translane_server.observer import NullObserver
+from translane_server.options import DecodingOptions
+from translane_server.replicas.dispatcher import Dispatcher
+from translane_server.replicas.replica import Progress, Report
+from translane_server.request import FinishReason, Hypothesis, Request, Sentence, SentenceResult, Timing
+
+RESULT = SentenceResult((Hypothesis((1,), 0.0, FinishReason.MAX_LENGTH),), Timing(0, 0, 0))
+
+
+class ObedientReplica:
+    """Holds what it is sent; tests say what becomes of it."""
+
+    def __init__(self, rows=8):
+        self.rows = rows
+        self.tasks = []
+        self.left = []  # numbers of those that have not ended
+        self.cancelled = []
+        self.stopped = False
+
+    async def start(self, listener):
+        self.listener = listener
+
+    def submit(self, task):
+        self.tasks.append(task)
+        self.left.append(task.number)
+
+    def cancel(self, number):
+        self.cancelled.append(number)
+
+    async def stop(self):
+        self.stopped = True
+
+    def end(self, *numbers, result=RESULT, **report):
+        self.left = [number for number in self.left if number not in numbers]
+        self.listener.reported(self, Report(tuple((number, result) for number in numbers), **report))
+
+    @property
+    def numbers(self):
+        return [task.number for task in self.tasks]
+
+
+class Call:
+    """A request of `sentences` sentences, and what it was answered."""
+
+    def __init__(self, engine, sentences=1, *, beam_size=1, priority=0, on_progress=None):
+        options = DecodingOptions(9, beam_size=beam_size)
+        self.answers = []
+        sentence = Sentence([7, EOS], options, on_progress=on_progress)
+        self.request = Request([sentence] * sentences, self.answers.append, priority)
+        engine.submit(self.request)
+
+
+@pytest.fixture
+def replicas():
+    return [ObedientReplica(), ObedientReplica()]
+
+
+@pytest.fixture
+async def engine(replicas):
+    engine = Dispatcher(replicas, waiting_limit=100, observer=NullObserver())
+    await engine.start()
+    return engine
+
+
+def sent(replicas):
+    return [len(replica.tasks) for replica in replicas]
+
+
+async def test_sentences_go_to_whoever_has_the_fewest_rows(engine, replicas):
+    Call(engine, 5)
+    assert sent(replicas) == [3, 2]
+    Call(engine, beam_size=4)
+    assert sent(replicas) == [3, 3]
+    Call(engine, 2)
+    assert sent(replicas) == [5, 3]
+    assert engine.active_rows == 11
+    assert engine.rows == 16
+
+
+async def test_a_few_wait_at_a_replica_and_the_rest_here(engine, replicas):
+    call = Call(engine, 30)
+    assert sent(replicas) == [10, 10], "rows, and a quarter more"
+    assert engine.active_rows == 16
+    assert engine.waiting == 14
+    replicas[1].end(*replicas[1].numbers[:3])
+    assert sent(replicas) == [10, 13]
+    assert engine.active_rows == 16
+    assert engine.waiting == 11
+    while any(replica.left for replica in replicas):
+        for replica in replicas:
+            replica.end(*replica.left)
+    assert call.answers == [(RESULT,) * 30]
+    assert engine.waiting == 0
+
+
+async def test_the_limit_counts_what_waits_here_and_there(replicas):
+    engine = Dispatcher(replicas, waiting_limit=6, observer=NullObserver())
+    await engine.start()
+    Call(engine, 6)
+    Call(engine, 6)
+    Call(engine, 6)
+    assert engine.waiting == 2
+    Call(engine, 4)
+    with pytest.raises(QueueFullError, match="6 sentences are waiting, 1 more would exceed the limit of 6"):
+        Call(engine, 1)
+    replicas[0].end(*replicas[0].numbers[:1])
+    Call(engine, 1)
+
+
+async def test_the_wait_of_the_last_sentence_is_suggested_to_who_is_refused(replicas):
+    engine = Dispatcher(replicas, waiting_limit=1, observer=NullObserver())
+    await engine.start()
+    with pytest.raises(QueueFullError) as refused:
+        Call(engine, 2)
+    assert refused.value.retry_after == 0.1
+    replicas[0].end(measurements=(("admitted", (2.5,)),))
+    with pytest.raises(QueueFullError) as refused:
+        Call(engine, 2)
+    assert refused.value.retry_after == 2.5
+
+
+async def test_a_higher_priority_is_sent_first(engine, replicas):
+    Call(engine, 20)
+    Call(engine, 2)
+    first = Call(engine, 1, priority=1)
+    replicas[0].end(replicas[0].numbers[0])
+    assert replicas[0].tasks[-1].priority == 1
+    replicas[0].end(replicas[0].numbers[-1])
+    assert first.answers == [(RESULT,)]
+
+
+async def test_more_beams_than_are_free_wait_and_hold_up_who_comes_later(engine, replicas):
+    Call(engine, 14)
+    Call(engine, beam_size=8)
+    Call(engine, 1)
+    assert sent(replicas) == [7, 7]
+    replicas[1].end(*replicas[1].numbers[:5])
+    assert sent(replicas) == [8, 8], "the beams have room, and the one behind them, too"
+    assert replicas[1].tasks[-1].sentence.options.beam_size == 8
+    assert engine.waiting == 1
+
+
+async def test_a_spread_request_is_cancelled_everywhere_and_answered_once(engine, replicas):
+    gone, stays = Call(engine, 24), Call(engine, 2)
+    tasks = [list(replica.numbers) for replica in replicas]
+    engine.cancel(gone.request)
+    engine.cancel(gone.request)
+    assert [replica.cancelled for replica in replicas] == tasks
+    assert gone.answers == []
+    for replica, numbers in zip(replicas, tasks, strict=True):
+        replica.end(*numbers, result=None)
+    (answer,) = gone.answers
+    assert isinstance(answer, CancelledError)
+    assert engine.active_rows == 2
+    for replica in replicas:
+        replica.end(*replica.left)
+    assert stays.answers == [(RESULT,) * 2]
+    engine.cancel(gone.request)
+
+
+async def test_what_was_sent_nowhere_is_cancelled_at_once(engine, replicas):
+    Call(engine, 20)
+    waiting = Call(engine, 3)
+    engine.cancel(waiting.request)
+    assert [type(answer) for answer in waiting.answers] == [CancelledError]
+    assert engine.waiting == 4
+
+
+async def test_a_result_that_crosses_its_cancellation(engine, replicas):
+    call = Call(engine)
+    engine.cancel(call.request)
+    replicas[0].end(*replicas[0].numbers)
+    assert [type(answer) for answer in call.answers] == [CancelledError]
+    assert engine.active_rows == 0
+
+
+async def test_progress_reaches_who_listens_until_it_is_cancelled(engine, replicas):
+    heard = []
+    call = Call(engine, on_progress=lambda *news: heard.append(news))
+    Call(engine)
+    for replica in replicas:
+        (number,) = replica.numbers
+        replica.end(progress=(Progress(number, (5, 6), ()),))
+    engine.cancel(call.request)
+    replicas[0].end(progress=(Progress(replicas[0].numbers[0], (5, 6, 7), ()),))
+    assert heard == [((5, 6), ())]
+
+
+async def test_a_lost_replica_ends_all(engine, replicas, caplog):
+    calls = [Call(engine, 3), Call(engine, 30)]
+    engine.lost(replicas[1], "replica 1 was ended by SIGKILL")
+    assert engine.failed.is_set()
+    assert [type(answer) for call in calls for answer in call.answers] == [EngineError, EngineError]
+    assert caplog.messages == ["replica 1 was ended by SIGKILL"]
+    with pytest.raises(EngineError):
+        Call(engine)
+    replicas[0].end(*replicas[0].numbers)  # it had not heard of it
+    assert [len(call.answers) for call in calls] == [1, 1]
+
+
+async def test_stopping_answers_what_is_left_and_stops_the_replicas(engine, replicas):
+    call = Call(engine, 30)
+    await engine.stop()
+    assert [type(answer) for answer in call.answers] == [UnavailableError]
+    assert all(replica.stopped for replica in replicas)
+    with pytest.raises(UnavailableError):
+        Call(engine)
+
+
+async def test_a_callback_that_fails_is_its_own_problem(engine, replicas, caplog):
+    def broken(outcome):
+        raise ValueError("broken")
+
+    engine.submit(Request([Sentence([7, EOS], DecodingOptions(9))], broken))
+    other = Call(engine)
+    for replica in replicas:
+        replica.end(*replica.numbers)
+    assert other.answers == [(RESULT,)]
+    assert caplog.messages == ["a request's callback failed"]
+
+
+class Observer:
+    def __init__(self):
+        self.calls = []
+
+    def __getattr__(self, name):
+        return lambda *values: self.calls.append((name, values))
+
+
+async def test_the_observer_is_told_what_replicas_measure(replicas):
+    observer = Observer()
+    engine = Dispatcher(replicas, waiting_limit=9, observer=observer)
+    await engine.start()
+    replicas[0].end(measurements=(("stepped", (0.5, 3)), ("admitted", (0.25,))))
+    assert observer.calls == [("stepped", (0.5, 3)), ("admitted", (0.25,))]
+
+
+# Over replicas that decode, on threads, behind real sockets.
+
+
+@pytest.fixture
+def backends():
+    return [FakeBackend(rows=8), FakeBackend(rows=8)]
+
+
+@pytest.fixture
+async def decoding(backends):
+    replicas = [fake_replica(backend, number=number) for number, backend in enumerate(backends)]
+    engine = Dispatcher(replicas, waiting_limit=100, observer=NullObserver())
+    await engine.start()
+    yield engine
+    for backend in backends:
+        if backend.gate:
+            backend.release()
+    await engine.stop()
+    assert all(backend.closed for backend in backends)
+
+
+async def decoded(engine, sources, priority=0):
+    """The tokens of each source, or the error."""
+    answered = asyncio.get_running_loop().create_future()
+    sentences = [Sentence([*source, EOS], DecodingOptions(32)) for source in sources]
+    request = Request(sentences, answered.set_result, priority)
+    engine.submit(request)
+    try:
+        outcome = await answered
+    except asyncio.CancelledError:
+        engine.cancel(request)
+        raise
+    if isinstance(outcome, Exception):
+        raise outcome
+    return [list(result.hypotheses[0].token_ids) for result in outcome]
+
+
+def expected(sources):
+    return [[token + OFFSET for token in source] for source in sources]
+
+
+async def until(condition):
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 set by a thread
+            await asyncio.sleep(0.001)
+
+
+async def test_every_request_gets_its_own_translations(decoding, backends):
+    pick = random.Random(0)
+    requests = [
+        [[pick.randrange(10, 900)] * pick.randrange(1, 9) for _ in range(pick.randint(1, 8))] for _ in range(99)
+    ]
+
+    async def call(sources):
+        while True:
+            try:
+                return await decoded(decoding, sources, pick.randrange(3))
+            except QueueFullError:
+                await asyncio.sleep(0.001)
+
+    assert await asyncio.gather(*map(call, requests)) == [expected(sources) for sources in requests]
+    assert decoding.active_rows == decoding.waiting == 0
+    assert all(backend.step_rows for backend in backends)
+
+
+async def test_many_are_given_up_and_the_others_get_their_own(decoding):
+    pick = random.Random(1)
+    requests = [[[pick.randrange(10, 900)] * pick.randrange(1, 9) for _ in range(3)] for _ in range(30)]
+    for _ in range(5):
+        tasks = [asyncio.create_task(decoded(decoding, sources)) for sources in requests]
+        await asyncio.sleep(pick.random() / 100)
+        given_up = [pick.random() < 0.4 for _ in tasks]
+        for task, is_given_up in zip(tasks, given_up, strict=True):
+            if is_given_up:
+                task.cancel()
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        for outcome, sources, is_given_up in zip(outcomes, requests, given_up, strict=True):
+            assert outcome == expected(sources) or (is_given_up and isinstance(outcome, asyncio.CancelledError))
+        await until(lambda: decoding.active_rows == 0)
+        assert decoding.waiting == 0
+
+
+async def test_one_goes_on_while_the_other_is_in_a_step(decoding, backends):
+    for backend in backends:
+        backend.hold()
+    calls = [asyncio.create_task(decoded(decoding, [[9] * 20])) for _ in range(2)]
+    await until(lambda: decoding.active_rows == 2)
+    backends[1].release()
+    await calls[1]
+    assert not calls[0].done()
+    assert decoding.active_rows == 1
+    backends[0].release()
+    assert await calls[0] == expected([[9] * 20])
+
+
+async def test_cancelled_rows_are_free_at_the_next_step(decoding, backends):
+    for backend in backends:
+        backend.hold()
+    call = asyncio.create_task(decoded(decoding, [[9] * 20] * 6))
+    await until(lambda: all(backend.step_started.acquire(blocking=False) for backend in backends))
+    call.cancel()
+    await asyncio.gather(call, return_exceptions=True)
+    for backend in backends:
+        backend.release()
+    await until(lambda: decoding.active_rows == 0)
+    assert [backend.step_rows for backend in backends] == [[3], [3]]
+
+
+async def test_a_backend_that_fails_ends_all(decoding, backends, caplog):
+    backends[1].fail_at_step = 3
+    with pytest.raises(EngineError, match="restart"):
+        await decoded(decoding, [[9] * 20] * 4)
+    assert decoding.failed.is_set()
+    assert caplog.messages == ["the engine failed", "replica 1 ended with exit code 1"]
+
+
+async def test_what_keeps_a_replica_from_starting_is_told(backends):
+    refusal = BundleError("model bundle x: its graphs do not run")
+    engine = Dispatcher(
+        [fake_replica(backends[0]), fake_replica(refusal, number=1)], waiting_limit=9, observer=NullObserver()
+    )
+    with pytest.raises(BundleError, match="model bundle x: its graphs do not run"):
+        await engine.start()
+    assert backends[0].closed, "the other one is stopped"
+
+
+async def test_idle_replicas_run_no_steps(decoding, backends):
+    for _ in range(10):
+        await decoded(decoding, [[9]])
+    steps = [len(backend.log) for backend in backends]
+    await asyncio.sleep(0.05)
+    assert [len(backend.log) for backend in backends] == steps

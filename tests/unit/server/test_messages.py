@@ -1,0 +1,84 @@
+"""What the server and its replicas tell each other arrives as it was sent, however it is cut."""
+
+import random
+
+import pytest
+
+from translane_server.options import DecodingOptions, RequiredPhrase, Sampling
+from translane_server.replicas.messages import (
+    Cancel,
+    Frames,
+    framed,
+    pack_report,
+    pack_task,
+    unpack_report,
+    unpack_task,
+)
+from translane_server.replicas.replica import Progress, Report, Task
+from translane_server.request import AlignedToken, FinishReason, Hypothesis, Sentence, SentenceResult, Timing
+
+ALIGNMENT = (AlignedToken(0, 0.5), AlignedToken(3, 0.25))
+PLAIN = Sentence([5, 6, 3], DecodingOptions(9))
+RICH = Sentence(
+    [5, 3],
+    DecodingOptions(9, sampling=Sampling(7, 0.5, 3, 0.9), num_hypotheses=3, suppressed_phrases=(b"a", b"\xff")),
+    forced_ids=(1, 2),
+    counted_ids=1,
+    word_follows=True,
+    required_phrases=(RequiredPhrase(b"term", (4, 5)),),
+)
+SCORED = Hypothesis((1, 2), -0.125, FinishReason.END_OF_SENTENCE, (-0.1, -0.2, -0.3), ALIGNMENT)
+UNSCORED = Hypothesis((), None, FinishReason.MAX_LENGTH)
+
+
+def through(message, cut=1 << 20):
+    frames, data, received = Frames(), framed(message), []
+    for start in range(0, len(data), cut):
+        received += frames.feed(data[start : start + cut])
+    (message,) = received
+    return message
+
+
+@pytest.mark.parametrize("sentence", [PLAIN, RICH])
+def test_tasks(sentence):
+    task = Task(12, sentence, -3, 17.25)
+    assert unpack_task(through(pack_task(task))) == (task, False)
+
+
+def test_whether_somebody_listens_travels_in_place_of_who():
+    task = Task(12, Sentence([5, 3], DecodingOptions(9), on_progress=print), 0, 1.0)
+    received, told = unpack_task(through(pack_task(task)))
+    assert told
+    assert received.sentence.on_progress is None
+
+
+def test_options_of_one_kind_are_one_object():
+    received = [unpack_task(through(pack_task(Task(n, Sentence([n], DecodingOptions(77)), 0, 0.0)))) for n in (4, 5)]
+    assert received[0][0].sentence.options is received[1][0].sentence.options
+
+
+def test_reports():
+    report = Report(
+        ended=((3, SentenceResult((SCORED, UNSCORED), Timing(0.1, 0.2, 0.3))), (4, None)),
+        progress=(Progress(5, (1, 2, 3), ALIGNMENT), Progress(6, (1,), ())),
+        measurements=(("stepped", (0.001, 32)), ("admitted", (0.5,))),
+    )
+    assert unpack_report(through(pack_report(report), cut=7)) == report
+    assert unpack_report(through(pack_report(Report()))) == Report()
+
+
+def test_cancellations_are_told_apart_from_tasks():
+    assert isinstance(through(Cancel(5)), Cancel)
+    assert not isinstance(through(pack_task(Task(1, PLAIN, 0, 0.0))), Cancel)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_messages_are_whole_and_in_order_however_they_are_cut(seed):
+    pick = random.Random(seed)
+    messages = [bytes(pick.randrange(256) for _ in range(pick.choice([0, 1, 30, 3000]))) for _ in range(50)]
+    data, received, frames = b"".join(map(framed, messages)), [], Frames()
+    while data:
+        size = pick.choice([1, 2, 3, 5, 100, 5000])
+        received += frames.feed(data[:size])
+        data = data[size:]
+    assert received == messages
