@@ -43,12 +43,7 @@ def translate_greedily(
     backend = OrtBackend(
         Sessions(bundle, threads=threads), rows=_ROWS, source_capacity=longest, target_capacity=len(forced_ids) + most
     )
-    engine = Engine(
-        backend,
-        vocabulary=TargetVocabulary(ids.decoder_start, ids.eos),
-        waiting_limit=len(sources),
-        encode_tokens=2048,
-    )
+    engine = Engine(backend, vocabulary=TargetVocabulary(ids.decoder_start, ids.eos), encode_tokens=2048)
     options = DecodingOptions(most, scores=False)
     answers: queue.SimpleQueue[tuple[SentenceResult, ...] | RequestError] = queue.SimpleQueue()
     sentences = [

@@ -1,8 +1,11 @@
-"""The engine: continuous batching on one or more backends, each decoding in a loop on its own thread.
+"""The engine: continuous batching on one backend, which decodes in a loop on a thread.
 
 A sentence joins a running batch at its next decoder step and leaves it the moment it ends (iteration-level
 scheduling: Yu et al. 2022, https://www.usenix.org/conference/osdi22/presentation/yu). What is decoded for a sentence
 never depends on the sentences beside it.
+
+This is the engine within one process, for programs that decode without a server; the server has replicas
+(`translane_server.replicas`), each with the same loop.
 """
 
 from __future__ import annotations
@@ -20,49 +23,37 @@ from translane_server.worker import Worker
 
 
 class Engine:
-    """Decodes requests on `backends`, continuously batched.
+    """Decodes requests on `backend`, continuously batched.
 
-    `submit`, `cancel`, `drain` and `stop` may be called from any thread; `on_done` of a request is called exactly
-    once, on a thread of the engine's.
+    `submit`, `cancel` and `stop` may be called from any thread; `on_done` of a request is called exactly once, on the
+    engine's thread.
 
     Args:
-        backends: run the model, all the same one; what one decodes, the others decode alike. The engine closes them
-            when it stops.
+        backend: runs the model. The engine closes it when it stops.
         vocabulary: of the target.
-        waiting_limit: how many sentences may wait for a row; a request that would exceed it is refused whole.
-        encode_tokens: how many padded source tokens a backend encodes at most between two decoder steps.
+        encode_tokens: how many padded source tokens the backend encodes at most between two decoder steps.
         observer: is told of every step.
         clock: seconds, monotonic.
     """
 
     def __init__(
         self,
-        *backends: Backend,
+        backend: Backend,
+        *,
         vocabulary: TargetVocabulary,
-        waiting_limit: int,
         encode_tokens: int,
         observer: EngineObserver | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        assert backends, "an engine has a backend"
-        self._backends = backends
-        self._smallest = min(backends, key=lambda backend: backend.rows)
+        self._backend = backend
         self._clock = clock
-        self._ledger = Ledger(len(backends), waiting_limit, encode_tokens)
-        self._workers = [
-            Worker(f"engine-{number}", backend, self._ledger, vocabulary, observer or NullObserver(), clock)
-            for number, backend in enumerate(backends)
-        ]
-
-    @property
-    def rows(self) -> int:
-        """How many hypotheses decode at once at most."""
-        return sum(backend.rows for backend in self._backends)
+        self._ledger = Ledger(encode_tokens)
+        self._worker = Worker("engine", backend, self._ledger, vocabulary, observer or NullObserver(), clock)
 
     @property
     def active_rows(self) -> int:
         """How many hypotheses are decoding now."""
-        return sum(worker.active_rows for worker in self._workers)
+        return self._worker.active_rows
 
     @property
     def waiting(self) -> int:
@@ -76,24 +67,19 @@ class Engine:
 
     def start(self) -> None:
         """Start decoding."""
-        for worker in self._workers:
-            worker.start()
+        self._worker.start()
 
     def submit(self, request: Request) -> None:
         """Accept `request`; its `on_done` will be called once.
 
         Raises:
-            QueueFullError: its sentences would exceed the waiting limit.
-            UnavailableError: the engine is draining or has stopped.
+            EngineError: decoding has failed.
+            UnavailableError: the engine has stopped.
         """
         assert request.sentences, "a request has sentences"
         for sentence in request.sentences:
-            _check(sentence, self._smallest)
+            _check(sentence, self._backend)
         self._ledger.accept(PendingRequest(request, self._clock()))
-
-    def check_room(self, sentences: int) -> None:
-        """Raise what `submit` would raise now for a request of so many sentences: cheaper than making one."""
-        self._ledger.check_room(sentences)
 
     def cancel(self, request: Request) -> None:
         """Give up `request`: its rows are free at the next step, and it is answered with CancelledError.
@@ -102,19 +88,10 @@ class Engine:
         """
         self._ledger.cancel(request)
 
-    def drain(self, timeout: float | None = None) -> bool:
-        """Refuse new requests and wait until all accepted ones are answered, `timeout` seconds at most.
-
-        Returns:
-            Whether all are answered.
-        """
-        return self._ledger.drain(timeout)
-
     def stop(self) -> None:
-        """Stop decoding, answer what is left with UnavailableError, and close the backends."""
+        """Stop decoding, answer what is left with UnavailableError, and close the backend."""
         self._ledger.stop()
-        for worker in self._workers:
-            worker.join()
+        self._worker.join()
 
 
 def _check(sentence: Sentence, backend: Backend) -> None:

@@ -68,18 +68,16 @@ class Scheduler(WaitingJobs):
         super().__init__()
         self._encode_tokens = encode_tokens
 
-    def schedule(self, free_rows: int, share: int | None = None) -> list[Job]:
+    def schedule(self, free_rows: int) -> list[Job]:
         """Take out the jobs that enter now, in order.
 
         Together they take at most `free_rows`, and their padded size is at most `encode_tokens`; the first one enters
-        however long it is. Jobs enter while those before them take less than `share` rows, if that is given. No job is
-        passed over for a later one of its priority, not even one that waits for more rows than are free, so none
-        starves but by higher priorities.
+        however long it is. No job is passed over for a later one of its priority, not even one that waits for more rows
+        than are free, so none starves but by higher priorities.
         """
         admitted: list[Job] = []
         longest = taken = 0
-        share = free_rows if share is None else share
-        while (job := self.first) and taken < share and taken + job.rows <= free_rows:
+        while (job := self.first) and taken + job.rows <= free_rows:
             longest = max(longest, job.source_length)
             if admitted and longest * (len(admitted) + 1) > self._encode_tokens:
                 break

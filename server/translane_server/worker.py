@@ -20,8 +20,8 @@ from translane_server.vocabulary import TargetVocabulary
 _log = logging.getLogger(__name__)
 
 # Sentences that wait are encoded together, for the rows that are free and one more of each so many rows. That costs
-# less than encoding them one by one as rows become free; but the further ahead, the longer the rows that decode are held
-# up, and the later a sentence of higher priority enters.
+# less than encoding them one by one as rows become free; but the further ahead, the longer it holds up the rows that
+# decode, and the later a sentence of higher priority enters.
 _ROWS_PER_ROW_AHEAD = 2
 
 
@@ -151,7 +151,6 @@ class Worker:
             job.admitted_at, job.encoded_at = now - self._encode_seconds, now
             self._observer.admitted(job.admitted_at - job.pending.submitted_at)
         self._newcomers += jobs
-        self._ledger.last_wait = jobs[-1].admitted_at - jobs[-1].pending.submitted_at
 
     def _decode(self) -> Candidates:
         started = self._clock()
@@ -181,7 +180,6 @@ class Worker:
                 pending.answer(error)
             except Exception:  # noqa: BLE001 - one caller's bug is not the others' problem
                 _log.exception("a request's callback failed")
-            self._ledger.answered(1)
 
 
 def _result(job: Job, hypotheses: tuple[Hypothesis, ...], now: float) -> SentenceResult:

@@ -23,12 +23,11 @@ class EngineDriver:
 
     Args:
         bundle: what to decode with.
-        rows: of each backend.
+        rows: of its backend.
         threads: of ONNX Runtime.
         source_capacity: most source tokens; the bundle's limit if that is less.
         target_capacity: most target tokens; the bundle's limit if that is less.
         decoder_start: the id the decoder is first fed; the bundle's where it is not given.
-        replicas: how many backends there are.
     """
 
     def __init__(
@@ -40,7 +39,6 @@ class EngineDriver:
         source_capacity: int = 64,
         target_capacity: int = 64,
         decoder_start: int | None = None,
-        replicas: int = 1,
     ) -> None:
         limits, ids = bundle.manifest.limits, bundle.manifest.special_ids
         self.tokenizer = load_tokenizer(bundle)
@@ -49,21 +47,15 @@ class EngineDriver:
             eos=ids.eos,
             surfaces=self.tokenizer.target_surfaces,
         )
-        sessions = Sessions(bundle, threads=threads)
-        backends = [
-            OrtBackend(
-                sessions,
-                rows=rows,
-                source_capacity=min(source_capacity, limits.source_tokens),
-                target_capacity=min(target_capacity, limits.target_tokens),
-            )
-            for _ in range(replicas)
-        ]
-        self.backend = backends[0]  # the others are alike
+        self.backend = OrtBackend(
+            Sessions(bundle, threads=threads),
+            rows=rows,
+            source_capacity=min(source_capacity, limits.source_tokens),
+            target_capacity=min(target_capacity, limits.target_tokens),
+        )
         self.step_rows: list[int] = []  # of each decoder step so far
-        for backend in backends:
-            self._count_steps(backend)
-        self.engine = Engine(*backends, vocabulary=self.vocabulary, waiting_limit=1_000_000, encode_tokens=512)
+        self._count_steps(self.backend)
+        self.engine = Engine(self.backend, vocabulary=self.vocabulary, encode_tokens=512)
 
     def __enter__(self) -> EngineDriver:
         self.engine.start()

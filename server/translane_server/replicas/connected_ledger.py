@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import sys
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -58,7 +57,7 @@ class ConnectedLedger(Ledger):
     """
 
     def __init__(self, connection: socket.socket, frames: Frames, encode_tokens: int) -> None:
-        super().__init__(workers=1, waiting_limit=sys.maxsize, encode_tokens=encode_tokens)  # the server's is kept
+        super().__init__(encode_tokens)
         self.recorder = Recorder()
         self._connection = connection
         self._frames = frames

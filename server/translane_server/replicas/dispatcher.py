@@ -43,10 +43,10 @@ class _Member:
     def has_room_for(self, rows: int) -> bool:
         """Whether a sentence of so many rows is to be sent to it.
 
-        A few may wait there, so that rows become busy again as soon as they are free.
+        Some may wait there: they are encoded together, and rows become busy again as soon as they are free.
         """
         most = self.replica.rows
-        return not self.rows or self.rows + rows <= most + max(1, most // 4)
+        return not self.rows or self.rows + rows <= most + max(1, most // 2)
 
     def add(self, number: int, rows: int) -> None:
         """A sentence is sent to it."""

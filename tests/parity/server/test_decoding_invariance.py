@@ -138,9 +138,6 @@ def check(bundle, sentences, *, threads, decoder_start=None, rounds=2):
             for seed in range(rounds):
                 assert differences(driver.arriving(sentences, seed), alone, sentences) == []
             assert len(set(driver.step_rows)) >= min(rows, 10) // 2, "the batch was to grow and shrink"
-    with EngineDriver(bundle, rows=ROWS[-1], replicas=2, **sizes) as driver:
-        assert differences(driver.together(sentences), alone, sentences) == []
-        assert differences(driver.arriving(sentences, seed=0), alone, sentences) == []
     return alone
 
 

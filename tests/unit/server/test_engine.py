@@ -1,6 +1,7 @@
 """The engine on a backend without a model: who is in the batch when, and that nothing is lost."""
 
 import contextlib
+import queue
 import threading
 import time
 
@@ -9,7 +10,7 @@ import pytest
 from fakes.backend import EOS, VOCABULARY, FakeBackend
 from fakes.calls import TIMEOUT, Call, call_from_many_threads, wait_until
 from translane_server.engine import Engine
-from translane_server.errors import CancelledError, EngineError, QueueFullError, UnavailableError
+from translane_server.errors import CancelledError, EngineError, UnavailableError
 from translane_server.options import DecodingOptions
 from translane_server.request import FinishReason, Request, Sentence
 
@@ -24,7 +25,7 @@ def make_engine(backend):
     engines = []
 
     def make(**options):
-        options = {"waiting_limit": 100, "encode_tokens": 1000, **options}
+        options = {"encode_tokens": 1000, **options}
         engine = Engine(backend, vocabulary=VOCABULARY, **options)
         engines.append(engine)
         return engine
@@ -105,30 +106,12 @@ def test_newcomers_are_encoded_together(make_engine, backend):
 def test_higher_priority_enters_first(make_engine, backend):
     backend.rows = 1
     engine = make_engine()
-    order = []
+    order = queue.SimpleQueue()
     for name, priority in (("low", 0), ("high", 5)):
-        on_done = lambda result, name=name: order.append(name)  # noqa: E731
+        on_done = lambda result, name=name: order.put(name)  # noqa: E731
         engine.submit(Request([Sentence([9, EOS], DecodingOptions(8))], on_done, priority))
     engine.start()
-    assert engine.drain(TIMEOUT)
-    assert order == ["high", "low"]
-
-
-def test_a_full_queue_refuses_the_whole_request_and_says_when_to_come_back(make_engine):
-    engine = make_engine(waiting_limit=3)
-    first = Call(engine, [1], [2])
-    engine.check_room(1)
-    with pytest.raises(QueueFullError):
-        engine.check_room(2)
-    with pytest.raises(QueueFullError) as refused:
-        Call(engine, [3], [4])
-    assert 0 < refused.value.retry_after <= 10
-    last = Call(engine, [5])
-    assert engine.waiting == 3
-    engine.start()
-    assert first.tokens() == first.expected()
-    assert last.tokens() == last.expected()
-    assert engine.waiting == 0
+    assert [order.get(timeout=TIMEOUT) for _ in range(2)] == ["high", "low"]
 
 
 def test_cancelling_frees_the_rows_within_one_step(engine, backend):
@@ -172,30 +155,6 @@ def test_cancelling_at_once_and_cancelling_what_is_done(engine):
     assert after.tokens() == after.expected()
 
 
-def test_draining_answers_everything_accepted_and_refuses_what_comes_after(engine, backend):
-    backend.hold()
-    calls = [Call(engine, [n, n]) for n in range(10, 30)]
-    drained = []
-    thread = threading.Thread(target=lambda: drained.append(engine.drain(TIMEOUT)))
-    thread.start()
-    wait_until(lambda: engine._ledger.draining)
-    with pytest.raises(UnavailableError):
-        Call(engine, [1])
-    backend.release()
-    thread.join()
-    assert drained == [True]
-    for call in calls:
-        assert call.tokens() == call.expected()
-
-
-def test_draining_gives_up_after_its_timeout(engine, backend):
-    backend.hold()
-    call = Call(engine, [1])
-    assert engine.drain(0.01) is False
-    backend.release()
-    assert call.tokens() == call.expected()
-
-
 def test_stopping_answers_what_is_left(engine, backend):
     backend.hold()
     calls = [Call(engine, [n] * 20) for n in range(10, 20)]
@@ -233,7 +192,6 @@ def test_a_failing_callback_harms_nobody_else(engine, caplog):
     engine.submit(Request([Sentence([1, EOS], DecodingOptions(8))], explode))
     call = Call(engine, [2])
     assert call.tokens() == call.expected()
-    assert engine.drain(TIMEOUT)
     assert "callback failed" in caplog.text
 
 
@@ -283,7 +241,6 @@ def test_the_observer_hears_of_every_sentence_and_step(make_engine, backend):
 def test_many_threads_submit_and_cancel_and_every_request_is_answered_once(engine):
     mistakes = call_from_many_threads(engine, threads=8, calls=100, most_sources=3)
     assert mistakes == []
-    assert engine.drain(TIMEOUT)
     assert engine.active_rows == engine.waiting == 0
 
 

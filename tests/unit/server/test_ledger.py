@@ -1,4 +1,4 @@
-"""What the workers of an engine share: who gets which sentence, and when a request has ended."""
+"""Who gets which sentence, and when a request has ended."""
 
 import pytest
 
@@ -18,56 +18,12 @@ def accept(ledger, sentences, beam_size=1, priority=0):
     return pending
 
 
-def make_ledger(workers=2, waiting_limit=100):
-    return Ledger(workers, waiting_limit, encode_tokens=1000)
+def make_ledger():
+    return Ledger(encode_tokens=1000)
 
 
-def reserved(jobs):
-    return sum(job.rows for job in jobs)
-
-
-@pytest.mark.parametrize("workers", [1, 2, 3, 5])
-@pytest.mark.parametrize("beam_size", [1, 4])
-@pytest.mark.parametrize("sentences", [1, 2, 7, 30])
-def test_sentences_are_spread_evenly(workers, beam_size, sentences):
-    ledger = make_ledger(workers)
-    accept(ledger, sentences, beam_size)
-    taken = [len(ledger.admit(rows=200, reserved=0)) for _ in range(workers)]
-    assert sum(taken) == sentences
-    assert max(taken) <= -(-sentences // workers)
-    assert ledger.waiting == 0
-
-
-def test_whoever_has_the_fewest_rows_always_finds_something():
-    ledger = make_ledger(workers=3)
-    accept(ledger, 9)
-    jobs = [ledger.admit(rows=8, reserved=0) for _ in range(3)]
-    assert list(map(len, jobs)) == [3, 3, 3]
-    ledger.finish((job, RESULT) for job in jobs[1][:2])
-    accept(ledger, 1)
-    assert ledger.admit(rows=8, reserved=3) == []
-    assert len(ledger.admit(rows=8, reserved=1)) == 1
-
-
-def test_beams_are_rows():
+def test_the_worker_takes_all_it_has_rows_for():
     ledger = make_ledger()
-    accept(ledger, 3, beam_size=4)
-    accept(ledger, 4)
-    first, second = ledger.admit(rows=16, reserved=0), ledger.admit(rows=16, reserved=0)
-    assert [job.rows for job in first] == [4, 4]
-    assert [job.rows for job in second] == [4, 1, 1, 1, 1]
-
-
-def test_a_share_is_no_room():
-    ledger = make_ledger()
-    accept(ledger, 40)
-    assert len(ledger.admit(rows=8, reserved=5)) == 3
-    assert ledger.admit(rows=8, reserved=8) == []
-    assert ledger.waiting == 37
-
-
-def test_one_worker_takes_all_it_has_rows_for():
-    ledger = make_ledger(workers=1)
     accept(ledger, 5)
     assert len(ledger.admit(rows=4, reserved=1)) == 3
     accept(ledger, 1, beam_size=4)
@@ -76,17 +32,17 @@ def test_one_worker_takes_all_it_has_rows_for():
     assert len(ledger.admit(rows=4, reserved=0)) == 1
 
 
-def test_a_request_ends_with_its_last_sentence_wherever_it_was():
+def test_a_request_ends_with_its_last_sentence():
     ledger = make_ledger()
     pending = accept(ledger, 4)
-    first, second = ledger.admit(rows=8, reserved=0), ledger.admit(rows=8, reserved=0)
+    first, second = ledger.admit(rows=2, reserved=0), ledger.admit(rows=2, reserved=0)
     assert ledger.finish([(job, RESULT) for job in first]) == []
     assert ledger.finish([(second[0], RESULT)]) == []
     assert ledger.finish([(second[1], RESULT)]) == [pending]
     assert pending.results == [RESULT] * 4
 
 
-def test_a_cancelled_request_ends_when_the_last_worker_has_dropped_it():
+def test_a_cancelled_request_ends_when_its_last_sentence_is_dropped():
     ledger = make_ledger()
     pending = accept(ledger, 6)
     first, second = ledger.admit(rows=2, reserved=0), ledger.admit(rows=2, reserved=0)
@@ -111,15 +67,14 @@ def test_a_cancelled_request_that_only_waits_ends_at_once():
     assert ledger.admit(rows=8, reserved=0) == []
 
 
-def test_what_is_left_goes_to_the_last_worker_that_leaves():
+def test_what_is_left_goes_to_the_worker_that_leaves():
     ledger = make_ledger()
     failure = RuntimeError()
     waiting, gone = accept(ledger, 2), accept(ledger, 1)
     ledger.cancel(gone.request)
-    assert ledger.leave(failure) == []
+    assert ledger.leave(failure) == [gone, waiting]
     assert not ledger.wait(busy=True)
     assert not ledger.wait(busy=False)
-    assert ledger.leave(None) == [gone, waiting]
     assert ledger.failed is failure
     assert ledger.waiting == 0
 

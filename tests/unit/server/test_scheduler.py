@@ -62,17 +62,6 @@ def test_removed_jobs_never_enter():
     assert scheduler.remove(lambda job: True) == 0
 
 
-def test_jobs_enter_while_those_before_them_leave_something_of_the_share():
-    scheduler = Scheduler(encode_tokens=100)
-    scheduler.add(jobs(1, 2, 3))
-    assert lengths(scheduler.schedule(10, share=0)) == []
-    assert lengths(scheduler.schedule(10, share=2)) == [1, 2]
-    scheduler.add(jobs(4, 5, beam_size=3))
-    assert lengths(scheduler.schedule(10, share=2)) == [3, 4]  # one row is left of the share, and three are taken
-    assert lengths(scheduler.schedule(2, share=2)) == []  # a share does not make room
-    assert lengths(scheduler.schedule(3, share=2)) == [5]
-
-
 def test_the_rows_of_waiting_jobs_are_counted():
     scheduler = Scheduler(encode_tokens=100)
     scheduler.add(jobs(1, 2))

@@ -25,7 +25,7 @@ class Calls:
 
     def __init__(self, rows):
         self.backend = FakeBackend(rows)
-        self.ledger = Ledger(workers=1, waiting_limit=100, encode_tokens=1000)
+        self.ledger = Ledger(encode_tokens=1000)
         self.clock = itertools.count().__next__
         self.worker = Worker("worker", self.backend, self.ledger, VOCABULARY, NullObserver(), self.clock)
         self.results = {}
@@ -145,7 +145,7 @@ def test_the_phases_add_up_to_the_whole_time():
 
 
 def test_sentences_of_several_rows_are_encoded_ahead_and_wait_for_room():
-    backend, ledger = RandomBackend(MODEL, rows=4), Ledger(workers=1, waiting_limit=100, encode_tokens=1000)
+    backend, ledger = RandomBackend(MODEL, rows=4), Ledger(encode_tokens=1000)
     encode, encoded, results = backend.encode_ahead, [], []
     backend.encode_ahead = lambda sources: encoded.append(len(sources)) or encode(sources)
 
