@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import grpc
+import psutil
 import pytest
 
 from translane.v1 import translation_pb2 as pb
@@ -140,6 +141,63 @@ def test_a_failed_engine_ends_the_process_with_an_error(start, call):
     assert call(server, "ten letters").code() == grpc.StatusCode.INTERNAL
     assert server.exit_code() == 1
     server.wait_for("needs a restart")
+
+
+@pytest.fixture
+def serving(start):
+    """A server of two replicas that are slow to decode, and the replicas' processes."""
+    server = start("--replicas=2", FAKE_STEP_SECONDS="0.05")
+    server.wait_for("serving on")
+    replicas = psutil.Process(server.process.pid).children()
+    assert len(replicas) == 2
+    return server, replicas
+
+
+def test_a_replica_that_is_killed_ends_the_server(serving, call):
+    server, replicas = serving
+    running = [call(server, "ten letters") for _ in range(4)]
+    server.wait_for_a_request()
+    replicas[1].kill()
+    assert {each.code() for each in running} <= {grpc.StatusCode.INTERNAL, grpc.StatusCode.OK}
+    assert running[-1].code() == grpc.StatusCode.INTERNAL
+    assert server.exit_code() == 1
+    server.wait_for("replica [01] was ended by SIGKILL")
+    server.wait_for("needs a restart")
+    assert not any(replica.is_running() for replica in replicas)
+
+
+def test_replicas_end_with_a_server_that_is_killed(serving, call):
+    server, replicas = serving
+    running = call(server, "ten letters")
+    server.wait_for_a_request()
+    server.process.kill()
+    assert running.code() == grpc.StatusCode.UNAVAILABLE
+    gone, alive = psutil.wait_procs(replicas, timeout=10)
+    assert (len(gone), alive) == (2, [])
+
+
+def test_a_signal_to_the_whole_group_drains_all_the_same(serving, call):
+    server, replicas = serving
+    running = call(server, "ten letters")
+    server.wait_for_a_request()
+    for process in (*replicas, server.process):
+        process.send_signal(signal.SIGTERM)
+    assert running.result().translations[0].hypotheses[0].text == "ten letters"
+    assert server.exit_code() == 0
+    server.wait_for("every accepted request is answered")
+
+
+def test_a_replica_that_ends_while_it_loads_is_named(start):
+    server = start(FAKE_WARM_UP_SECONDS="60")
+    server.wait_for("metrics on")
+    deadline = time.monotonic() + 10
+    while not (replicas := psutil.Process(server.process.pid).children()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    time.sleep(0.5)
+    replicas[0].kill()
+    assert server.exit_code() == 1
+    server.wait_for("^translane-server: replica 0 was ended by SIGKILL while it loaded the model$")
 
 
 def test_a_port_in_use(start):
