@@ -1,4 +1,7 @@
-"""A decoder in a process of its own: its environment, its threads and its memory are nobody else's."""
+"""A decoder in a process of its own: its environment, its threads and its memory are nobody else's.
+
+Processes that it starts count as its own.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,15 @@ import time
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from machine import cpu_seconds, family, memory
 from workload import Load
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """What decoding a load once came to. `cpu_seconds` are of all threads of the process."""
+    """What decoding a load once came to. `cpu_seconds` are of all threads of the process and of those it started."""
 
     seconds: float
     cpu_seconds: float
@@ -70,7 +73,7 @@ class DecoderProcess:
         return self._call("decode", translations, patience=patience)
 
     def memory(self) -> int:
-        """Memory of the process that is resident now [bytes]."""
+        """Memory of the process and of those it started that is resident now [bytes]; see `machine.memory`."""
         return self._call("memory")
 
     def close(self) -> None:
@@ -98,6 +101,7 @@ def _serve(connection: Any, decoder: str, environment: Mapping[str, str]) -> Non
         try:
             method, arguments = connection.recv()
         except EOFError:
+            served.close()
             return
         try:
             connection.send((True, getattr(served, method)(*arguments)))
@@ -123,14 +127,15 @@ class _Served:
         self._prepared = self._decoder.prepare(load)
 
     def decode(self, translations: bool) -> Decoded:
-        cpu, started = time.process_time(), time.perf_counter()
+        processes = family(os.getpid())
+        cpu, started = cpu_seconds(processes), time.perf_counter()
         results = self._decoder.decode(self._prepared)
-        seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu
+        seconds, cpu = time.perf_counter() - started, cpu_seconds(processes) - cpu
         found = self._decoder.token_ids(results)
-        return Decoded(seconds, cpu_seconds, sum(map(len, found)), found if translations else None)
+        return Decoded(seconds, cpu, sum(map(len, found)), found if translations else None)
 
     def memory(self) -> int:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return memory(family(os.getpid()))
 
     def close(self) -> None:
         if self._decoder is not None:

@@ -1,4 +1,4 @@
-"""Backends that tell where the time of their callers goes, and the engine around them."""
+"""A backend that tells where the time of its caller goes, and the engine around it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,10 @@ NEVER = -1  # an end-of-sentence id no model predicts
 
 @dataclass
 class Times:
-    """Seconds by what they were spent on, summed over replicas, and how much was done.
-
-    `total` is what the caller waited, and `cpu` what all threads of the process computed meanwhile.
-    """
+    """Seconds by what they were spent on, and how much was done. `total` is what the caller waited."""
 
     total: float = 0.0
-    cpu: float = 0.0
-    encode: float = 0.0
+    encode: float = 0.0  # and to give rows to what is encoded
     step: float = 0.0
     move: float = 0.0
     steps: int = 0
@@ -36,42 +32,37 @@ class Times:
 
     @property
     def engine(self) -> float:
-        """What one replica spends outside its backend."""
+        """What is spent outside the backend."""
         return self.total - self.encode - self.step - self.move
 
 
 class MeasuredEngine:
-    """An engine on a bundle whose backends' calls are timed. Close it.
+    """An engine on a bundle whose backend's calls are timed. Close it.
 
     Args:
         bundle: what to decode with.
-        rows: of each backend.
+        rows: of the backend.
         threads: of ONNX Runtime.
         ends: whether sentences end when the model ends them, or only at their max_length.
-        replicas: how many backends there are.
     """
 
-    def __init__(self, bundle: Bundle, *, rows: int, threads: int, ends: bool, replicas: int = 1) -> None:
+    def __init__(self, bundle: Bundle, *, rows: int, threads: int, ends: bool) -> None:
         limits, ids = bundle.manifest.limits, bundle.manifest.special_ids
         self.tokenizer = load_tokenizer(bundle)
-        sessions = Sessions(bundle, threads=threads)
-        backends = []
-        for _ in range(replicas):
-            backend = OrtBackend(
-                sessions,
-                rows=rows,
-                source_capacity=min(64, limits.source_tokens),
-                target_capacity=min(96, limits.target_tokens),
-            )
-            backend.warm_up()
-            self._time_calls(backend)
-            backends.append(backend)
-        self.has_attention = backends[0].has_attention
+        backend = OrtBackend(
+            Sessions(bundle, threads=threads),
+            rows=rows,
+            source_capacity=min(64, limits.source_tokens),
+            target_capacity=min(96, limits.target_tokens),
+        )
+        backend.warm_up()
+        self._time_calls(backend)
+        self.has_attention = backend.has_attention
         self.vocabulary = TargetVocabulary(
             ids.decoder_start, ids.eos if ends else NEVER, self.tokenizer.target_surfaces
         )
         self.times = Times()
-        self._engine = Engine(*backends, vocabulary=self.vocabulary, waiting_limit=1_000_000, encode_tokens=2048)
+        self._engine = Engine(backend, vocabulary=self.vocabulary, encode_tokens=2048)
         self._engine.start()
 
     def close(self) -> None:
@@ -81,21 +72,27 @@ class MeasuredEngine:
         """Decode `sentences` as one request."""
         self.times = times = Times()
         answers: queue.SimpleQueue = queue.SimpleQueue()
-        cpu, started = time.process_time(), time.perf_counter()
+        started = time.perf_counter()
         self._engine.submit(Request(sentences, answers.put))
         outcome = answers.get()
-        times.total, times.cpu = time.perf_counter() - started, time.process_time() - cpu
+        times.total = time.perf_counter() - started
         if isinstance(outcome, Exception):
             raise outcome
         self.results = outcome
         return times
 
     def _time_calls(self, backend: OrtBackend) -> None:
-        encode, step, move = backend.encode, backend.decode_step, backend.move_rows
+        encode, enter, step, move = backend.encode_ahead, backend.enter, backend.decode_step, backend.move_rows
 
-        def timed_encode(*arguments, **keywords):
+        def timed_encode(sources):
             started = time.perf_counter()
-            encode(*arguments, **keywords)
+            encoded = encode(sources)
+            self.times.encode += time.perf_counter() - started
+            return encoded
+
+        def timed_enter(sources, rows):
+            started = time.perf_counter()
+            enter(sources, rows)
             self.times.encode += time.perf_counter() - started
 
         def timed_step(token_ids, *arguments, **keywords):
@@ -115,4 +112,5 @@ class MeasuredEngine:
             self.times.reordered_rows += within
             self.times.moved_rows += len(moves) - within
 
-        backend.encode, backend.decode_step, backend.move_rows = timed_encode, timed_step, timed_move
+        backend.encode_ahead, backend.enter = timed_encode, timed_enter
+        backend.decode_step, backend.move_rows = timed_step, timed_move

@@ -1,12 +1,13 @@
 """Which is faster on the same processors: one replica of several threads, or several of one thread.
 
     python benchmarks/replicas.py models/zh-en
-    python benchmarks/replicas.py runs/bench/models/base-fp32 --rows 1 32 --beams 1
+    python benchmarks/replicas.py runs/bench/models/base-fp32-bundle --rows 1 32 --beams 1
 
-*Throughput* is of many sentences given at once: replicas share the rows, though each has as many as a sentence takes.
-*Latency* is of one sentence after the other, each alone in the engine. All settings are open at the same time and take
-turns, one short run each; what counts is the median of each setting's ratio to the first within a round. Sources are
-random, and every sentence goes on to a length of its own. Processor time is of the whole process.
+Replicas decode as a server's do: each in a process of its own, with a dispatcher between them. *Throughput* is of many
+sentences given at once: replicas share the rows, though each has as many as a sentence takes. *Latency* is of one
+sentence after the other, each alone. All settings are open at the same time and take turns, one short run each; what
+counts is the median of each setting's ratio to the first within a round. Sources are random, and every sentence goes on
+to a length of its own. Processor time is of all processes, the dispatcher's included.
 """
 
 from __future__ import annotations
@@ -15,14 +16,18 @@ import argparse
 import os
 import platform
 import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import onnxruntime
-from measured import MeasuredEngine, Times
+from machine import cpu_seconds, family
+from translane_decoder import TranslaneDecoder
+from workload import Load
 
 from translane_server.bundle import Bundle, load_bundle
-from translane_server.options import DecodingOptions
 from translane_server.request import Sentence
 
 SOURCE_LENGTHS = (5, 25)  # tokens
@@ -30,35 +35,72 @@ TARGET_LENGTHS = (5, 35)
 ALONE = 6  # sentences of a latency run
 
 
-def sentences(bundle: Bundle, count: int, beam_size: int) -> list[Sentence]:
+@dataclass(frozen=True)
+class Run:
+    """Seconds that decoding took, and that processors computed meanwhile."""
+
+    total: float
+    cpu: float
+
+
+class Setting:
+    """So many replicas of so many threads. Close it.
+
+    Args:
+        bundle: what to decode with.
+        replicas: how many there are.
+        threads: of each.
+        rows: of each.
+    """
+
+    def __init__(self, bundle: Bundle, replicas: int, threads: int, rows: int) -> None:
+        own = os.getpid()
+        others = set(family(own))
+        self._decoder = TranslaneDecoder(
+            bundle.folder,
+            replicas=replicas,
+            threads=threads,
+            rows=rows,
+            source_tokens=SOURCE_LENGTHS[1],
+            target_tokens=TARGET_LENGTHS[1],
+            ends=False,
+        )
+        self._processes = [own, *set(family(own)) - others]
+
+    def throughput(self, load: Load) -> Run:
+        return self._run(self._decoder.prepare(load))
+
+    def latency(self, load: Load) -> Run:
+        """Mean of decoding each sentence alone."""
+        runs = [self._run([sentence]) for sentence in self._decoder.prepare(load)]
+        return Run(statistics.mean(run.total for run in runs), statistics.mean(run.cpu for run in runs))
+
+    def close(self) -> None:
+        self._decoder.close()
+
+    def _run(self, sentences: list[Sentence]) -> Run:
+        cpu, started = cpu_seconds(self._processes), time.perf_counter()
+        self._decoder.decode(sentences)
+        return Run(time.perf_counter() - started, cpu_seconds(self._processes) - cpu)
+
+
+def load_of(bundle: Bundle, count: int, beam_size: int) -> Load:
     random = np.random.default_rng(0)
     vocabulary = bundle.manifest.architecture.source_vocab_size
-    lengths = zip(
-        random.integers(*SOURCE_LENGTHS, count, endpoint=True),
-        random.integers(*TARGET_LENGTHS, count, endpoint=True),
-        strict=True,
+    sources = random.integers(*SOURCE_LENGTHS, count, endpoint=True)
+    targets = random.integers(*TARGET_LENGTHS, count, endpoint=True)
+    return Load(
+        tuple(tuple(random.integers(4, vocabulary, length).tolist()) for length in sources),
+        tuple(targets.tolist()),
+        TARGET_LENGTHS[1],
+        count,
+        beam_size,
     )
-    return [
-        Sentence(
-            random.integers(4, vocabulary, int(source)).tolist(),
-            DecodingOptions(max_length=int(target), beam_size=beam_size),
-        )
-        for source, target in lengths
-    ]
 
 
-def throughput(engine: MeasuredEngine, load: list[Sentence]) -> Times:
-    return engine.decode(load)
-
-
-def latency(engine: MeasuredEngine, load: list[Sentence]) -> Times:
-    """Mean of decoding each sentence alone."""
-    runs = [engine.decode([sentence]) for sentence in load]
-    return Times(total=statistics.mean(run.total for run in runs), cpu=statistics.mean(run.cpu for run in runs))
-
-
-def settings(texts: list[str]) -> list[tuple[int, int]]:
-    return [(int(replicas), int(threads)) for replicas, _, threads in (text.partition("x") for text in texts)]
+def parse(text: str) -> tuple[int, int]:
+    replicas, _, threads = text.partition("x")
+    return int(replicas), int(threads)
 
 
 def main() -> None:
@@ -72,7 +114,6 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=3, help="of a throughput run")
     arguments = parser.parse_args()
     bundle = load_bundle(arguments.bundle)
-    compared = settings(arguments.settings)
     first = arguments.settings[0]
     print(
         f"{bundle.manifest.name}: {bundle.manifest.architecture.parameters:,} parameters, {bundle.manifest.precision};"
@@ -83,23 +124,24 @@ def main() -> None:
     print("|---|---:|---:|---|---:|---:|---:|---:|")
     for beams in arguments.beams:
         for rows in arguments.rows:
-            engines = [
-                MeasuredEngine(
-                    bundle, rows=max(rows // replicas, beams), threads=threads, ends=False, replicas=replicas
-                )
-                for replicas, threads in compared
+            settings = [
+                Setting(bundle, replicas, threads, max(rows // replicas, beams))
+                for replicas, threads in map(parse, arguments.settings)
             ]
-            loads = {"throughput": (throughput, sentences(bundle, max(arguments.batches * rows // beams, 4), beams))}
+            measures: dict[str, tuple[Callable[[Setting, Load], Run], int]] = {
+                "throughput": (Setting.throughput, max(arguments.batches * rows // beams, 4))
+            }
             if rows == arguments.rows[0]:
-                loads["latency"] = (latency, sentences(bundle, ALONE, beams))
-            for name, (measure, load) in loads.items():
-                rounds = [[measure(engine, load) for engine in engines] for _ in range(1 + arguments.rounds)][1:]
+                measures["latency"] = (Setting.latency, ALONE)
+            for name, (measure, count) in measures.items():
+                load = load_of(bundle, count, beams)
+                rounds = [[measure(setting, load) for setting in settings] for _ in range(1 + arguments.rounds)][1:]
                 report(name, beams, rows, arguments.settings, rounds)
-            for engine in engines:
-                engine.close()
+            for setting in settings:
+                setting.close()
 
 
-def report(name: str, beams: int, rows: int, labels: list[str], rounds: list[list[Times]]) -> None:
+def report(name: str, beams: int, rows: int, labels: list[str], rounds: list[list[Run]]) -> None:
     for number, label in enumerate(labels):
         total = statistics.median(run[number].total for run in rounds) * 1000
         cpu = statistics.median(run[number].cpu for run in rounds) * 1000

@@ -5,9 +5,11 @@
 
 One worker of each engine decodes greedily. Neither tells how long a step takes, so a step is what a longer translation
 takes beyond a shorter one, by the tokens it is longer: encoding and everything else done once drops out. Memory is what
-is resident after decoding, in a process of its own, weights and interpreter included; Translane's is for as many rows
-and tokens as the measurement needs, since it takes all of its memory at once. Start-up is from a process that has
-imported its engine to the first translation. With one thread, a step's time is processor time.
+is resident after decoding, in a process of its own and those it started, weights and interpreters included, as the
+proportional set size: of what processes share, each has its part. Translane's is for as many rows and tokens as the
+measurement needs, since it takes all of its memory at once. Start-up is from a process that has imported its engine to
+the first translation; Translane's starts another one meanwhile, which decodes. With one thread, a step's time is
+processor time.
 """
 
 from __future__ import annotations

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from machine import cpu_seconds, family
+
 from translane_client import Client, RetryPolicy, TranslaneError
 
 ENGINES = ("translane", "ctranslate2")
@@ -62,9 +64,8 @@ class ServerProcess:
         return self._process.pid
 
     def cpu_seconds(self) -> float:
-        """Processor time that its threads have used so far."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # user's and system's
+        """Processor time that it and the processes it started have used so far."""
+        return cpu_seconds(family(self.pid))
 
     def _wait_until_it_answers(self) -> None:
         end = time.monotonic() + START_SECONDS

@@ -5,8 +5,9 @@
 
 Clients of a real server wait for each answer before they ask again. Most send many short sentences at once, for greedy
 search; others ask for beams, samples, scores or streams, cancel what they asked for, let deadlines pass, send requests
-that are refused, and connect anew. Resident memory and open files of the server are sampled meanwhile. Its growth is
-what it holds at the end over what it held when a tenth of the sentences was done, medians of some samples each.
+that are refused, and connect anew. Meanwhile the resident memory and the open files of the server's processes are
+sampled (memory that several processes share counts in equal parts for each). Its growth is what they hold at the end
+over what they held when a tenth of the sentences was done, medians of some samples each.
 """
 
 from __future__ import annotations
@@ -26,10 +27,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
 from benchmarked_models import DEMO
 from floors import MEMORY
-from machine import Usage, describe
+from machine import Usage, describe, family, memory, open_files
 from offline import ROOT, SENTENCES
 from served import translane
 
@@ -45,7 +45,7 @@ KEPT = 500  # samples of a record
 
 @dataclass(frozen=True)
 class Sample:
-    """What the server held at a time."""
+    """What the server's processes held at a time."""
 
     seconds: float
     sentences: int
@@ -123,7 +123,7 @@ class Soak:
 
     Args:
         address: of the server.
-        pid: of its process.
+        pid: of its process, which may start others.
         texts: what is sent.
         sentences: how many translations end it.
         seconds: after which it ends, too.
@@ -131,7 +131,7 @@ class Soak:
 
     def __init__(self, address: str, pid: int, texts: Sequence[str], sentences: int, seconds: float) -> None:
         self._address = address
-        self._process = psutil.Process(pid)
+        self._pid = pid
         self._texts = texts
         self._wanted = sentences
         self._seconds = seconds
@@ -187,8 +187,8 @@ class Soak:
 
     def _sample(self) -> Sample:
         seconds = time.monotonic() - self._started
-        memory, files = self._process.memory_info().rss, self._process.num_fds()
-        self.samples.append(Sample(seconds, self.sentences, memory, files))
+        processes = family(self._pid)
+        self.samples.append(Sample(seconds, self.sentences, memory(processes), open_files(processes)))
         return self.samples[-1]
 
 

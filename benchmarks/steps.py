@@ -86,7 +86,6 @@ def measure(bundle: Bundle, sentences: list[Sentence], rows: int, threads: int, 
     engine = Engine(
         backend,
         vocabulary=TargetVocabulary(bundle.manifest.special_ids.decoder_start, NEVER),
-        waiting_limit=len(sentences),
         encode_tokens=2048,
     )
     generated = sum(sentence.options.max_length for sentence in sentences)
