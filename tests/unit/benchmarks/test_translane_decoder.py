@@ -1,0 +1,44 @@
+"""Translane's part of the benchmarks: replicas in processes, which count as the decoder's own."""
+
+import machine
+import pytest
+from benchmarked_models import DEMO
+from decoder_process import DecoderProcess
+from translane_decoder import TranslaneDecoder
+from workload import Load
+
+from translane_server.errors import StartupError
+
+SOURCES = tuple((*range(100 + number, 105 + number), 0) for number in range(6))
+ROOM = {"threads": 1, "rows": 2, "source_tokens": 16, "target_tokens": 20}
+
+
+def test_two_replicas_translate_as_one_does():
+    load = Load(SOURCES, None, 20, 2, 1)
+    found = []
+    for replicas in (1, 2):
+        decoder = TranslaneDecoder(DEMO, replicas=replicas, ends=True, **ROOM)
+        found.append(decoder.token_ids(decoder.decode(decoder.prepare(load))))
+        decoder.close()
+    assert found[0] == found[1]
+    assert len(found[0]) == len(SOURCES)
+
+
+def test_a_bundle_that_does_not_fit_is_no_decoder_and_leaves_no_process():
+    before = machine.family(1)
+    with pytest.raises(StartupError, match="memory"):
+        TranslaneDecoder(DEMO, replicas=1, ends=True, **ROOM | {"rows": 10**12})
+    assert machine.family(1) == before
+
+
+def test_replicas_count_as_the_process_that_has_them():
+    lengths = (20,) * len(SOURCES)
+    with DecoderProcess("translane_decoder.TranslaneDecoder") as process:
+        process.open(DEMO, replicas=2, ends=False, **ROOM)
+        process.load(Load(SOURCES, lengths, 20, 2, 1))
+        decoded = process.decode(translations=True)
+        assert [len(ids) for ids in decoded.translations] == list(lengths)
+        assert decoded.cpu_seconds > 0
+        with_replicas = process.memory()
+        process.close()
+        assert process.memory() < with_replicas / 2
