@@ -18,6 +18,9 @@ ENV_PREFIX = "TRANSLANE_"
 # whether or not sentences are that long.
 _DEFAULT_MAX_TOKENS = 256
 
+# Rows where the operator sets none: of all replicas, or of each if that is more.
+_DEFAULT_ROWS, _DEFAULT_ROWS_OF_A_REPLICA = 64, 32
+
 # Most beams where the operator sets no limit: a text with many of them keeps many others waiting.
 _DEFAULT_MAX_BEAM_SIZE = 16
 
@@ -48,8 +51,11 @@ class ServerSettings(Settings):
     threads: int | None = Field(
         default=None, ge=1, le=1024, description="Threads of each replica; by default its part of the CPUs granted."
     )
-    rows: int = Field(
-        default=64, ge=1, le=4096, description="Most hypotheses that decode at once, in all replicas together."
+    rows: int | None = Field(
+        default=None,
+        ge=1,
+        le=4096,
+        description="Most hypotheses that decode at once, in all replicas together; by default 64, or 32 for each.",
     )
     max_beam_size: int | None = Field(
         default=None,
@@ -108,21 +114,25 @@ class ServerSettings(Settings):
 
     @model_validator(mode="after")
     def _beams_have_rows(self) -> ServerSettings:
-        replicas = self.replicas or 1
-        if replicas > self.rows:
-            raise ValueError(f"--replicas ({replicas}) must be at most --rows ({self.rows}), or one would have no row")
-        if self.max_beam_size is not None and self.max_beam_size > self.rows // replicas:
+        replicas, rows = self.replicas or 1, self.rows_of(self.replicas or 1)
+        if replicas > rows:
+            raise ValueError(f"--replicas ({replicas}) must be at most --rows ({rows}), or one would have no row")
+        if self.max_beam_size is not None and self.max_beam_size > rows // replicas:
             divided = f" / --replicas ({replicas})" if replicas > 1 else ""
             raise ValueError(
-                f"--max-beam-size ({self.max_beam_size}) must be at most --rows ({self.rows}){divided}: a beam takes a"
-                " row"
+                f"--max-beam-size ({self.max_beam_size}) must be at most --rows ({rows}){divided}: a beam takes a row"
             )
         return self
+
+    def rows_of(self, replicas: int) -> int:
+        """`rows`, or as many as are sensible for so many replicas."""
+        return self.rows or max(_DEFAULT_ROWS, _DEFAULT_ROWS_OF_A_REPLICA * replicas)
 
     @property
     def beam_limit(self) -> int:
         """`max_beam_size`, or as many as are sensible with these rows."""
-        return self.max_beam_size or min(_DEFAULT_MAX_BEAM_SIZE, self.rows // (self.replicas or 1))
+        replicas = self.replicas or 1
+        return self.max_beam_size or min(_DEFAULT_MAX_BEAM_SIZE, self.rows_of(replicas) // replicas)
 
 
 @dataclass(frozen=True)

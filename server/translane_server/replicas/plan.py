@@ -13,10 +13,13 @@ from translane_server.errors import SettingsError
 # threads to share them. Measured in docs/engine-costs.md.
 _SMALL_MODEL = 20_000_000
 
+# More than these have no more to do: what takes requests and answers them is one process.
+_MOST_REPLICAS = 16
+
 
 @dataclass(frozen=True)
 class Replicas:
-    """The replicas of a server, which share the model's weights.
+    """The replicas of a server.
 
     Attributes:
         rows: of each.
@@ -46,10 +49,9 @@ def plan_replicas(settings: ServerSettings, parameters: int, device: Device, cpu
     number = settings.replicas or chosen or 1
     if device == "cuda" and number > 1:
         raise SettingsError(f"--replicas is {number}, and on cuda there is one: a step takes the whole GPU")
-    rows, more = divmod(settings.rows, number)
+    rows, more = divmod(settings.rows_of(number), number)
     return Replicas(
         rows=tuple(rows + (replica < more) for replica in range(number)),
-        # threads are the sessions', which replicas share: only one replica, or one thread each, has them for itself
         threads=settings.threads or (1 if chosen and chosen > 1 else max(1, cpus // number)),
         encode_tokens=max(1, settings.encode_tokens // number),
     )
@@ -58,4 +60,7 @@ def plan_replicas(settings: ServerSettings, parameters: int, device: Device, cpu
 def _suitable_number(settings: ServerSettings, parameters: int, device: Device, cpus: int) -> int:
     if device == "cuda" or settings.threads or parameters >= _SMALL_MODEL:
         return 1
-    return max(1, min(cpus, settings.rows // settings.beam_limit))
+    number = min(cpus, _MOST_REPLICAS)
+    while number > 1 and settings.rows_of(number) // number < settings.beam_limit:
+        number -= 1
+    return number

@@ -16,6 +16,8 @@ def plan(parameters=SMALL, device="cpu", cpus=2, **settings):
 def test_a_small_model_has_a_replica_on_each_cpu():
     assert plan() == Replicas(rows=(32, 32), threads=1, encode_tokens=1024)
     assert plan(cpus=1) == Replicas(rows=(64,), threads=1, encode_tokens=2048)
+    assert plan(cpus=12) == Replicas(rows=(32,) * 12, threads=1, encode_tokens=170)
+    assert plan(cpus=99) == Replicas(rows=(32,) * 16, threads=1, encode_tokens=128)
 
 
 def test_a_large_model_has_one():
@@ -34,12 +36,13 @@ def test_threads_alone_are_those_of_one_replica():
 
 
 @pytest.mark.parametrize(
-    ("rows", "max_beam_size", "replicas"), [(64, None, 4), (256, None, 16), (64, 32, 2), (64, 2, 16), (8, None, 1)]
+    ("rows", "max_beam_size", "replicas"),
+    [(64, None, 4), (256, None, 16), (64, 32, 2), (64, 2, 16), (8, None, 1), (None, 32, 16), (None, 64, 1)],
 )
 def test_the_largest_beam_fits_into_each_replica(rows, max_beam_size, replicas):
     planned = plan(cpus=16, rows=rows, max_beam_size=max_beam_size)
     assert len(planned.rows) == replicas
-    assert sum(planned.rows) == rows
+    assert sum(planned.rows) == (rows or max(64, 32 * replicas))
     assert planned.threads == (1 if replicas > 1 else 16)
     assert min(planned.rows) >= make_settings(rows=rows, max_beam_size=max_beam_size).beam_limit
 
