@@ -6,7 +6,7 @@
 Two loads. *steady*: as many sentences as rows, of one length, none of which ends early, so every step runs all rows.
 *churn*: sentences of many lengths, more than there are rows, so that at almost every step some leave, rows are moved,
 and others are encoded and join. The share outside ONNX Runtime is what the loop's thread spends on everything else,
-from taking requests to answering them.
+from taking requests to answering them. What a server and its replicas tell each other is not in it.
 """
 
 from __future__ import annotations
