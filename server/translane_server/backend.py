@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,17 +17,18 @@ FloatArray = npt.NDArray[np.float32]
 BoolArray = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
-class RowMove:
+class RowMove(NamedTuple):
     """Copy row `source` over row `target`: its first `target_length` decoded and `source_length` encoded positions.
 
-    A `source_length` of 0 says that both rows decode the same sentence, whose encoded positions are there already.
+    A `source_length` of 0 says that both rows decode the same sentence, whose encoded positions are there already; and
+    `start`, that they were fed the same tokens at so many decoded positions, which need not be copied.
     """
 
     source: int
     target: int
     target_length: int
     source_length: int
+    start: int = 0
 
 
 @dataclass(frozen=True, slots=True)

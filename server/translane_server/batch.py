@@ -25,7 +25,7 @@ from translane_server.request import Hypothesis
 from translane_server.row_setup import RowSetup
 from translane_server.rows import RowTable
 from translane_server.search import Kind, Search
-from translane_server.step import Child, RankedTokens, rank_tokens
+from translane_server.step import Offspring, RankedTokens, rank_tokens
 from translane_server.vocabulary import TargetVocabulary
 
 
@@ -55,8 +55,10 @@ class RunningBatch:
         self._setup = RowSetup(self._table, vocabulary)
         self._searches: list[Search] = []  # by row
         self._holes: list[int] = []  # rows whose search has ended, or lives on in others
+        self._never: BoolArray = np.zeros(rows, np.bool_)
         self._intricate = 0  # searches that are not plain greedy
         self._scored = 0  # searches whose hypotheses tell their scores
+        self._needs: StepNeeds | None = None  # of the next step, where it is known
         self.reserved = 0  # rows that the sentences may come to take
 
     @property
@@ -82,6 +84,14 @@ class RunningBatch:
     @property
     def needs(self) -> StepNeeds:
         """What the next step has to return; there are no holes."""
+        if self._needs is None:
+            self._needs = self._find_needs()
+        needs = self._needs
+        if needs.logits:  # for how long depends on positions
+            self._needs = None
+        return needs
+
+    def _find_needs(self) -> StepNeeds:
         if not self._intricate:
             return _BEST_SCORED_TOKEN if self._scored else _BEST_TOKEN
         table, n = self._table, len(self._searches)
@@ -97,6 +107,7 @@ class RunningBatch:
     def add(self, jobs: Sequence[Job]) -> list[int]:
         """Start decoding `jobs`, each in a row of its own; return the rows."""
         rows = []
+        self._needs = None
         for job in jobs:
             row = self._holes.pop() if self._holes else len(self._searches)
             search = self._setup.begin(job, row, self._searches)
@@ -154,6 +165,7 @@ class RunningBatch:
 
     def _end(self, search: Search) -> None:
         """Give back what a sentence holds."""
+        self._needs = None
         self.reserved -= search.job.rows
         self._intricate -= not search.plain
         self._scored -= search.job.sentence.options.scores
@@ -193,26 +205,28 @@ class RunningBatch:
         n = len(searches)
         if candidates.attention is not None:
             self._keep_attention(candidates.attention)
-        forced = table.positions[:n] < table.forced_length[:n]
+        # Rows with forced tokens have asked for logits.
+        forced = self._never[:n] if candidates.logits is None else table.positions[:n] < table.forced_length[:n]
         ranked = rank_tokens(candidates, forced, table, searches, self._setup.masks, eos)
         in_groups = [search.goes_on_in_groups for search in searches]
         grouped = [search for row, search in enumerate(searches) if in_groups[row] and not forced[row]]
         alone = np.flatnonzero(forced | ~np.array(in_groups))
-        children, dead = self._children(ranked, dict.fromkeys(grouped), update)
-        placement = place(children, searches, table)
+        offspring, dead = self._offspring(ranked, dict.fromkeys(grouped), update)
+        placement = place(offspring, searches, table)
         update.moves += placement.moves
+        if placement.rows:
+            rows = np.array(placement.rows)
+            table.append(rows, np.array(offspring.token_ids), np.array(offspring.log_probs, np.float32))
+            table.scores[rows] = offspring.scores
+            table.stream[rows] = offspring.streams
+        free = dead + placement.free
         if alone.size:
             tokens, log_probs = self._next_tokens(ranked, alone, forced)
             table.append(alone, tokens, log_probs)
             generating = ~forced[alone]
             table.scores[alone[generating]] += log_probs[generating]
-        if placement.rows:
-            rows, added = np.array(placement.rows), placement.children
-            log_probs = np.array([child.log_prob for child in added], np.float32)
-            table.append(rows, np.array([child.token for child in added]), log_probs)
-            table.scores[rows] = [child.score for child in added]
-            table.stream[rows] = [child.stream for child in added]
-        free = dead + placement.free + self._finish_rows(update)
+        if any(search.kind is not Kind.BEAM for search in searches):
+            free += self._finish_rows(update)
         report(searches, table, free)
         return free
 
@@ -238,31 +252,29 @@ class RunningBatch:
             tokens[drawn], log_probs[drawn] = draw_tokens(ranked, of_rows, table.stream[of_rows], table, eos)
         return tokens, log_probs
 
-    def _children(
+    def _offspring(
         self, ranked: RankedTokens, searches: Iterable[Search], update: Update
-    ) -> tuple[dict[Search, list[Child]], list[int]]:
+    ) -> tuple[Offspring, list[int]]:
         """What `searches` of several hypotheses go on with, and the rows of those that are done."""
         table, eos = self._table, self._eos
-        children: dict[Search, list[Child]] = {}
+        offspring = Offspring()
         dead: list[int] = []
         beams = []
         for search in searches:
             if search.kind is Kind.BEAM:
                 beams.append(search)
             else:
-                children[search] = first_tokens(ranked, search, table, eos)
+                offspring.add(search, first_tokens(ranked, search, table, eos))
                 search.branches = 1
+                self._needs = None
                 row = search.rows[0]
                 table.num_candidates[row] += search.num_candidates - table.needed[row]
                 table.needed[row] = search.num_candidates
-        for search, going in continue_beams(ranked, beams, table, eos).items():
-            if going:
-                children[search] = going
-            else:
-                dead += search.rows
-                self._end(search)
-                update.done.append((search.job, search.hypotheses()))
-        return children, dead
+        for search in continue_beams(ranked, beams, table, eos, offspring):
+            dead += search.rows
+            self._end(search)
+            update.done.append((search.job, search.hypotheses()))
+        return offspring, dead
 
     def _finish_rows(self, update: Update) -> list[int]:
         """End the hypotheses of rows that are no beams; return the rows."""

@@ -11,71 +11,71 @@ from translane_server.decoding.beam import best_continuations
 from translane_server.hypotheses import hypothesis_of
 from translane_server.rows import RowTable
 from translane_server.search import Search
-from translane_server.step import Child, RankedTokens
+from translane_server.step import Child, Offspring, RankedTokens
 
 # What may go on, and what ends now; best first.
 _Continuations = tuple[list[Child], list[Child]]
 
 
 def continue_beams(
-    ranked: RankedTokens, searches: Sequence[Search], table: RowTable, eos: int
-) -> dict[Search, list[Child]]:
-    """One step of `searches`: ended hypotheses go to the pool of their search.
+    ranked: RankedTokens, searches: Sequence[Search], table: RowTable, eos: int, offspring: Offspring
+) -> list[Search]:
+    """One step of `searches`: what goes on is added to `offspring`, and ended hypotheses to the pool of their search.
 
     Returns:
-        The hypotheses that go on, best first; none where a search is done.
+        The searches that are done.
     """
+    done: list[Search] = []
     by_size: dict[int, list[Search]] = {}
-    continuations: dict[Search, _Continuations] = {}
     for search in searches:
         if search.requirements is None:
-            by_size.setdefault(search.job.sentence.options.beam_size, []).append(search)
+            by_size.setdefault(search.beam_size, []).append(search)
         else:
-            continuations[search] = _constrained(ranked, search, table, eos)
+            _settle(ranked, search, _constrained(ranked, search, table, eos), table, eos, offspring, done)
     for beam_size, group in by_size.items():
-        continuations.update(zip(group, _unconstrained(ranked, group, beam_size, table, eos), strict=True))
-    return {
-        search: _settle(ranked, search, going, ending, table, eos) for search, (going, ending) in continuations.items()
-    }
+        _continue_group(ranked, group, beam_size, table, eos, offspring, done)
+    return done
 
 
-def _unconstrained(
-    ranked: RankedTokens, searches: Sequence[Search], beam_size: int, table: RowTable, eos: int
-) -> list[_Continuations]:
-    rows = np.array([search.rows + search.rows[:1] * (beam_size - len(search.rows)) for search in searches])  # [G, B]
-    live = np.array([len(search.rows) for search in searches])
-    beam_scores = np.where(np.arange(beam_size) < live[:, None], table.scores[rows], -np.inf)
-    columns = min(2 * beam_size, ranked.scores.shape[1])
-    best = best_continuations(beam_scores, ranked.scores[rows][:, :, :columns], min(2, columns) * beam_size)
-    parents = np.take_along_axis(rows, best.beams, axis=1)  # [G, C]
-    at_limit = table.positions[rows[:, 0]] + 1 >= table.limit[rows[:, 0]]
-    of_search = zip(
-        at_limit.tolist(),
-        parents.tolist(),
-        ranked.token_ids[parents, best.columns].tolist(),
-        ranked.log_probs[parents, best.columns].tolist(),
-        best.scores.tolist(),
-        strict=True,
-    )
-    return [_split(map(Child, *children), beam_size, eos, all_end=all_end) for all_end, *children in of_search]
-
-
-def _split(children: map[Child], beam_size: int, eos: int, *, all_end: bool) -> _Continuations:
-    going: list[Child] = []
-    ending: list[Child] = []
-    for rank, child in enumerate(children):
-        if child.score == -np.inf:
-            break
-        if child.token == eos or all_end:
-            if rank < beam_size:
-                ending.append(child)
-        elif len(going) < beam_size:
-            going.append(child)
-    return going, ending
+def _continue_group(
+    ranked: RankedTokens,
+    searches: Sequence[Search],
+    beam_size: int,
+    table: RowTable,
+    eos: int,
+    offspring: Offspring,
+    done: list[Search],
+) -> None:
+    """One step of searches of one beam size without required phrases."""
+    n, width = ranked.scores.shape
+    columns = min(2 * beam_size, width)
+    totals = np.full((n + 1, columns), -np.inf)  # the last line is for beams that are not there
+    totals[:n] = table.scores[:n, None] + ranked.scores[:, :columns]
+    rows = [search.rows + [n] * (beam_size - len(search.rows)) for search in searches]  # [G, B]
+    best = best_continuations(totals[rows].reshape(len(rows), -1), min(2, columns) * beam_size)  # [G, C]
+    token_ids, log_probs, scores = ranked.token_ids.tolist(), ranked.log_probs.tolist(), totals.tolist()
+    for search, choices in zip(searches, best.tolist(), strict=True):
+        going: list[Child] = []
+        ending: list[Child] = []
+        row = search.rows[0]
+        all_end = table.positions[row] + 1 >= table.limit[row]
+        for rank, choice in enumerate(choices):
+            beam, column = divmod(choice, columns)
+            if beam >= len(search.rows) or (score := scores[parent := search.rows[beam]][column]) == -np.inf:
+                break
+            token = token_ids[parent][column]
+            if token == eos or all_end:
+                if rank < beam_size:
+                    ending.append(Child(parent, token, log_probs[parent][column], score))
+            else:
+                going.append(Child(parent, token, log_probs[parent][column], score))
+                if len(going) == beam_size:
+                    break
+        _settle(ranked, search, (going, ending), table, eos, offspring, done)
 
 
 def _constrained(ranked: RankedTokens, search: Search, table: RowTable, eos: int) -> _Continuations:
-    requirements, beam_size = search.requirements, search.job.sentence.options.beam_size
+    requirements, beam_size = search.requirements, search.beam_size
     assert requirements is not None
     rows = search.rows
     position = int(table.positions[rows[0]])
@@ -104,17 +104,39 @@ def _constrained(ranked: RankedTokens, search: Search, table: RowTable, eos: int
 
 
 def _settle(
-    ranked: RankedTokens, search: Search, going: list[Child], ending: list[Child], table: RowTable, eos: int
-) -> list[Child]:
+    ranked: RankedTokens,
+    search: Search,
+    continuations: _Continuations,
+    table: RowTable,
+    eos: int,
+    offspring: Offspring,
+    done: list[Search],
+) -> None:
+    going, ending = continuations
     pool, row = search.pool, search.rows[0]
     assert pool is not None
-    length = int(table.positions[row] + 1 - table.uncounted[row])
+    length = _length(search, table)
     for child in ending:
         _offer(search, child, length, table, eos)
     if not going and not pool.hypotheses:  # everything is banned
         log_prob = ranked.log_prob(row, eos)
         _offer(search, Child(row, eos, log_prob, float(table.scores[row]) + log_prob), length, table, eos)
-    return [] if not going or pool.is_final(going[0].score, length) else going
+    if not going or _is_final(search, going[0].score, table):
+        done.append(search)
+    else:
+        offspring.add(search, going)
+
+
+def _length(search: Search, table: RowTable) -> int:
+    """Of the search's hypotheses with one more token, what counts as generated."""
+    row = search.rows[0]
+    return int(table.positions[row] + 1 - table.uncounted[row])
+
+
+def _is_final(search: Search, best_score: float, table: RowTable) -> bool:
+    """Whether the search is over, though hypotheses could go on with that score at best."""
+    assert search.pool is not None
+    return search.pool.is_final(best_score, _length(search, table))
 
 
 def _offer(search: Search, child: Child, length: int, table: RowTable, eos: int) -> None:

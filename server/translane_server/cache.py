@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -39,8 +39,7 @@ class CacheShape:
         return (2 * self.layers, self.rows, self.heads, capacity, self.head_size)
 
 
-@dataclass(frozen=True, slots=True)
-class Staged:
+class Staged(NamedTuple):
     """Where the encoder left a source's keys and values: in every staging block, [H, `padded`, D] from `start` on.
 
     `start` counts tokens; the first `length` positions of `padded` are valid.
@@ -49,6 +48,9 @@ class Staged:
     start: int
     padded: int
     length: int
+
+
+_SMALL = 1 << 15  # bytes that are copied as fast twice at once as block by block
 
 
 class Cache(Protocol):
@@ -103,27 +105,44 @@ class HostCache:
     def enter(self, sources: Sequence[Staged], rows: Sequence[int]) -> None:
         """See `Cache.enter`."""
         blocks, heads, head_size = len(self._staging), self.shape.heads, self.shape.head_size
-        for source, row in zip(sources, rows, strict=True):
-            start, end = source.start * self._token, (source.start + source.padded) * self._token
-            staged = self._staging[:, start:end].reshape(blocks, heads, source.padded, head_size)  # [2N, H, S, D]
-            self._cross[:, row, :, : source.length] = staged[:, :, : source.length]
+        for (start, padded, length), row in zip(sources, rows, strict=True):
+            staged = self._staging[:, start * self._token : (start + padded) * self._token]
+            staged = staged.reshape(blocks, heads, padded, head_size)  # [2N, H, S, D]
+            self._cross[:, row, :, :length] = staged[:, :, :length]
 
     def move(self, moves: Sequence[RowMove]) -> None:
         """See `Cache.move`."""
-        for move in moves:
-            _copy_row(self._self, move, move.target_length)
+        for move, targets in _together(moves):
+            _copy_row(self._self, move.source, targets, slice(move.start, move.target_length))
             if move.source_length:
-                _copy_row(self._cross, move, move.source_length)
+                _copy_row(self._cross, move.source, targets, slice(move.source_length))
 
 
-def _copy_row(blocks: npt.NDArray[np.generic], move: RowMove, length: int) -> None:
-    """Copy the first `length` positions of a row of every block [2N, R, H, C, D].
+def _together(moves: Sequence[RowMove]) -> list[tuple[RowMove, slice]]:
+    """Moves with the rows they fill: one for all that copy the same to neighbouring rows."""
+    together: list[tuple[RowMove, slice]] = []
+    for move in moves:
+        if together:
+            first, targets = together[-1]
+            if move.target == targets.stop and move == first._replace(target=move.target):
+                together[-1] = first, slice(targets.start, targets.stop + 1)
+                continue
+        together.append((move, slice(move.target, move.target + 1)))
+    return together
 
-    One block at a time: the rows of several blocks interleave, so that numpy, which compares where arrays begin and
-    end, would take them for overlapping ones and copy by way of a temporary array.
+
+def _copy_row(blocks: npt.NDArray[np.generic], source: int, targets: slice, positions: slice) -> None:
+    """Copy some positions of a row of every block [2N, R, H, C, D] to others.
+
+    The rows of several blocks interleave, so that numpy, which compares where arrays begin and end, takes them for
+    overlapping ones and copies by way of a temporary array. Where that is not small, it is one block at a time.
     """
-    for block in blocks:
-        block[move.target, :, :length] = block[move.source, :, :length]
+    copied = blocks[:, source : source + 1, :, positions]
+    if copied.nbytes <= _SMALL:
+        blocks[:, targets, :, positions] = copied
+        return
+    for block, row in zip(blocks, copied, strict=True):
+        block[targets, :, positions] = row
 
 
 def _block_pointers(blocks: npt.NDArray[np.generic]) -> list[int]:

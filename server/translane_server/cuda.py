@@ -131,8 +131,9 @@ class CudaCache:
         position = self.shape.head_size * self.shape.dtype.itemsize
         own, cross = self.self_pointers(), self.cross_pointers()
         for move in moves:
-            self._move(own, self._self_head, move, move.target_length * position)
-            self._move(cross, self._cross_head, move, move.source_length * position)
+            start, length = move.start * position, (move.target_length - move.start) * position
+            self._move(own, self._self_head, move, start, length)
+            self._move(cross, self._cross_head, move, 0, move.source_length * position)
         self._memory.synchronize()
 
     def close(self) -> None:
@@ -140,11 +141,11 @@ class CudaCache:
         for address in (self._self, self._cross, self._staging):
             self._memory.free(address)
 
-    def _move(self, blocks: list[int], head: int, move: RowMove, width: int) -> None:
+    def _move(self, blocks: list[int], head: int, move: RowMove, start: int, width: int) -> None:
         row = self.shape.heads * head
         if width:
             for block in blocks:
-                source, target = block + move.source * row, block + move.target * row
+                source, target = block + move.source * row + start, block + move.target * row + start
                 self._memory.copy_2d(target, head, source, head, width, self.shape.heads)
 
     def _pointers(self, start: int, block: int) -> list[int]:

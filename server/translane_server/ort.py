@@ -146,7 +146,7 @@ class OrtBackend:
         step = self._steps.get((n, needs)) or self._prepare(n, needs)
         self._buffers.write(token_ids, positions, step.num_candidates)
         if self._device == "cuda":
-            assert 0 <= positions.min() <= positions.max() < self.target_capacity, "a row is full"  # a CPU checks itself
+            assert 0 <= positions.min() <= positions.max() < self.target_capacity, "a row is full"  # the CPU checks it
             self._buffers.bind_inputs(step.binding, n, needs)  # binding is what copies them to the device
         self._decoder.run_with_iobinding(step.binding)
         if self._attention and needs.attention:

@@ -2,57 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from translane_server.backend import RowMove
 from translane_server.rows import RowTable
 from translane_server.search import Search
-from translane_server.step import Child
+from translane_server.step import Offspring
 
 
 @dataclass(slots=True)
 class Placement:
-    """Children and the row of each, the copies that takes, and the rows that no child has taken."""
+    """The row of each child, the copies that takes, and the rows that no child has taken."""
 
     rows: list[int] = field(default_factory=list)
-    children: list[Child] = field(default_factory=list)
     moves: list[RowMove] = field(default_factory=list)
     free: list[int] = field(default_factory=list)
 
 
-def place(children: Mapping[Search, Sequence[Child]], searches: list[Search], table: RowTable) -> Placement:
+def place(offspring: Offspring, searches: list[Search], table: RowTable) -> Placement:
     """Give each child a row: its parent's, one whose hypothesis died, or a free one behind the others.
 
     The copies are made in the table, and left to do for the backend.
 
     Args:
-        children: what searches go on with.
+        offspring: what searches go on with.
         searches: what each row decodes; new rows are appended.
         table: the state of the rows.
     """
     placement = Placement()
-    moves = placement.moves
-    for search, ones in children.items():
-        parents = {child.parent for child in ones}
-        left = [row for row in reversed(search.rows) if row not in parents]
-        taken: set[int] = set()
-        rows = []
-        for child in ones:
-            row, source_length = child.parent, 0
-            if row in taken:
-                if left:
-                    row = left.pop()
+    reused: list[tuple[int, int]] = []  # parents, and rows whose hypothesis died
+    new: list[tuple[int, int]] = []  # parents, and rows behind the others
+    for search, parents in zip(offspring.searches, offspring.parents, strict=True):
+        staying = set(parents)
+        left = [row for row in search.rows if row not in staying]
+        rows = parents
+        if len(staying) < len(parents):
+            rows = []
+            for parent in parents:
+                row = parent
+                if parent in staying:
+                    staying.remove(parent)
+                elif left:
+                    reused.append((parent, row := left.pop(0)))
                 else:
-                    row, source_length = len(searches), int(table.source_length[child.parent])
+                    new.append((parent, row := len(searches)))
                     searches.append(search)
-                # the parent's row has been fed one token more than its position says
-                moves.append(RowMove(child.parent, row, int(table.positions[child.parent]) + 1, source_length))
-            taken.add(row)
-            rows.append(row)
+                rows.append(row)
         placement.rows += rows
-        placement.children += ones
-        search.rows = rows
+        search.rows = list(rows)
         placement.free += left
-    table.copy([move.source for move in moves], [move.target for move in moves])
+    if reused or new:
+        placement.moves = [*_reorder(reused, table), *_grow(new, table)]
+        sources, targets = zip(*reused, *new, strict=True)
+        table.copy(sources, targets)
     return placement
+
+
+def _reorder(pairs: list[tuple[int, int]], table: RowTable) -> list[RowMove]:
+    """Copy hypotheses over others of the same sentence: from where their tokens differ."""
+    if not pairs:
+        return []
+    sources, targets = np.array(pairs).T
+    fed = table.positions[sources] + 1  # a parent's row has been fed one token more than its position says
+    longest = int(fed.max())
+    starts = (table.history[sources, :longest] != table.history[targets, :longest]).argmax(axis=1)
+    return [
+        RowMove(source, target, length, 0, min(start, length - 1))
+        for (source, target), length, start in zip(pairs, fed.tolist(), starts.tolist(), strict=True)
+    ]
+
+
+def _grow(pairs: list[tuple[int, int]], table: RowTable) -> list[RowMove]:
+    """Copy hypotheses to rows that have nothing of their sentence yet."""
+    return [
+        RowMove(source, target, int(table.positions[source]) + 1, int(table.source_length[source]))
+        for source, target in pairs
+    ]

@@ -43,6 +43,7 @@ _RECORD = np.dtype(
 _FRESH = np.zeros(1, _RECORD)
 for _field in ("num_candidates", "needed", "repetition_penalty", "temperature", "top_p"):
     _FRESH[_field] = 1
+_FRESH_BYTES = _FRESH.view(np.uint8)
 
 
 class RowTable:
@@ -65,7 +66,8 @@ class RowTable:
 
     def __init__(self, rows: int, target_capacity: int, source_capacity: int) -> None:
         self._capacities = target_capacity, source_capacity
-        self._records = np.repeat(_FRESH, rows)  # one array, so that a row is copied at once
+        self._records = np.repeat(_FRESH, rows)  # one array, so that a row is copied at once: as bytes
+        self._bytes = self._records.view(np.uint8).reshape(rows, -1)
         width = target_capacity + 1
         self._firsts = np.arange(rows) * width + 1  # where the tokens of each row begin
         self._flat_history: IntArray = np.zeros(rows * width, np.int64)
@@ -106,7 +108,7 @@ class RowTable:
 
     def reset(self, row: int, start: int, source_length: int) -> None:
         """Begin a row with the decoder's start; it has no rules, and no limit yet."""
-        self._records[row] = _FRESH[0]
+        self._bytes[row] = _FRESH_BYTES
         self.next_ids[row] = self.history[row, 0] = start
         self.source_length[row] = source_length
 
@@ -130,14 +132,14 @@ class RowTable:
             return
         source, target = np.array(sources), np.array(targets)
         length = int(self.positions[source].max())
-        self._records[target] = self._records[source]
+        self._bytes[target] = self._bytes[source]
         self.history[target, : length + 1] = self.history[source, : length + 1]
         self.log_probs[target, :length] = self.log_probs[source, :length]
         if (forced := int(self.forced_length[source].max())) > int(self.positions[source].min()):
             self.forced[target, :forced] = self.forced[source, :forced]
-        for source_row, target_row in zip(sources, targets, strict=True):
-            if self.attention[source_row]:
+        if self._attention_weights is not None:
+            for source_row, target_row in zip(sources, targets, strict=True):
                 # a step's weights are written before its tokens are decided
                 steps, tokens = int(self.positions[source_row]) + 1, int(self.source_length[source_row])
-                weights = self.attention_weights
+                weights = self._attention_weights
                 weights[target_row, :steps, :tokens] = weights[source_row, :steps, :tokens]

@@ -76,11 +76,21 @@ class Search:
         return self.pool is not None or self.branches > 1
 
     @property
+    def beam_size(self) -> int:
+        """How many hypotheses it keeps, where they are beams."""
+        return self.job.sentence.options.beam_size
+
+    @property
+    def pool_is_full(self) -> bool:
+        """Whether it has ended as many hypotheses as it keeps."""
+        return self.pool is not None and self.pool.is_full
+
+    @property
     def num_candidates(self) -> int:
         """How many candidates a row of it takes."""
         options = self.job.sentence.options
         if self.kind is Kind.BEAM:
-            return 2 * options.beam_size
+            return 2 * self.beam_size
         if options.sampling:
             return options.sampling.top_k if self.kind is Kind.SAMPLE_CANDIDATES else 1
         return self.branches
@@ -90,6 +100,8 @@ class Search:
         count = self.job.sentence.options.num_hypotheses
         if self.pool:
             return tuple(self.pool.hypotheses[:count])
+        if len(self.ended) == 1:
+            return tuple(self.ended)
         return tuple(sorted(self.ended, key=lambda hypothesis: (-(hypothesis.score or 0.0), hypothesis.token_ids)))
 
 

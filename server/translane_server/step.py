@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +23,37 @@ class Child(NamedTuple):
     log_prob: float
     score: float
     stream: int = 0  # of random numbers
+
+
+@dataclass(slots=True)
+class Offspring:
+    """What searches go on with, search by search and best first.
+
+    Attributes:
+        searches: each once.
+        parents: rows, of each search's children.
+        token_ids: of all children in this order, as all that follows.
+        log_probs: natural log-probabilities of these tokens.
+        scores: of all their generated tokens.
+        streams: of random numbers.
+    """
+
+    searches: list[Search] = field(default_factory=list)
+    parents: list[list[int]] = field(default_factory=list)
+    token_ids: list[int] = field(default_factory=list)
+    log_probs: list[float] = field(default_factory=list)
+    scores: list[float] = field(default_factory=list)
+    streams: list[int] = field(default_factory=list)
+
+    def add(self, search: Search, children: Sequence[Child]) -> None:
+        """Let a search go on with `children`."""
+        parents, token_ids, log_probs, scores, streams = zip(*children, strict=True)
+        self.searches.append(search)
+        self.parents.append(list(parents))
+        self.token_ids += token_ids
+        self.log_probs += log_probs
+        self.scores += scores
+        self.streams += streams
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +106,13 @@ def rank_tokens(
         eos: the end-of-sentence id.
     """
     n = len(searches)
-    token_ids, log_probs = candidates.token_ids, candidates.log_probs
+    token_ids, log_probs, logits = candidates.token_ids, candidates.log_probs, candidates.logits
     if log_probs is None:  # no row looks at them
         log_probs = np.zeros(token_ids.shape, np.float32)
     normalisers = np.zeros(n, np.float32)
-    special = np.flatnonzero(table.positions[:n] < table.special_until[:n])
-    if not special.size:
+    if logits is None:  # no row is special
         return RankedTokens(token_ids, log_probs, log_probs, None, normalisers, None, {})
-    logits = candidates.logits
-    assert logits is not None, "the batch asked for logits"
+    special = np.flatnonzero(table.positions[:n] < table.special_until[:n])
     normalisers[special] = logits[special, token_ids[special, 0]] - log_probs[special, 0]
     ruled = special[~forced[special]]
     if not ruled.size:

@@ -101,7 +101,9 @@ class FakeBackend:
             if move.source_length:
                 self.sources[move.target] = self.sources[move.source][: move.source_length]
             assert self.sources[move.target] == self.sources[move.source], "the row decodes another sentence"
-            self.fed[move.target] = self.fed[move.source][: move.target_length]
+            own, fed = self.fed[move.target] or [], self.fed[move.source]
+            assert own[: move.start] == fed[: move.start], "the rows were fed other tokens"
+            self.fed[move.target] = fed[: move.target_length]
             self.log.append(("move", move.source, move.target))
 
     def close(self):

@@ -96,7 +96,9 @@ class RandomBackend:
             if move.source_length:
                 self.sources[move.target] = self.sources[move.source][: move.source_length]
             assert self.sources[move.target] == self.sources[move.source], "the row decodes another sentence"
-            self.fed[move.target] = self.fed[move.source][: move.target_length]
+            own, fed = self.fed[move.target] or [], self.fed[move.source]
+            assert own[: move.start] == fed[: move.start], "the rows were fed other tokens"
+            self.fed[move.target] = fed[: move.target_length]
 
     def close(self):
         self.closed = True

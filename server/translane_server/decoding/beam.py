@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import bisect
 import math
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,32 +22,18 @@ Ended = TypeVar("Ended")
 _MOST_EXPONENT = 700.0  # e to its power is still a float64; scores beyond are all the same, and order does not matter
 
 
-class Continuations(NamedTuple):
-    """The C best continuations of G sentences, best first, all [G, C].
-
-    `beams` continues which beam, with the candidate in which of its `columns`, at which total score: -inf where there
-    are fewer than C.
-    """
-
-    beams: IntArray
-    columns: IntArray
-    scores: npt.NDArray[np.float64]
-
-
-def best_continuations(
-    beam_scores: npt.NDArray[np.float64], candidate_scores: npt.NDArray[np.floating], count: int
-) -> Continuations:
-    """Choose among all candidates of all beams of a sentence.
+def best_continuations(total_scores: npt.NDArray[np.float64], count: int) -> IntArray:
+    """Choose among all candidates of all beams of a sentence, for G sentences.
 
     Args:
-        beam_scores: total score of each beam, -inf where there is none, [G, B].
-        candidate_scores: score of each beam's candidates, [G, B, K].
-        count: C, how many to choose; at most B * K.
+        total_scores: of each sentence with each candidate of each beam, [G, N]; -inf where there is none.
+        count: C, how many to choose; at most N.
+
+    Returns:
+        The numbers of the candidates, best first and of equal ones the first one first, [G, C].
     """
-    groups, beams, columns = candidate_scores.shape
-    totals = (beam_scores[:, :, None] + candidate_scores).reshape(groups, beams * columns)
-    best = np.argsort(-totals, axis=1, kind="stable")[:, :count]
-    return Continuations(best // columns, best % columns, np.take_along_axis(totals, best, axis=1))
+    choices: IntArray = (-total_scores).argsort(axis=1, kind="stable")[:, :count]
+    return choices
 
 
 class HypothesisPool(Generic[Ended]):

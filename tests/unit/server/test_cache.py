@@ -1,6 +1,7 @@
 """The host's and the device's cache do the same; the device's runs here on main memory."""
 
 import ctypes
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -126,15 +127,18 @@ def test_move_copies_only_what_is_valid(make):
 
 @st.composite
 def moves(draw):
-    rows = draw(st.permutations(range(SHAPE.rows)))
-    lengths = draw(st.tuples(st.integers(0, SHAPE.target_capacity), st.integers(0, SHAPE.source_capacity)))
-    return RowMove(rows[0], rows[1], *lengths)
+    source, *targets = draw(st.permutations(range(SHAPE.rows)))
+    length = draw(st.integers(0, SHAPE.target_capacity))
+    rest = length, draw(st.integers(0, SHAPE.source_capacity)), draw(st.integers(0, length))
+    return [RowMove(source, target, *rest) for target in targets[: draw(st.integers(1, 3))]]
 
 
+@pytest.mark.parametrize("small", [0, 1 << 20])
 @pytest.mark.parametrize("make", [host, device])
-@given(moves=st.lists(moves(), max_size=6))
-def test_moves_happen_one_after_another(make, moves):
-    """Also where a row that was overwritten is a later move's source."""
+@given(moves=st.lists(moves(), max_size=4).map(lambda several: [move for some in several for move in some]))
+@example(moves=[RowMove(0, 1, 5, 7, 2), RowMove(0, 2, 5, 7, 2), RowMove(0, 3, 5, 7, 2), RowMove(3, 0, 4, 0)])
+def test_moves_happen_one_after_another(make, moves, small):
+    """Also where a row that was overwritten is a later move's source, and whichever way a block is copied."""
     cache, random = make(), np.random.default_rng(0)
     blocks = self_blocks(cache) + cross_blocks(cache)
     for block in blocks:
@@ -142,9 +146,11 @@ def test_moves_happen_one_after_another(make, moves):
     expected = [block.copy() for block in blocks]
     for move in moves:
         for index, block in enumerate(expected):
-            length = move.target_length if index < len(blocks) // 2 else move.source_length
-            block[move.target, :, :length] = block[move.source, :, :length]
-    cache.move(moves)
+            own = index < len(blocks) // 2
+            positions = slice(move.start, move.target_length) if own else slice(move.source_length)
+            block[move.target, :, positions] = block[move.source, :, positions]
+    with patch("translane_server.cache._SMALL", small):
+        cache.move(moves)
     assert all(np.array_equal(block, right) for block, right in zip(blocks, expected, strict=True))
 
 

@@ -11,19 +11,17 @@ def pool(beam_size=2, **options):
     return HypothesisPool(DecodingOptions(max_length=9, beam_size=beam_size, **options))
 
 
-def test_the_best_continuations_of_all_beams_best_first():
-    beams = np.array([[-1.0, -2.0]])
-    candidates = np.array([[[-0.5, -3.0], [-0.1, -0.2]]])
-    best = best_continuations(beams, candidates, 3)
-    assert best.scores.tolist() == pytest.approx(np.array([[-1.5, -2.1, -2.2]]))
-    assert best.beams.tolist() == [[0, 1, 1]]
-    assert best.columns.tolist() == [[0, 0, 1]]
+def test_the_best_continuations_of_each_sentence_best_first():
+    totals = np.array([[-1.5, -4.0, -2.1, -2.2], [-2.0, -2.5, -6.0, -14.0]])
+    assert best_continuations(totals, 3).tolist() == [[0, 2, 3], [0, 1, 2]]
 
 
-def test_a_beam_that_is_not_there_has_no_continuation_but_at_minus_infinity():
-    best = best_continuations(np.array([[-1.0, -np.inf]]), np.array([[[-0.5, -3.0], [-0.1, -0.2]]]), 4)
-    assert best.scores[0, 2:].tolist() == [-np.inf, -np.inf]
-    assert best.beams[0, :2].tolist() == [0, 0]
+def test_of_equal_continuations_the_first_is_the_better_one():
+    assert best_continuations(np.array([[-2.0, -1.0, -1.0, -1.0]]), 3).tolist() == [[1, 2, 3]]
+
+
+def test_what_is_not_there_comes_last():
+    assert best_continuations(np.array([[-np.inf, -9.0, -np.inf, -1.0]]), 4).tolist() == [[3, 1, 0, 2]]
 
 
 @given(st.lists(st.floats(-50, 0), max_size=12), st.integers(1, 5))

@@ -187,9 +187,11 @@ def test_with_the_phrases_there_it_is_ordinary_beam_search(seed, beam_size):
     running, ended = Requirements([phrase(2, surfaces=surfaces)], surfaces, EOS).select(
         parents, ids, scores[:, None] + candidates, lambda *_: pytest.fail("not needed"), beam_size, 9
     )
-    best = best_continuations(scores[None], candidates[None], 2 * beam_size)
-    tokens = ids[best.beams[0], best.columns[0]]
-    chosen = list(zip(best.beams[0].tolist(), tokens.tolist(), best.scores[0].tolist(), strict=True))
+    totals = (scores[:, None] + candidates).ravel()
+    (best,) = best_continuations(totals[None], 2 * beam_size)
+    chosen = list(
+        zip((best // (2 * beam_size)).tolist(), ids.ravel()[best].tolist(), totals[best].tolist(), strict=True)
+    )
     assert running == [(p, t, s) for p, t, s in chosen if t != EOS][:beam_size]
     assert ended == [(p, s) for p, t, s in chosen[:beam_size] if t == EOS]
 
