@@ -28,11 +28,12 @@ import onnxruntime
 from machine import Usage, describe
 
 from translane_server.bundle import Bundle, load_bundle
+from translane_server.devices import choose_device
 from translane_server.engine import Engine
 from translane_server.options import DecodingOptions
 from translane_server.ort import OrtBackend
 from translane_server.request import Request, Sentence
-from translane_server.sessions import Sessions, choose_device
+from translane_server.sessions import Sessions
 from translane_server.vocabulary import TargetVocabulary
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -29,8 +29,8 @@ from benchmarked_models import NAMES, ON_CUDA, PRECISIONS, Unavailable, prepare
 from offline import ROOT, SENTENCES
 
 from translane_client.bench.sentences import BUILT_IN
+from translane_server.devices import choose_device
 from translane_server.errors import DeviceError
-from translane_server.sessions import choose_device
 
 HERE = Path(__file__).resolve().parent
 BENCH = ROOT / "runs" / "bench"

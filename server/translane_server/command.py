@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from translane_server.bundle import Bundle, load_bundle
 from translane_server.config import ENV_PREFIX, ServerSettings, TokenLimits
+from translane_server.devices import choose_device
 from translane_server.errors import StartupError
 from translane_server.logs import configure_logging
 from translane_server.metrics import Metrics
@@ -20,7 +21,6 @@ from translane_server.replicas.remote import RemoteReplica
 from translane_server.replicas.setup import ReplicaSetup
 from translane_server.server import Server
 from translane_server.service import ServedModel
-from translane_server.sessions import choose_device
 from translane_server.settings import load_settings
 from translane_server.tokenizer import load_tokenizer
 from translane_server.vocabulary import TargetVocabulary

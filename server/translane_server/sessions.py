@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -11,35 +11,24 @@ import numpy as np
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 import onnxruntime
 
-from translane_server.backend import Device
-from translane_server.bundle import Bundle, Precision
+from translane_server.bundle import Bundle
 from translane_server.cpus import adds_int8_exactly
+from translane_server.devices import Device
 from translane_server.errors import BundleError, DeviceError
 
 _CUDA_PROVIDER = "CUDAExecutionProvider"
 
 
-def choose_device(requested: Literal["auto", "cpu", "cuda"], precision: Precision) -> Device:
-    """The device to run a bundle of `precision` on; "auto" is CUDA where it is there and can run it.
-
-    Raises:
-        DeviceError: CUDA was asked for, and its provider is missing or cannot run this precision.
-    """
-    available = _CUDA_PROVIDER in onnxruntime.get_available_providers() and _cuda_answers()
-    if requested == "auto":
-        return "cuda" if available and precision == "fp16" else "cpu"
-    if requested == "cuda":
-        if not available:
-            raise DeviceError(
-                "device cuda: this onnxruntime has no CUDA provider that works here; it takes an NVIDIA GPU and"
-                " 'pip install translane[server-cuda]' in place of translane[server]"
-            )
-        if precision != "fp16":
-            raise DeviceError(
-                f"device cuda: the model bundle is {precision}, and CUDA runs fp16 bundles;"
-                " export the checkpoint with --precision fp16"
-            )
-    return requested
+def cuda_answers() -> bool:
+    """Whether there is a CUDA device that works: the provider is listed on machines that have none, too."""
+    if _CUDA_PROVIDER not in onnxruntime.get_available_providers():
+        return False
+    try:
+        onnxruntime.preload_dlls(directory="")
+        onnxruntime.OrtValue.ortvalue_from_numpy(np.zeros(1, np.float32), "cuda", 0)
+    except Exception:  # noqa: BLE001 - whatever goes wrong here, CUDA is not to be had
+        return False
+    return True
 
 
 class Sessions:
@@ -113,13 +102,3 @@ class Sessions:
         if self.device == "cuda" and _CUDA_PROVIDER not in session.get_providers():
             raise DeviceError("device cuda: onnxruntime's CUDA provider did not load; are its CUDA libraries there?")
         return session
-
-
-def _cuda_answers() -> bool:
-    """Whether there is a CUDA device: the provider is listed on machines that have none, too."""
-    try:
-        onnxruntime.preload_dlls(directory="")
-        onnxruntime.OrtValue.ortvalue_from_numpy(np.zeros(1, np.float32), "cuda", 0)
-    except Exception:  # noqa: BLE001 - whatever goes wrong here, CUDA is not to be had
-        return False
-    return True

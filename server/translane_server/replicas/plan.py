@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from translane_server.backend import Device
 from translane_server.config import ServerSettings
 from translane_server.cpus import available_cpus
+from translane_server.devices import Device
 from translane_server.errors import SettingsError
 
 # Models of fewer parameters are decoded by a replica on each CPU: the operators of a step are too short for several

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from translane_server.backend import Device
 from translane_server.bundle import Bundle
+from translane_server.devices import Device
 from translane_server.vocabulary import TargetVocabulary
 
 

@@ -6,9 +6,10 @@ import pytest
 from helpers.bundles import SOURCES, random_bundle
 from translane_server.backend import RowMove, StepNeeds
 from translane_server.bundle import load_bundle
+from translane_server.devices import choose_device
 from translane_server.errors import DeviceError
 from translane_server.ort import OrtBackend
-from translane_server.sessions import Sessions, choose_device
+from translane_server.sessions import Sessions
 from translane_server.tokenizer import load_tokenizer
 
 ROWS, SOURCE_CAPACITY, TARGET_CAPACITY, STEPS = 8, 32, 24, 16
