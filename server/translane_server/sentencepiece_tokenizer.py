@@ -50,13 +50,12 @@ class SentencePieceVocabulary:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of each text."""
-        # one thread: the default is one for each of the host's cores, however few of them are granted
+        # one text a call: a list is given to a thread that is started for it, which takes longer than most texts do
+        encode = self._processor.encode
         if self._ids is None:
-            encoded: list[list[int]] = self._processor.encode(list(texts), out_type=int, num_threads=1)
-            return encoded
+            return [encode(text, out_type=int) for text in texts]
         ids, unknown = self._ids, self.unknown
-        pieces: list[list[str]] = self._processor.encode(list(texts), out_type=str, num_threads=1)
-        return [[ids.get(piece, unknown) for piece in sentence] for sentence in pieces]
+        return [[ids.get(piece, unknown) for piece in encode(text, out_type=str)] for text in texts]
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The tokens' names; a padded vocabulary has ids without one."""
@@ -144,15 +143,21 @@ def join_surfaces(
     surfaces: Sequence[bytes], unknown: int, ids: Sequence[Sequence[int]], unknowns: Sequence[Mapping[int, str]]
 ) -> list[str]:
     """What `Tokenizer.decode` gives for tokens of these surfaces, of which `unknown` is the one that is replaced."""
+    if not unknowns:
+        return [_text([surfaces[token] for token in sentence]) for sentence in ids]
     return [
-        _join(surfaces, unknown, sentence, replaced)
-        for sentence, replaced in zip(ids, unknowns or [{}] * len(ids), strict=True)
+        _text(_replaced(surfaces, unknown, sentence, replaced))
+        for sentence, replaced in zip(ids, unknowns, strict=True)
     ]
 
 
-def _join(surfaces: Sequence[bytes], unknown: int, ids: Sequence[int], unknowns: Mapping[int, str]) -> str:
+def _replaced(surfaces: Sequence[bytes], unknown: int, ids: Sequence[int], unknowns: Mapping[int, str]) -> list[bytes]:
     parts = [surfaces[token] for token in ids]
     for position, text in unknowns.items():
         assert ids[position] == unknown, "only unknown tokens are replaced"
         parts[position] = text.encode()
+    return parts
+
+
+def _text(parts: Sequence[bytes]) -> str:
     return b"".join(parts).removeprefix(b" ").decode(errors="replace")

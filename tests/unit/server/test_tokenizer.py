@@ -287,3 +287,20 @@ def test_what_is_wrong_with_a_file_is_one_sentence(failing, sentence):
     with pytest.raises(ValueError, match=r"^[^\n]+$") as raised:
         failing()
     assert sentence in str(raised.value)
+
+
+@pytest.mark.parametrize("ids", [None, {"▁": 4, "f": 5, "o": 6}])
+def test_sentencepiece_gets_one_text_at_a_time(monkeypatch, ids):
+    """It starts a thread for a list of them, which takes twenty times as long as a sentence."""
+    given = []
+    encode = LETTERS.encode
+
+    def seen_encode(text, **options):
+        given.append(text)
+        return encode(text, **options)
+
+    monkeypatch.setattr(LETTERS, "encode", seen_encode)
+    vocabulary = SentencePieceVocabulary(LETTERS, 100, unknown=1, ids=ids)
+    expected = [encode("fo"), encode("of")] if ids is None else [[4, 5, 6], [4, 6, 5]]
+    assert vocabulary.encode(["fo", "of"]) == expected
+    assert given == ["fo", "of"]
