@@ -7,13 +7,12 @@ import inspect
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import Any, cast
 
 import grpc
 from google.protobuf.message import DecodeError
+from prometheus_client import Counter
 
 from translane_server import status
 from translane_server.errors import CancelledError, FieldViolation, InvalidRequestError, RequestError
@@ -26,51 +25,32 @@ _log = logging.getLogger(__name__)
 _DEADLINE_TOLERANCE = 0.01
 
 Context = grpc.aio.ServicerContext[Any, Any]
-Around = Callable[[Context], AbstractAsyncContextManager[None]]
+Clock = Callable[[], float]
 
+# What the call being answered has to say for the log; set only where it is logged.
+_facts: ContextVar[dict[str, Any]] = ContextVar("facts")
 
-@dataclass
-class Call:
-    """An RPC while it is being answered. `facts` is what its method has to say for the log."""
-
-    facts: dict[str, Any] = field(default_factory=dict)
-
-
-_current_call: ContextVar[Call] = ContextVar("call")
-
-
-def note(**facts: Any) -> None:
-    """Add `facts` to the log line of the call being answered."""
-    if call := _current_call.get(None):
-        call.facts.update(facts)
-
-
-@dataclass(frozen=True)
-class Method:
-    """The labels of a method. Only methods that are registered have labels of their own: a caller cannot make more."""
-
-    kind: str
-    service: str
-    name: str
-
-    @property
-    def labels(self) -> tuple[str, str, str]:
-        """In the order of the metrics."""
-        return self.kind, self.service, self.name
-
-
-_UNKNOWN = Method("unary", "unknown", "unknown")
+# The labels of all methods that are not registered: a caller cannot make more.
+_UNKNOWN = ("unary", "unknown", "unknown")
 
 # Stands for a request that could not be parsed.
 _MALFORMED = object()
 
 
+def note(**facts: Any) -> None:
+    """Add `facts` to the log line of the call being answered."""
+    noted = _facts.get(None)
+    if noted is not None:
+        noted.update(facts)
+
+
 class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the stubs alone
     """Counts, times and logs RPCs, and turns what they raise into statuses."""
 
-    def __init__(self, metrics: Metrics, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(self, metrics: Metrics, clock: Clock = time.perf_counter) -> None:
         self._metrics = metrics
         self._clock = clock
+        self._handlers: dict[str, Any] = {}  # of registered methods that were called
 
     async def intercept_service(
         self,
@@ -78,52 +58,91 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:
         """See `grpc.aio.ServerInterceptor`."""
+        path = handler_call_details.method
+        if wrapped := self._handlers.get(path):
+            return wrapped
         handler = await continuation(handler_call_details)
         if handler is None:  # gRPC itself answers UNIMPLEMENTED
-            self._metrics.started.labels(*_UNKNOWN.labels).inc()
-            self._metrics.handled.labels(*_UNKNOWN.labels, grpc.StatusCode.UNIMPLEMENTED.name).inc()
+            self._metrics.started.labels(*_UNKNOWN).inc()
+            self._metrics.handled.labels(*_UNKNOWN, grpc.StatusCode.UNIMPLEMENTED.name).inc()
             return None
-        _, service, name = handler_call_details.method.split("/")
-        method = Method(_kind(handler), service, name)
-        return _wrapped(handler, lambda context: self._call(method, context))
+        _, service, name = path.split("/")
+        method = _Method(self._metrics, _kind(handler), service, name)
+        wrapped = self._handlers[path] = _wrapped(handler, lambda context: _Call(method, context, self._clock))
+        return wrapped
 
-    @asynccontextmanager
-    async def _call(self, method: Method, context: Context) -> AsyncIterator[None]:
-        started = self._clock()
-        self._metrics.started.labels(*method.labels).inc()
-        call = Call()
-        _current_call.set(call)
-        code = grpc.StatusCode.UNKNOWN
-        try:
-            yield
-            code = cast("grpc.StatusCode | None", context.code()) or grpc.StatusCode.OK
-        except grpc.aio.AbortError:
-            code = context.code()
-            raise
-        except (asyncio.CancelledError, GeneratorExit, CancelledError) as error:
+
+class _Method:
+    """The metrics of a registered method, looked up once: each look-up takes as long as counting."""
+
+    def __init__(self, metrics: Metrics, kind: str, service: str, name: str) -> None:
+        self.name = name
+        self.rejected = metrics.rejected
+        self.started = metrics.started.labels(kind, service, name)
+        self.handling = metrics.handling.labels(kind, service, name)
+        self._metrics = metrics
+        self._labels = (kind, service, name)
+        self._handled: dict[grpc.StatusCode, Counter] = {}
+
+    def handled(self, code: grpc.StatusCode) -> Counter:
+        """Counts what was answered with `code`."""
+        if code not in self._handled:
+            self._handled[code] = self._metrics.handled.labels(*self._labels, code.name)
+        return self._handled[code]
+
+
+class _Call:
+    """An RPC while it is being answered: made when it comes in, then `answered` or `failed`, and in the end `ended`."""
+
+    def __init__(self, method: _Method, context: Context, clock: Clock) -> None:
+        self._method = method
+        self._context = context
+        self._clock = clock
+        self._started = clock()
+        self._code = grpc.StatusCode.UNKNOWN
+        method.started.inc()
+        if _log.isEnabledFor(logging.DEBUG):
+            _facts.set({})
+
+    def answered(self) -> None:
+        """Its method has returned."""
+        self._code = cast("grpc.StatusCode | None", self._context.code()) or grpc.StatusCode.OK
+
+    async def failed(self, error: BaseException) -> None:
+        """Its method has raised `error`.
+
+        Raises:
+            AbortError: the caller is told. Otherwise `error` is to be raised again.
+        """
+        context = self._context
+        if isinstance(error, grpc.aio.AbortError):
+            self._code = context.code()
+        elif isinstance(error, asyncio.CancelledError | GeneratorExit | CancelledError):
             remaining = context.time_remaining()
             late = remaining is not None and remaining <= _DEADLINE_TOLERANCE
-            code = grpc.StatusCode.DEADLINE_EXCEEDED if late else grpc.StatusCode.CANCELLED
+            self._code = grpc.StatusCode.DEADLINE_EXCEEDED if late else grpc.StatusCode.CANCELLED
             if isinstance(error, CancelledError):  # nobody listens any more, unless the server is the one who gave up
                 await status.abort(context, status.status_of(error))
-            raise
-        except RequestError as error:
-            code = status.CODES[type(error)]
+        elif isinstance(error, RequestError):
+            self._code = status.CODES[type(error)]
             if error.reason in REJECTIONS:
-                self._metrics.rejected.labels(error.reason).inc()
+                self._method.rejected.labels(error.reason).inc()
             await status.abort(context, status.status_of(error))
-        except Exception:  # noqa: BLE001 whatever it is, the caller must not see it
-            code = grpc.StatusCode.INTERNAL
-            _log.exception("%s failed", method.name)
+        elif isinstance(error, Exception):  # whatever it is, the caller must not see it
+            self._code = grpc.StatusCode.INTERNAL
+            _log.error("%s failed", self._method.name, exc_info=error)
             await status.abort(context, status.internal())
-        finally:
-            seconds = self._clock() - started
-            self._metrics.handled.labels(*method.labels, code.name).inc()
-            self._metrics.handling.labels(*method.labels).observe(seconds)
-            if _log.isEnabledFor(logging.DEBUG):
-                milliseconds = round(seconds * 1000, 3)
-                facts = {"method": method.name, "code": code.name, "milliseconds": milliseconds, "peer": context.peer()}
-                _log.debug("request", extra=data(**facts, **call.facts))
+
+    def ended(self) -> None:
+        """Count it, and log it."""
+        seconds = self._clock() - self._started
+        method, code = self._method, self._code
+        method.handled(code).inc()
+        method.handling.observe(seconds)
+        if _log.isEnabledFor(logging.DEBUG):
+            milliseconds = round(seconds * 1000, 3)
+            facts = {"method": method.name, "code": code.name, "milliseconds": milliseconds}
+            _log.debug("request", extra=data(**facts, peer=self._context.peer(), **_facts.get({})))
 
 
 def _kind(handler: Any) -> str:
@@ -132,27 +151,44 @@ def _kind(handler: Any) -> str:
     return "server_stream" if handler.response_streaming else "unary"
 
 
-def _wrapped(handler: Any, around: Around) -> Any:
-    """`handler` with its behaviour inside `around`. Its behaviour is asynchronous, as all of this server's are."""
+def _wrapped(handler: Any, begin: Callable[[Context], _Call]) -> Any:
+    """`handler` with its behaviour as a call. Its behaviour is asynchronous, as all of this server's are."""
     shape = f"{_stream(handler.request_streaming)}_{_stream(handler.response_streaming)}"
     behavior = getattr(handler, shape)
+    parse = handler.request_deserializer
 
     def deserialize(message: bytes) -> Any:
         try:
-            return handler.request_deserializer(message)
+            return parse(message)
         except DecodeError:  # raised here, gRPC would answer it, with the exception's text
             return _MALFORMED
 
     async def answer(request: Any, context: Context) -> Any:
-        async with around(context):
+        call = begin(context)
+        try:
             _check_message(request)
-            return await behavior(request, context)
+            response = await behavior(request, context)
+            call.answered()
+        except BaseException as error:
+            await call.failed(error)
+            raise
+        else:
+            return response
+        finally:
+            call.ended()
 
     async def stream(request: Any, context: Context) -> AsyncIterator[Any]:
-        async with around(context):
+        call = begin(context)
+        try:
             _check_message(request)
             async for response in behavior(request, context):
                 yield response
+            call.answered()
+        except BaseException as error:
+            await call.failed(error)
+            raise
+        finally:
+            call.ended()
 
     make = getattr(grpc, f"{shape}_rpc_method_handler")
     wrapped = stream if inspect.isasyncgenfunction(behavior) else answer
