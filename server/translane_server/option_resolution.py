@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from translane.v1 import translation_pb2 as pb
@@ -125,7 +125,7 @@ def resolve(
     return resolved, []
 
 
-def check_sentences(sentences: Sequence[tuple[str, Sentence]]) -> list[FieldViolation]:
+def check_sentences(sentences: Iterable[tuple[str, Sentence]]) -> list[FieldViolation]:
     """Which of `sentences`, each with the name of the field it is of, have more terms than can be kept."""
     return [
         FieldViolation(

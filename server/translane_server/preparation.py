@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from translane.v1 import translation_pb2 as pb
 from translane_server.bundle import Manifest
@@ -12,7 +13,7 @@ from translane_server.errors import FieldViolation, InvalidRequestError
 from translane_server.language_pairs import LanguagePair, LanguagePairs
 from translane_server.languages import standard_tag
 from translane_server.option_checks import OptionLimits, check_options
-from translane_server.option_resolution import ResolvedOptions, Source, check_sentences, resolve
+from translane_server.option_resolution import Source, check_sentences, resolve
 from translane_server.request import Sentence, SentenceResult
 from translane_server.responses import TranslationBuilder, empty_translation
 from translane_server.splitting import SplitText
@@ -24,6 +25,12 @@ from translane_server.validation import (
     check_tokens,
     refuse,
 )
+
+# How many manners are remembered, and up to which length of what they are found by [characters and bytes].
+_MANNERS = 128
+_MANNER_LENGTH = 4096
+
+_Request = pb.TranslateRequest | pb.TranslateStreamRequest
 
 _SPLIT_ADVICE = "; split_sentences cuts it into sentences"
 
@@ -41,7 +48,6 @@ class PreparedRequest:
     """What the engine is asked for, and what makes messages of its results."""
 
     texts: Sequence[PreparedText]
-    resolved: ResolvedOptions
     sentences: Sequence[Sentence]
     target_language: str
     builder: TranslationBuilder
@@ -64,9 +70,30 @@ class PreparedRequest:
             message = merge_translations(text.split, translations, self.target_language)
         else:
             message = translations[0] if translations else empty_translation()
-        if not translations and self.resolved.decoding.scores:
+        if not translations and self.builder.resolved.decoding.scores:
             message.hypotheses[0].score = 0.0  # the product of no probabilities
         return message
+
+
+@dataclass(frozen=True)
+class _Manner:
+    """How texts are translated: all that requests have in common whose languages and options are the same.
+
+    Attributes:
+        pair: its tokenizer makes tokens of texts.
+        split: whether they are cut into sentences.
+        builder: makes messages as the options say; None where something is wrong with them.
+        wrong: with the languages and the options.
+        source_language: a standard tag.
+        target_language: a standard tag.
+    """
+
+    pair: LanguagePair
+    split: bool
+    builder: TranslationBuilder | None
+    wrong: Sequence[FieldViolation]
+    source_language: str
+    target_language: str
 
 
 class Preparation:
@@ -83,72 +110,73 @@ class Preparation:
         self._pairs = LanguagePairs(manifest.languages, tokenizer)
         self._limits = limits
         self._options = OptionLimits(limits.tokens, limits.beam_size, manifest.alignment is not None)
+        self._remembered_manner = lru_cache(_MANNERS)(self._manner)
 
-    def check(self, request: pb.TranslateRequest | pb.TranslateStreamRequest) -> None:
+    def check(self, request: _Request) -> None:
         """Refuse what is not worth the work of counting tokens.
 
         Raises:
             InvalidRequestError: there are no texts, too many of them, or too long ones.
         """
-        texts, tokens = _named_texts(request), self._limits.tokens.source
+        texts, tokens = _texts(request), self._limits.tokens.source
         wrong = check_count("texts", len(texts), self._limits.texts_per_request)
         if not wrong:
             most = tokens * (self._limits.sentences_waiting if request.options.split_sentences else 1)
-            wrong = check_characters(texts, most)
+            wrong = check_characters(zip(_names(request), texts, strict=True), most)
         if wrong:
             _, wrong_languages = self._pairs.find(request.source_language, request.target_language)
             refuse([*wrong, *wrong_languages, *check_options(request.options, self._options)])
 
-    def prepare(self, request: pb.TranslateRequest | pb.TranslateStreamRequest) -> PreparedRequest:
-        """Make tokens of a request that passed `check`. Takes a while: not for the event loop.
+    def prepare(self, request: _Request) -> PreparedRequest:
+        """Make tokens of a request that passed `check`. May take a while: not for the event loop, unless it is short.
 
         Raises:
             InvalidRequestError: naming everything that is wrong.
         """
+        languages, options = (request.source_language, request.target_language), request.options.SerializeToString()
+        short = len(languages[0]) + len(languages[1]) + len(options) <= _MANNER_LENGTH
+        manner = (self._remembered_manner if short else self._manner)(*languages, options)
+        texts, wrong = self._split(request, manner) if manner.split else self._encode(request, manner)
+        refuse([*wrong, *manner.wrong, *_check_stream(request)])
+        builder = manner.builder
+        assert builder is not None, "options without fault are resolved"
+        sentences = [builder.resolved.sentence(source) for text in texts for source in text.sources]
+        if request.options.terminology:
+            names = [name for name, text in zip(_names(request), texts, strict=True) for _ in text.sources]
+            refuse(check_sentences(zip(names, sentences, strict=True)))
+        return PreparedRequest(texts, sentences, manner.target_language, builder)
+
+    def _manner(self, source_language: str, target_language: str, serialized_options: bytes) -> _Manner:
+        """The manner of requests that have these; options that are equal may be serialized differently."""
+        options = pb.DecodingOptions.FromString(serialized_options)
+        pair, wrong = self._pairs.find(source_language, target_language)
         ids = self._manifest.special_ids
-        pair, wrong = self._pairs.find(request.source_language, request.target_language)
-        resolved, wrong_options = resolve(request.options, self._options, pair.tokenizer, ids.unk, pair.forced_ids)
-        named = _named_texts(request)
-        if request.options.split_sentences:
-            texts, wrong_texts = self._split(named, pair, standard_tag(request.source_language or pair.source))
-        else:
-            texts, wrong_texts = self._encode(named, pair)
-        refuse([*wrong_texts, *wrong, *wrong_options, *_check_stream(request)])
-        assert resolved is not None, "options without fault are resolved"
-        sentences = [
-            (name, resolved.sentence(source))
-            for (name, _), text in zip(named, texts, strict=True)
-            for source in text.sources
-        ]
-        refuse(check_sentences(sentences))
-        return PreparedRequest(
-            texts,
-            resolved,
-            [sentence for _, sentence in sentences],
-            standard_tag(request.target_language or pair.target),
-            TranslationBuilder(pair.tokenizer, ids, resolved),
+        resolved, wrong_options = resolve(options, self._options, pair.tokenizer, ids.unk, pair.forced_ids)
+        return _Manner(
+            pair,
+            options.split_sentences,
+            TranslationBuilder(pair.tokenizer, ids, resolved) if resolved else None,
+            [*wrong, *wrong_options],
+            standard_tag(source_language or pair.source),
+            standard_tag(target_language or pair.target),
         )
 
-    def _encode(
-        self, named: Sequence[tuple[str, str]], pair: LanguagePair
-    ) -> tuple[list[PreparedText], list[FieldViolation]]:
+    def _encode(self, request: _Request, manner: _Manner) -> tuple[list[PreparedText], list[FieldViolation]]:
         """A sentence of each text that has tokens, and which are too long."""
-        encoded = pair.tokenizer.encode([text for _, text in named])
-        texts = [
-            PreparedText((Source(text, ids),) if ids else ()) for (_, text), ids in zip(named, encoded, strict=True)
-        ]
-        names = [name for name, _ in named]
-        return texts, check_tokens(list(zip(names, encoded, strict=True)), self._limits.tokens.source, _SPLIT_ADVICE)
+        texts, most = _texts(request), self._limits.tokens.source
+        encoded = manner.pair.tokenizer.encode(texts)
+        prepared = [PreparedText((Source(*each),) if each[1] else ()) for each in zip(texts, encoded, strict=True)]
+        if max(map(len, encoded), default=0) <= most:
+            return prepared, []
+        return prepared, check_tokens(zip(_names(request), encoded, strict=True), most, _SPLIT_ADVICE)
 
-    def _split(
-        self, named: Sequence[tuple[str, str]], pair: LanguagePair, language: str
-    ) -> tuple[list[PreparedText], list[FieldViolation]]:
+    def _split(self, request: _Request, manner: _Manner) -> tuple[list[PreparedText], list[FieldViolation]]:
         """The sentences of each text; all together they can wait for rows."""
         try:
             splits = split_texts(
-                dict(named),
-                language,
-                pair.tokenizer.encode,
+                dict(zip(_names(request), _texts(request), strict=True)),
+                manner.source_language,
+                manner.pair.tokenizer.encode,
                 max_tokens=self._limits.tokens.source,
                 max_sentences=self._limits.sentences_waiting,
             )
@@ -161,15 +189,18 @@ def _sources(split: SplitText) -> list[Source]:
     return [Source(*each) for each in zip(split.sentences, split.source_ids, strict=True)]
 
 
-def _check_stream(request: pb.TranslateRequest | pb.TranslateStreamRequest) -> list[FieldViolation]:
-    hypotheses = request.options.num_hypotheses
-    if isinstance(request, pb.TranslateRequest) or hypotheses <= 1:
+def _check_stream(request: _Request) -> list[FieldViolation]:
+    if isinstance(request, pb.TranslateRequest) or (hypotheses := request.options.num_hypotheses) <= 1:
         return []
     return [FieldViolation("options.num_hypotheses", f"is {hypotheses}, and a stream has one")]
 
 
-def _named_texts(request: pb.TranslateRequest | pb.TranslateStreamRequest) -> list[tuple[str, str]]:
-    """Texts after the names of their fields."""
-    if isinstance(request, pb.TranslateStreamRequest):
-        return [("text", request.text)]
-    return [(f"texts[{index}]", text) for index, text in enumerate(request.texts)]
+def _texts(request: _Request) -> list[str]:
+    return list(request.texts) if isinstance(request, pb.TranslateRequest) else [request.text]
+
+
+def _names(request: _Request) -> list[str]:
+    """Of the fields that have the texts."""
+    if isinstance(request, pb.TranslateRequest):
+        return [f"texts[{index}]" for index in range(len(request.texts))]
+    return ["text"]

@@ -21,8 +21,11 @@ _FINISH_REASONS = {
 }
 
 
+_NANOSECONDS = 1_000_000_000  # of a second
+
+
 class TranslationBuilder:
-    """Makes messages of what the engine returns; slow enough to be done away from the event loop.
+    """Makes messages of what the engine returns.
 
     Args:
         tokenizer: makes text of tokens.
@@ -33,7 +36,7 @@ class TranslationBuilder:
     def __init__(self, tokenizer: Tokenizer, special_ids: SpecialIds, resolved: ResolvedOptions) -> None:
         self._tokenizer = tokenizer
         self._ids = special_ids
-        self._resolved = resolved
+        self.resolved = resolved
         self._returned = resolved.returned
 
     def translation(self, source: Source, result: SentenceResult) -> pb.Translation:
@@ -52,7 +55,7 @@ class TranslationBuilder:
             score=hypothesis.score,
             finish_reason=_FINISH_REASONS[hypothesis.finish_reason],
         )
-        hidden = self._resolved.language_tokens
+        hidden = self.resolved.language_tokens
         if self._returned.tokens:
             message.tokens.extend(self._tokenizer.target_pieces(self._with_end(hypothesis)[hidden:]))
         if self._returned.token_scores:
@@ -67,7 +70,7 @@ class TranslationBuilder:
     def text(self, source: Source, token_ids: Sequence[int], alignment: Sequence[AlignedToken]) -> str:
         """What `token_ids`, the whole or the beginning of a translation of `source`, read as."""
         unknown = self._ids.unk
-        if not self._resolved.replace_unknowns or unknown not in token_ids:
+        if not self.resolved.replace_unknowns or unknown not in token_ids:
             return self._tokenizer.decode([token_ids])[0]
         surfaces = self._tokenizer.source_surfaces(source.text)
         return self._tokenizer.decode([token_ids], [replacements(token_ids, alignment, unknown, surfaces)])[0]
@@ -84,12 +87,16 @@ def empty_translation() -> pb.Translation:
 
 def timing(results: Sequence[SentenceResult], total: float) -> pb.Timing:
     """The slowest sentence of each phase, and `total` seconds in all."""
-    return pb.Timing(
-        queue=_duration(max((result.timing.queue for result in results), default=0.0)),
-        encode=_duration(max((result.timing.encode for result in results), default=0.0)),
-        decode=_duration(max((result.timing.decode for result in results), default=0.0)),
-        total=_duration(total),
-    )
+    message = pb.Timing()
+    queue = encode = decode = 0.0
+    for result in results:
+        phases = result.timing
+        queue, encode, decode = max(queue, phases.queue), max(encode, phases.encode), max(decode, phases.decode)
+    _set_duration(message.queue, queue)
+    _set_duration(message.encode, encode)
+    _set_duration(message.decode, decode)
+    _set_duration(message.total, total)
+    return message
 
 
 def model_list(manifest: Manifest, device: str, limits: RequestLimits) -> pb.ListModelsResponse:
@@ -115,7 +122,5 @@ def model_list(manifest: Manifest, device: str, limits: RequestLimits) -> pb.Lis
     return pb.ListModelsResponse(models=[model], server_version=version("translane"), limits=requests)
 
 
-def _duration(seconds: float) -> Duration:
-    duration = Duration()
-    duration.FromNanoseconds(round(seconds * 1e9))
-    return duration
+def _set_duration(duration: Duration, seconds: float) -> None:
+    duration.seconds, duration.nanos = divmod(round(seconds * _NANOSECONDS), _NANOSECONDS)

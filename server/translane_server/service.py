@@ -35,6 +35,10 @@ SERVICE_NAME = pb.DESCRIPTOR.services_by_name["TranslationService"].full_name
 _RETRY_STARTING = 1.0
 _RETRY_DRAINING = 1.0
 
+# Work on so many bytes of a request and tokens of its answer is done on the event loop: it takes less than a
+# millisecond, and mostly less than it takes to hand it to another thread and back.
+_LITTLE = 1024
+
 _Result = TypeVar("_Result")
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -56,7 +60,7 @@ class TranslationService(TranslationServiceServicer):
         model: what translates.
         limits: what requests are held to.
         metrics: takes the duration of requests.
-        executor: where tokens are made, away from the event loop.
+        executor: where tokens are made, away from the event loop, where that takes a while.
         log_texts: whether the log gets texts and translations.
         clock: seconds, monotonic.
     """
@@ -107,11 +111,12 @@ class TranslationService(TranslationServiceServicer):
             engine.check_room(sum(map(bool, request.texts)))
             prepared = await self._prepare(request)
             results = await _answer(engine, prepared.sentences, request.priority)
-            translations = await self._run(prepared.translations, results)
+            generated = _generated_tokens(results)
+            translations = await self._run(request.ByteSize() + generated, prepared.translations, results)
             response = pb.TranslateResponse(
                 translations=translations, model=self._model.manifest.name, timing=self._timed(started, results)
             )
-        self._tell(results, request.texts, [each.text for one in translations for each in one.hypotheses])
+        self._tell(generated, request.texts, translations)
         return response
 
     async def TranslateStream(self, request: pb.TranslateStreamRequest, context: Context) -> None:  # noqa: N802
@@ -130,15 +135,19 @@ class TranslationService(TranslationServiceServicer):
             (text,) = prepared.texts
             gaps = text.split.target_gaps(prepared.target_language) if text.split else [""] * (len(text.sources) + 1)
             sentences = _streamed(prepared)
-            end = await stream_text(engine, sentences, gaps, request.priority, send=send, run=self._run)
-            (translation,) = await self._run(prepared.translations, end.results)
-            best = translation.hypotheses[0]
+            size = request.ByteSize()
+            run = partial(self._run, size)
+            end = await stream_text(engine, sentences, gaps, request.priority, send=send, run=run)
+            generated = _generated_tokens(end.results)
+            (translation,) = await self._run(size + generated, prepared.translations, end.results)
             await context.write(
                 pb.TranslateStreamResponse(
-                    text_delta=end.rest, hypothesis=best, timing=self._timed(started, end.results)
+                    text_delta=end.rest,
+                    hypothesis=translation.hypotheses[0],
+                    timing=self._timed(started, end.results),
                 )
             )
-        self._tell(end.results, [request.text], [best.text])
+        self._tell(generated, [request.text], [translation])
 
     async def Score(self, request: pb.ScoreRequest, context: Context) -> pb.ScoreResponse:  # noqa: ARG002, N802
         """See the protocol."""
@@ -147,7 +156,7 @@ class TranslationService(TranslationServiceServicer):
         with self._accepted() as engine:
             self._scoring.check(request)
             engine.check_room(len(request.inputs))
-            prepared = await self._run(self._scoring.prepare, request)
+            prepared = await self._run(request.ByteSize(), self._scoring.prepare, request)
             sentences = prepared.sentences
             note(
                 source_tokens=sum(len(sentence.source_ids) for sentence in sentences),
@@ -186,7 +195,7 @@ class TranslationService(TranslationServiceServicer):
                 self._idle.set()
 
     async def _prepare(self, request: pb.TranslateRequest | pb.TranslateStreamRequest) -> PreparedRequest:
-        prepared = await self._run(self._preparation.prepare, request)
+        prepared = await self._run(request.ByteSize(), self._preparation.prepare, request)
         note(source_tokens=sum(len(sentence.source_ids) for sentence in prepared.sentences))
         return prepared
 
@@ -196,15 +205,18 @@ class TranslationService(TranslationServiceServicer):
         self._metrics.requests.observe(seconds)
         return timing(results, seconds)
 
-    def _tell(self, results: Sequence[SentenceResult], texts: Sequence[str], translations: Sequence[str]) -> None:
+    def _tell(self, generated: int, texts: Sequence[str], translations: Sequence[pb.Translation]) -> None:
         """Count and log what was generated."""
-        generated = sum(map(_generated_tokens, results))
         self._metrics.generated_tokens.inc(generated)
         note(generated_tokens=generated)
         if self._log_texts:
-            note(source_texts=list(texts), translations=list(translations))
+            found = [hypothesis.text for translation in translations for hypothesis in translation.hypotheses]
+            note(source_texts=list(texts), translations=found)
 
-    async def _run(self, function: Callable[..., _Result], /, *arguments: object) -> _Result:
+    async def _run(self, work: int, function: Callable[..., _Result], /, *arguments: object) -> _Result:
+        """What `function` returns; away from the event loop unless the work is little."""
+        if work <= _LITTLE:
+            return function(*arguments)
         return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
 
 
@@ -217,8 +229,9 @@ def _streamed(prepared: PreparedRequest) -> list[StreamedSentence]:
     ]
 
 
-def _generated_tokens(result: SentenceResult) -> int:
-    return sum(len(h.token_ids) + (h.finish_reason is FinishReason.END_OF_SENTENCE) for h in result.hypotheses)
+def _generated_tokens(results: Sequence[SentenceResult]) -> int:
+    ended = FinishReason.END_OF_SENTENCE
+    return sum(len(each.token_ids) + (each.finish_reason is ended) for result in results for each in result.hypotheses)
 
 
 async def _answer(engine: Translator, sentences: Sequence[Sentence], priority: int) -> tuple[SentenceResult, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from translane_server.config import TokenLimits
@@ -34,7 +34,7 @@ def check_count(name: str, count: int, limit: int) -> list[FieldViolation]:
     return []
 
 
-def check_characters(texts: Sequence[tuple[str, str]], tokens: int) -> list[FieldViolation]:
+def check_characters(texts: Iterable[tuple[str, str]], tokens: int) -> list[FieldViolation]:
     """Which of `texts`, each after its field's name, are too long to count their tokens.
 
     `tokens` is how many tokens each may have.
@@ -47,7 +47,7 @@ def check_characters(texts: Sequence[tuple[str, str]], tokens: int) -> list[Fiel
     ]
 
 
-def check_tokens(ids: Sequence[tuple[str, Sequence[int]]], limit: int, advice: str = "") -> list[FieldViolation]:
+def check_tokens(ids: Iterable[tuple[str, Sequence[int]]], limit: int, advice: str = "") -> list[FieldViolation]:
     """Which of `ids`, each after its field's name, are longer than `limit` tokens."""
     return [
         FieldViolation(name, f"has {len(each)} tokens, at most {limit} are accepted{advice}")

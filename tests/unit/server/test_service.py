@@ -1,6 +1,7 @@
 """The service, called as gRPC calls it: requests in, the engine's results out."""
 
 import asyncio
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -88,6 +89,31 @@ async def test_translations_in_order(make_service):
     reasons = [t.hypotheses[0].finish_reason for t in response.translations]
     assert reasons == [pb.FINISH_REASON_MAX_LENGTH, pb.FINISH_REASON_END_OF_SENTENCE] * 2
     assert response.model == "fake"
+
+
+@pytest.mark.parametrize(("characters", "thread"), [(300, "MainThread"), (1200, "tokens_0")])
+async def test_long_requests_are_prepared_away_from_the_event_loop(engine, characters, thread):
+    """And answered there; short ones are not, as there and back takes longer than their tokens."""
+    seen = set()
+
+    class SeenTokenizer(FakeTokenizer):
+        def encode(self, texts):
+            seen.add(threading.current_thread().name)
+            return super().encode(texts)
+
+        def decode(self, ids, unknowns=()):
+            seen.add(threading.current_thread().name)
+            return super().decode(ids, unknowns)
+
+    model = ServedModel(make_manifest(), SeenTokenizer(), "cpu")
+    limits = RequestLimits(64, 64, token_limits(make_settings(), model.manifest), beam_size=6)
+    texts = ["x" * 30] * (characters // 30)
+    with ThreadPoolExecutor(1, thread_name_prefix="tokens") as executor:
+        service = TranslationService(model, limits, Metrics(), executor)
+        service.open(engine)
+        response = await translate(service, *texts)
+    assert [t.hypotheses[0].text for t in response.translations] == texts
+    assert seen == {thread}
 
 
 async def test_timing_is_the_slowest_of_each_phase(make_service):
