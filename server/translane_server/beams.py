@@ -53,7 +53,8 @@ def _continue_group(
     totals[:n] = table.scores[:n, None] + ranked.scores[:, :columns]
     rows = [search.rows + [n] * (beam_size - len(search.rows)) for search in searches]  # [G, B]
     best = best_continuations(totals[rows].reshape(len(rows), -1), min(2, columns) * beam_size)  # [G, C]
-    token_ids, log_probs, scores = ranked.token_ids.tolist(), ranked.log_probs.tolist(), totals.tolist()
+    token_ids, log_probs = ranked.token_ids[:, :columns].tolist(), ranked.log_probs[:, :columns].tolist()
+    scores = totals.tolist()
     for search, choices in zip(searches, best.tolist(), strict=True):
         going: list[Child] = []
         ending: list[Child] = []
@@ -115,28 +116,19 @@ def _settle(
     going, ending = continuations
     pool, row = search.pool, search.rows[0]
     assert pool is not None
-    length = _length(search, table)
+    if going and not ending and not pool.is_full:
+        offspring.add(search, going)
+        return
+    length = int(table.positions[row] + 1 - table.uncounted[row])  # with one more token, what counts as generated
     for child in ending:
         _offer(search, child, length, table, eos)
     if not going and not pool.hypotheses:  # everything is banned
         log_prob = ranked.log_prob(row, eos)
         _offer(search, Child(row, eos, log_prob, float(table.scores[row]) + log_prob), length, table, eos)
-    if not going or _is_final(search, going[0].score, table):
+    if not going or pool.is_final(going[0].score, length):
         done.append(search)
     else:
         offspring.add(search, going)
-
-
-def _length(search: Search, table: RowTable) -> int:
-    """Of the search's hypotheses with one more token, what counts as generated."""
-    row = search.rows[0]
-    return int(table.positions[row] + 1 - table.uncounted[row])
-
-
-def _is_final(search: Search, best_score: float, table: RowTable) -> bool:
-    """Whether the search is over, though hypotheses could go on with that score at best."""
-    assert search.pool is not None
-    return search.pool.is_final(best_score, _length(search, table))
 
 
 def _offer(search: Search, child: Child, length: int, table: RowTable, eos: int) -> None:

@@ -81,11 +81,6 @@ class Search:
         return self.job.sentence.options.beam_size
 
     @property
-    def pool_is_full(self) -> bool:
-        """Whether it has ended as many hypotheses as it keeps."""
-        return self.pool is not None and self.pool.is_full
-
-    @property
     def num_candidates(self) -> int:
         """How many candidates a row of it takes."""
         options = self.job.sentence.options

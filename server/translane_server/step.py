@@ -14,6 +14,8 @@ from translane_server.decoding.masks import MaskTable
 from translane_server.rows import RowTable
 from translane_server.search import Kind, Search
 
+_NO_NUMBERS = np.zeros(0, np.float32)
+
 
 class Child(NamedTuple):
     """A hypothesis with one more token: `score` is that of all its generated tokens."""
@@ -65,7 +67,7 @@ class RankedTokens:
         scores: what the search ranks by, [n, K]; -inf is banned.
         log_probs: natural log-probabilities under the model alone, [n, K].
         logits: [n, V], where some row has rules or forced tokens.
-        normalisers: log of the sum of the exponentials of the logits, [n], of those rows.
+        normalisers: log of the sum of the exponentials of the logits, [n], of those rows; empty without logits.
         rules: of the rows that have some.
         rule_rows: row -> its number in `rules`.
     """
@@ -109,9 +111,9 @@ def rank_tokens(
     token_ids, log_probs, logits = candidates.token_ids, candidates.log_probs, candidates.logits
     if log_probs is None:  # no row looks at them
         log_probs = np.zeros(token_ids.shape, np.float32)
-    normalisers = np.zeros(n, np.float32)
     if logits is None:  # no row is special
-        return RankedTokens(token_ids, log_probs, log_probs, None, normalisers, None, {})
+        return RankedTokens(token_ids, log_probs, log_probs, None, _NO_NUMBERS, None, {})
+    normalisers = np.zeros(n, np.float32)
     special = np.flatnonzero(table.positions[:n] < table.special_until[:n])
     normalisers[special] = logits[special, token_ids[special, 0]] - log_probs[special, 0]
     ruled = special[~forced[special]]
