@@ -19,11 +19,6 @@ from translane_server.vocabulary import TargetVocabulary
 
 _log = logging.getLogger(__name__)
 
-# Sentences that wait are encoded together, for the rows that are free and one more of each so many rows. That costs
-# less than encoding them one by one as rows become free; but the further ahead, the longer it holds up the rows that
-# decode, and the later a sentence of higher priority enters.
-_ROWS_PER_ROW_AHEAD = 2
-
 
 class Worker:
     """Decodes what it takes from the ledger, on a thread of its own or on its caller's.
@@ -51,7 +46,6 @@ class Worker:
         self._observer = observer
         self._clock = clock
         self._batch = RunningBatch(backend.rows, backend.target_capacity, backend.source_capacity, vocabulary)
-        self._ahead = backend.rows // _ROWS_PER_ROW_AHEAD
         self._queue: deque[Job] = deque()  # taken from the ledger, and without rows yet
         self._encoded: deque[int] = deque()  # the numbers by which the backend knows the first of them
         self._encode_seconds = 0.0  # what encoding these has taken
@@ -118,12 +112,17 @@ class Worker:
             self._answer(self._ledger.drop(leaving.values()))
 
     def _admit(self) -> None:
-        """Give free rows to whoever waits: first to those that are encoded."""
+        """Give free rows to whoever waits: first to those that are encoded.
+
+        When these have entered, those that wait are encoded together, for the free rows and as many more as there are
+        rows. That costs less than encoding them one by one as rows become free; but a sentence of higher priority that
+        comes later enters after them.
+        """
         backend, batch = self._backend, self._batch
         if self._encoded:
             self._enter()
         if not self._queue and batch.reserved < backend.rows:
-            self._queue += self._ledger.admit(backend.rows + self._ahead, batch.reserved)
+            self._queue += self._ledger.admit(2 * backend.rows, batch.reserved)
         while self._queue and not self._encoded and self._has_room():
             started = self._clock()
             encoded = backend.encode_ahead([job.sentence.source_ids for job in self._queue])

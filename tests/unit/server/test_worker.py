@@ -67,15 +67,14 @@ class Calls:
         return [entry[1] for entry in self.backend.log if entry[0] == "encode"]
 
 
-def test_sentences_that_wait_are_encoded_for_the_free_rows_and_half_as_many_more():
+def test_sentences_that_wait_are_encoded_for_the_free_rows_and_as_many_more_as_there_are_rows():
     calls = Calls(rows=4)
-    for token in range(10, 22):
+    for token in range(10, 26):
         calls.submit(token, length=3)
     calls.run()
-    # The two that are encoded ahead enter together with the first of those that are encoded for the other two rows.
-    assert calls.encoded == [6, 4, 2]
-    assert calls.backend.step_rows == [4] * 12
-    assert len(calls.results) == 12
+    assert calls.encoded == [8, 8]
+    assert calls.backend.step_rows == [4] * 16
+    assert len(calls.results) == 16
 
 
 def test_whoever_is_encoded_enters_as_soon_as_there_is_a_row_and_nothing_is_moved_for_that():
@@ -114,7 +113,7 @@ def test_what_is_cancelled_after_it_was_encoded_gets_no_row():
         calls.submit(token, length)
     calls.at_step[1] = lambda: calls.cancel(12)
     calls.run()
-    assert calls.encoded == [3, 1]
+    assert calls.encoded == [4]
     assert isinstance(calls.results[12], CancelledError)
     assert set(calls.order) == {10, 11, 12, 13}
 
@@ -158,7 +157,6 @@ def test_sentences_of_several_rows_are_encoded_ahead_and_wait_for_room():
         sentence = Sentence([token, 1], DecodingOptions(6, beam_size=2))
         ledger.accept(PendingRequest(Request([sentence], on_done), 0.0))
     Worker("worker", backend, ledger, MODEL.vocabulary, NullObserver(), float).run()
-    assert encoded[0] == 3  # of two rows each
-    assert sum(encoded) == 8
+    assert encoded == [4, 4]  # of two rows each
     assert max(backend.steps) == 4
     assert not any(isinstance(result, Exception) for result in results)
