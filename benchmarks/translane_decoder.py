@@ -11,8 +11,8 @@ from typing import Any
 
 from workload import Load
 
-from translane_server.backend import Device
 from translane_server.bundle import load_bundle
+from translane_server.devices import Device
 from translane_server.errors import RequestError
 from translane_server.observer import NullObserver
 from translane_server.options import DecodingOptions
@@ -88,8 +88,9 @@ class TranslaneDecoder:
     def prepare(self, load: Load) -> list[Sentence]:
         """What `decode` takes."""
         lengths = load.lengths or [load.max_length] * len(load.sources)
+        early = load.beam_size > 1
         options = {
-            length: DecodingOptions(max_length=length, beam_size=load.beam_size, early_stopping=load.beam_size > 1)
+            length: DecodingOptions(length, beam_size=load.beam_size, early_stopping=early, scores=False)
             for length in set(lengths)
         }
         return [Sentence(source, options[length]) for source, length in zip(load.sources, lengths, strict=True)]

@@ -15,8 +15,8 @@ import grpc
 
 from translane.v1 import translation_pb2 as pb
 from translane.v1.translation_pb2_grpc import TranslationServiceServicer
-from translane_server.backend import Device
 from translane_server.bundle import Manifest
+from translane_server.devices import Device
 from translane_server.errors import ModelNotFoundError, RequestError, UnavailableError
 from translane_server.interceptors import note
 from translane_server.metrics import Metrics

@@ -6,11 +6,11 @@ import os
 import signal
 import socket
 import sys
+from typing import TYPE_CHECKING
 
-from translane_server.logs import configure_logging
-from translane_server.ort import OrtBackend
-from translane_server.replicas.served import open_backend, serve
-from translane_server.replicas.setup import ReplicaSetup
+if TYPE_CHECKING:
+    from translane_server.ort import OrtBackend
+    from translane_server.replicas.setup import ReplicaSetup
 
 # What takes requests and answers them goes first: it needs little, and what it brings makes bigger batches.
 _NICENESS = 10
@@ -18,14 +18,21 @@ _NICENESS = 10
 
 def main() -> int:
     """Decode until the server closes the connection."""
-    os.nice(_NICENESS)
     for number in (signal.SIGTERM, signal.SIGINT):  # sent to the whole group: the server drains, and then closes
         signal.signal(number, signal.SIG_IGN)
+    os.nice(_NICENESS)
+    # numpy reads this when it is loaded: its matrix products, which nobody asks for, would have a thread for each CPU.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    from translane_server.replicas.served import serve
+
     with socket.socket(fileno=int(sys.argv[-1])) as connection:
         return serve(connection, _open)
 
 
 def _open(setup: ReplicaSetup) -> OrtBackend:
+    from translane_server.logs import configure_logging
+    from translane_server.replicas.served import open_backend
+
     configure_logging(setup.log_format, setup.log_level)
     return open_backend(setup)
 

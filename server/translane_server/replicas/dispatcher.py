@@ -43,10 +43,10 @@ class _Member:
     def has_room_for(self, rows: int) -> bool:
         """Whether a sentence of so many rows is to be sent to it.
 
-        Some may wait there: they are encoded together, and rows become busy again as soon as they are free.
+        As many as it has rows may wait there: they are encoded together, ahead of time, and rows become busy again as
+        soon as they are free.
         """
-        most = self.replica.rows
-        return not self.rows or self.rows + rows <= most + max(1, most // 2)
+        return not self.rows or self.rows + rows <= 2 * self.replica.rows
 
     def add(self, number: int, rows: int) -> None:
         """A sentence is sent to it."""

@@ -27,7 +27,10 @@ class ProcessHost:
         """See `Host.launch`."""
         number = connection.fileno()
         self._process = subprocess.Popen(  # noqa: S603 what it runs is this program
-            [*self._command, str(number)], pass_fds=[number], stdin=subprocess.DEVNULL
+            [*self._command, str(number)],
+            pass_fds=[number],
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,  # a terminal's Ctrl-C is the server's
         )
 
     def end(self, *, at_once: bool) -> str:

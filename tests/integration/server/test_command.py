@@ -50,7 +50,7 @@ class Process:
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
             with urlopen(address) as response:
-                if b'grpc_server_started_total{grpc_method="Translate"' in response.read():
+                if re.search(rb'grpc_server_started_total{grpc_method="Translate".*} [1-9]', response.read()):
                     return
             time.sleep(0.01)
         raise AssertionError("no request came in")

@@ -88,18 +88,18 @@ async def test_sentences_go_to_whoever_has_the_fewest_rows(engine, replicas):
 
 
 async def test_a_few_wait_at_a_replica_and_the_rest_here(engine, replicas):
-    call = Call(engine, 30)
-    assert sent(replicas) == [12, 12], "rows, and half as many more"
+    call = Call(engine, 40)
+    assert sent(replicas) == [16, 16], "rows, and as many more"
     assert engine.active_rows == 16
-    assert engine.waiting == 14
+    assert engine.waiting == 24
     replicas[1].end(*replicas[1].numbers[:3])
-    assert sent(replicas) == [12, 15]
+    assert sent(replicas) == [16, 19]
     assert engine.active_rows == 16
-    assert engine.waiting == 11
+    assert engine.waiting == 21
     while any(replica.left for replica in replicas):
         for replica in replicas:
             replica.end(*replica.left)
-    assert call.answers == [(RESULT,) * 30]
+    assert call.answers == [(RESULT,) * 40]
     assert engine.waiting == 0
 
 
@@ -130,7 +130,7 @@ async def test_the_wait_of_the_last_sentence_is_suggested_to_who_is_refused(repl
 
 
 async def test_a_higher_priority_is_sent_first(engine, replicas):
-    Call(engine, 24)
+    Call(engine, 32)
     Call(engine, 2)
     first = Call(engine, 1, priority=1)
     replicas[0].end(replicas[0].numbers[0])
@@ -140,22 +140,25 @@ async def test_a_higher_priority_is_sent_first(engine, replicas):
 
 
 async def test_more_beams_than_are_free_wait_and_hold_up_who_comes_later(engine, replicas):
-    Call(engine, 14)
+    Call(engine, 18)
     Call(engine, beam_size=8)
     Call(engine, 1)
-    assert sent(replicas) == [7, 7]
-    assert engine.waiting == 2
-    replicas[1].end(*replicas[1].numbers[:3])
-    assert sent(replicas) == [8, 8], "the beams have room, and then the one behind them"
+    assert sent(replicas) == [9, 9]
+    assert engine.waiting == 4
+    replicas[1].end(*replicas[1].numbers[:1])
+    assert sent(replicas) == [10, 10], "the beams have room, and then the one behind them"
     assert replicas[1].tasks[-1].sentence.options.beam_size == 8
-    assert engine.waiting == 1, "the beams wait at the replica"
-    replicas[1].end(*replicas[1].numbers[3:7])
-    assert engine.waiting == 0
+    assert engine.waiting == 3
+    replicas[1].end(*replicas[1].numbers[1:8])
+    assert engine.waiting == 3, "the beams wait at the replica: eight rows are to be free"
+    replicas[1].end(*replicas[1].numbers[8:9])
+    assert engine.waiting == 2
 
 
 async def test_a_spread_request_is_cancelled_everywhere_and_answered_once(engine, replicas):
-    gone, stays = Call(engine, 24), Call(engine, 2)
+    gone = Call(engine, 24)
     tasks = [list(replica.numbers) for replica in replicas]
+    stays = Call(engine, 2)
     engine.cancel(gone.request)
     engine.cancel(gone.request)
     assert [replica.cancelled for replica in replicas] == tasks
@@ -172,11 +175,11 @@ async def test_a_spread_request_is_cancelled_everywhere_and_answered_once(engine
 
 
 async def test_what_was_sent_nowhere_is_cancelled_at_once(engine, replicas):
-    Call(engine, 24)
+    Call(engine, 32)
     waiting = Call(engine, 3)
     engine.cancel(waiting.request)
     assert [type(answer) for answer in waiting.answers] == [CancelledError]
-    assert engine.waiting == 8
+    assert engine.waiting == 16
 
 
 async def test_a_result_that_crosses_its_cancellation(engine, replicas):
