@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.util import find_spec
+
+_HINT = "install translane[server], or translane[server-cuda] for GPUs"
+_OF_REPLICAS = ("numpy", "onnxruntime")  # what the processes need that decode, and this one does not
 
 
 def main() -> int:
@@ -15,11 +19,14 @@ def main() -> int:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("translane"):
             raise
-        hint = "install translane[server], or translane[server-cuda] for GPUs"
-        print(f"translane-server: {error.name} is not installed; {hint}", file=sys.stderr)
+        print(f"translane-server: {error.name} is not installed; {_HINT}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
+    for name in _OF_REPLICAS:
+        if find_spec(name) is None:
+            print(f"translane-server: {name} is not installed; {_HINT}", file=sys.stderr)
+            return 1
     try:
         return run(sys.argv[1:], os.environ)
     except KeyboardInterrupt:  # before the server listens to signals

@@ -109,7 +109,7 @@ class RunningBatch:
         rows = []
         self._needs = None
         for job in jobs:
-            row = self._holes.pop() if self._holes else len(self._searches)
+            row = self._holes.pop(0) if self._holes else len(self._searches)  # the lowest one
             search = self._setup.begin(job, row, self._searches)
             self._searches[row : row + 1] = [search]
             self.reserved += job.rows

@@ -119,7 +119,7 @@ def build_engine(
                 rows=rows,
                 source_capacity=tokens.source,
                 target_capacity=tokens.target,
-                encode_tokens=plan.encode_tokens,
+                encode_tokens=settings.encode_tokens,
                 vocabulary=vocabulary,
                 log_format=settings.log_format,
                 log_level=settings.log_level,

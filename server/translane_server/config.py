@@ -83,7 +83,7 @@ class ServerSettings(Settings):
         default=2048,
         ge=1,
         le=_MAX_COUNT,
-        description="Source tokens, padding included, that all replicas encode between two decoder steps.",
+        description="Source tokens, padding included, that a replica encodes between two of its decoder steps.",
     )
     grace_period: float = Field(
         default=30.0, ge=0, le=86400, description="Seconds that running requests get to finish after SIGTERM."

@@ -39,7 +39,7 @@ def choose_device(requested: Literal["auto", "cpu", "cuda"], precision: Precisio
 
 def _cuda_answers() -> bool:
     try:
-        asked = subprocess.run([sys.executable, "-c", _ASK], capture_output=True, timeout=_PATIENCE)  # noqa: S603 constant
+        asked = subprocess.run([sys.executable, "-P", "-c", _ASK], capture_output=True, timeout=_PATIENCE)  # noqa: S603 constant
     except subprocess.TimeoutExpired:
         return False
     return asked.returncode == 0

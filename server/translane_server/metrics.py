@@ -57,7 +57,9 @@ class Metrics:
         self._first_token = _seconds(
             registry, "translane_time_to_first_token_seconds", "From a sentence's acceptance to its first token."
         )
-        self._encode = _seconds(registry, "translane_encode_duration_seconds", "One run of the encoder.", _STEP_BUCKETS)
+        self._encode = _seconds(
+            registry, "translane_encode_duration_seconds", "Encoding what waits, before a step.", _STEP_BUCKETS
+        )
         self._step = _seconds(
             registry, "translane_decode_step_duration_seconds", "One step of the decoder.", _STEP_BUCKETS
         )

@@ -6,13 +6,13 @@ from typing import Protocol
 
 
 class EngineObserver(Protocol):
-    """Called on the engine's threads, so every method returns at once, and stands being called from several of them.
+    """Called between the engine's steps, or on the server's event loop: so every method returns at once.
 
     All times are in seconds.
     """
 
     def encoded(self, seconds: float, sentences: int, source_tokens: int) -> None:
-        """The encoder ran once, over `sentences` sentences of `source_tokens` tokens in all."""
+        """`sentences` sentences of `source_tokens` tokens in all were encoded, in as many runs as suit them."""
 
     def admitted(self, queue_seconds: float) -> None:
         """A sentence got its row after waiting `queue_seconds`. Called once for each sentence."""
@@ -21,7 +21,7 @@ class EngineObserver(Protocol):
         """The decoder ran one step over `rows` rows, each of which got one token."""
 
     def moved(self, seconds: float, rows: int) -> None:
-        """Hypotheses were copied to `rows` rows, after a step."""
+        """Hypotheses were copied to `rows` rows, between two steps."""
 
     def first_token(self, seconds: float) -> None:
         """A sentence got its first token, `seconds` after its request was accepted."""

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from translane_server.attention import AttentionGraph
-from translane_server.backend import Candidates, Device, Int32Array, IntArray, RowMove, StepNeeds
+from translane_server.backend import Candidates, Int32Array, IntArray, RowMove, StepNeeds
 from translane_server.bundle import Precision
 from translane_server.cache import Cache, CacheShape, HostCache, Staged
 from translane_server.cuda import CudaCache, CudaMemory
+from translane_server.devices import Device
 from translane_server.encode_buffers import EncodeBuffers
 from translane_server.encode_groups import group_sources
 from translane_server.errors import BundleError, DeviceError
@@ -46,7 +47,7 @@ class OrtBackend:
     """Runs a bundle's graphs over rows of its own; see `translane_server.backend.Backend`.
 
     Args:
-        sessions: the graphs; other backends may run them at the same time, each on a thread of its own.
+        sessions: the graphs.
         rows: how many rows there are.
         source_capacity: most source tokens of a row.
         target_capacity: most decoder steps of a row.

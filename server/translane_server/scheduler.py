@@ -15,15 +15,9 @@ class WaitingJobs:
     def __init__(self) -> None:
         self._arrivals = itertools.count()
         self._heap: list[tuple[int, int, Job]] = []
-        self._rows = 0
 
     def __len__(self) -> int:
         return len(self._heap)
-
-    @property
-    def rows(self) -> int:
-        """How many rows they may come to take."""
-        return self._rows
 
     @property
     def first(self) -> Job | None:
@@ -34,13 +28,10 @@ class WaitingJobs:
         """Let `jobs` wait, behind those of their priority that wait already."""
         for job in jobs:
             heapq.heappush(self._heap, (-job.priority, next(self._arrivals), job))
-            self._rows += job.rows
 
     def pop(self) -> Job:
         """Take out the one that is next."""
-        job = heapq.heappop(self._heap)[2]
-        self._rows -= job.rows
-        return job
+        return heapq.heappop(self._heap)[2]
 
     def remove(self, unwanted: Callable[[Job], bool]) -> int:
         """Drop the jobs that are `unwanted`; return how many they were."""
@@ -49,12 +40,11 @@ class WaitingJobs:
         if removed:
             heapq.heapify(kept)
             self._heap = kept
-            self._rows = sum(job.rows for _, _, job in kept)
         return removed
 
     def clear(self) -> None:
         """Drop all."""
-        self._heap, self._rows = [], 0
+        self._heap = []
 
 
 class Scheduler(WaitingJobs):

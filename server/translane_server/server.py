@@ -115,10 +115,12 @@ class Server:
         """
         self._engine = engine
         await engine.start()
+        self._watch = asyncio.create_task(self._watch_engine(engine))
+        if engine.failed.is_set():  # one was lost while another one started
+            return
         self.metrics.watch_engine(engine.rows, lambda: engine.active_rows, lambda: engine.waiting)
         self._service.open(engine)
         await self._set_health(_SERVING)
-        self._watch = asyncio.create_task(self._watch_engine(engine))
         manifest = self._model.manifest
         facts = data(model=manifest.name, version=manifest.version, precision=manifest.precision)
         _log.info("serving on %s with %d rows", self._model.device, engine.rows, extra=facts)

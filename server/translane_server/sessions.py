@@ -24,19 +24,20 @@ def cuda_answers() -> bool:
     if _CUDA_PROVIDER not in onnxruntime.get_available_providers():
         return False
     try:
-        onnxruntime.preload_dlls(directory="")
+        _load_cuda()
         onnxruntime.OrtValue.ortvalue_from_numpy(np.zeros(1, np.float32), "cuda", 0)
     except Exception:  # noqa: BLE001 - whatever goes wrong here, CUDA is not to be had
         return False
     return True
 
 
-class Sessions:
-    """The bundle's graphs, loaded, and so its weights, once for all backends that run them.
+def _load_cuda() -> None:
+    """Load CUDA's libraries from where pip puts them, which nothing else looks at; once in each process is enough."""
+    onnxruntime.preload_dlls(directory="")
 
-    Several threads may run one session at the same time (`InferenceSession::Run` is thread-safe, and
-    `run_with_iobinding` lets go of Python's lock): each with a binding, and memory, of its own. On one operator thread
-    a graph runs on the thread that calls it.
+
+class Sessions:
+    """The bundle's graphs, loaded. On one operator thread a graph runs on the thread that calls it.
 
     Args:
         bundle: what to load.
@@ -68,6 +69,8 @@ class Sessions:
         self.device: Device = device
         self._threads = threads
         self._spinning = spinning
+        if device == "cuda":
+            _load_cuda()
         graphs = bundle.manifest.graphs
         self.encoder = self._load(graphs.encoder.file, profile and f"{profile}-encoder")
         self.decoder = self._load(graphs.decoder.file, profile and f"{profile}-decoder")

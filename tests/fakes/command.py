@@ -12,7 +12,7 @@ from fakes.serving import FakeTokenizer, make_manifest
 from translane_server import command
 from translane_server.bundle import Bundle
 from translane_server.replicas import __main__ as replica
-from translane_server.replicas import served
+from translane_server.replicas import opening
 from translane_server.replicas.process import ProcessHost
 
 STEP_SECONDS = float(os.environ.get("FAKE_STEP_SECONDS", "0"))
@@ -35,8 +35,8 @@ class SlowBackend(FakeBackend):
 
 
 def run_replica():
-    served.Sessions = lambda bundle, **_options: bundle
-    served.OrtBackend = SlowBackend
+    opening.Sessions = lambda bundle, **_options: bundle
+    opening.OrtBackend = SlowBackend
     return replica.main()
 
 

@@ -30,10 +30,14 @@ def main() -> int:
 
 
 def _open(setup: ReplicaSetup) -> OrtBackend:
+    from translane_server.errors import StartupError
     from translane_server.logs import configure_logging
-    from translane_server.replicas.served import open_backend
 
     configure_logging(setup.log_format, setup.log_level)
+    try:
+        from translane_server.replicas.opening import open_backend
+    except ImportError as error:
+        raise StartupError(f"onnxruntime does not load: {error}; is it installed once, for this machine?") from None
     return open_backend(setup)
 
 

@@ -69,7 +69,8 @@ class ConnectedLedger(Ledger):
         """See `Ledger.wait`."""
         idle = not (busy or self.waiting or self._ended)
         self._report(idle=idle)
-        self._receive(block=idle and not self.stopping)
+        if not self.stopping:  # else the server has gone, and what it sent before is nobody's
+            self._receive(block=idle)
         return not self.stopping
 
     def _report(self, *, idle: bool) -> None:
@@ -93,6 +94,7 @@ class ConnectedLedger(Ledger):
             data = b""
         if not data:
             self.stopping = True
+            return
         for message in self._frames.feed(data):
             if isinstance(message, Cancel):
                 if request := self._requests.get(message.number):

@@ -185,6 +185,8 @@ class Dispatcher:
                 member.replica.cancel(number)
         if pending.drop(dropped):
             self._end(pending)
+        if dropped:  # what waited behind it may have room
+            self._dispatch()
 
     # For replicas
 
@@ -210,9 +212,8 @@ class Dispatcher:
                 (self._last_wait,) = values
             getattr(self._observer, name)(*values)
 
-    def lost(self, replica: Replica, reason: str) -> None:  # noqa: ARG002 the listener's signature
+    def lost(self, replica: Replica) -> None:  # noqa: ARG002 the listener's signature
         """See `ReplicaListener`."""
-        _log.error("%s", reason)
         self.failed.set()
         self._answer_all(lambda: EngineError("decoding failed; the server needs a restart"))
 

@@ -64,7 +64,7 @@ def pack_task(task: Task) -> tuple[Any, ...]:
         task.priority,
         task.submitted_at,
         sentence.source_ids,
-        _packed_options(sentence.options),
+        _packed_options(sentence.options) if _is_common(sentence.options) else sentence.options,
         sentence.forced_ids,
         sentence.counted_ids,
         sentence.word_follows,
@@ -76,7 +76,9 @@ def pack_task(task: Task) -> tuple[Any, ...]:
 def unpack_task(packed: tuple[Any, ...]) -> tuple[Task, bool]:
     """The task, and whether its progress is to be told."""
     number, priority, submitted_at, source_ids, options, forced_ids, counted, word_follows, phrases, told = packed
-    sentence = Sentence(source_ids, _unpacked_options(options), forced_ids, counted, word_follows, phrases)
+    if isinstance(options, bytes):
+        options = _unpacked_options(options)
+    sentence = Sentence(source_ids, options, forced_ids, counted, word_follows, phrases)
     return Task(number, sentence, priority, submitted_at), told
 
 
@@ -95,6 +97,11 @@ def unpack_report(packed: tuple[Any, ...]) -> Report:
         tuple(Progress(number, ids, _unpacked_alignment(alignment)) for number, ids, alignment in progress),
         measurements,
     )
+
+
+def _is_common(options: DecodingOptions) -> bool:
+    """Whether others are likely to be equal; these are also small."""
+    return options.sampling is None and not options.suppressed_phrases
 
 
 @lru_cache(_DISTINCT_OPTIONS)

@@ -24,12 +24,10 @@ class Replicas:
     Attributes:
         rows: of each.
         threads: of each.
-        encode_tokens: source tokens that each encodes between two of its decoder steps.
     """
 
     rows: tuple[int, ...]
     threads: int
-    encode_tokens: int
 
 
 def plan_replicas(settings: ServerSettings, parameters: int, device: Device, cpus: int | None = None) -> Replicas:
@@ -53,7 +51,6 @@ def plan_replicas(settings: ServerSettings, parameters: int, device: Device, cpu
     return Replicas(
         rows=tuple(rows + (replica < more) for replica in range(number)),
         threads=settings.threads or (1 if chosen and chosen > 1 else max(1, cpus // number)),
-        encode_tokens=max(1, settings.encode_tokens // number),
     )
 
 

@@ -16,10 +16,11 @@ class ProcessHost:
     """Runs a replica in a process of its own; see `Host`.
 
     Args:
-        command: what to run, with the number of the connection's file descriptor after it.
+        command: what to run, with the number of the connection's file descriptor after it. (-P: nothing is imported
+            from the working directory.)
     """
 
-    def __init__(self, command: Sequence[str] = (sys.executable, "-m", "translane_server.replicas")) -> None:
+    def __init__(self, command: Sequence[str] = (sys.executable, "-P", "-m", "translane_server.replicas")) -> None:
         self._command = command
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -41,4 +42,11 @@ class ProcessHost:
         except subprocess.TimeoutExpired:
             self._process.kill()
             code = self._process.wait()
-        return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        return f"was ended by {_name(-code)}" if code < 0 else f"ended with exit code {code}"
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # real-time signals have none
+        return f"signal {number}"

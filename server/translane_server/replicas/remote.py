@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import socket
 from typing import Protocol, cast
 
@@ -11,12 +13,18 @@ from translane_server.replicas.messages import Cancel, Frames, framed, pack_task
 from translane_server.replicas.replica import ReplicaListener, Task
 from translane_server.replicas.setup import ReplicaSetup
 
+_log = logging.getLogger(__name__)
+
 
 class Host(Protocol):
     """Where a replica runs. Its methods may block."""
 
     def launch(self, connection: socket.socket) -> None:
-        """Start what serves `connection`, which is closed here afterwards."""
+        """Start what serves `connection`, which is closed here afterwards.
+
+        Raises:
+            OSError: the operating system has no room for it.
+        """
 
     def end(self, *, at_once: bool) -> str:
         """Wait until it has ended, which it does when its connection closes, or end it; what became of it."""
@@ -44,6 +52,7 @@ class RemoteReplica(asyncio.Protocol):
         self._ending: asyncio.Task[None] | None = None
         self._serves = False  # until then it loads the model, and does not look whether anybody is there
         self._stopping = False
+        self._launched = False
 
     @property
     def rows(self) -> int:
@@ -55,10 +64,7 @@ class RemoteReplica(asyncio.Protocol):
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._ready = self._loop.create_future()
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._host.launch(theirs)
-        await self._loop.connect_accepted_socket(lambda: self, ours)
+        await self._loop.connect_accepted_socket(lambda: self, self._launch())
         self._send(framed(self._setup))
         await self._ready
 
@@ -75,9 +81,26 @@ class RemoteReplica(asyncio.Protocol):
         self._stopping = True
         if self._transport:
             self._transport.abort()
-        if self._ready:
+        if self._launched:
+            assert self._ready
             self._ready.cancel()
             await asyncio.to_thread(self._host.end, at_once=not self._serves)
+
+    def _launch(self) -> socket.socket:
+        """Start the replica; return this end of its socket."""
+        try:
+            ours, theirs = socket.socketpair()
+            with theirs:
+                try:
+                    self._host.launch(theirs)
+                except OSError:
+                    ours.close()
+                    raise
+            self._launched = True
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise StartupError(f"replica {self._setup.number} cannot be started: {reason}") from None
+        return ours
 
     def _send(self, message: bytes) -> None:
         if not self._unsent:
@@ -117,8 +140,11 @@ class RemoteReplica(asyncio.Protocol):
 
     async def _tell_why(self) -> None:
         assert self._ready
-        reason = f"replica {self._setup.number} {await asyncio.to_thread(self._host.end, at_once=False)}"
-        if self._serves and not self._stopping:
-            self._listener.lost(self, reason)
+        if self._serves:
+            self._listener.lost(self)  # before it is known why: nothing more is to be sent
+        ending = await asyncio.to_thread(self._host.end, at_once=False)
+        reason = f"replica {self._setup.number} {ending}"
+        if self._serves:
+            _log.error("%s", reason)
         elif not self._ready.done():
             self._ready.set_exception(StartupError(f"{reason} while it loaded the model"))

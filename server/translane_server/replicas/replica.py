@@ -51,8 +51,8 @@ class ReplicaListener(Protocol):
     def reported(self, replica: Replica, report: Report) -> None:
         """A replica has something to tell."""
 
-    def lost(self, replica: Replica, reason: str) -> None:
-        """A replica has ended without being told to; `reason` goes to the operator."""
+    def lost(self, replica: Replica) -> None:
+        """A replica has ended without being told to."""
 
 
 class Replica(Protocol):

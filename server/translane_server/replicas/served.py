@@ -8,11 +8,9 @@ from collections.abc import Callable
 
 from translane_server.backend import Backend
 from translane_server.errors import StartupError
-from translane_server.ort import OrtBackend
 from translane_server.replicas.connected_ledger import ConnectedLedger
 from translane_server.replicas.messages import RECEIVED_AT_ONCE, Frames, framed
 from translane_server.replicas.setup import ReplicaSetup
-from translane_server.sessions import Sessions
 from translane_server.worker import Worker
 
 
@@ -39,23 +37,6 @@ def serve(connection: socket.socket, open_backend: Callable[[ReplicaSetup], Back
     worker = Worker(f"replica {setup.number}", backend, ledger, setup.vocabulary, ledger.recorder, time.perf_counter)
     worker.run()
     return 0 if ledger.failed is None else 1
-
-
-def open_backend(setup: ReplicaSetup) -> OrtBackend:
-    """The backend of a replica, warmed up.
-
-    Raises:
-        StartupError: the model does not load, or its rows find no memory.
-    """
-    backend = OrtBackend(
-        Sessions(setup.bundle, device=setup.device, threads=setup.threads),
-        rows=setup.rows,
-        source_capacity=setup.source_capacity,
-        target_capacity=setup.target_capacity,
-        encode_tokens=setup.encode_tokens,
-    )
-    backend.warm_up()
-    return backend
 
 
 def _receive_setup(connection: socket.socket, frames: Frames) -> ReplicaSetup | None:

@@ -8,7 +8,7 @@ import grpc
 import pytest
 from google.protobuf.message import DecodeError
 
-from translane_server import errors
+from translane_server import errors, interceptors
 from translane_server.interceptors import CallInterceptor, note
 from translane_server.metrics import Metrics
 
@@ -176,7 +176,6 @@ async def test_a_message_that_cannot_be_parsed():
 async def test_a_stream():
     async def method(_request, _context):
         yield "one"
-        note(deltas=2)
         yield "two"
 
     metrics = Metrics()
@@ -210,6 +209,14 @@ async def test_the_log_has_what_was_noted_of_each_call(caplog):
 
 async def test_notes_of_calls_that_are_not_logged_go_nowhere(caplog):
     caplog.set_level(logging.INFO, "translane_server")
-    server = Server(Method=noted)
-    await server.call()
-    assert not caplog.records
+    kept = []
+
+    async def method(_request, _context):
+        note(texts=1)
+        kept.append(interceptors._facts.get(None))
+
+    await Server(Method=method).call()
+    assert kept == [None]
+    caplog.set_level(logging.DEBUG, "translane_server")
+    await Server(Method=method).call()
+    assert kept == [None, {"texts": 1}]

@@ -60,17 +60,3 @@ def test_removed_jobs_never_enter():
     assert len(scheduler) == 1
     assert lengths(scheduler.schedule(10)) == [3]
     assert scheduler.remove(lambda job: True) == 0
-
-
-def test_the_rows_of_waiting_jobs_are_counted():
-    scheduler = Scheduler(encode_tokens=100)
-    scheduler.add(jobs(1, 2))
-    beams = jobs(4, 5, beam_size=3)
-    scheduler.add(beams)
-    assert scheduler.rows == 8
-    scheduler.schedule(1)
-    assert scheduler.rows == 7
-    scheduler.remove(lambda job: job is beams[0])
-    assert scheduler.rows == 4
-    scheduler.schedule(10)
-    assert scheduler.rows == 0
