@@ -13,14 +13,14 @@ from workload import Load
 
 from translane_server.bundle import load_bundle
 from translane_server.devices import Device
-from translane_server.errors import RequestError
 from translane_server.observer import NullObserver
 from translane_server.options import DecodingOptions
 from translane_server.replicas.dispatcher import Dispatcher
 from translane_server.replicas.process import ProcessHost
 from translane_server.replicas.remote import RemoteReplica
 from translane_server.replicas.setup import ReplicaSetup
-from translane_server.request import Request, Sentence, SentenceResult
+from translane_server.request import Sentence, SentenceResult
+from translane_server.submission import decode
 from translane_server.vocabulary import TargetVocabulary
 
 NEVER = -1  # an end-of-sentence id no model predicts
@@ -97,7 +97,7 @@ class TranslaneDecoder:
 
     def decode(self, sentences: list[Sentence]) -> tuple[SentenceResult, ...]:
         """Translate them all, as one request."""
-        return self._run(self._answer(sentences))
+        return self._run(decode(self._dispatcher, sentences))
 
     def token_ids(self, results: tuple[SentenceResult, ...]) -> list[tuple[int, ...]]:
         """The best translations, in the order of the sources, without their ends."""
@@ -106,14 +106,6 @@ class TranslaneDecoder:
     def close(self) -> None:
         self._run(self._dispatcher.stop())
         self._end_loop()
-
-    async def _answer(self, sentences: list[Sentence]) -> tuple[SentenceResult, ...]:
-        answer: asyncio.Future[tuple[SentenceResult, ...] | RequestError] = self._loop.create_future()
-        self._dispatcher.submit(Request(sentences, answer.set_result))
-        outcome = await answer
-        if isinstance(outcome, RequestError):
-            raise outcome
-        return outcome
 
     def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 
 from translane_server.errors import CancelledError, RequestError
 from translane_server.request import Request, Sentence, SentenceResult
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False, slots=True)
@@ -49,10 +52,10 @@ class PendingRequest:
         """Hand the results to the caller, or the error, or that the request was cancelled."""
         if self.cancelled:
             error = CancelledError("the request was cancelled")
-        if error is not None:
-            self.request.on_done(error)
-        else:
-            self.request.on_done(tuple(result for result in self.results if result is not None))
+        try:
+            self.request.on_done(error or tuple(result for result in self.results if result is not None))
+        except Exception:  # noqa: BLE001 one caller's bug is not the others' problem
+            _log.exception("a request's callback failed")
 
 
 @dataclass(eq=False, slots=True)

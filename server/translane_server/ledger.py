@@ -24,14 +24,12 @@ class Ledger:
         encode_tokens: how many padded source tokens the worker takes at most at a time.
 
     Attributes:
-        waiting: sentences that are accepted and that the worker has not taken.
         cancellations: how many requests were cancelled; where it has changed, some that decode may be among them.
         stopping: whether the worker is to stop, or has.
         failed: what ended the worker, if something did.
     """
 
     def __init__(self, encode_tokens: int) -> None:
-        self.waiting = 0
         self.cancellations = 0
         self.stopping = False
         self.failed: BaseException | None = None
@@ -40,6 +38,11 @@ class Ledger:
         self._ended: list[PendingRequest] = []  # cancelled before the worker had to do with it
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)  # for a worker that has nothing to do
+
+    @property
+    def waiting(self) -> int:
+        """Sentences that are accepted and that the worker has not taken."""
+        return len(self._scheduler)
 
     # For callers
 
@@ -58,7 +61,6 @@ class Ledger:
                 raise UnavailableError("the server is shutting down", retry_after=1.0)
             self._pending[pending.request] = pending
             self._scheduler.add(jobs)
-            self.waiting += len(jobs)
             self._work.notify()
 
     def cancel(self, request: Request) -> None:
@@ -70,7 +72,6 @@ class Ledger:
             pending.cancelled = True
             self.cancellations += 1
             dropped = self._scheduler.remove(lambda job: job.pending is pending)
-            self.waiting -= dropped
             if pending.drop(dropped):
                 self._ended.append(self._end(pending))
                 self._work.notify()
@@ -88,18 +89,16 @@ class Ledger:
         if busy:  # no lock: whatever changes now is seen at the next step
             return not self.stopping
         with self._lock:
-            while not (self.stopping or len(self._scheduler) or self._ended):
+            while not (self.stopping or self.waiting or self._ended):
                 self._work.wait()
             return not self.stopping
 
     def admit(self, rows: int, reserved: int) -> list[Job]:
         """The sentences that a worker takes now that has `rows` rows, of which `reserved` are spoken for."""
-        if reserved >= rows or not len(self._scheduler):  # a look without the lock; the next step takes what comes now
+        if reserved >= rows or not self.waiting:  # a look without the lock; the next step takes what comes now
             return []
         with self._lock:
-            jobs = self._scheduler.schedule(rows - reserved)
-            self.waiting -= len(jobs)
-        return jobs
+            return self._scheduler.schedule(rows - reserved)
 
     def cancelled(self) -> list[PendingRequest]:
         """Requests that were cancelled while all their sentences waited."""
@@ -124,7 +123,7 @@ class Ledger:
         with self._lock:
             self.failed = failure
             self.stopping = True  # nothing is accepted from here on
-            self.waiting = 0
+            self._scheduler.clear()
             left = [*self._ended, *self._pending.values()]
             self._pending.clear()
             return left

@@ -17,14 +17,15 @@ from translane.v1 import translation_pb2 as pb
 from translane.v1.translation_pb2_grpc import TranslationServiceServicer
 from translane_server.bundle import Manifest
 from translane_server.devices import Device
-from translane_server.errors import ModelNotFoundError, RequestError, UnavailableError
+from translane_server.errors import ModelNotFoundError, UnavailableError
 from translane_server.interceptors import note
 from translane_server.metrics import Metrics
 from translane_server.preparation import Preparation, PreparedRequest
-from translane_server.request import FinishReason, Request, Sentence, SentenceResult, Translator
+from translane_server.request import FinishReason, SentenceResult, Translator
 from translane_server.responses import model_list, timing
 from translane_server.scoring import Scoring
 from translane_server.streaming import StreamedSentence, stream_text
+from translane_server.submission import decode
 from translane_server.tokenizer import Tokenizer
 from translane_server.validation import RequestLimits, shown
 
@@ -110,7 +111,7 @@ class TranslationService(TranslationServiceServicer):
             self._preparation.check(request)
             engine.check_room(sum(map(bool, request.texts)))
             prepared = await self._prepare(request)
-            results = await _answer(engine, prepared.sentences, request.priority)
+            results = await decode(engine, prepared.sentences, request.priority)
             generated = _generated_tokens(results)
             translations = await self._run(request.ByteSize() + generated, prepared.translations, results)
             response = pb.TranslateResponse(
@@ -162,7 +163,7 @@ class TranslationService(TranslationServiceServicer):
                 source_tokens=sum(len(sentence.source_ids) for sentence in sentences),
                 target_tokens=sum(len(sentence.forced_ids) for sentence in sentences),
             )
-            results = await _answer(engine, sentences, priority=0)
+            results = await decode(engine, sentences)
             scores = self._scoring.scores(prepared, results, tokens=request.return_tokens)
         if self._log_texts:
             inputs = request.inputs
@@ -232,31 +233,3 @@ def _streamed(prepared: PreparedRequest) -> list[StreamedSentence]:
 def _generated_tokens(results: Sequence[SentenceResult]) -> int:
     ended = FinishReason.END_OF_SENTENCE
     return sum(len(each.token_ids) + (each.finish_reason is ended) for result in results for each in result.hypotheses)
-
-
-async def _answer(engine: Translator, sentences: Sequence[Sentence], priority: int) -> tuple[SentenceResult, ...]:
-    """Have `sentences` decoded.
-
-    gRPC cancels the call's task when the caller goes or its deadline passes: then their rows are freed.
-
-    Raises:
-        RequestError: the engine refuses or fails.
-    """
-    if not sentences:
-        return ()
-    answered: asyncio.Future[tuple[SentenceResult, ...] | RequestError] = asyncio.get_running_loop().create_future()
-
-    def settle(outcome: tuple[SentenceResult, ...] | RequestError) -> None:
-        if not answered.done():
-            answered.set_result(outcome)
-
-    request = Request(sentences, settle, priority)
-    engine.submit(request)
-    try:
-        outcome = await answered
-    except asyncio.CancelledError:
-        engine.cancel(request)
-        raise
-    if isinstance(outcome, RequestError):
-        raise outcome
-    return outcome

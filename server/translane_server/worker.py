@@ -175,10 +175,7 @@ class Worker:
 
     def _answer(self, ended: Iterable[PendingRequest], error: RequestError | None = None) -> None:
         for pending in ended:
-            try:
-                pending.answer(error)
-            except Exception:  # noqa: BLE001 - one caller's bug is not the others' problem
-                _log.exception("a request's callback failed")
+            pending.answer(error)
 
 
 def _result(job: Job, hypotheses: tuple[Hypothesis, ...], now: float) -> SentenceResult:

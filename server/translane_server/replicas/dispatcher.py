@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import logging
 import time
 from collections.abc import Callable, Sequence
 
@@ -14,8 +13,6 @@ from translane_server.observer import EngineObserver
 from translane_server.replicas.replica import Replica, Report, Task
 from translane_server.request import Request
 from translane_server.scheduler import WaitingJobs
-
-_log = logging.getLogger(__name__)
 
 # Bounds of the delay suggested to a caller who finds the queue full [seconds].
 _RETRY_AFTER_MIN, _RETRY_AFTER_MAX = 0.1, 10.0
@@ -46,7 +43,7 @@ class _Member:
         As many as it has rows may wait there: they are encoded together, ahead of time, and rows become busy again as
         soon as they are free.
         """
-        return not self.rows or self.rows + rows <= 2 * self.replica.rows
+        return self.rows + rows <= 2 * self.replica.rows
 
     def add(self, number: int, rows: int) -> None:
         """A sentence is sent to it."""
@@ -232,10 +229,7 @@ class Dispatcher:
 
     def _end(self, pending: PendingRequest, error: RequestError | None = None) -> None:
         del self._pending[pending.request]
-        try:
-            pending.answer(error)
-        except Exception:  # noqa: BLE001 one caller's bug is not the others' problem
-            _log.exception("a request's callback failed")
+        pending.answer(error)
 
     def _answer_all(self, error: Callable[[], RequestError]) -> None:
         self._jobs.clear()

@@ -46,7 +46,7 @@ class RemoteReplica(asyncio.Protocol):
         self._frames = Frames()
         self._listener: ReplicaListener
         self._loop: asyncio.AbstractEventLoop
-        self._ready: asyncio.Future[None] | None = None
+        self._ready: asyncio.Future[None]
         self._transport: asyncio.WriteTransport | None = None
         self._unsent: list[bytes] = []
         self._ending: asyncio.Task[None] | None = None
@@ -82,7 +82,6 @@ class RemoteReplica(asyncio.Protocol):
         if self._transport:
             self._transport.abort()
         if self._launched:
-            assert self._ready
             self._ready.cancel()
             await asyncio.to_thread(self._host.end, at_once=not self._serves)
 
@@ -120,7 +119,6 @@ class RemoteReplica(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""
-        assert self._ready
         for message in self._frames.feed(data):
             if self._serves:
                 self._listener.reported(self, unpack_report(message))
@@ -139,7 +137,6 @@ class RemoteReplica(asyncio.Protocol):
             self._ending = self._loop.create_task(self._tell_why())
 
     async def _tell_why(self) -> None:
-        assert self._ready
         if self._serves:
             self._listener.lost(self)  # before it is known why: nothing more is to be sent
         ending = await asyncio.to_thread(self._host.end, at_once=False)
