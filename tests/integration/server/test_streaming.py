@@ -191,6 +191,7 @@ async def test_an_abandoned_stream_frees_its_rows_at_the_next_step(code, split):
             call.cancel()
         assert (await call.code()).name == code
         await until(lambda: running.server._service._running == 0)
+        await asyncio.sleep(0)  # the cancellation is sent at the end of the turn of the event loop it came in
         running.backend.release(steps=1)
         await until(lambda: active(running) == 0)
         running.backend.release()

@@ -103,7 +103,8 @@ async def test_cancelled_rows_are_free_at_the_next_step(decoding, backends):
     for backend in backends:
         backend.hold()
     call = asyncio.create_task(decoded(decoding, [[9] * 20] * 6))
-    await until(lambda: all(backend.step_started.acquire(blocking=False) for backend in backends))
+    for backend in backends:
+        assert await asyncio.to_thread(backend.step_started.acquire, timeout=10)
     call.cancel()
     await asyncio.gather(call, return_exceptions=True)
     for backend in backends:
