@@ -1,30 +1,53 @@
-"""The accepted requests that are not answered: what waits, what decodes, and what is to be answered.
-
-Callers add to it and its worker takes from it, each on threads of their own; its lock is held for no more than that.
-"""
+"""The accepted requests that are not answered: what waits, what decodes, and what is to be answered."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
 
-from translane_server.errors import EngineError, UnavailableError
-from translane_server.job import Job, PendingRequest
-from translane_server.request import Request, SentenceResult
+from translane_server.job import Job, PendingRequest, RequestedJob, abandonment, refusal
+from translane_server.request import Hypothesis, Request, SentenceResult
 from translane_server.scheduler import Scheduler
 
 
+class WorkerLedger(Protocol):
+    """What a worker takes sentences from, and gives them back to when they are done.
+
+    Attributes:
+        cancellations: how often something was cancelled; where it has changed, jobs that decode may be among that.
+    """
+
+    cancellations: int
+
+    def wait(self, *, busy: bool) -> bool:
+        """Let a worker that is not `busy` sleep while there is nothing to do; False when it is time to stop."""
+
+    def admit(self, rows: int, reserved: int) -> Sequence[Job]:
+        """The sentences that a worker takes now that has `rows` rows, of which `reserved` are spoken for."""
+
+    def drop_cancelled(self, jobs: Iterable[Any]) -> Sequence[Job]:
+        """Return those of `jobs`, which were admitted, that are cancelled: the worker is done with them."""
+
+    def finish(self, done: Iterable[tuple[Any, tuple[Hypothesis, ...]]], now: float) -> None:
+        """Jobs that were admitted are decoded."""
+
+    def leave(self, failure: BaseException | None) -> None:
+        """The worker stops, because of `failure` or because it is to."""
+
+
 class Ledger:
-    """Hands sentences to a worker, and requests back when the last of their sentences is done.
+    """Hands sentences to a worker, and answers requests when the last of their sentences is done.
 
     A request ends when none of its sentences waits or has rows, whether they were decoded or given up; so nobody hears
-    of it after its answer.
+    of it after its answer. Callers add to it and its worker takes from it, each on threads of their own; its lock is
+    held for no more than that.
 
     Args:
         encode_tokens: how many padded source tokens the worker takes at most at a time.
 
     Attributes:
-        cancellations: how many requests were cancelled; where it has changed, some that decode may be among them.
+        cancellations: see `WorkerLedger`.
         stopping: whether the worker is to stop, or has.
         failed: what ended the worker, if something did.
     """
@@ -33,7 +56,7 @@ class Ledger:
         self.cancellations = 0
         self.stopping = False
         self.failed: BaseException | None = None
-        self._scheduler = Scheduler(encode_tokens)
+        self._scheduler = Scheduler[RequestedJob](encode_tokens)
         self._pending: dict[Request, PendingRequest] = {}
         self._ended: list[PendingRequest] = []  # cancelled before the worker had to do with it
         self._lock = threading.Lock()
@@ -55,10 +78,8 @@ class Ledger:
         """
         jobs = pending.jobs()
         with self._lock:
-            if self.failed is not None:
-                raise EngineError("the engine has failed; the server needs a restart")
             if self.stopping:
-                raise UnavailableError("the server is shutting down", retry_after=1.0)
+                raise refusal(failed=self.failed is not None)
             self._pending[pending.request] = pending
             self._scheduler.add(jobs)
             self._work.notify()
@@ -82,52 +103,60 @@ class Ledger:
             self.stopping = True
             self._work.notify()
 
-    # For the worker
+    # For the worker: see `WorkerLedger`
 
     def wait(self, *, busy: bool) -> bool:
-        """Let a worker that is not `busy` sleep while there is nothing to do; False when it is time to stop."""
-        if busy:  # no lock: whatever changes now is seen at the next step
-            return not self.stopping
-        with self._lock:
-            while not (self.stopping or self.waiting or self._ended):
-                self._work.wait()
-            return not self.stopping
+        """See `WorkerLedger`."""
+        if not busy:  # else no lock: whatever changes now is seen at the next step
+            with self._lock:
+                while not (self.stopping or self.waiting or self._ended):
+                    self._work.wait()
+        if self._ended and not self.stopping:
+            with self._lock:
+                ended, self._ended = self._ended, []
+            _answer(ended)
+        return not self.stopping
 
-    def admit(self, rows: int, reserved: int) -> list[Job]:
-        """The sentences that a worker takes now that has `rows` rows, of which `reserved` are spoken for."""
+    def admit(self, rows: int, reserved: int) -> list[RequestedJob]:
+        """See `WorkerLedger`."""
         if reserved >= rows or not self.waiting:  # a look without the lock; the next step takes what comes now
             return []
         with self._lock:
             return self._scheduler.schedule(rows - reserved)
 
-    def cancelled(self) -> list[PendingRequest]:
-        """Requests that were cancelled while all their sentences waited."""
-        if not self._ended:
-            return []
+    def drop_cancelled(self, jobs: Iterable[RequestedJob]) -> list[RequestedJob]:
+        """See `WorkerLedger`."""
         with self._lock:
-            ended, self._ended = self._ended, []
-        return ended
+            dropped = [job for job in jobs if job.pending.cancelled]
+            ended = [self._end(job.pending) for job in dropped if job.pending.drop(1)]
+        _answer(ended)
+        return dropped
 
-    def drop(self, jobs: Iterable[Job]) -> list[PendingRequest]:
-        """`jobs` are given up, whose requests are cancelled; return the requests that end by that."""
+    def finish(self, done: Iterable[tuple[RequestedJob, tuple[Hypothesis, ...]]], now: float) -> None:
+        """See `WorkerLedger`."""
+        ended = []
         with self._lock:
-            return [self._end(job.pending) for job in jobs if job.pending.drop(1)]
+            for job, hypotheses in done:
+                if job.pending.finish(job, SentenceResult(hypotheses, job.timing(now))):
+                    ended.append(self._end(job.pending))
+        _answer(ended)
 
-    def finish(self, results: Iterable[tuple[Job, SentenceResult]]) -> list[PendingRequest]:
-        """Sentences are decoded; return the requests that end by that."""
-        with self._lock:
-            return [self._end(job.pending) for job, result in results if job.pending.finish(job, result)]
-
-    def leave(self, failure: BaseException | None) -> Sequence[PendingRequest]:
-        """The worker stops; return the requests that are left."""
+    def leave(self, failure: BaseException | None) -> None:
+        """See `WorkerLedger`."""
         with self._lock:
             self.failed = failure
             self.stopping = True  # nothing is accepted from here on
             self._scheduler.clear()
             left = [*self._ended, *self._pending.values()]
             self._pending.clear()
-            return left
+        for pending in left:
+            pending.answer(abandonment(failed=failure is not None))
 
     def _end(self, pending: PendingRequest) -> PendingRequest:
         del self._pending[pending.request]
         return pending
+
+
+def _answer(ended: Iterable[PendingRequest]) -> None:
+    for pending in ended:
+        pending.answer()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from translane_server.errors import RequestError
 from translane_server.options import DecodingOptions, RequiredPhrase
@@ -79,8 +79,7 @@ class Hypothesis:
     alignment: tuple[AlignedToken, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
+class Timing(NamedTuple):
     """Seconds in each phase: waiting for a row, in the encoder, and in the decoder until the last token."""
 
     queue: float
@@ -88,8 +87,7 @@ class Timing:
     decode: float
 
 
-@dataclass(frozen=True, slots=True)
-class SentenceResult:
+class SentenceResult(NamedTuple):
     """The hypotheses of one sentence, best first, and where its time went."""
 
     hypotheses: tuple[Hypothesis, ...]

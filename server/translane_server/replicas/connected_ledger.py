@@ -2,119 +2,154 @@
 
 from __future__ import annotations
 
+import select
 import socket
-from dataclasses import replace
-from functools import partial
+from collections.abc import Iterable
 from typing import Any
 
-from translane_server.errors import RequestError
-from translane_server.job import PendingRequest
-from translane_server.ledger import Ledger
-from translane_server.replicas.messages import RECEIVED_AT_ONCE, Cancel, Frames, framed, pack_report, unpack_task
-from translane_server.replicas.replica import Progress, Report
-from translane_server.request import AlignedToken, Request, SentenceResult
+from translane_server.replicas.messages import (
+    RECEIVED_AT_ONCE,
+    Frames,
+    Task,
+    framed,
+    pack_end,
+    pack_report,
+    unpack_task,
+)
+from translane_server.replicas.replica import Measurement, Progress
+from translane_server.request import AlignedToken, Hypothesis, Timing
+from translane_server.scheduler import Scheduler
 
 _MOST_MEASUREMENTS = 64  # that wait until there is something else to report
+_NO_TIME = Timing(0.0, 0.0, 0.0)
 
 
 class Recorder:
     """Keeps what an `EngineObserver` is told, for another one."""
 
     def __init__(self) -> None:
-        self.calls: list[tuple[str, tuple[float, ...]]] = []
+        self.calls: list[Measurement] = []
 
     def encoded(self, seconds: float, sentences: int, source_tokens: int) -> None:
         """See `EngineObserver`."""
-        self.calls.append(("encoded", (seconds, sentences, source_tokens)))
+        self.calls.append(("encoded", seconds, sentences, source_tokens))
 
     def admitted(self, queue_seconds: float) -> None:
         """See `EngineObserver`."""
-        self.calls.append(("admitted", (queue_seconds,)))
+        self.calls.append(("admitted", queue_seconds))
 
     def stepped(self, seconds: float, rows: int) -> None:
         """See `EngineObserver`."""
-        self.calls.append(("stepped", (seconds, rows)))
+        self.calls.append(("stepped", seconds, rows))
 
     def moved(self, seconds: float, rows: int) -> None:
         """See `EngineObserver`."""
-        self.calls.append(("moved", (seconds, rows)))
+        self.calls.append(("moved", seconds, rows))
 
     def first_token(self, seconds: float) -> None:
         """See `EngineObserver`."""
-        self.calls.append(("first_token", (seconds,)))
+        self.calls.append(("first_token", seconds))
 
 
-class ConnectedLedger(Ledger):
-    """Reads tasks and reports results between two steps, all on its worker's thread.
+class ConnectedLedger:
+    """Reads tasks and reports results between two steps, all on its worker's thread; see `WorkerLedger`.
 
     Args:
         connection: to the server.
         frames: what was received of it so far.
-        encode_tokens: see `Ledger`.
+        encode_tokens: how many padded source tokens the worker takes at most at a time.
 
     Attributes:
         recorder: takes the measurements that are reported.
+        cancellations: see `WorkerLedger`.
+        failed: what ended the worker, if something did.
     """
 
     def __init__(self, connection: socket.socket, frames: Frames, encode_tokens: int) -> None:
-        super().__init__(encode_tokens)
         self.recorder = Recorder()
+        self.cancellations = 0
+        self.failed: BaseException | None = None
         self._connection = connection
+        self._arrivals = select.poll()  # costs less than a read that finds nothing
+        self._arrivals.register(connection, select.POLLIN)
         self._frames = frames
-        self._requests: dict[int, Request] = {}  # by the number of the task
-        self._finished: list[tuple[int, SentenceResult | None]] = []
+        self._scheduler = Scheduler[Task](encode_tokens)
+        self._tasks: dict[int, Task] = {}  # that have not ended, by number
+        self._ended: list[tuple[Any, ...]] = []  # and are to be reported, packed
         self._progress: dict[int, Progress] = {}
+        self._stopping = False
 
     def wait(self, *, busy: bool) -> bool:
-        """See `Ledger.wait`."""
-        idle = not (busy or self.waiting or self._ended)
-        self._report(idle=idle)
-        if not self.stopping:  # else the server has gone, and what it sent before is nobody's
-            self._receive(block=idle)
-        return not self.stopping
+        """See `WorkerLedger`."""
+        idle = not busy and not self._scheduler
+        calls = self.recorder.calls
+        if self._ended or self._progress or len(calls) > _MOST_MEASUREMENTS or (idle and calls):
+            self._report()
+        if not self._stopping and (idle or self._arrivals.poll(0)):
+            self._receive()
+        return not self._stopping
 
-    def _report(self, *, idle: bool) -> None:
+    def admit(self, rows: int, reserved: int) -> list[Task]:
+        """See `WorkerLedger`."""
+        return self._scheduler.schedule(rows - reserved)
+
+    def drop_cancelled(self, jobs: Iterable[Task]) -> list[Task]:
+        """See `WorkerLedger`."""
+        dropped = [task for task in jobs if task.cancelled]
+        for task in dropped:
+            self._end(task, None, _NO_TIME)
+        return dropped
+
+    def finish(self, done: Iterable[tuple[Task, tuple[Hypothesis, ...]]], now: float) -> None:
+        """See `WorkerLedger`."""
+        for task, hypotheses in done:
+            self._end(task, hypotheses, task.timing(now))
+
+    def leave(self, failure: BaseException | None) -> None:
+        """See `WorkerLedger`. The server learns of it when the connection closes."""
+        self.failed = failure
+
+    def _end(self, task: Task, hypotheses: tuple[Hypothesis, ...] | None, timing: Timing) -> None:
+        del self._tasks[task.number]
+        self._progress.pop(task.number, None)
+        self._ended.append(pack_end(task.number, hypotheses, timing))
+
+    def _report(self) -> None:
         recorder = self.recorder
-        worth_it = self._finished or self._progress or len(recorder.calls) > _MOST_MEASUREMENTS
-        if not (worth_it or (idle and recorder.calls)):
-            return
-        report = Report(tuple(self._finished), tuple(self._progress.values()), tuple(recorder.calls))
-        self._finished, self._progress, recorder.calls = [], {}, []
+        report = pack_report(self._ended, self._progress.values(), recorder.calls)
         try:
-            self._connection.sendall(framed(pack_report(report)))
+            self._connection.sendall(framed(report))
         except (BrokenPipeError, ConnectionResetError):
-            self.stopping = True
+            self._stopping = True  # the server has gone, and what it sent before is nobody's
+        self._ended, self._progress, recorder.calls = [], {}, []
 
-    def _receive(self, *, block: bool) -> None:
+    def _receive(self) -> None:
         try:
-            data = self._connection.recv(RECEIVED_AT_ONCE, 0 if block else socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return
+            data = self._connection.recv(RECEIVED_AT_ONCE)
         except ConnectionResetError:
             data = b""
         if not data:
-            self.stopping = True
-            return
+            self._stopping = True
         for message in self._frames.feed(data):
-            if isinstance(message, Cancel):
-                if request := self._requests.get(message.number):
-                    self.cancel(request)
-            else:
-                self._take(message)
+            for each in message:
+                if isinstance(each, int):
+                    self._cancel(each)
+                else:
+                    self._take(unpack_task(each, self._keep_progress))
 
-    def _take(self, packed: tuple[Any, ...]) -> None:
-        task, told = unpack_task(packed)
-        sentence = task.sentence
-        if told:
-            sentence = replace(sentence, on_progress=partial(self._keep_progress, task.number))
-        request = Request([sentence], partial(self._keep_result, task.number), task.priority)
-        self._requests[task.number] = request
-        self.accept(PendingRequest(request, task.submitted_at))
+    def _take(self, task: Task) -> None:
+        self._tasks[task.number] = task
+        self._scheduler.add((task,))
+
+    def _cancel(self, number: int) -> None:
+        task = self._tasks.get(number)
+        if task is None:  # it has ended
+            return
+        if self._scheduler.remove(lambda waiting: waiting is task):
+            self._end(task, None, _NO_TIME)
+        else:
+            task.cancelled = True
+            self.cancellations += 1
 
     def _keep_progress(self, number: int, token_ids: tuple[int, ...], alignment: tuple[AlignedToken, ...]) -> None:
         self._progress[number] = Progress(number, token_ids, alignment)
-
-    def _keep_result(self, number: int, outcome: tuple[SentenceResult, ...] | RequestError) -> None:
-        del self._requests[number]
-        self._progress.pop(number, None)
-        self._finished.append((number, None if isinstance(outcome, RequestError) else outcome[0]))

@@ -6,31 +6,36 @@ import asyncio
 import itertools
 import time
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 
-from translane_server.errors import EngineError, QueueFullError, RequestError, UnavailableError
-from translane_server.job import Job, PendingRequest
+from translane_server.errors import QueueFullError, RequestError
+from translane_server.job import PendingRequest, RequestedJob, abandonment, refusal
 from translane_server.observer import EngineObserver
-from translane_server.replicas.replica import Replica, Report, Task
+from translane_server.replicas.replica import Replica, Report
 from translane_server.request import Request
 from translane_server.scheduler import WaitingJobs
 
 # Bounds of the delay suggested to a caller who finds the queue full [seconds].
 _RETRY_AFTER_MIN, _RETRY_AFTER_MAX = 0.1, 10.0
 
+_rows = attrgetter("rows")
+
 
 class _Member:
-    """A replica, and what the sentences it was sent do there: they decode as soon as it has rows, in order."""
+    """A replica, and what the sentences it was sent do there: they decode as soon as it has rows, in order.
+
+    Attributes:
+        replica: decodes.
+        rows: that all its sentences may come to take.
+        active_rows: those of them that the decoding sentences may.
+    """
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
-        self.active_rows = 0  # that the decoding sentences may come to take
+        self.rows = 0
+        self.active_rows = 0
+        self._capacity = replica.rows
         self._waiting: dict[int, int] = {}  # rows by number of the sentence
-        self._waiting_rows = 0
-
-    @property
-    def rows(self) -> int:
-        """Rows that all its sentences may come to take."""
-        return self.active_rows + self._waiting_rows
 
     @property
     def waiting(self) -> int:
@@ -43,31 +48,26 @@ class _Member:
         As many as it has rows may wait there: they are encoded together, ahead of time, and rows become busy again as
         soon as they are free.
         """
-        return self.rows + rows <= 2 * self.replica.rows
+        return self.rows + rows <= 2 * self._capacity
 
     def add(self, number: int, rows: int) -> None:
         """A sentence is sent to it."""
-        self._waiting[number] = rows
-        self._waiting_rows += rows
-        self._begin()
+        self.rows += rows
+        if self._waiting or self.active_rows + rows > self._capacity:
+            self._waiting[number] = rows
+        else:
+            self.active_rows += rows
 
     def remove(self, number: int, rows: int) -> None:
         """A sentence needs its rows no more."""
-        if number in self._waiting:
-            del self._waiting[number]
-            self._waiting_rows -= rows
-        else:
+        self.rows -= rows
+        if self._waiting.pop(number, None) is None:
             self.active_rows -= rows
-        self._begin()
-
-    def _begin(self) -> None:
         while self._waiting:
-            number, rows = next(iter(self._waiting.items()))
-            if self.active_rows + rows > self.replica.rows:
+            first = next(iter(self._waiting))
+            if self.active_rows + self._waiting[first] > self._capacity:
                 return
-            del self._waiting[number]
-            self._waiting_rows -= rows
-            self.active_rows += rows
+            self.active_rows += self._waiting.pop(first)
 
 
 class Dispatcher:
@@ -97,10 +97,10 @@ class Dispatcher:
         self._waiting_limit = waiting_limit
         self._observer = observer
         self._clock = clock
-        self._jobs = WaitingJobs()
+        self._jobs = WaitingJobs[RequestedJob]()
         self._numbers = itertools.count()
         self._pending: dict[Request, PendingRequest] = {}
-        self._sent: dict[int, tuple[Job, _Member]] = {}
+        self._sent: dict[int, tuple[RequestedJob, _Member]] = {}
         self._last_wait = 0.0
         self._stopping = False
 
@@ -136,17 +136,19 @@ class Dispatcher:
     async def stop(self) -> None:
         """Answer what is left with UnavailableError, and end the replicas."""
         self._stopping = True
-        self._answer_all(lambda: UnavailableError("the server has shut down", retry_after=1.0))
+        self._answer_all(failed=False)
         await asyncio.gather(*(member.replica.stop() for member in self._members.values()))
+
+    @property
+    def _over(self) -> bool:
+        return self._stopping or self.failed.is_set()
 
     # For callers
 
     def check_room(self, sentences: int) -> None:
         """Raise what `submit` would raise now for a request of so many sentences: cheaper than making one."""
-        if self.failed.is_set():
-            raise EngineError("the engine has failed; the server needs a restart")
-        if self._stopping:
-            raise UnavailableError("the server is shutting down", retry_after=1.0)
+        if self._over:
+            raise refusal(failed=self.failed.is_set())
         if (waiting := self.waiting) + sentences > self._waiting_limit:
             raise QueueFullError(
                 f"{waiting} sentences are waiting, {sentences} more would exceed the limit of {self._waiting_limit}",
@@ -189,7 +191,7 @@ class Dispatcher:
 
     def reported(self, replica: Replica, report: Report) -> None:
         """See `ReplicaListener`."""
-        if self._stopping or self.failed.is_set():  # everything is answered
+        if self._over:  # everything is answered
             return
         member = self._members[id(replica)]
         for number, token_ids, alignment in report.progress:
@@ -204,7 +206,7 @@ class Dispatcher:
                 self._end(pending)
         if report.ended:
             self._dispatch()
-        for name, values in report.measurements:
+        for name, *values in report.measurements:
             if name == "admitted":
                 (self._last_wait,) = values
             getattr(self._observer, name)(*values)
@@ -212,27 +214,26 @@ class Dispatcher:
     def lost(self, replica: Replica) -> None:  # noqa: ARG002 the listener's signature
         """See `ReplicaListener`."""
         self.failed.set()
-        self._answer_all(lambda: EngineError("decoding failed; the server needs a restart"))
+        self._answer_all(failed=True)
 
     def _dispatch(self) -> None:
         jobs, members = self._jobs, self._members.values()
         while job := jobs.first:
-            member = min(members, key=lambda member: member.rows)
+            member = min(members, key=_rows)
             if not member.has_room_for(job.rows):
                 return
             jobs.pop()
             number = next(self._numbers)
             self._sent[number] = job, member
             member.add(number, job.rows)
-            pending = job.pending
-            member.replica.submit(Task(number, job.sentence, pending.request.priority, pending.submitted_at))
+            member.replica.submit(number, job)
 
     def _end(self, pending: PendingRequest, error: RequestError | None = None) -> None:
         del self._pending[pending.request]
         pending.answer(error)
 
-    def _answer_all(self, error: Callable[[], RequestError]) -> None:
+    def _answer_all(self, *, failed: bool) -> None:
         self._jobs.clear()
         self._sent.clear()
         for pending in list(self._pending.values()):
-            self._end(pending, error())
+            self._end(pending, abandonment(failed=failed))

@@ -1,18 +1,22 @@
 """What the server and its replicas' processes tell each other, as bytes.
 
 Both ends are this program, of one version, and nobody else holds an end of their socket: messages are pickles of plain
-tuples, each after its length.
+tuples, each after its length. After the setup and its answer, the server sends lists of tasks and of the numbers of
+those that it gives up, in order, and a replica sends reports.
 """
 
 from __future__ import annotations
 
 import pickle
 import struct
-from functools import lru_cache
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
 
+from translane_server.job import Job
 from translane_server.options import DecodingOptions
-from translane_server.replicas.replica import Progress, Report, Task
+from translane_server.replicas.replica import Measurement, Progress, Report
 from translane_server.request import AlignedToken, FinishReason, Hypothesis, Sentence, SentenceResult, Timing
 
 RECEIVED_AT_ONCE = 1 << 16
@@ -20,12 +24,6 @@ RECEIVED_AT_ONCE = 1 << 16
 
 _LENGTH = struct.Struct("<I")
 _DISTINCT_OPTIONS = 256  # requests of one kind have equal options: they are pickled once
-
-
-class Cancel(NamedTuple):
-    """What the server sends to give up a task. Anything else is a packed task."""
-
-    number: int
 
 
 def framed(message: object) -> bytes:
@@ -40,7 +38,7 @@ class Frames:
     def __init__(self) -> None:
         self._received = bytearray()
 
-    def feed(self, data: bytes) -> list[Any]:
+    def feed(self, data: bytes | memoryview) -> list[Any]:
         """Take bytes; return the messages that are complete by now."""
         messages, received = [], self._received
         received += data
@@ -56,13 +54,21 @@ class Frames:
         return messages
 
 
-def pack_task(task: Task) -> tuple[Any, ...]:
-    """A task as a plain tuple. Progress is told where its sentence has someone who listens."""
-    sentence = task.sentence
+@dataclass(eq=False, slots=True)
+class Task(Job):
+    """A sentence that a replica is to decode, and the server's name for it."""
+
+    number: int
+    cancelled: bool = False
+
+
+def pack_task(number: int, job: Job) -> tuple[Any, ...]:
+    """A sentence as a plain tuple. Progress is told where it has someone who listens."""
+    sentence = job.sentence
     return (
-        task.number,
-        task.priority,
-        task.submitted_at,
+        number,
+        job.priority,
+        job.submitted_at,
         sentence.source_ids,
         _packed_options(sentence.options) if _is_common(sentence.options) else sentence.options,
         sentence.forced_ids,
@@ -73,28 +79,37 @@ def pack_task(task: Task) -> tuple[Any, ...]:
     )
 
 
-def unpack_task(packed: tuple[Any, ...]) -> tuple[Task, bool]:
-    """The task, and whether its progress is to be told."""
+def unpack_task(
+    packed: tuple[Any, ...], on_progress: Callable[[int, tuple[int, ...], tuple[AlignedToken, ...]], None]
+) -> Task:
+    """The task; its number and its progress go to `on_progress` where somebody listens."""
     number, priority, submitted_at, source_ids, options, forced_ids, counted, word_follows, phrases, told = packed
     if isinstance(options, bytes):
         options = _unpacked_options(options)
-    sentence = Sentence(source_ids, options, forced_ids, counted, word_follows, phrases)
-    return Task(number, sentence, priority, submitted_at), told
+    listener = partial(on_progress, number) if told else None
+    sentence = Sentence(source_ids, options, forced_ids, counted, word_follows, phrases, listener)
+    return Task(sentence, priority, submitted_at, number)
 
 
-def pack_report(report: Report) -> tuple[Any, ...]:
-    """A report as a plain tuple."""
-    ended = [(number, None if result is None else _packed_result(result)) for number, result in report.ended]
-    progress = [(number, ids, _packed_alignment(alignment)) for number, ids, alignment in report.progress]
-    return ended, progress, report.measurements
+def pack_end(number: int, hypotheses: Sequence[Hypothesis] | None, timing: Timing) -> tuple[Any, ...]:
+    """What a task came to, as a plain tuple; it has no hypotheses where it was cancelled."""
+    return number, None if hypotheses is None else [_packed_hypothesis(each) for each in hypotheses], *timing
+
+
+def pack_report(
+    ended: Sequence[tuple[Any, ...]], progress: Iterable[Progress], measurements: Sequence[Measurement]
+) -> tuple[Any, ...]:
+    """A report as a plain tuple, of packed ends."""
+    news = [(number, ids, _packed_alignment(alignment)) for number, ids, alignment in progress]
+    return ended, news, measurements
 
 
 def unpack_report(packed: tuple[Any, ...]) -> Report:
     """The report."""
     ended, progress, measurements = packed
     return Report(
-        tuple((number, None if result is None else _unpacked_result(result)) for number, result in ended),
-        tuple(Progress(number, ids, _unpacked_alignment(alignment)) for number, ids, alignment in progress),
+        [_unpacked_end(*end) for end in ended],
+        [Progress(number, ids, _unpacked_alignment(alignment)) for number, ids, alignment in progress],
         measurements,
     )
 
@@ -115,29 +130,40 @@ def _unpacked_options(packed: bytes) -> DecodingOptions:
     return options
 
 
-def _packed_result(result: SentenceResult) -> tuple[Any, ...]:
-    timing = result.timing
-    hypotheses = [
-        (each.token_ids, each.score, each.finish_reason.value, each.token_log_probs, _packed_alignment(each.alignment))
-        for each in result.hypotheses
-    ]
-    return hypotheses, timing.queue, timing.encode, timing.decode
-
-
-def _unpacked_result(packed: tuple[Any, ...]) -> SentenceResult:
-    hypotheses, *timing = packed
-    return SentenceResult(
-        tuple(
-            Hypothesis(ids, score, FinishReason(reason), log_probs, _unpacked_alignment(alignment))
-            for ids, score, reason, log_probs, alignment in hypotheses
-        ),
-        Timing(*timing),
+def _unpacked_end(
+    number: int, packed: Sequence[tuple[Any, ...]] | None, queue: float, encode: float, decode: float
+) -> tuple[int, SentenceResult | None]:
+    if packed is None:
+        return number, None
+    return number, SentenceResult(
+        tuple([_unpacked_hypothesis(*each) for each in packed]), Timing(queue, encode, decode)
     )
 
 
+def _packed_hypothesis(hypothesis: Hypothesis) -> tuple[Any, ...]:
+    return (
+        hypothesis.token_ids,
+        hypothesis.score,
+        hypothesis.finish_reason is FinishReason.END_OF_SENTENCE,
+        hypothesis.token_log_probs,
+        _packed_alignment(hypothesis.alignment),
+    )
+
+
+def _unpacked_hypothesis(
+    ids: tuple[int, ...],
+    score: float | None,
+    complete: bool,
+    log_probs: tuple[float, ...],
+    alignment: tuple[tuple[int, float], ...],
+) -> Hypothesis:
+    reason = FinishReason.END_OF_SENTENCE if complete else FinishReason.MAX_LENGTH
+    return Hypothesis(ids, score, reason, log_probs, _unpacked_alignment(alignment))
+
+
 def _packed_alignment(alignment: tuple[AlignedToken, ...]) -> tuple[tuple[int, float], ...]:
-    return tuple((each.source_token, each.weight) for each in alignment)
+    return tuple([(each.source_token, each.weight) for each in alignment]) if alignment else ()
 
 
 def _unpacked_alignment(packed: tuple[tuple[int, float], ...]) -> tuple[AlignedToken, ...]:
-    return tuple(AlignedToken(*each) for each in packed)
+    return tuple([AlignedToken(*each) for each in packed]) if packed else ()

@@ -6,11 +6,12 @@ import asyncio
 import logging
 import os
 import socket
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from translane_server.errors import StartupError
-from translane_server.replicas.messages import Cancel, Frames, framed, pack_task, unpack_report
-from translane_server.replicas.replica import ReplicaListener, Task
+from translane_server.job import Job
+from translane_server.replicas.messages import RECEIVED_AT_ONCE, Frames, framed, pack_task, unpack_report
+from translane_server.replicas.replica import ReplicaListener
 from translane_server.replicas.setup import ReplicaSetup
 
 _log = logging.getLogger(__name__)
@@ -30,7 +31,7 @@ class Host(Protocol):
         """Wait until it has ended, which it does when its connection closes, or end it; what became of it."""
 
 
-class RemoteReplica(asyncio.Protocol):
+class RemoteReplica(asyncio.BufferedProtocol):
     """A replica behind a socket; see `Replica`.
 
     What is sent in one turn of the event loop goes in one piece.
@@ -44,11 +45,12 @@ class RemoteReplica(asyncio.Protocol):
         self._setup = setup
         self._host = host
         self._frames = Frames()
+        self._buffer = memoryview(bytearray(RECEIVED_AT_ONCE))
         self._listener: ReplicaListener
         self._loop: asyncio.AbstractEventLoop
         self._ready: asyncio.Future[None]
         self._transport: asyncio.WriteTransport | None = None
-        self._unsent: list[bytes] = []
+        self._unsent: list[tuple[Any, ...] | int] = []  # tasks, and numbers of those that are given up
         self._ending: asyncio.Task[None] | None = None
         self._serves = False  # until then it loads the model, and does not look whether anybody is there
         self._stopping = False
@@ -65,16 +67,16 @@ class RemoteReplica(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._ready = self._loop.create_future()
         await self._loop.connect_accepted_socket(lambda: self, self._launch())
-        self._send(framed(self._setup))
+        self._write(self._setup)
         await self._ready
 
-    def submit(self, task: Task) -> None:
+    def submit(self, number: int, job: Job) -> None:
         """See `Replica.submit`."""
-        self._send(framed(pack_task(task)))
+        self._send(pack_task(number, job))
 
     def cancel(self, number: int) -> None:
         """See `Replica.cancel`."""
-        self._send(framed(Cancel(number)))
+        self._send(number)
 
     async def stop(self) -> None:
         """See `Replica.stop`."""
@@ -101,25 +103,32 @@ class RemoteReplica(asyncio.Protocol):
             raise StartupError(f"replica {self._setup.number} cannot be started: {reason}") from None
         return ours
 
-    def _send(self, message: bytes) -> None:
+    def _send(self, task: tuple[Any, ...] | int) -> None:
         if not self._unsent:
             self._loop.call_soon(self._flush)
-        self._unsent.append(message)
+        self._unsent.append(task)
 
     def _flush(self) -> None:
-        message, self._unsent = b"".join(self._unsent), []
-        if self._transport:
-            self._transport.write(message)
+        tasks, self._unsent = self._unsent, []
+        self._write(tasks)
 
-    # asyncio.Protocol
+    def _write(self, message: object) -> None:
+        if self._transport:
+            self._transport.write(framed(message))
+
+    # asyncio.BufferedProtocol: others are given new memory for each message, which the operating system maps
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See `asyncio.BaseProtocol`."""
         self._transport = cast("asyncio.WriteTransport", transport)
 
-    def data_received(self, data: bytes) -> None:
-        """See `asyncio.Protocol`."""
-        for message in self._frames.feed(data):
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 messages are small
+        """See `asyncio.BufferedProtocol`."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """See `asyncio.BufferedProtocol`."""
+        for message in self._frames.feed(self._buffer[:nbytes]):
             if self._serves:
                 self._listener.reported(self, unpack_report(message))
             elif self._ready.done():  # nobody waits for it any more

@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from translane_server.request import AlignedToken, Sentence, SentenceResult
-
-
-class Task(NamedTuple):
-    """A sentence for a replica.
-
-    Attributes:
-        number: the dispatcher's name for it.
-        sentence: to decode.
-        priority: of its request.
-        submitted_at: when its request was accepted [seconds of `time.perf_counter`].
-    """
-
-    number: int
-    sentence: Sentence
-    priority: int
-    submitted_at: float
+from translane_server.job import Job
+from translane_server.request import AlignedToken, SentenceResult
 
 
 class Progress(NamedTuple):
@@ -31,18 +17,22 @@ class Progress(NamedTuple):
     alignment: tuple[AlignedToken, ...]
 
 
+Measurement = tuple[str, float] | tuple[str, float, int] | tuple[str, float, int, int]
+"""The name of a method of an `EngineObserver`, and what it is called with."""
+
+
 class Report(NamedTuple):
     """What a replica has to tell.
 
     Attributes:
         ended: numbers of tasks that need no more rows, and their results; None where they were cancelled.
         progress: the newest of each task.
-        measurements: names and arguments of calls of an `EngineObserver`, in order.
+        measurements: in order.
     """
 
-    ended: tuple[tuple[int, SentenceResult | None], ...] = ()
-    progress: tuple[Progress, ...] = ()
-    measurements: tuple[tuple[str, tuple[float, ...]], ...] = ()
+    ended: Sequence[tuple[int, SentenceResult | None]] = ()
+    progress: Sequence[Progress] = ()
+    measurements: Sequence[Measurement] = ()
 
 
 class ReplicaListener(Protocol):
@@ -69,8 +59,8 @@ class Replica(Protocol):
             StartupError: it cannot be.
         """
 
-    def submit(self, task: Task) -> None:
-        """Decode a sentence; a report will tell of its end."""
+    def submit(self, number: int, job: Job) -> None:
+        """Decode a sentence, the task of that number; a report will tell of its end."""
 
     def cancel(self, number: int) -> None:
         """Give a task up; a report will tell of its end, unless it has."""

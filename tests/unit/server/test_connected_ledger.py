@@ -4,13 +4,15 @@ import socket
 
 import pytest
 
+from translane_server.job import Job
 from translane_server.options import DecodingOptions
 from translane_server.replicas.connected_ledger import ConnectedLedger
-from translane_server.replicas.messages import Cancel, Frames, framed, pack_task, unpack_report
-from translane_server.replicas.replica import Progress, Task
+from translane_server.replicas.messages import Frames, framed, pack_task, unpack_report
+from translane_server.replicas.replica import Progress
 from translane_server.request import FinishReason, Hypothesis, Sentence, SentenceResult, Timing
 
-RESULT = SentenceResult((Hypothesis((5,), None, FinishReason.END_OF_SENTENCE),), Timing(0.1, 0.2, 0.3))
+FOUND = (Hypothesis((5,), None, FinishReason.END_OF_SENTENCE),)
+RESULT = SentenceResult(FOUND, Timing(1.0, 2.0, 4.0))
 
 
 @pytest.fixture
@@ -22,7 +24,12 @@ def server():
 
 
 def task(number, on_progress=None):
-    return framed(pack_task(Task(number, Sentence([7, 3], DecodingOptions(9), on_progress=on_progress), 0, 1.5)))
+    return pack_task(number, Job(Sentence([7, 3], DecodingOptions(9), on_progress=on_progress), 0, 1.5))
+
+
+def finish(ledger, job):
+    job.admitted_at, job.encoded_at = 2.5, 4.5
+    ledger.finish([(job, FOUND)], now=8.5)
 
 
 def reports(connection):
@@ -31,16 +38,15 @@ def reports(connection):
 
 def test_a_task_is_taken_and_its_result_is_reported(server):
     connection, ledger = server
-    connection.sendall(task(4) + task(5))
+    connection.sendall(framed([task(4), task(5)]))
     assert ledger.wait(busy=False)
     first, second = ledger.admit(rows=4, reserved=0)
-    assert first.pending.submitted_at == 1.5
-    for pending in ledger.finish([(second, RESULT)]):
-        pending.answer()
+    assert first.submitted_at == 1.5
+    finish(ledger, second)
     ledger.recorder.stepped(0.5, 2)
     assert ledger.wait(busy=True)
     (report,) = reports(connection)
-    assert report == ((((5, RESULT)),), (), (("stepped", (0.5, 2)),))
+    assert report == ([(5, RESULT)], [], [("stepped", 0.5, 2)])
 
 
 def test_measurements_alone_wait_until_there_is_nothing_to_do(server):
@@ -50,47 +56,43 @@ def test_measurements_alone_wait_until_there_is_nothing_to_do(server):
     assert ledger.wait(busy=True)
     with pytest.raises(BlockingIOError):
         connection.recv(1)
-    connection.sendall(task(4))  # else it would wait for one
+    connection.sendall(framed([task(4)]))  # else it would wait for one
     assert ledger.wait(busy=False)
-    assert [report.measurements for report in reports(connection)] == [(("stepped", (0.5, 2)),)]
+    assert [report.measurements for report in reports(connection)] == [[("stepped", 0.5, 2)]]
 
 
 def test_of_progress_only_the_newest_is_reported_and_none_after_the_result(server):
     connection, ledger = server
-    connection.sendall(task(4, print) + task(5, print))
+    connection.sendall(framed([task(4, print), task(5, print)]))
     ledger.wait(busy=False)
     first, second = ledger.admit(rows=4, reserved=0)
     for job in (first, second):
         job.sentence.on_progress((1,), ())
         job.sentence.on_progress((1, 2), ())
-    for pending in ledger.finish([(second, RESULT)]):
-        pending.answer()
+    finish(ledger, second)
     ledger.wait(busy=True)
     (report,) = reports(connection)
-    assert report.progress == (Progress(4, (1, 2), ()),)
+    assert report.progress == [Progress(4, (1, 2), ())]
 
 
 def test_a_cancelled_task_is_reported_without_a_result(server):
     connection, ledger = server
-    connection.sendall(task(4) + framed(Cancel(4)) + framed(Cancel(9)))
+    connection.sendall(framed([task(4), 4, 9]))
     ledger.wait(busy=False)
-    for pending in ledger.cancelled():
-        pending.answer()
     ledger.wait(busy=True)
-    assert [report.ended for report in reports(connection)] == [((4, None),)]
+    assert [report.ended for report in reports(connection)] == [[(4, None)]]
 
 
 @pytest.mark.parametrize("finished", [False, True])
 def test_it_stops_when_the_server_has_gone_whatever_that_has_sent_before(server, finished):
     connection, ledger = server
-    connection.sendall(task(4))
+    connection.sendall(framed([task(4)]))
     ledger.wait(busy=False)
     (job,) = ledger.admit(rows=4, reserved=0)
-    connection.sendall(task(5))
+    connection.sendall(framed([task(5)]))
     connection.close()
     if finished:
-        for pending in ledger.finish([(job, RESULT)]):
-            pending.answer()
+        finish(ledger, job)
     while ledger.wait(busy=True):
-        assert ledger.waiting <= 1
+        assert len(ledger.admit(rows=8, reserved=0)) <= 1
     assert ledger.failed is None

@@ -23,7 +23,8 @@ class ObedientReplica:
 
     def __init__(self, rows=8):
         self.rows = rows
-        self.tasks = []
+        self.jobs = []
+        self.numbers = []
         self.left = []  # numbers of those that have not ended
         self.cancelled = []
         self.stopped = False
@@ -31,9 +32,10 @@ class ObedientReplica:
     async def start(self, listener):
         self.listener = listener
 
-    def submit(self, task):
-        self.tasks.append(task)
-        self.left.append(task.number)
+    def submit(self, number, job):
+        self.jobs.append(job)
+        self.numbers.append(number)
+        self.left.append(number)
 
     def cancel(self, number):
         self.cancelled.append(number)
@@ -44,10 +46,6 @@ class ObedientReplica:
     def end(self, *numbers, result=RESULT, **report):
         self.left = [number for number in self.left if number not in numbers]
         self.listener.reported(self, Report(tuple((number, result) for number in numbers), **report))
-
-    @property
-    def numbers(self):
-        return [task.number for task in self.tasks]
 
 
 class Call:
@@ -74,7 +72,7 @@ async def engine(replicas):
 
 
 def sent(replicas):
-    return [len(replica.tasks) for replica in replicas]
+    return [len(replica.jobs) for replica in replicas]
 
 
 async def test_sentences_go_to_whoever_has_the_fewest_rows(engine, replicas):
@@ -124,7 +122,7 @@ async def test_the_wait_of_the_last_sentence_is_suggested_to_who_is_refused(repl
     with pytest.raises(QueueFullError) as refused:
         Call(engine, 2)
     assert refused.value.retry_after == 0.1
-    replicas[0].end(measurements=(("admitted", (2.5,)),))
+    replicas[0].end(measurements=(("admitted", 2.5),))
     with pytest.raises(QueueFullError) as refused:
         Call(engine, 2)
     assert refused.value.retry_after == 2.5
@@ -135,7 +133,7 @@ async def test_a_higher_priority_is_sent_first(engine, replicas):
     Call(engine, 2)
     first = Call(engine, 1, priority=1)
     replicas[0].end(replicas[0].numbers[0])
-    assert replicas[0].tasks[-1].priority == 1
+    assert replicas[0].jobs[-1].priority == 1
     replicas[0].end(replicas[0].numbers[-1])
     assert first.answers == [(RESULT,)]
 
@@ -148,7 +146,7 @@ async def test_more_beams_than_are_free_wait_and_hold_up_who_comes_later(engine,
     assert engine.waiting == 4
     replicas[1].end(*replicas[1].numbers[:1])
     assert sent(replicas) == [10, 10], "the beams have room, and then the one behind them"
-    assert replicas[1].tasks[-1].sentence.options.beam_size == 8
+    assert replicas[1].jobs[-1].sentence.options.beam_size == 8
     assert engine.waiting == 3
     replicas[1].end(*replicas[1].numbers[1:8])
     assert engine.waiting == 3, "the beams wait at the replica: eight rows are to be free"
@@ -257,5 +255,5 @@ async def test_the_observer_is_told_what_replicas_measure(replicas):
     observer = Observer()
     engine = Dispatcher(replicas, waiting_limit=9, observer=observer)
     await engine.start()
-    replicas[0].end(measurements=(("stepped", (0.5, 3)), ("admitted", (0.25,))))
+    replicas[0].end(measurements=(("stepped", 0.5, 3), ("admitted", 0.25)))
     assert observer.calls == [("stepped", (0.5, 3)), ("admitted", (0.25,))]

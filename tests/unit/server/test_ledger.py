@@ -2,85 +2,104 @@
 
 import pytest
 
-from translane_server.errors import UnavailableError
+from translane_server.errors import CancelledError, EngineError, UnavailableError
 from translane_server.job import PendingRequest
 from translane_server.ledger import Ledger
 from translane_server.options import DecodingOptions
-from translane_server.request import Request, Sentence, SentenceResult, Timing
+from translane_server.request import FinishReason, Hypothesis, Request, Sentence
 
-RESULT = SentenceResult((), Timing(0, 0, 0))
+FOUND = (Hypothesis((5,), None, FinishReason.END_OF_SENTENCE),)
 
 
-def accept(ledger, sentences, beam_size=1, priority=0):
-    options = DecodingOptions(9, beam_size=beam_size)
-    pending = PendingRequest(Request([Sentence([7, 3], options)] * sentences, lambda result: None, priority), 0.0)
-    ledger.accept(pending)
-    return pending
+class Accepted:
+    """A request of `sentences` sentences, and what it was answered."""
+
+    def __init__(self, ledger, sentences, beam_size=1, priority=0):
+        options = DecodingOptions(9, beam_size=beam_size)
+        self.answers = []
+        self.request = Request([Sentence([7, 3], options)] * sentences, self.answers.append, priority)
+        ledger.accept(PendingRequest(self.request, 0.0))
 
 
 def make_ledger():
     return Ledger(encode_tokens=1000)
 
 
+def finish(ledger, *jobs):
+    for job in jobs:
+        job.admitted_at, job.encoded_at = 1.0, 3.0
+    ledger.finish([(job, FOUND) for job in jobs], now=6.0)
+
+
 def test_the_worker_takes_all_it_has_rows_for():
     ledger = make_ledger()
-    accept(ledger, 5)
+    Accepted(ledger, 5)
     assert len(ledger.admit(rows=4, reserved=1)) == 3
-    accept(ledger, 1, beam_size=4)
+    Accepted(ledger, 1, beam_size=4)
     assert len(ledger.admit(rows=4, reserved=1)) == 2
     assert ledger.admit(rows=4, reserved=1) == []
     assert len(ledger.admit(rows=4, reserved=0)) == 1
 
 
-def test_a_request_ends_with_its_last_sentence():
+def test_a_request_is_answered_with_its_last_sentence():
     ledger = make_ledger()
-    pending = accept(ledger, 4)
+    call = Accepted(ledger, 4)
     first, second = ledger.admit(rows=2, reserved=0), ledger.admit(rows=2, reserved=0)
-    assert ledger.finish([(job, RESULT) for job in first]) == []
-    assert ledger.finish([(second[0], RESULT)]) == []
-    assert ledger.finish([(second[1], RESULT)]) == [pending]
-    assert pending.results == [RESULT] * 4
+    finish(ledger, *first)
+    finish(ledger, second[0])
+    assert call.answers == []
+    finish(ledger, second[1])
+    assert call.answers == [((FOUND, (1.0, 2.0, 3.0)),) * 4]
 
 
 def test_a_cancelled_request_ends_when_its_last_sentence_is_dropped():
     ledger = make_ledger()
-    pending = accept(ledger, 6)
+    call, other = Accepted(ledger, 6), Accepted(ledger, 1, priority=1)
+    (stays,) = ledger.admit(rows=1, reserved=0)
     first, second = ledger.admit(rows=2, reserved=0), ledger.admit(rows=2, reserved=0)
-    ledger.cancel(pending.request)
-    ledger.cancel(pending.request)
+    ledger.cancel(call.request)
+    ledger.cancel(call.request)
     assert ledger.waiting == 0
     assert ledger.cancellations == 1
-    assert ledger.cancelled() == []
-    assert ledger.drop(first) == []
-    assert ledger.finish([(second[0], RESULT)]) == []
-    assert ledger.drop(second[1:]) == [pending]
-    ledger.cancel(pending.request)  # it has ended
+    assert ledger.wait(busy=True)
+    assert ledger.drop_cancelled([stays, *first]) == first
+    finish(ledger, second[0])
+    assert call.answers == []
+    assert ledger.drop_cancelled(second[1:]) == second[1:]
+    assert [type(answer) for answer in call.answers] == [CancelledError]
+    ledger.cancel(call.request)  # it has ended
     assert ledger.cancellations == 1
+    assert other.answers == []
 
 
-def test_a_cancelled_request_that_only_waits_ends_at_once():
+def test_a_cancelled_request_that_only_waits_is_answered_before_the_next_step():
     ledger = make_ledger()
-    pending = accept(ledger, 2)
-    ledger.cancel(pending.request)
-    assert ledger.cancelled() == [pending]
-    assert ledger.cancelled() == []
+    call = Accepted(ledger, 2)
+    ledger.cancel(call.request)
+    assert call.answers == [], "it is for the worker to answer"
+    assert ledger.wait(busy=False)
+    assert ledger.wait(busy=True)
+    assert [type(answer) for answer in call.answers] == [CancelledError]
     assert ledger.admit(rows=8, reserved=0) == []
 
 
-def test_what_is_left_goes_to_the_worker_that_leaves():
+@pytest.mark.parametrize(("failure", "answer"), [(RuntimeError(), EngineError), (None, UnavailableError)])
+def test_what_is_left_is_answered_when_the_worker_leaves(failure, answer):
     ledger = make_ledger()
-    failure = RuntimeError()
-    waiting, gone = accept(ledger, 2), accept(ledger, 1)
+    waiting, gone = Accepted(ledger, 2), Accepted(ledger, 1)
     ledger.cancel(gone.request)
-    assert ledger.leave(failure) == [gone, waiting]
+    ledger.leave(failure)
+    assert [type(each) for each in gone.answers + waiting.answers] == [CancelledError, answer]
     assert not ledger.wait(busy=True)
     assert not ledger.wait(busy=False)
     assert ledger.failed is failure
     assert ledger.waiting == 0
+    with pytest.raises(answer):
+        Accepted(ledger, 1)
 
 
 def test_nothing_is_accepted_once_it_stops():
     ledger = make_ledger()
     ledger.stop()
     with pytest.raises(UnavailableError):
-        accept(ledger, 1)
+        Accepted(ledger, 1)

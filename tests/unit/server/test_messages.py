@@ -4,17 +4,18 @@ import random
 
 import pytest
 
+from translane_server.job import Job
 from translane_server.options import DecodingOptions, RequiredPhrase, Sampling
 from translane_server.replicas.messages import (
-    Cancel,
     Frames,
     framed,
+    pack_end,
     pack_report,
     pack_task,
     unpack_report,
     unpack_task,
 )
-from translane_server.replicas.replica import Progress, Report, Task
+from translane_server.replicas.replica import Progress, Report
 from translane_server.request import AlignedToken, FinishReason, Hypothesis, Sentence, SentenceResult, Timing
 
 ALIGNMENT = (AlignedToken(0, 0.5), AlignedToken(3, 0.25))
@@ -39,37 +40,40 @@ def through(message, cut=1 << 20):
     return message
 
 
+def sent(number, sentence, priority=0, submitted_at=0.0, on_progress=None):
+    return unpack_task(through(pack_task(number, Job(sentence, priority, submitted_at))), on_progress)
+
+
 @pytest.mark.parametrize("sentence", [PLAIN, RICH])
 def test_tasks(sentence):
-    task = Task(12, sentence, -3, 17.25)
-    assert unpack_task(through(pack_task(task))) == (task, False)
+    task = sent(12, sentence, -3, 17.25)
+    assert (task.number, task.sentence, task.priority, task.submitted_at) == (12, sentence, -3, 17.25)
+    assert (task.rows, task.source_length) == (sentence.options.rows, len(sentence.source_ids))
+    assert not task.cancelled
 
 
 def test_whether_somebody_listens_travels_in_place_of_who():
-    task = Task(12, Sentence([5, 3], DecodingOptions(9), on_progress=print), 0, 1.0)
-    received, told = unpack_task(through(pack_task(task)))
-    assert told
-    assert received.sentence.on_progress is None
+    heard = []
+    task = sent(
+        12, Sentence([5, 3], DecodingOptions(9), on_progress=print), on_progress=lambda *news: heard.append(news)
+    )
+    task.sentence.on_progress((7,), ())
+    assert heard == [(12, (7,), ())]
 
 
 def test_options_of_one_kind_are_one_object():
-    received = [unpack_task(through(pack_task(Task(n, Sentence([n], DecodingOptions(77)), 0, 0.0)))) for n in (4, 5)]
-    assert received[0][0].sentence.options is received[1][0].sentence.options
+    first, second = (sent(n, Sentence([n], DecodingOptions(77))) for n in (4, 5))
+    assert first.sentence.options is second.sentence.options
 
 
 def test_reports():
-    report = Report(
-        ended=((3, SentenceResult((SCORED, UNSCORED), Timing(0.1, 0.2, 0.3))), (4, None)),
-        progress=(Progress(5, (1, 2, 3), ALIGNMENT), Progress(6, (1,), ())),
-        measurements=(("stepped", (0.001, 32)), ("admitted", (0.5,))),
-    )
-    assert unpack_report(through(pack_report(report), cut=7)) == report
-    assert unpack_report(through(pack_report(Report()))) == Report()
-
-
-def test_cancellations_are_told_apart_from_tasks():
-    assert isinstance(through(Cancel(5)), Cancel)
-    assert not isinstance(through(pack_task(Task(1, PLAIN, 0, 0.0))), Cancel)
+    result = SentenceResult((SCORED, UNSCORED), Timing(0.1, 0.2, 0.3))
+    progress = [Progress(5, (1, 2, 3), ALIGNMENT), Progress(6, (1,), ())]
+    measurements = [("stepped", 0.001, 32), ("admitted", 0.5)]
+    ended = [pack_end(3, *result), pack_end(4, None, Timing(0, 0, 0))]
+    packed = pack_report(ended, progress, measurements)
+    assert unpack_report(through(packed, cut=7)) == Report([(3, result), (4, None)], progress, measurements)
+    assert unpack_report(through(pack_report([], [], []))) == Report([], [], [])
 
 
 @pytest.mark.parametrize("seed", range(5))
