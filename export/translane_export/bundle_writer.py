@@ -120,7 +120,7 @@ def write_bundle(
             bundle = Bundle(folder, manifest)
             if checkpoint.ranges:
                 log("quantizing as before")
-                quantized = quantize_bundle(bundle, checkpoint.ranges)
+                quantized = quantize_bundle(bundle, checkpoint.ranges, reference.config)
                 manifest = quantized.manifest.model_copy(update={"quality": checkpoint.quality})
             else:
                 manifest = _quantize(settings, bundle, reference, samples, test, log)

@@ -1,4 +1,4 @@
-"""Finds out between which numbers the inputs of a model's projections lie."""
+"""Finds out between which numbers a model's activations lie: what its projections meet, and what the decoder keeps."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from translane_export.keys_values import LARGEST
 from translane_export.model import Transformer
 from translane_export.quantize import Range, Ranges
 
-_MOST_VALUES = 1 << 16  # kept of a projection's inputs
+_MOST_VALUES = 1 << 16  # kept of those at one place
 _CLIPS = np.linspace(1.0, 0.3, 29)  # of the range that holds everything
+_SMALLEST = 1e-12
+_KEPT = ("cross_attention.k_proj", "cross_attention.v_proj")
 
 
 @dataclass
 class _Seen:
-    """Inputs of a projection: their extremes, and some of them."""
+    """Numbers that were seen at one place: their extremes, and some of them."""
 
     low: float = 0.0  # zero is always in the range
     high: float = 0.0
@@ -42,40 +45,56 @@ class _Seen:
         ranges = [Range(self.low * clip, self.high * clip) for clip in _CLIPS.tolist()]
         return min(ranges, key=lambda each: _squared_error(values, each))
 
+    def best_scale(self) -> np.float32:
+        """Return the unit of int8 with the least squared error, of those that cut the extremes off to some degree."""
+        values = np.concatenate(self.values)
+        largest = np.float32(max(self.high, -self.low, _SMALLEST) / LARGEST)
+        scales = [largest * np.float32(clip) for clip in _CLIPS.tolist()]
+        return min(scales, key=lambda scale: _squared_error_of_units(values, scale))
+
 
 def measure_ranges(model: Transformer, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Ranges:
     """Run `model` over pairs of source ids and target ids (without what the decoder starts with), and return ranges.
 
     Of a sentence with more tokens than the model has positions, the first ones count.
     """
-    seen: dict[str, _Seen] = {}
+    met: dict[str, _Seen] = {}
+    kept: dict[str, _Seen] = {}
     longest = model.config.max_positions
     share = max(1, _MOST_VALUES // len(pairs))
-    with torch.inference_mode(), _watched(model, seen, share):
+    with torch.inference_mode(), _watched(model, met, kept, share):
         for source, target in pairs:
             ids = torch.tensor([list(source[:longest])])
             fed = torch.tensor([[model.config.start_id, *target][:longest]])
             model(ids, torch.tensor([ids.shape[1]]), fed)
-    ranges = Ranges({}, {})
-    for module, inputs in seen.items():
+    ranges = Ranges({}, {}, {name: outputs.best_scale() for name, outputs in kept.items()})
+    for module, inputs in met.items():
         graph, name = _place_in_graphs(module)
         (ranges.encoder if graph == "encoder" else ranges.decoder)[f"{name}.weight"] = inputs.best_range()
     return ranges
 
 
 @contextlib.contextmanager
-def _watched(model: Transformer, seen: dict[str, _Seen], share: int) -> Iterator[None]:
-    """While entered, note the inputs of each projection that is one in the graphs."""
+def _watched(model: Transformer, met: dict[str, _Seen], kept: dict[str, _Seen], share: int) -> Iterator[None]:
+    """While entered, note the inputs of each projection that is one in the graphs, by the name of its module.
 
-    def watch(name: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
-        return lambda _module, inputs: seen.setdefault(name, _Seen()).add(inputs[0], share)
+    And the keys and values of cross-attention, by their names in the graphs.
+    """
 
-    projections = {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear)}
-    hooks = [
-        module.register_forward_pre_hook(watch(name))
-        for name, module in projections.items()
-        if not name.endswith(("self_attention.k_proj", "self_attention.v_proj"))  # packed with the queries'
-    ]
+    def watch_input(name: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
+        return lambda _module, inputs: met.setdefault(name, _Seen()).add(inputs[0], share)
+
+    def watch_output(name: str) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], None]:
+        return lambda _module, _inputs, output: kept.setdefault(name, _Seen()).add(output, share)
+
+    hooks = []
+    for name, module in model.named_modules():
+        if not isinstance(module, nn.Linear) or name.endswith(("self_attention.k_proj", "self_attention.v_proj")):
+            continue  # the latter are packed with the queries'
+        hooks.append(module.register_forward_pre_hook(watch_input(name)))
+        if name.endswith(_KEPT):
+            layer, part = name.split(".")[2], "key" if name.endswith("k_proj") else "value"
+            hooks.append(module.register_forward_hook(watch_output(f"cross_{part}_{layer}")))
     try:
         yield
     finally:
@@ -91,7 +110,7 @@ def _place_in_graphs(module: str) -> tuple[str, str]:
     layer, _, part = rest.partition(".")
     if part == "self_attention.q_proj":
         return side, f"packed.{layer}"
-    if part in ("cross_attention.k_proj", "cross_attention.v_proj"):
+    if part in _KEPT:
         return "encoder", f"cross.{layer}.{part.removeprefix('cross_attention.')}"
     return side, f"stack.layers.{layer}.{part}"
 
@@ -99,3 +118,8 @@ def _place_in_graphs(module: str) -> tuple[str, str]:
 def _squared_error(values: npt.NDArray[np.float32], limits: Range) -> float:
     units = np.clip(np.round(values / limits.scale) + np.float32(limits.zero_point), 0, 255)
     return float(np.square((units - np.float32(limits.zero_point)) * limits.scale - values).mean())
+
+
+def _squared_error_of_units(values: npt.NDArray[np.float32], scale: np.float32) -> float:
+    units = np.clip(np.round(values / scale), -LARGEST - 1, LARGEST)
+    return float(np.square(units * scale - values).mean())

@@ -144,18 +144,21 @@ class AlignmentGraph(nn.Module):
     """How much a step attends to each source position, averaged over some heads of the layer the query comes from.
 
     alignment_query [B, H * D], source_lengths [B], the layer's cross-attention keys [B, H, S, D] -> [B, S], float32;
-    zero from each row's source length on.
+    zero from each row's source length on. `key_scale` is what a unit of the keys stands for.
     """
 
-    def __init__(self, config: TransformerConfig, heads: Sequence[int]) -> None:
+    def __init__(self, config: TransformerConfig, heads: Sequence[int], key_scale: float = 1.0) -> None:
         super().__init__()
         self.config = config
         self.heads = list(heads)
+        self.key_scale = key_scale
 
     def forward(self, query: Tensor, source_lengths: Tensor, keys: Tensor) -> Tensor:
         """See the class."""
         query = query.view(-1, self.config.heads, self.config.head_dim)  # [B, H, D]
         scores = onnx_ops.score_keys(query, keys, source_lengths)  # [B, H, S]
+        if self.key_scale != 1:
+            scores = scores * self.key_scale
         if self.config.attention_scale:
             scores = scores / self.config.head_dim**0.5
         hidden = ~padding_mask(source_lengths, scores.shape[2])[:, :, 0]  # [B, 1, S]

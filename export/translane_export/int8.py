@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import onnx_ir as ir
+import torch
 
 from translane_export.calibration import measure_ranges
 from translane_export.errors import ExportError
+from translane_export.graphs import AlignmentGraph
+from translane_export.keys_values import quantize_decoder, quantize_encoder
 from translane_export.memory import release_memory
-from translane_export.model import Transformer
+from translane_export.model import Transformer, TransformerConfig
+from translane_export.onnx_export import export_alignment
 from translane_export.onnx_weights import share_weights
 from translane_export.quantize import Ranges, quantize_graph
+from translane_export.signatures import alignment_signature, decoder_signature, encoder_signature
 from translane_export.train.data import Columns, SentencePair, read_parallel_text
 from translane_export.train.errors import DataError
 from translane_export.train.evaluate import score
 from translane_export.translate import translate_greedily
-from translane_server.bundle import Bundle, Manifest, Quality, file_entry
+from translane_server.bundle import Bundle, Graphs, Manifest, Quality, file_entry
 from translane_server.language_pairs import LanguagePair
 
 _MOST_CALIBRATED = 400  # sentences
@@ -75,7 +81,7 @@ class Int8Stage:
             reference, [(source, ids) for source, ids in zip(sources, translated, strict=False) if source]
         )
         self.log("quantizing")
-        quantized = quantize_bundle(bundle, ranges)
+        quantized = quantize_bundle(bundle, ranges, reference.config)
         again = translate_greedily(quantized, both, self.languages.forced_ids, self.threads)
         quality = self._quality(translated, again, len(sources))
         return quantized.manifest.model_copy(update={"quality": quality})
@@ -102,13 +108,15 @@ class Int8Stage:
         return Quality(sentences=len(after), unchanged=same, tested=len(references), bleu=bleu, fp32_bleu=bleu_before)
 
 
-def quantize_bundle(bundle: Bundle, ranges: Ranges) -> Bundle:
+def quantize_bundle(bundle: Bundle, ranges: Ranges, config: TransformerConfig) -> Bundle:
     """Write int8 graphs and weights in the place of the float32 ones; return the bundle, its manifest up to date."""
     graphs = bundle.manifest.graphs
     names = (graphs.encoder.file, graphs.decoder.file)
     models = [ir.load(bundle.folder / name) for name in names]
     for model, of_graph in zip(models, (ranges.encoder, ranges.decoder), strict=True):
         quantize_graph(model, of_graph)
+    if ranges.keys_values:
+        graphs = _quantize_keys_values(bundle, models, ranges.keys_values, config)
     (weights,) = {name for name in bundle.manifest.files if name.endswith(".bin")}
     with tempfile.TemporaryDirectory(dir=bundle.folder) as scratch:
         written = Path(scratch)
@@ -117,6 +125,33 @@ def quantize_bundle(bundle: Bundle, ranges: Ranges) -> Bundle:
             ir.save(model, written / name)
         for name in (weights, *names):
             shutil.move(written / name, bundle.folder / name)
-    manifest = bundle.manifest.model_copy(update={"precision": "int8", "weight_storage": "int8"})
-    files = {name: file_entry(bundle.folder / name) for name in manifest.files}
-    return Bundle(bundle.folder, manifest.model_copy(update={"files": files}))
+    changes = {"precision": "int8", "weight_storage": "int8", "graphs": graphs}
+    files = {name: file_entry(bundle.folder / name) for name in bundle.manifest.files}
+    return Bundle(bundle.folder, bundle.manifest.model_copy(update={**changes, "files": files}))
+
+
+def _quantize_keys_values(
+    bundle: Bundle, models: Sequence[ir.Model], scales: Mapping[str, np.float32], config: TransformerConfig
+) -> Graphs:
+    """Have the graphs keep keys and values as int8; the alignment graph, which has no weights, is written anew."""
+    graphs, alignment = bundle.manifest.graphs, bundle.manifest.alignment
+    encoder, decoder = models
+    quantize_encoder(encoder, scales)
+    quantize_decoder(decoder, scales)
+    floats, units = torch.float32, torch.int8
+    aligned = graphs.alignment and alignment_signature(config, floats, graphs.alignment.file, cross_dtype=units)
+    if alignment and aligned:
+        graph = AlignmentGraph(config, alignment.heads, float(scales[f"cross_key_{alignment.layer}"]))
+        ir.save(export_alignment(graph, config, floats, aligned, units), bundle.folder / aligned.file)
+    return Graphs(
+        encoder=encoder_signature(config, units, graphs.encoder.file),
+        decoder=decoder_signature(
+            config,
+            floats,
+            graphs.decoder.file,
+            cross_dtype=units,
+            alignment_query=alignment is not None,
+            log_probs_on_request=True,
+        ),
+        alignment=aligned,
+    )

@@ -68,13 +68,17 @@ def export_decoder(graph: DecoderGraph, config: TransformerConfig, signature: Gr
 
 
 def export_alignment(
-    graph: AlignmentGraph, config: TransformerConfig, dtype: torch.dtype, signature: Graph
+    graph: AlignmentGraph,
+    config: TransformerConfig,
+    dtype: torch.dtype,
+    signature: Graph,
+    key_dtype: torch.dtype | None = None,
 ) -> ir.Model:
-    """Export the alignment graph, which has no weights."""
+    """Export the alignment graph, which has no weights, for queries of `dtype` and keys of that or another type."""
     example = (
         torch.zeros(_EXAMPLE_ROWS, config.heads * config.head_dim, dtype=dtype),
         torch.tensor([5, 2, 4], dtype=torch.int32),
-        torch.zeros(_EXAMPLE_ROWS, config.heads, _EXAMPLE_SOURCE, config.head_dim, dtype=dtype),
+        torch.zeros(_EXAMPLE_ROWS, config.heads, _EXAMPLE_SOURCE, config.head_dim, dtype=key_dtype or dtype),
     )
     rows = {0: _ROWS}
     return _export(graph, example, (rows, rows, {0: _ROWS, 2: _SOURCE}), signature)

@@ -4,13 +4,14 @@ Weights are signed, with a scale for each output (that is, for each row as PyTor
 unsigned, with a scale and a zero point that are fixed when the bundle is written: unlike a scale found for each batch
 of rows, they make what a row gets independent of the rows beside it, and they cost one pass over the input. Products
 are summed up in int32 (https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md,
-MatMulIntegerToFloat) and are float32 from there on, as norms, attention and its caches are.
+MatMulIntegerToFloat) and are float32 from there on, as norms and attention are. What cross-attention reads is int8
+again: see `keys_values`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -47,10 +48,18 @@ class Range:
 
 @dataclass(frozen=True)
 class Ranges:
-    """For the encoder's graph and the decoder's: weight, by its name in the graph, to the range of what it meets."""
+    """Between which numbers an int8 bundle's activations lie.
+
+    Attributes:
+        encoder: weight, by its name in the graph, to the range of what it is multiplied with.
+        decoder: the same for the decoder's graph.
+        keys_values: keys and values of cross-attention, by their names, to what a unit of them stands for; none where
+            they are not int8.
+    """
 
     encoder: dict[str, Range]
     decoder: dict[str, Range]
+    keys_values: dict[str, np.float32] = field(default_factory=dict)
 
 
 def quantize_weights(weights: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:

@@ -11,7 +11,7 @@ from translane_server.bundle import Graph, GraphTensor
 
 WITH_LOG_PROBS = "with_log_probs"
 
-_TYPE_NAMES = {torch.float32: "float32", torch.float16: "float16"}
+_TYPE_NAMES = {torch.float32: "float32", torch.float16: "float16", torch.int8: "int8"}
 
 
 def per_layer(prefix: str, layers: int) -> list[str]:
@@ -20,7 +20,7 @@ def per_layer(prefix: str, layers: int) -> list[str]:
 
 
 def encoder_signature(config: TransformerConfig, dtype: torch.dtype, file: str) -> Graph:
-    """Sources to each decoder layer's cross-attention keys and values."""
+    """Sources to each decoder layer's cross-attention keys and values, which are of `dtype`."""
     return Graph(
         file=file,
         inputs=(_tensor("source_ids", "int64", "batch", "source"), _tensor("source_lengths", "int32", "batch")),
@@ -33,17 +33,22 @@ def decoder_signature(
     dtype: torch.dtype,
     file: str,
     *,
+    cross_dtype: torch.dtype | None = None,
     alignment_query: bool = False,
     log_probs_on_request: bool = False,
 ) -> Graph:
     """One step: tokens, positions and caches to candidates, logits and updated caches.
 
-    With `log_probs_on_request`, there is an input that says whether to compute log-probabilities. With
+    With a `cross_dtype`, cross-attention's keys and values are of that type; those that are int8 are outputs, too, as
+    they were given. With `log_probs_on_request`, there is an input that says whether to compute log-probabilities. With
     `alignment_query`, the query that the alignment graph takes, too.
     """
     width = config.heads * config.head_dim
     asked = (_tensor(WITH_LOG_PROBS, "bool"),) if log_probs_on_request else ()
     query = (_tensor("alignment_query", _TYPE_NAMES[dtype], "rows", width),) if alignment_query else ()
+    cross_dtype = cross_dtype or dtype
+    cross = ("rows", "source_capacity")
+    returned = _caches("present_cross", config, cross_dtype, *cross) if cross_dtype == torch.int8 else ()
     return Graph(
         file=file,
         inputs=(
@@ -53,7 +58,7 @@ def decoder_signature(
             _tensor("num_candidates", "int64", 1),
             *asked,
             *_caches("self", config, dtype, "rows", "target_capacity"),
-            *_caches("cross", config, dtype, "rows", "source_capacity"),
+            *_caches("cross", config, cross_dtype, *cross),
         ),
         outputs=(
             _tensor("candidate_ids", "int64", "rows", "candidates"),
@@ -61,19 +66,22 @@ def decoder_signature(
             _tensor("logits", "float32", "rows", config.target_vocab_size),
             *query,
             *_caches("present_self", config, dtype, "rows", "target_capacity"),
+            *returned,
         ),
     )
 
 
-def alignment_signature(config: TransformerConfig, dtype: torch.dtype, file: str) -> Graph:
+def alignment_signature(
+    config: TransformerConfig, dtype: torch.dtype, file: str, *, cross_dtype: torch.dtype | None = None
+) -> Graph:
     """A step's query and the keys of its layer to attention weights."""
-    name = _TYPE_NAMES[dtype]
+    name, keys = _TYPE_NAMES[dtype], _TYPE_NAMES[cross_dtype or dtype]
     return Graph(
         file=file,
         inputs=(
             _tensor("alignment_query", name, "rows", config.heads * config.head_dim),
             _tensor("source_lengths", "int32", "rows"),
-            _tensor("cross_key", name, "rows", config.heads, "source_capacity", config.head_dim),
+            _tensor("cross_key", keys, "rows", config.heads, "source_capacity", config.head_dim),
         ),
         outputs=(_tensor("attention", "float32", "rows", "source_capacity"),),
     )

@@ -22,7 +22,7 @@ class AttentionGraph:
         session: the graph.
         device: where the query and the keys are.
         shape: of the rows' memory.
-        query: an OrtValue [R, H * D] on that device, of the cache's type, for the decoder to write to.
+        query: an OrtValue [R, H * D] on that device, of self-attention's type, for the decoder to write to.
         keys: address of the layer's cross-attention keys, [R, H, C, D].
         source_lengths: of all rows, [R].
     """
@@ -63,7 +63,7 @@ class AttentionGraph:
         self._bind_lengths(binding, n)
         binding.bind_input("alignment_query", self._device, 0, shape.dtype, self._query_shape(n), self._address)
         block = (n, shape.heads, shape.source_capacity, shape.head_size)  # [n, H, C, D]
-        binding.bind_input("cross_key", self._device, 0, shape.dtype, block, self._keys)
+        binding.bind_input("cross_key", self._device, 0, shape.cross_dtype, block, self._keys)
         bind_host(binding.bind_output, "attention", self._weights, (n, shape.source_capacity))
         return binding
 

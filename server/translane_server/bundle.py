@@ -15,11 +15,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from translane_server.errors import BundleError
 
-SCHEMA_VERSION = 3
-_READABLE = (1, 2, 3)
+SCHEMA_VERSION = 4
+_READABLE = (1, 2, 3, 4)
 MANIFEST = "manifest.json"
 
 Precision = Literal["fp32", "fp16", "int8"]
+_KEY_VALUE_TYPES = ("float32", "float16", "int8")
 
 
 class _Model(BaseModel):
@@ -164,6 +165,25 @@ class Graphs(_Model):
     decoder: Graph
     alignment: Graph | None = None
 
+    @property
+    def cross_dtype(self) -> str:
+        """Of what type the keys and values of cross-attention are."""
+        return self.encoder.outputs[0].dtype
+
+    @property
+    def returns_cross(self) -> bool:
+        """Whether a step returns these keys and values, too, as it was given them."""
+        return any(tensor.name.startswith("present_cross_") for tensor in self.decoder.outputs)
+
+    @model_validator(mode="after")
+    def _keys_and_values_are_numbers(self) -> Graphs:
+        types = sorted({tensor.dtype for tensor in self.encoder.outputs})
+        if len(types) != 1 or types[0] not in _KEY_VALUE_TYPES:
+            raise ValueError(
+                f"encoder.outputs: keys and values are all float32, float16 or int8, not {', '.join(types) or 'none'}"
+            )
+        return self
+
 
 class Alignment(_Model):
     """Whose cross-attention tells which source token a target token comes from: some heads of a decoder layer.
@@ -218,7 +238,7 @@ class FileEntry(_Model):
 class Manifest(_Model):
     """`manifest.json`."""
 
-    schema_version: Literal[1, 2, 3] = 3
+    schema_version: Literal[1, 2, 3, 4] = 4
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     version: str
     source_languages: tuple[str, ...] = Field(min_length=1)

@@ -20,7 +20,10 @@ from translane_server.backend import RowMove
 
 @dataclass(frozen=True, slots=True)
 class CacheShape:
-    """Sizes of the rows' memory: N decoder layers, R rows, H heads, D head size, and the two capacities."""
+    """Sizes of the rows' memory: N decoder layers, R rows, H heads, D head size, and the two capacities.
+
+    Keys and values of self-attention are of `dtype`, those of cross-attention of `cross_dtype`.
+    """
 
     layers: int
     rows: int
@@ -29,6 +32,7 @@ class CacheShape:
     source_capacity: int
     target_capacity: int
     dtype: np.dtype[np.generic]
+    cross_dtype: np.dtype[np.generic]
 
     def names(self, kind: str) -> list[str]:
         """Names of the tensors of a `kind` ("self" or "cross"), in the order of their blocks."""
@@ -84,8 +88,8 @@ class HostCache:
         self.shape = shape
         self._token = shape.heads * shape.head_size  # numbers of a token in a block
         self._self = np.zeros(shape.blocks(shape.target_capacity), shape.dtype)
-        self._cross = np.zeros(shape.blocks(shape.source_capacity), shape.dtype)
-        self._staging = np.zeros((2 * shape.layers, staging_tokens * self._token), shape.dtype)
+        self._cross = np.zeros(shape.blocks(shape.source_capacity), shape.cross_dtype)
+        self._staging = np.zeros((2 * shape.layers, staging_tokens * self._token), shape.cross_dtype)
         for array in (self._self, self._cross, self._staging):
             array.fill(0)  # np.zeros leaves the pages untouched
 
@@ -99,7 +103,7 @@ class HostCache:
 
     def staging_pointers(self, start: int) -> list[int]:
         """See `Cache.staging_pointers`."""
-        offset = start * self._token * self.shape.dtype.itemsize
+        offset = start * self._token * self.shape.cross_dtype.itemsize
         return [pointer + offset for pointer in _block_pointers(self._staging)]
 
     def enter(self, sources: Sequence[Staged], rows: Sequence[int]) -> None:

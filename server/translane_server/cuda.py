@@ -87,13 +87,14 @@ class CudaCache:
     def __init__(self, shape: CacheShape, staging_tokens: int, memory: DeviceMemory) -> None:
         self.shape = shape
         self._memory = memory
-        item = shape.dtype.itemsize
-        # Bytes of one head of one row, of one row, and of one block.
-        self._self_head = shape.target_capacity * shape.head_size * item
-        self._cross_head = shape.source_capacity * shape.head_size * item
+        # Bytes of one head of one position, of one row, and of one block.
+        self._self_item = shape.head_size * shape.dtype.itemsize
+        self._cross_item = shape.head_size * shape.cross_dtype.itemsize
+        self._self_head = shape.target_capacity * self._self_item
+        self._cross_head = shape.source_capacity * self._cross_item
         self._self_block = shape.rows * shape.heads * self._self_head
         self._cross_block = shape.rows * shape.heads * self._cross_head
-        self._staged_token = shape.heads * shape.head_size * item
+        self._staged_token = shape.heads * self._cross_item
         self._staging_block = staging_tokens * self._staged_token
         self._self = memory.allocate(2 * shape.layers * self._self_block)
         self._cross = memory.allocate(2 * shape.layers * self._cross_block)
@@ -114,13 +115,12 @@ class CudaCache:
 
     def enter(self, sources: Sequence[Staged], rows: Sequence[int]) -> None:
         """See `Cache.enter`."""
-        head_size, heads = self.shape.head_size, self.shape.heads
-        item = head_size * self.shape.dtype.itemsize
+        heads = self.shape.heads
         blocks = self.cross_pointers()
         staging = self.staging_pointers(0)
         for first, row, count in _neighbours(sources, rows):
             # Neighbouring rows and their heads are evenly spaced in both: one copy of so many lines.
-            offset, pitch = first.start * self._staged_token, first.padded * item
+            offset, pitch = first.start * self._staged_token, first.padded * self._cross_item
             for block, staged in zip(blocks, staging, strict=True):
                 target = block + row * heads * self._cross_head
                 self._memory.copy_2d(target, self._cross_head, staged + offset, pitch, pitch, count * heads)
@@ -128,12 +128,11 @@ class CudaCache:
 
     def move(self, moves: Sequence[RowMove]) -> None:
         """See `Cache.move`."""
-        position = self.shape.head_size * self.shape.dtype.itemsize
         own, cross = self.self_pointers(), self.cross_pointers()
         for move in moves:
-            start, length = move.start * position, (move.target_length - move.start) * position
+            start, length = move.start * self._self_item, (move.target_length - move.start) * self._self_item
             self._move(own, self._self_head, move, start, length)
-            self._move(cross, self._cross_head, move, 0, move.source_length * position)
+            self._move(cross, self._cross_head, move, 0, move.source_length * self._cross_item)
         self._memory.synchronize()
 
     def close(self) -> None:

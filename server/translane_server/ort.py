@@ -24,7 +24,8 @@ from translane_server.errors import BundleError, DeviceError
 from translane_server.sessions import Sessions
 from translane_server.step_buffers import StepBuffers
 
-# The key/value type of each precision; int8 quantises weights and leaves keys and values alone.
+# What attention and norms compute in, and self-attention's keys and values are. Those of cross-attention, which stay as
+# they are once a sentence is encoded, may be smaller: the bundle says of what type they are.
 _CACHE_TYPES: dict[Precision, type[np.generic]] = {"fp32": np.float32, "fp16": np.float16, "int8": np.float32}
 
 # A run of the encoder costs as much as so many tokens: from 5 (7 million parameters) to 8 (77 million), int8 or fp32. A
@@ -76,6 +77,7 @@ class OrtBackend:
             source_capacity=source_capacity,
             target_capacity=target_capacity,
             dtype=np.dtype(_CACHE_TYPES[bundle.manifest.precision]),
+            cross_dtype=np.dtype(bundle.manifest.graphs.cross_dtype),
         )
         self._device: Device = sessions.device
         self._encode_tokens = max(min(encode_tokens, rows * source_capacity), source_capacity)
@@ -84,6 +86,7 @@ class OrtBackend:
         self._encode_buffers = EncodeBuffers(self._encode_tokens, self._pad)
         self._encoder, self._decoder = sessions.encoder, sessions.decoder
         self._cache: Cache = self._allocate_cache()
+        self._returns_cross = bundle.manifest.graphs.returns_cross
         self._vocab_size = architecture.target_vocab_size
         asks = any(tensor.name == "with_log_probs" for tensor in bundle.manifest.graphs.decoder.inputs)
         self._buffers = StepBuffers(rows, self._vocab_size, asks_for_log_probs=asks)
@@ -238,7 +241,7 @@ class OrtBackend:
         self._encode_buffers.bind_inputs(binding, sources, longest)
         shape = (sources, self._shape.heads, longest, self._shape.head_size)
         for name, pointer in zip(self._shape.names("cross"), self._cache.staging_pointers(start), strict=True):
-            binding.bind_output(name, self._device, 0, self._shape.dtype, shape, pointer)
+            binding.bind_output(name, self._device, 0, self._shape.cross_dtype, shape, pointer)
         return binding
 
     def _bind(self, n: int, needs: StepNeeds) -> Any:
@@ -249,13 +252,13 @@ class OrtBackend:
         if self._attention and needs.attention:
             self._attention.bind_query(binding, n)
         shape = self._shape
-        for kind, capacity, pointers in (
-            ("self", shape.target_capacity, self._cache.self_pointers()),
-            ("cross", shape.source_capacity, self._cache.cross_pointers()),
+        for kind, dtype, capacity, pointers, returned in (
+            ("self", shape.dtype, shape.target_capacity, self._cache.self_pointers(), True),
+            ("cross", shape.cross_dtype, shape.source_capacity, self._cache.cross_pointers(), self._returns_cross),
         ):
             block = (n, shape.heads, capacity, shape.head_size)  # [n, H, C, D]
             for name, pointer in zip(shape.names(kind), pointers, strict=True):
-                binding.bind_input(name, self._device, 0, shape.dtype, block, pointer)
-                if kind == "self":
-                    binding.bind_output(f"present_{name}", self._device, 0, shape.dtype, block, pointer)
+                binding.bind_input(name, self._device, 0, dtype, block, pointer)
+                if returned:
+                    binding.bind_output(f"present_{name}", self._device, 0, dtype, block, pointer)
         return binding

@@ -2,8 +2,8 @@
 
 A new schema version gets a new folder, and one more for its int8; folders of old ones are never written again::
 
-    PYTHONPATH=tests python -m helpers.reference_bundle tests/data/bundles/v3
-    PYTHONPATH=tests python -m helpers.reference_bundle tests/data/bundles/v3-int8 --precision int8
+    PYTHONPATH=tests python -m helpers.reference_bundle tests/data/bundles/v4
+    PYTHONPATH=tests python -m helpers.reference_bundle tests/data/bundles/v4-int8 --precision int8
 """
 
 from __future__ import annotations

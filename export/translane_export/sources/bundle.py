@@ -20,6 +20,7 @@ from torch import Tensor
 from translane_export.checkpoint import Checkpoint
 from translane_export.dequantize import dequantize_graph
 from translane_export.errors import ExportError
+from translane_export.keys_values import dequantize_encoder
 from translane_export.model import TransformerConfig
 from translane_export.model.config import Activation
 from translane_export.model.positions import sinusoid_table
@@ -73,10 +74,12 @@ class BundleReader:
 class _Stored:
     """A graph, and the weights in it by the names of `translane_export.graphs`, all float32.
 
-    `ranges` are those of the inputs of its int8 projections, by weight.
+    `ranges` are those of the inputs of its int8 projections, by weight; `keys_values` are the units of what is int8
+    beside that, by name.
     """
 
     def __init__(self, model: ir.Model) -> None:
+        self.keys_values = dequantize_encoder(model)
         self.ranges = dequantize_graph(model)
         self.graph = model.graph
         self.weights: dict[str, Tensor] = {}
@@ -150,7 +153,7 @@ def _read(bundle: Bundle, encoder: _Stored, decoder: _Stored) -> Checkpoint:
         metadata=dict(provenance.get("training", {})),
         name=str(provenance.get("checkpoint") or ""),
         settings=_settings(manifest),
-        ranges=Ranges(encoder.ranges, decoder.ranges) if manifest.precision == "int8" else None,
+        ranges=Ranges(encoder.ranges, decoder.ranges, encoder.keys_values) if manifest.precision == "int8" else None,
         quality=manifest.quality,
     )
 

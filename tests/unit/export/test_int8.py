@@ -2,12 +2,14 @@
 
 import gzip
 import json
+from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 
 from helpers.bundles import SOURCES, TARGETS
+from helpers.reference_bundle import EXPECTED, decode
 from translane_export import int8
 from translane_export.__main__ import main
 from translane_export.calibration import measure_ranges
@@ -15,6 +17,7 @@ from translane_export.quantize import Range, Ranges
 from translane_export.sources.bundle import BundleReader
 from translane_server.bundle import load_bundle
 
+VERSION_3 = Path(__file__).parents[2] / "data" / "bundles" / "v3-int8"
 FLAGS = ("--precision", "int8", "--threads", "1")
 
 
@@ -41,14 +44,17 @@ def operators(path):
 
 def test_the_manifest_says_so(bundle):
     manifest = load_bundle(bundle).manifest
-    assert (manifest.schema_version, manifest.precision, manifest.weight_storage) == (3, "int8", "int8")
+    assert (manifest.schema_version, manifest.precision, manifest.weight_storage) == (4, "int8", "int8")
     assert manifest.parity.token_mismatches == 0
     quality = manifest.quality
     assert quality.tested == len(SOURCES)
     assert quality.sentences == 2 * len(SOURCES)  # those to calibrate with, too
     assert 0 <= quality.unchanged <= quality.sentences
     assert quality.fp32_bleu - quality.bleu <= 0.5
-    assert {tensor.dtype for tensor in manifest.graphs.decoder.inputs if "_key_" in tensor.name} == {"float32"}
+    taken = {tensor.name: tensor.dtype for tensor in manifest.graphs.decoder.inputs}
+    assert {taken[f"self_{part}_0"] for part in ("key", "value")} == {"float32"}
+    assert {taken[f"cross_{part}_0"] for part in ("key", "value")} == {"int8"}
+    assert {tensor.dtype for tensor in manifest.graphs.encoder.outputs} == {"int8"}
     card = (bundle / "README.md").read_text(encoding="utf-8")
     assert f"{quality.unchanged} of {quality.sentences} sentences translate to the same tokens" in card
     assert "weights stored as int8" in card
@@ -72,12 +78,17 @@ def test_it_reads_back_with_rounded_weights_and_its_ranges(bundle, checkpoint):
     assert "output_projection.weight" in found.ranges.decoder
     assert "packed.0.weight" in found.ranges.encoder
     assert found.ranges.encoder["packed.0.weight"].low < 0
+    layers = load_bundle(bundle).manifest.architecture.decoder_layers
+    assert sorted(found.ranges.keys_values) == sorted(
+        f"cross_{part}_{layer}" for part in ("key", "value") for layer in range(layers)
+    )
+    assert all(scale > 0 for scale in found.ranges.keys_values.values())
 
 
 def test_an_int8_bundle_is_exported_as_the_same_one_again_or_in_fp32(bundle, tmp_path, pairs, capsys):
     again = tmp_path / "again"
     assert main([str(bundle), "-o", str(again), "--threads", "1"]) == 0
-    for name in ("encoder.onnx", "decoder.onnx", "weights.bin"):
+    for name in ("encoder.onnx", "decoder.onnx", "alignment.onnx", "weights.bin"):
         assert (again / name).read_bytes() == (bundle / name).read_bytes(), name
     assert load_bundle(again).manifest.quality == load_bundle(bundle).manifest.quality
     assert main([str(bundle), "-o", str(tmp_path / "none"), "--test", str(pairs)]) == 1
@@ -92,6 +103,16 @@ def test_an_int8_bundle_is_exported_as_the_same_one_again_or_in_fp32(bundle, tmp
     assert one.state_dict.keys() == other.state_dict.keys()
     for name, tensor in one.state_dict.items():
         np.testing.assert_array_equal(tensor.numpy(), other.state_dict[name].numpy(), name)
+
+
+def test_one_of_version_3_keeps_its_keys_and_values_as_they_are(tmp_path):
+    """They have no units in it, and nothing to find any with."""
+    again = tmp_path / "again"
+    assert main([str(VERSION_3), "-o", str(again), "--threads", "1"]) == 0
+    found = load_bundle(again)
+    assert (found.manifest.schema_version, found.manifest.graphs.cross_dtype) == (4, "float32")
+    recorded = json.loads((VERSION_3 / EXPECTED).read_text(encoding="utf-8"))
+    assert decode(again)[0] == recorded
 
 
 def test_a_loss_that_is_too_large_is_refused_and_nothing_is_left(checkpoint, tmp_path, pairs, capsys, monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 from translane_server.bundle import file_entry, load_bundle, read_manifest
 from translane_server.errors import BundleError
 
-TENSOR = {"name": "x", "dtype": "int64", "shape": ["batch", 4]}
+TENSOR = {"name": "x", "dtype": "float32", "shape": ["batch", 4]}
 FILES = ("encoder.onnx", "decoder.onnx", "source.spm", "target.spm")
 
 
@@ -100,7 +100,7 @@ def test_no_schema_version(folder, content):
 
 
 def test_a_newer_schema_version_says_to_upgrade(folder):
-    change(folder, schema_version=4)
+    change(folder, schema_version=5)
     assert "upgrade the server" in error(folder)
 
 
@@ -117,6 +117,27 @@ def with_alignment(folder, **alignment):
     content["graphs"]["alignment"] = {"file": "alignment.onnx", "inputs": [TENSOR], "outputs": [TENSOR]}
     content["files"]["alignment.onnx"] = file_entry(folder / "alignment.onnx").model_dump()
     return content
+
+
+@pytest.mark.parametrize(
+    ("types", "named"),
+    [((), "not none"), (("int64",), "not int64"), (("float32", "int8"), "not float32, int8"), (("x",), "not x")],
+)
+def test_keys_and_values_are_of_one_type_that_there_is(folder, types, named):
+    content = manifest(folder)
+    content["graphs"]["encoder"]["outputs"] = [TENSOR | {"dtype": dtype} for dtype in types]
+    write(folder, content)
+    assert error(folder).endswith(f"encoder.outputs: keys and values are all float32, float16 or int8, {named}")
+
+
+def test_a_step_may_return_keys_and_values_it_does_not_change(folder):
+    assert not load_bundle(folder).manifest.graphs.returns_cross
+    content = manifest(folder)
+    content["graphs"]["encoder"]["outputs"] = [TENSOR | {"dtype": "int8"}]
+    content["graphs"]["decoder"]["outputs"] = [TENSOR, TENSOR | {"name": "present_cross_key_0", "dtype": "int8"}]
+    write(folder, content)
+    graphs = load_bundle(folder).manifest.graphs
+    assert (graphs.cross_dtype, graphs.returns_cross) == ("int8", True)
 
 
 def test_version_2_says_where_alignments_come_from(folder):

@@ -13,7 +13,14 @@ from translane_server.cache import CacheShape, HostCache, Staged
 from translane_server.cuda import CudaCache
 
 SHAPE = CacheShape(
-    layers=2, rows=4, heads=3, head_size=8, source_capacity=7, target_capacity=5, dtype=np.dtype(np.float16)
+    layers=2,
+    rows=4,
+    heads=3,
+    head_size=8,
+    source_capacity=7,
+    target_capacity=5,
+    dtype=np.dtype(np.float16),
+    cross_dtype=np.dtype(np.int8),
 )
 STAGING_TOKENS = 20
 
@@ -53,17 +60,17 @@ def device():
     return CudaCache(SHAPE, STAGING_TOKENS, MainMemory())
 
 
-def view(pointer, *shape):
-    size = int(np.prod(shape)) * SHAPE.dtype.itemsize
-    return np.frombuffer((ctypes.c_char * size).from_address(pointer), SHAPE.dtype).reshape(shape)
+def view(pointer, dtype, *shape):
+    size = int(np.prod(shape)) * dtype.itemsize
+    return np.frombuffer((ctypes.c_char * size).from_address(pointer), dtype).reshape(shape)
 
 
 def self_blocks(cache):
-    return [view(p, SHAPE.rows, SHAPE.heads, SHAPE.target_capacity, SHAPE.head_size) for p in cache.self_pointers()]
+    return [view(p, SHAPE.dtype, *SHAPE.blocks(SHAPE.target_capacity)[1:]) for p in cache.self_pointers()]
 
 
 def cross_blocks(cache):
-    return [view(p, SHAPE.rows, SHAPE.heads, SHAPE.source_capacity, SHAPE.head_size) for p in cache.cross_pointers()]
+    return [view(p, SHAPE.cross_dtype, *SHAPE.blocks(SHAPE.source_capacity)[1:]) for p in cache.cross_pointers()]
 
 
 def test_names_are_in_the_order_of_the_blocks():
@@ -90,8 +97,8 @@ def test_sources_enter_the_rows_they_are_given(make, drawn):
     for run, lengths in enumerate(runs):
         longest = max(lengths)
         for block, pointer in enumerate(cache.staging_pointers(start)):
-            encoded[run, block] = random.standard_normal((len(lengths), 3, longest, 8)).astype(np.float16)
-            view(pointer, len(lengths), 3, longest, 8)[:] = encoded[run, block]
+            encoded[run, block] = random.integers(-128, 128, (len(lengths), 3, longest, 8), np.int8)
+            view(pointer, SHAPE.cross_dtype, len(lengths), 3, longest, 8)[:] = encoded[run, block]
         for place, length in enumerate(lengths):
             places[run, place] = Staged(start + place * longest, longest, length)
         start += len(lengths) * longest
@@ -110,7 +117,7 @@ def test_move_copies_only_what_is_valid(make):
     cache = make()
     random = np.random.default_rng(0)
     for block in self_blocks(cache) + cross_blocks(cache):
-        block[:] = random.standard_normal(block.shape)
+        block[:] = random.integers(-128, 128, block.shape)
     before_self = [block.copy() for block in self_blocks(cache)]
     before_cross = [block.copy() for block in cross_blocks(cache)]
     cache.move([RowMove(3, 0, target_length=2, source_length=5), RowMove(2, 1, target_length=0, source_length=7)])
@@ -142,7 +149,7 @@ def test_moves_happen_one_after_another(make, moves, small):
     cache, random = make(), np.random.default_rng(0)
     blocks = self_blocks(cache) + cross_blocks(cache)
     for block in blocks:
-        block[:] = random.standard_normal(block.shape)
+        block[:] = random.integers(-128, 128, block.shape)
     expected = [block.copy() for block in blocks]
     for move in moves:
         for index, block in enumerate(expected):
