@@ -85,7 +85,8 @@ class PendingRequest:
         """Take the result of one sentence; True when it was the last one."""
         assert self.results[job.index] is None, "a sentence finishes once"
         self.results[job.index] = result
-        return self.drop(1)
+        self.unfinished -= 1
+        return self.unfinished == 0
 
     def drop(self, sentences: int) -> bool:
         """Go on without so many sentences; True when none is left."""

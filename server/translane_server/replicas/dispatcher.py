@@ -102,7 +102,7 @@ class Dispatcher:
         self._pending: dict[Request, PendingRequest] = {}
         self._sent: dict[int, tuple[RequestedJob, _Member]] = {}
         self._last_wait = 0.0
-        self._stopping = False
+        self._over = False  # stopped, or failed: everything is answered
 
     @property
     def rows(self) -> int:
@@ -117,7 +117,7 @@ class Dispatcher:
     @property
     def waiting(self) -> int:
         """How many accepted sentences wait for a row."""
-        return len(self._jobs) + sum(member.waiting for member in self._members.values())
+        return len(self._jobs) + sum([member.waiting for member in self._members.values()])
 
     async def start(self) -> None:
         """Start all replicas.
@@ -135,13 +135,9 @@ class Dispatcher:
 
     async def stop(self) -> None:
         """Answer what is left with UnavailableError, and end the replicas."""
-        self._stopping = True
+        self._over = True
         self._answer_all(failed=False)
         await asyncio.gather(*(member.replica.stop() for member in self._members.values()))
-
-    @property
-    def _over(self) -> bool:
-        return self._stopping or self.failed.is_set()
 
     # For callers
 
@@ -191,7 +187,7 @@ class Dispatcher:
 
     def reported(self, replica: Replica, report: Report) -> None:
         """See `ReplicaListener`."""
-        if self._over:  # everything is answered
+        if self._over:
             return
         member = self._members[id(replica)]
         for number, token_ids, alignment in report.progress:
@@ -213,6 +209,7 @@ class Dispatcher:
 
     def lost(self, replica: Replica) -> None:  # noqa: ARG002 the listener's signature
         """See `ReplicaListener`."""
+        self._over = True
         self.failed.set()
         self._answer_all(failed=True)
 

@@ -146,7 +146,7 @@ def _packed_hypothesis(hypothesis: Hypothesis) -> tuple[Any, ...]:
         hypothesis.score,
         hypothesis.finish_reason is FinishReason.END_OF_SENTENCE,
         hypothesis.token_log_probs,
-        _packed_alignment(hypothesis.alignment),
+        _packed_alignment(hypothesis.alignment) if hypothesis.alignment else (),
     )
 
 
@@ -158,12 +158,12 @@ def _unpacked_hypothesis(
     alignment: tuple[tuple[int, float], ...],
 ) -> Hypothesis:
     reason = FinishReason.END_OF_SENTENCE if complete else FinishReason.MAX_LENGTH
-    return Hypothesis(ids, score, reason, log_probs, _unpacked_alignment(alignment))
+    return Hypothesis(ids, score, reason, log_probs, _unpacked_alignment(alignment) if alignment else ())
 
 
 def _packed_alignment(alignment: tuple[AlignedToken, ...]) -> tuple[tuple[int, float], ...]:
-    return tuple([(each.source_token, each.weight) for each in alignment]) if alignment else ()
+    return tuple([(each.source_token, each.weight) for each in alignment])
 
 
 def _unpacked_alignment(packed: tuple[tuple[int, float], ...]) -> tuple[AlignedToken, ...]:
-    return tuple([AlignedToken(*each) for each in packed]) if packed else ()
+    return tuple([AlignedToken(*each) for each in packed])

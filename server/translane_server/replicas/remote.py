@@ -51,6 +51,7 @@ class RemoteReplica(asyncio.BufferedProtocol):
         self._ready: asyncio.Future[None]
         self._transport: asyncio.WriteTransport | None = None
         self._unsent: list[tuple[Any, ...] | int] = []  # tasks, and numbers of those that are given up
+        self._sends_soon = False
         self._ending: asyncio.Task[None] | None = None
         self._serves = False  # until then it loads the model, and does not look whether anybody is there
         self._stopping = False
@@ -104,13 +105,16 @@ class RemoteReplica(asyncio.BufferedProtocol):
         return ours
 
     def _send(self, task: tuple[Any, ...] | int) -> None:
-        if not self._unsent:
-            self._loop.call_soon(self._flush)
         self._unsent.append(task)
+        if not self._sends_soon:
+            self._sends_soon = True
+            self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
+        self._sends_soon = False
         tasks, self._unsent = self._unsent, []
-        self._write(tasks)
+        if tasks:
+            self._write(tasks)
 
     def _write(self, message: object) -> None:
         if self._transport:
@@ -128,7 +132,13 @@ class RemoteReplica(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """See `asyncio.BufferedProtocol`."""
-        for message in self._frames.feed(self._buffer[:nbytes]):
+        scheduled, self._sends_soon = self._sends_soon, True
+        self._received(self._buffer[:nbytes])
+        if not scheduled:  # what a report makes room for goes at once, and costs no turn of the event loop
+            self._flush()
+
+    def _received(self, data: memoryview) -> None:
+        for message in self._frames.feed(data):
             if self._serves:
                 self._listener.reported(self, unpack_report(message))
             elif self._ready.done():  # nobody waits for it any more
