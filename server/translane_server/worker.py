@@ -85,7 +85,8 @@ class Worker:
         batch = self._batch
         if self._cancellations != self._ledger.cancellations:
             self._drop_cancelled()
-        self._admit()
+        if batch.reserved < self._backend.rows:
+            self._admit()
         if moves := batch.compact():
             self._move(moves)
         if batch.reserved:
@@ -110,8 +111,6 @@ class Worker:
         comes later enters after them.
         """
         backend, batch, queue = self._backend, self._batch, self._queue
-        if batch.reserved >= backend.rows:
-            return
         if self._encoded:
             self._enter()
         if not queue and batch.reserved < backend.rows:

@@ -9,9 +9,11 @@ import pytest
 from fakes.backend import EOS, OFFSET, FakeBackend
 from fakes.replicas import fake_replica
 from translane_server.errors import BundleError, EngineError, QueueFullError, StartupError
+from translane_server.job import Job
 from translane_server.observer import NullObserver
 from translane_server.options import DecodingOptions
 from translane_server.replicas.dispatcher import Dispatcher
+from translane_server.replicas.messages import Frames, framed, pack_report
 from translane_server.replicas.remote import RemoteReplica
 from translane_server.request import Sentence
 from translane_server.submission import decode
@@ -155,3 +157,49 @@ async def test_a_replica_that_cannot_be_started_is_one_sentence(backends):
     engine = Dispatcher([RemoteReplica(setup, NoHost())], waiting_limit=9, observer=NullObserver())
     with pytest.raises(StartupError, match=r"^replica 0 cannot be started: Resource temporarily unavailable$"):
         await engine.start()
+
+
+class ObservedHost:
+    """Is a replica that does nothing; tests read what it is sent."""
+
+    def launch(self, connection):
+        self.connection = connection.dup()
+        self.connection.settimeout(10)
+        self._frames = Frames()
+        self.connection.sendall(framed(None))
+
+    def end(self, *, at_once):
+        self.connection.close()
+        return "is done"
+
+    def messages(self, number):
+        messages = []
+        while len(messages) < number:
+            messages += self._frames.feed(self.connection.recv(1 << 16))
+        return messages
+
+
+class Listener:
+    """Sends a replica two more sentences whenever it reports."""
+
+    def __init__(self, job):
+        self.job = job
+
+    def reported(self, replica, report):
+        for number in (8, 9):
+            replica.submit(number, self.job)
+
+
+async def test_what_a_turn_of_the_event_loop_has_for_a_replica_is_one_message(backends):
+    job, host = Job(Sentence([7, EOS], DecodingOptions(9)), 0, 0.0), ObservedHost()
+    replica = RemoteReplica(fake_replica(backends[0])._setup, host)
+    await replica.start(Listener(job))
+    await asyncio.to_thread(host.messages, 1)  # the setup
+    replica.submit(1, job)
+    replica.cancel(1)
+    replica.submit(2, job)
+    host.connection.sendall(framed(pack_report([], [], [])))
+    messages = await asyncio.to_thread(host.messages, 2)
+    sent = [[each if isinstance(each, int) else each[:1] for each in message] for message in messages]
+    assert sent == [[(1,), 1, (2,)], [(8,), (9,)]]
+    await replica.stop()
