@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from translane_server import plain_beams
 from translane_server.backend import BoolArray, Candidates, FloatArray, Int32Array, IntArray, RowMove, StepNeeds
 from translane_server.beams import continue_beams
 from translane_server.decoding import greedy
@@ -56,7 +57,7 @@ class RunningBatch:
         self._searches: list[Search] = []  # by row
         self._holes: list[int] = []  # rows whose search has ended, or lives on in others
         self._never: BoolArray = np.zeros(rows, np.bool_)
-        self._intricate = 0  # searches that are not plain greedy
+        self._greedy = self._beams = self._intricate = 0  # searches that are plain, of either kind, and others
         self._scored = 0  # searches whose hypotheses tell their scores
         self._needs: StepNeeds | None = None  # of the next step, where it is known
         self.reserved = 0  # rows that the sentences may come to take
@@ -92,13 +93,16 @@ class RunningBatch:
         return needs
 
     def _find_needs(self) -> StepNeeds:
-        if not self._intricate:
+        if not (self._beams or self._intricate):
             return _BEST_SCORED_TOKEN if self._scored else _BEST_TOKEN
         table, n = self._table, len(self._searches)
         most = int(table.num_candidates[:n].max())
+        num_candidates = 1 << (most - 1).bit_length()  # few different numbers, for the backend's sake
+        if not self._intricate:
+            return StepNeeds(num_candidates)
         logits = bool((table.positions[:n] < table.special_until[:n]).any())
         return StepNeeds(
-            num_candidates=1 << (most - 1).bit_length(),  # few different numbers, for the backend's sake
+            num_candidates,
             log_probs=logits or self._scored > 0 or bool((table.kind[:n] != Kind.GREEDY).any()),
             logits=logits,
             attention=bool(table.attention[:n].any()),
@@ -113,8 +117,7 @@ class RunningBatch:
             search = self._setup.begin(job, row, self._searches)
             self._searches[row : row + 1] = [search]
             self.reserved += job.rows
-            self._intricate += not search.plain
-            self._scored += job.sentence.options.scores
+            self._count(search, 1)
             rows.append(row)
         return rows
 
@@ -141,7 +144,12 @@ class RunningBatch:
     def advance(self, candidates: Candidates) -> Update:
         """Take what a step returned: every row gets a token, and whoever has ended leaves. There are no holes."""
         update = Update()
-        free = self._advance_all(candidates, update) if self._intricate else self._advance_greedily(candidates, update)
+        if self._intricate or (self._greedy and self._beams):
+            free = self._advance_all(candidates, update)
+        elif self._beams:
+            free = self._advance_beams(dict.fromkeys(self._searches), candidates, update)
+        else:
+            free = self._advance_greedily(candidates, update)
         self._remove(free)
         return update
 
@@ -163,12 +171,21 @@ class RunningBatch:
     def _remove(self, rows: Sequence[int]) -> None:
         self._holes += rows
 
+    def _count(self, search: Search, change: int) -> None:
+        if not search.plain:
+            self._intricate += change
+        elif search.beams is None:
+            self._greedy += change
+        else:
+            self._beams += change
+        if search.job.sentence.options.scores:
+            self._scored += change
+
     def _end(self, search: Search) -> None:
         """Give back what a sentence holds."""
         self._needs = None
         self.reserved -= search.job.rows
-        self._intricate -= not search.plain
-        self._scored -= search.job.sentence.options.scores
+        self._count(search, -1)
         self._setup.end(search)
 
     # A step of a batch that only has plain greedy rows.
@@ -198,20 +215,36 @@ class RunningBatch:
             self._end(search)
             update.done.append((search.job, search.hypotheses()))
 
-    # A step of a batch that has other rows, too.
+    # A step of a batch that only has plain beams, or of those of another one.
+
+    def _advance_beams(self, searches: Iterable[Search], candidates: Candidates, update: Update) -> list[int]:
+        step = plain_beams.advance(searches, candidates, self._searches, self._table, self._eos)
+        update.moves += step.moves
+        return self._finish(step.done, update) + step.free
+
+    def _finish(self, searches: Iterable[Search], update: Update) -> list[int]:
+        """End searches that are done; return their rows."""
+        free: list[int] = []
+        for search in searches:
+            free += search.rows
+            self._end(search)
+            update.done.append((search.job, search.hypotheses()))
+        return free
+
+    # A step of any batch.
 
     def _advance_all(self, candidates: Candidates, update: Update) -> list[int]:
         table, searches, eos = self._table, self._searches, self._eos
         n = len(searches)
         if candidates.attention is not None:
-            self._keep_attention(candidates.attention)
+            table.keep_attention(candidates.attention)
         # Rows with forced tokens have asked for logits.
         forced = self._never[:n] if candidates.logits is None else table.positions[:n] < table.forced_length[:n]
         ranked = rank_tokens(candidates, forced, table, searches, self._setup.masks, eos)
         in_groups = [search.goes_on_in_groups for search in searches]
-        grouped = [search for row, search in enumerate(searches) if in_groups[row] and not forced[row]]
+        grouped = dict.fromkeys(search for row, search in enumerate(searches) if in_groups[row] and not forced[row])
         alone = np.flatnonzero(forced | ~np.array(in_groups))
-        offspring, dead = self._offspring(ranked, dict.fromkeys(grouped), update)
+        offspring, dead = self._offspring(ranked, [search for search in grouped if search.beams is None], update)
         placement = place(offspring, searches, table)
         update.moves += placement.moves
         if placement.rows:
@@ -220,6 +253,9 @@ class RunningBatch:
             table.scores[rows] = offspring.scores
             table.stream[rows] = offspring.streams
         free = dead + placement.free
+        if self._beams:
+            beams = [search for search in grouped if search.beams is not None]
+            free += self._advance_beams(beams, candidates, update)
         if alone.size:
             tokens, log_probs = self._next_tokens(ranked, alone, forced)
             table.append(alone, tokens, log_probs)
@@ -229,12 +265,6 @@ class RunningBatch:
             free += self._finish_rows(update)
         report(searches, table, free)
         return free
-
-    def _keep_attention(self, attention: FloatArray) -> None:
-        table, n = self._table, len(self._searches)
-        rows = np.flatnonzero(table.attention[:n])
-        longest = int(table.source_length[rows].max())
-        table.attention_weights[rows, table.positions[rows], :longest] = attention[rows, :longest]
 
     def _next_tokens(self, ranked: RankedTokens, rows: IntArray, forced: BoolArray) -> tuple[IntArray, FloatArray]:
         """The next token of each of `rows`, which go on alone, and its log-probability."""
@@ -258,7 +288,6 @@ class RunningBatch:
         """What `searches` of several hypotheses go on with, and the rows of those that are done."""
         table, eos = self._table, self._eos
         offspring = Offspring()
-        dead: list[int] = []
         beams = []
         for search in searches:
             if search.kind is Kind.BEAM:
@@ -270,11 +299,8 @@ class RunningBatch:
                 row = search.rows[0]
                 table.num_candidates[row] += search.num_candidates - table.needed[row]
                 table.needed[row] = search.num_candidates
-        for search in continue_beams(ranked, beams, table, eos, offspring):
-            dead += search.rows
-            self._end(search)
-            update.done.append((search.job, search.hypotheses()))
-        return offspring, dead
+        done = continue_beams(ranked, beams, table, eos, offspring)
+        return offspring, self._finish(done, update)
 
     def _finish_rows(self, update: Update) -> list[int]:
         """End the hypotheses of rows that are no beams; return the rows."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import numpy as np
+from itertools import starmap
 
 from translane_server.decoding.alignment import coverage_penalty
 from translane_server.decoding.beam import best_continuations
@@ -26,53 +25,28 @@ def continue_beams(
         The searches that are done.
     """
     done: list[Search] = []
-    by_size: dict[int, list[Search]] = {}
     for search in searches:
-        if search.requirements is None:
-            by_size.setdefault(search.beam_size, []).append(search)
-        else:
-            _settle(ranked, search, _constrained(ranked, search, table, eos), table, eos, offspring, done)
-    for beam_size, group in by_size.items():
-        _continue_group(ranked, group, beam_size, table, eos, offspring, done)
+        choose = _unconstrained if search.requirements is None else _constrained
+        _settle(ranked, search, choose(ranked, search, table, eos), table, eos, offspring, done)
     return done
 
 
-def _continue_group(
-    ranked: RankedTokens,
-    searches: Sequence[Search],
-    beam_size: int,
-    table: RowTable,
-    eos: int,
-    offspring: Offspring,
-    done: list[Search],
-) -> None:
-    """One step of searches of one beam size without required phrases."""
-    n, width = ranked.scores.shape
-    columns = min(2 * beam_size, width)
-    totals = np.full((n + 1, columns), -np.inf)  # the last line is for beams that are not there
-    totals[:n] = table.scores[:n, None] + ranked.scores[:, :columns]
-    rows = [search.rows + [n] * (beam_size - len(search.rows)) for search in searches]  # [G, B]
-    best = best_continuations(totals[rows].reshape(len(rows), -1), min(2, columns) * beam_size)  # [G, C]
-    token_ids, log_probs = ranked.token_ids[:, :columns].tolist(), ranked.log_probs[:, :columns].tolist()
-    scores = totals.tolist()
-    for search, choices in zip(searches, best.tolist(), strict=True):
-        going: list[Child] = []
-        ending: list[Child] = []
-        row = search.rows[0]
-        all_end = table.positions[row] + 1 >= table.limit[row]
-        for rank, choice in enumerate(choices):
-            beam, column = divmod(choice, columns)
-            if beam >= len(search.rows) or (score := scores[parent := search.rows[beam]][column]) == -np.inf:
-                break
-            token = token_ids[parent][column]
-            if token == eos or all_end:
-                if rank < beam_size:
-                    ending.append(Child(parent, token, log_probs[parent][column], score))
-            else:
-                going.append(Child(parent, token, log_probs[parent][column], score))
-                if len(going) == beam_size:
-                    break
-        _settle(ranked, search, (going, ending), table, eos, offspring, done)
+def _unconstrained(ranked: RankedTokens, search: Search, table: RowTable, eos: int) -> _Continuations:
+    rows = search.rows
+
+    def child(beam: int, column: int, token: int, score: float) -> Child:
+        return Child(rows[beam], token, ranked.log_probs.item(rows[beam], column), score)
+
+    going, ending = best_continuations(
+        rows,
+        table.scores[rows].tolist(),
+        ranked.token_ids,
+        ranked.scores,
+        beam_size=search.beam_size,
+        eos=eos,
+        all_end=table.positions.item(rows[0]) + 1 >= table.limit.item(rows[0]),
+    )
+    return list(starmap(child, going)), list(starmap(child, ending))
 
 
 def _constrained(ranked: RankedTokens, search: Search, table: RowTable, eos: int) -> _Continuations:

@@ -37,6 +37,9 @@ class RowSetup:
         self._table.reset(row, self._vocabulary.decoder_start, job.source_length)
         if search.plain:
             self._table.limit[row] = job.sentence.options.max_length
+            if search.beams is not None:
+                self._table.kind[row] = search.kind
+                self._table.num_candidates[row] = search.num_candidates
         else:
             self._fill(search, row)
         return search

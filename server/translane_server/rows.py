@@ -112,6 +112,10 @@ class RowTable:
         self.next_ids[row] = self.history[row, 0] = start
         self.source_length[row] = source_length
 
+    def copy_settings(self, source: int, target: int) -> None:
+        """Make a row what another one is, but for its tokens and what is known of each."""
+        self._bytes[target] = self._bytes[source]
+
     def append(self, rows: IntArray | slice, tokens: IntArray, log_probs: FloatArray | None) -> None:
         """Add a token to each of `rows`, and its log-probability where it is known."""
         places = self._firsts[rows] + self.positions[rows]
@@ -125,6 +129,12 @@ class RowTable:
         """The first `length` decided tokens of a row."""
         tokens: list[int] = self.history[row, 1 : length + 1].tolist()
         return tokens
+
+    def keep_attention(self, attention: FloatArray) -> None:
+        """Keep a step's attention weights [n, S] of those of the first n rows that need them."""
+        rows = np.flatnonzero(self.attention[: len(attention)])
+        longest = int(self.source_length[rows].max())
+        self.attention_weights[rows, self.positions[rows], :longest] = attention[rows, :longest]
 
     def copy(self, sources: Sequence[int], targets: Sequence[int]) -> None:
         """Make each target row what its source row is. No row may be a source and a target."""

@@ -26,6 +26,26 @@ class Kind(enum.IntEnum):
     BEAM = 3
 
 
+# The last token of a hypothesis, its natural log-probability where that is told, and the hypothesis before it; None is
+# one without tokens. Hypotheses that begin with the same tokens share them.
+Path = tuple[int, float, "Path"] | None
+
+
+@dataclass(slots=True)
+class LiveBeams:
+    """The hypotheses of plain beams, in the order of their search's rows: best first.
+
+    Attributes:
+        length: how many tokens each has.
+        scores: of each.
+        paths: the tokens of each.
+    """
+
+    length: int = 0
+    scores: list[float] = field(default_factory=lambda: [0.0])
+    paths: list[Path] = field(default_factory=lambda: [None])
+
+
 @dataclass(eq=False, slots=True)
 class Search:
     """The decoding of one sentence.
@@ -34,9 +54,10 @@ class Search:
         job: the sentence.
         rows: its live hypotheses; beams best first.
         kind: how its rows get their tokens.
-        plain: whether it takes one row, and of its step nothing but the best token.
+        plain: whether its rows take nothing of a step but their best tokens, and it has one row or is beams.
         ended: its ended hypotheses, where rows are independent of each other.
         pool: its ended hypotheses, where they are beams.
+        beams: its live hypotheses, where they are plain beams; others are in the row table.
         branches: how many rows the first one still has to become; 1 when that is done.
         phrases: what may not occur in the text.
         requirements: what has to occur in it.
@@ -48,6 +69,7 @@ class Search:
     kind: Kind
     plain: bool
     pool: HypothesisPool[Hypothesis] | None = None
+    beams: LiveBeams | None = None
     branches: int = 1
     phrases: SuppressedPhrases | None = None
     requirements: Requirements | None = None
@@ -64,6 +86,7 @@ class Search:
         search = cls(job, [row], _kind_of(options), _is_plain(sentence), phrases=phrases)
         if search.kind is Kind.BEAM:
             search.pool = HypothesisPool(options)
+            search.beams = LiveBeams() if search.plain else None
         elif options.sampling or options.alternatives:
             search.branches = options.num_hypotheses
         if sentence.required_phrases:
@@ -112,12 +135,13 @@ def _kind_of(options: DecodingOptions) -> Kind:
 def _is_plain(sentence: Sentence) -> bool:
     options = sentence.options
     return (
-        options.rows == 1
+        (options.rows == 1 or options.beam_size > 1)
         and options.sampling is None
         and not options.attention
         and sentence.on_progress is None
         and not sentence.forced_ids
         and not sentence.word_follows
+        and not sentence.required_phrases
         and not options.min_length
         and options.repetition_penalty == 1
         and not options.no_repeat_ngram_size

@@ -9,31 +9,67 @@ from __future__ import annotations
 
 import bisect
 import math
+from collections.abc import Sequence
 from typing import Generic, TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
-from translane_server.backend import IntArray
+from translane_server.backend import FloatArray, IntArray
 from translane_server.options import DecodingOptions
 
 Ended = TypeVar("Ended")
+# number of the beam, column of its candidate, that token, score with it
+Continuation = tuple[int, int, int, float]
 
 _MOST_EXPONENT = 700.0  # e to its power is still a float64; scores beyond are all the same, and order does not matter
 
 
-def best_continuations(total_scores: npt.NDArray[np.float64], count: int) -> IntArray:
-    """Choose among all candidates of all beams of a sentence, for G sentences.
+def best_continuations(
+    rows: Sequence[int],
+    totals: Sequence[float],
+    token_ids: IntArray,
+    scores: FloatArray,
+    *,
+    beam_size: int,
+    eos: int,
+    all_end: bool,
+) -> tuple[list[Continuation], list[Continuation]]:
+    """Choose among all candidates of all beams of a sentence.
+
+    The candidates of each beam are in order, so the best of all come from merging them, and no more are looked at than
+    it takes. Of equal ones the first beam's comes first.
 
     Args:
-        total_scores: of each sentence with each candidate of each beam, [G, N]; -inf where there is none.
-        count: C, how many to choose; at most N.
+        rows: of the beams, best first.
+        totals: scores of the beams.
+        token_ids: candidates of each row, best first, [n, K].
+        scores: what they add to a beam's score, [n, K]; -inf is banned.
+        beam_size: how many go on at most.
+        eos: the end-of-sentence id, which is among a row's candidates once at most.
+        all_end: whether all that is chosen ends, because it is as long as it may be.
 
     Returns:
-        The numbers of the candidates, best first and of equal ones the first one first, [G, C].
+        What goes on, and what ends; both best first.
     """
-    choices: IntArray = (-total_scores).argsort(axis=1, kind="stable")[:, :count]
-    return choices
+    going: list[Continuation] = []
+    ending: list[Continuation] = []
+    token_at, score_at, width = token_ids.item, scores.item, token_ids.shape[1]
+    columns = [0] * len(rows)  # each beam's best candidate that is not chosen
+    heads = [total + score_at(row, 0) for row, total in zip(rows, totals, strict=True)]  # and the score with it
+    for rank in range(2 * beam_size):
+        score = max(heads)
+        if score == -math.inf:
+            break
+        beam = heads.index(score)
+        row, column = rows[beam], columns[beam]
+        token = token_at(row, column)
+        if token != eos and not all_end:
+            going.append((beam, column, token, score))
+            if len(going) == beam_size:
+                break
+        elif rank < beam_size:
+            ending.append((beam, column, token, score))
+        columns[beam] = column = column + 1
+        heads[beam] = totals[beam] + score_at(row, column) if column < width else -math.inf
+    return going, ending
 
 
 class HypothesisPool(Generic[Ended]):

@@ -1,27 +1,46 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from translane_server.decoding.beam import HypothesisPool, best_continuations
 from translane_server.options import DecodingOptions
+
+EOS = 3
 
 
 def pool(beam_size=2, **options):
     return HypothesisPool(DecodingOptions(max_length=9, beam_size=beam_size, **options))
 
 
-def test_the_best_continuations_of_each_sentence_best_first():
-    totals = np.array([[-1.5, -4.0, -2.1, -2.2], [-2.0, -2.5, -6.0, -14.0]])
-    assert best_continuations(totals, 3).tolist() == [[0, 2, 3], [0, 1, 2]]
+def by_definition(rows, totals, token_ids, scores, beam_size, all_end):
+    """All candidates sorted: of the 2 * beam_size best, who ends among the first beam_size, and who goes on."""
+    candidates = [
+        (beam, column, int(token_ids[row, column]), totals[beam] + float(scores[row, column]))
+        for beam, row in enumerate(rows)
+        for column in range(token_ids.shape[1])
+    ]
+    best = sorted(candidates, key=lambda candidate: -candidate[3])[: 2 * beam_size]
+    best = [candidate for candidate in best if candidate[3] > -np.inf]
+    ends = [candidate[2] == EOS or all_end for candidate in best]
+    going = [candidate for candidate, end in zip(best, ends, strict=True) if not end][:beam_size]
+    ending = [candidate for candidate, end in list(zip(best, ends, strict=True))[:beam_size] if end]
+    return going, ending
 
 
-def test_of_equal_continuations_the_first_is_the_better_one():
-    assert best_continuations(np.array([[-2.0, -1.0, -1.0, -1.0]]), 3).tolist() == [[1, 2, 3]]
-
-
-def test_what_is_not_there_comes_last():
-    assert best_continuations(np.array([[-np.inf, -9.0, -np.inf, -1.0]]), 4).tolist() == [[3, 1, 0, 2]]
+@given(st.integers(0, 10**6), st.integers(1, 6), st.integers(1, 8), st.booleans())
+@settings(max_examples=500)
+def test_the_best_continuations_are_those_of_all_candidates_sorted(seed, beam_size, width, all_end):
+    generator = np.random.default_rng(seed)
+    beams = int(generator.integers(1, beam_size + 1))
+    rows = generator.permutation(8)[:beams].tolist()
+    totals = sorted((-generator.integers(0, 8, beams) / 2).tolist(), reverse=True)  # halves: many are equal
+    token_ids = np.stack([generator.permutation(10)[:width] for _ in range(8)])
+    scores = -np.sort(generator.integers(0, 8, (8, width)).astype(np.float32) / 2, axis=1)
+    scores[generator.random((8, width)).cumsum(axis=1) > generator.uniform(0, width)] = -np.inf
+    expected = by_definition(rows, totals, token_ids, scores, beam_size, all_end)
+    found = best_continuations(rows, totals, token_ids, scores, beam_size=beam_size, eos=EOS, all_end=all_end)
+    assert found == expected
 
 
 @given(st.lists(st.floats(-50, 0), max_size=12), st.integers(1, 5))

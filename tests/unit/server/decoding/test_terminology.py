@@ -187,13 +187,11 @@ def test_with_the_phrases_there_it_is_ordinary_beam_search(seed, beam_size):
     running, ended = Requirements([phrase(2, surfaces=surfaces)], surfaces, EOS).select(
         parents, ids, scores[:, None] + candidates, lambda *_: pytest.fail("not needed"), beam_size, 9
     )
-    totals = (scores[:, None] + candidates).ravel()
-    (best,) = best_continuations(totals[None], 2 * beam_size)
-    chosen = list(
-        zip((best // (2 * beam_size)).tolist(), ids.ravel()[best].tolist(), totals[best].tolist(), strict=True)
+    going, ending = best_continuations(
+        range(beam_size), scores.tolist(), ids, candidates, beam_size=beam_size, eos=EOS, all_end=False
     )
-    assert running == [(p, t, s) for p, t, s in chosen if t != EOS][:beam_size]
-    assert ended == [(p, s) for p, t, s in chosen[:beam_size] if t == EOS]
+    assert running == [(beam, token, score) for beam, _, token, score in going]
+    assert ended == [(beam, score) for beam, _, _, score in ending]
 
 
 def forced_at_the_end(model, phrases, max_length):
