@@ -9,10 +9,13 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
 
+import torch
+
 from translane_export.bundle_writer import export_checkpoint
 from translane_export.errors import ExportError
 from translane_export.settings import ENV_PREFIX, ExportSettings
 from translane_server.bundle import Manifest
+from translane_server.cpus import available_cpus
 from translane_server.errors import SettingsError
 from translane_server.settings import load_settings
 
@@ -25,6 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = ["--output" if argument == "-o" else argument for argument in (sys.argv[1:] if argv is None else argv)]
     try:
         settings = load_settings(ExportSettings, arguments, os.environ, prog=_PROGRAM, env_prefix=ENV_PREFIX)
+        torch.set_num_threads(settings.threads or available_cpus())
         manifest = export_checkpoint(settings, log=_progress)
     except SettingsError as error:
         return _fail(str(error), error.exit_code)
@@ -32,6 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(str(error), error.exit_code)
     except OSError as error:  # of a file that nobody has a better sentence about
         return _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error), ExportError.exit_code)
+    except MemoryError:
+        return _fail("there is not enough memory for this model", ExportError.exit_code)
     except KeyboardInterrupt:
         return _fail("interrupted; nothing is written", 130)
     print(_report(settings, manifest))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 import zipfile
+import zlib
 from pathlib import Path
 
 from translane_export.errors import ExportError
@@ -16,6 +18,20 @@ _GIT_LFS = b"version https://git-lfs"
 _HTML = re.compile(rb"\s*<(!doctype html|html)\b", re.IGNORECASE)
 _ZIP, _PICKLE = b"PK", b"\x80"
 _LENGTH = 8  # bytes at the start of a safetensors file that say how long its header is
+
+
+# What PyTorch's reader raises for a file that is cut off or damaged, in which way depends on where.
+UNREADABLE = (
+    *(OSError, EOFError, RuntimeError, ValueError, LookupError, AttributeError, TypeError),
+    *(struct.error, zipfile.BadZipFile, zlib.error, MemoryError),
+)
+
+
+def unreadable_file(path: Path, kind: str, error: Exception) -> ExportError:
+    """What to raise about the file at `path`, whose reader has raised `error`, one of `UNREADABLE`."""
+    if isinstance(error, MemoryError) or "not enough memory" in str(error):  # PyTorch's is a RuntimeError
+        return ExportError(f"{path}: there is not enough memory to read it")
+    return broken_file(path, kind, "it is cut off or damaged")
 
 
 def broken_file(path: Path, kind: str, otherwise: str = "it is damaged") -> ExportError:

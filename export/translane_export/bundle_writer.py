@@ -121,6 +121,7 @@ def write_bundle(
             if checkpoint.ranges:
                 log("quantizing as before")
                 quantized = quantize_bundle(bundle, checkpoint.ranges, reference.config)
+                _try_out(settings, quantized)
                 manifest = quantized.manifest.model_copy(update={"quality": checkpoint.quality})
             else:
                 manifest = _quantize(settings, bundle, reference, samples, test, log)
@@ -271,6 +272,20 @@ def _quantize(
     threads = settings.threads or available_cpus()
     try:
         return Int8Stage(languages, samples, test, settings.max_bleu_loss, threads, log).run(bundle, reference)
+    except StartupError as error:
+        raise ExportError(f"the exported model does not run: {error}") from error
+
+
+def _try_out(settings: ExportSettings, bundle: Bundle) -> None:
+    """Run the graphs once, of a bundle whose translations nothing else asks for."""
+    limits = bundle.manifest.limits
+    try:
+        OrtBackend(
+            Sessions(bundle, threads=settings.threads or available_cpus()),
+            rows=ROWS,
+            source_capacity=limits.source_tokens,
+            target_capacity=limits.target_tokens,
+        ).warm_up()
     except StartupError as error:
         raise ExportError(f"the exported model does not run: {error}") from error
 

@@ -83,7 +83,7 @@ class ExportSettings(Settings):
         ge=0,
         description="Decoder layer whose cross-attention aligns words, from 0; by default the exporter chooses.",
     )
-    threads: int | None = Field(default=None, ge=1, description="Threads to verify with; by default the CPUs granted.")
+    threads: int | None = Field(default=None, ge=1, description="Threads to compute with; by default the CPUs granted.")
 
     @field_validator("source_language", "target_language")
     @classmethod

@@ -22,7 +22,6 @@ import pickletools
 import re
 import warnings
 import zipfile
-import zlib
 from _compat_pickle import IMPORT_MAPPING, NAME_MAPPING
 from collections.abc import Callable
 from pathlib import Path
@@ -30,7 +29,7 @@ from typing import Any, BinaryIO
 
 import torch
 
-from translane_export.broken_files import PYTORCH, broken_file
+from translane_export.broken_files import PYTORCH, UNREADABLE, broken_file, unreadable_file
 from translane_export.errors import ExportError
 
 # What settings and vocabularies are made of.
@@ -38,10 +37,6 @@ _PACKAGES = frozenset({"argparse", "fairseq", "omegaconf", "onmt", "torchtext", 
 _TYPES = frozenset({"bool", "bytes", "dict", "float", "int", "list", "object", "str", "tuple"})
 _NAMES = frozenset({"functools.partial", "pathlib.Path", "pathlib.PosixPath"} | {f"builtins.{name}" for name in _TYPES})
 _LEGACY_PICKLES = 4  # PyTorch before 1.6 wrote a magic number, a version, sizes, and then the content, one by one
-_UNREADABLE = (
-    *(OSError, EOFError, RuntimeError, ValueError, LookupError, AttributeError, TypeError),
-    *(zipfile.BadZipFile, zlib.error),
-)
 _DEEPEST = 32  # settings are a few levels deep; a file may as well contain itself
 
 
@@ -89,8 +84,8 @@ def read_inert(path: Path) -> dict[str, Any]:
         if named := re.search(r"GLOBAL (\S+)", str(error)):
             raise ExportError(f"{path}: it is refused, as loading it would run {named[1]}") from None
         raise broken_file(path, PYTORCH, "it is refused, as it is more than tensors and settings") from None
-    except _UNREADABLE:
-        raise broken_file(path, PYTORCH, "it is cut off or damaged") from None
+    except UNREADABLE as error:
+        raise unreadable_file(path, PYTORCH, error) from None
     if not isinstance(content, dict):
         raise ExportError(f"{path}: it holds a {type(content).__name__}, and a checkpoint is a dictionary")
     return content

@@ -18,7 +18,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from translane_export.broken_files import PYTORCH, SAFETENSORS, broken_file
+from translane_export.broken_files import PYTORCH, SAFETENSORS, UNREADABLE, broken_file, unreadable_file
 from translane_export.errors import ExportError
 
 # What Hugging Face folders hold; the first that is there counts.
@@ -84,8 +84,8 @@ def _read_pickle(path: Path) -> Any:
         return _load(path)
     except pickle.UnpicklingError:
         raise broken_file(path, PYTORCH, "it holds more than tensors and plain values, which is not read") from None
-    except (OSError, EOFError, RuntimeError, ValueError, LookupError, AttributeError, TypeError):
-        raise broken_file(path, PYTORCH, "it is cut off or damaged") from None
+    except UNREADABLE as error:
+        raise unreadable_file(path, PYTORCH, error) from None
 
 
 def _load(path: Path) -> Any:

@@ -105,6 +105,13 @@ def test_an_int8_bundle_is_exported_as_the_same_one_again_or_in_fp32(bundle, tmp
         np.testing.assert_array_equal(tensor.numpy(), other.state_dict[name].numpy(), name)
 
 
+def test_one_that_is_quantized_as_before_is_run_before_it_is_written(bundle, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(int8, "quantize_decoder", lambda _model, _scales: None)
+    assert main([str(bundle), "-o", str(tmp_path / "again"), "--threads", "1"]) == 1
+    assert "its graphs do not run as its manifest describes them" in capsys.readouterr().err.splitlines()[-1]
+    assert not (tmp_path / "again").exists()
+
+
 def test_one_of_version_3_keeps_its_keys_and_values_as_they_are(tmp_path):
     """They have no units in it, and nothing to find any with."""
     again = tmp_path / "again"
