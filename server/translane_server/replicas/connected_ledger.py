@@ -111,7 +111,8 @@ class ConnectedLedger:
 
     def _end(self, task: Task, hypotheses: tuple[Hypothesis, ...] | None, timing: Timing) -> None:
         del self._tasks[task.number]
-        self._progress.pop(task.number, None)
+        if self._progress:
+            self._progress.pop(task.number, None)
         self._ended.append(pack_end(task.number, hypotheses, timing))
 
     def _report(self) -> None:
@@ -131,15 +132,16 @@ class ConnectedLedger:
         if not data:
             self._stopping = True
         for message in self._frames.feed(data):
-            for each in message:
-                if isinstance(each, int):
-                    self._cancel(each)
-                else:
-                    self._take(unpack_task(each, self._keep_progress))
+            self._take(message)
 
-    def _take(self, task: Task) -> None:
-        self._tasks[task.number] = task
-        self._scheduler.add((task,))
+    def _take(self, message: Iterable[tuple[Any, ...] | int]) -> None:
+        for each in message:
+            if isinstance(each, int):
+                self._cancel(each)
+            else:
+                task = unpack_task(each, self._keep_progress)
+                self._tasks[task.number] = task
+                self._scheduler.add((task,))
 
     def _cancel(self, number: int) -> None:
         task = self._tasks.get(number)
