@@ -205,11 +205,10 @@ class RunningBatch:
     def _finish_row(self, row: int, update: Update) -> None:
         """The hypothesis of a row that is independent of others has ended."""
         table, search = self._table, self._searches[row]
-        length = int(table.positions[row])
-        token = int(table.next_ids[row])
+        before, token = table.positions.item(row) - 1, table.next_ids.item(row)
         last = None if token == self._eos else token
-        log_prob = float(table.log_probs[row, length - 1])
-        search.ended.append(hypothesis_of(table, search, row, length - 1, last, log_prob, float(table.scores[row])))
+        log_prob, score = table.log_probs.item(row, before), table.scores.item(row)
+        search.ended.append(hypothesis_of(table, search, row, before, last, log_prob, score))
         search.rows.remove(row)
         if not search.rows:
             self._end(search)
