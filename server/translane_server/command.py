@@ -7,6 +7,7 @@ import logging
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from translane_server.bundle import Bundle, load_bundle
 from translane_server.config import ENV_PREFIX, ServerSettings, TokenLimits
@@ -109,6 +110,8 @@ def build_engine(
     _log.info("replicas: %d, of %d threads each", len(plan.rows), plan.threads)
     ids = bundle.manifest.special_ids
     vocabulary = TargetVocabulary(ids.decoder_start, ids.eos, model.tokenizer.target_surfaces)
+    hosts = [ProcessHost() for _ in plan.rows]
+    metrics.watch_replicas([partial(getattr, host, "pid") for host in hosts])
     replicas = [
         RemoteReplica(
             ReplicaSetup(
@@ -124,8 +127,8 @@ def build_engine(
                 log_format=settings.log_format,
                 log_level=settings.log_level,
             ),
-            ProcessHost(),
+            host,
         )
-        for number, rows in enumerate(plan.rows)
+        for number, (rows, host) in enumerate(zip(plan.rows, hosts, strict=True))
     ]
     return Dispatcher(replicas, waiting_limit=settings.sentences_waiting, observer=metrics)

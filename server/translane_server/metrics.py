@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import (
@@ -17,6 +17,8 @@ from prometheus_client import (
     ProcessCollector,
     start_http_server,
 )
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 # Upper bounds of the buckets [seconds], for what a caller waits for and for what the model does in one go.
 _REQUEST_BUCKETS = (0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0)
@@ -97,6 +99,10 @@ class Metrics:
         self._rows.labels("free").set_function(lambda: rows - active_rows())
         self._waiting.set_function(waiting)
 
+    def watch_replicas(self, pids: Sequence[Callable[[], int]]) -> None:
+        """Read what the replicas' processes take from the system, whenever it is scraped; `pids` are in their order."""
+        self.registry.register(_ReplicaProcesses(pids))
+
     # The engine's observer: called once a step or rarer.
 
     def encoded(self, seconds: float, sentences: int, source_tokens: int) -> None:  # noqa: ARG002 the observer's signature
@@ -122,6 +128,28 @@ class Metrics:
     def first_token(self, seconds: float) -> None:
         """See `EngineObserver`."""
         self._first_token.observe(seconds)
+
+
+class _ReplicaProcesses(Collector):
+    """Processor time and memory of each replica's process, where the system has /proc."""
+
+    def __init__(self, pids: Sequence[Callable[[], int]]) -> None:
+        self._processes = [ProcessCollector(pid=pid, registry=None) for pid in pids]
+
+    def collect(self) -> Iterable[Metric]:
+        """See `prometheus_client.registry.Collector`."""
+        seconds = CounterMetricFamily(
+            "translane_replica_cpu_seconds", "Processor time of a replica's process.", labels=("replica",)
+        )
+        memory = GaugeMetricFamily(
+            "translane_replica_resident_memory_bytes", "Memory of a replica's process.", labels=("replica",)
+        )
+        for number, process in enumerate(self._processes):
+            found = {family.name: family.samples[0].value for family in process.collect()}
+            if found:  # else there is no such process
+                seconds.add_metric((str(number),), found["process_cpu_seconds"])
+                memory.add_metric((str(number),), found["process_resident_memory_bytes"])
+        return seconds, memory
 
 
 class MetricsServer:

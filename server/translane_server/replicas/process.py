@@ -24,6 +24,11 @@ class ProcessHost:
         self._command = command
         self._process: subprocess.Popen[bytes] | None = None
 
+    @property
+    def pid(self) -> int:
+        """Of the process that was launched; there is none before, and -1 says so."""
+        return -1 if self._process is None else self._process.pid
+
     def launch(self, connection: socket.socket) -> None:
         """See `Host.launch`."""
         number = connection.fileno()

@@ -1,5 +1,6 @@
 """What a scrape shows."""
 
+import os
 from urllib.request import urlopen
 
 import pytest
@@ -43,6 +44,20 @@ def test_the_engines_work(metrics):
         'translane_model_info{device="cpu",name="m",precision="fp32",version="1"} 1.0',
     ):
         assert line in text.splitlines()
+
+
+def test_what_replicas_take(metrics):
+    """Of one that runs, and one that is not there yet."""
+    metrics.watch_replicas([os.getpid, lambda: -1])
+    samples = {
+        (sample.name, sample.labels["replica"]): sample.value
+        for family in metrics.registry.collect()
+        for sample in family.samples
+        if sample.name.startswith("translane_replica_")
+    }
+    assert {replica for _, replica in samples} == {"0"}
+    assert 0 < samples["translane_replica_cpu_seconds_total", "0"] <= sum(os.times()[:2]) + 1
+    assert 1e6 < samples["translane_replica_resident_memory_bytes", "0"] < 1e11
 
 
 def test_reasons_are_there_before_anything_is_rejected(metrics):
