@@ -16,7 +16,7 @@ from translane_server.devices import Device
 from translane_server.observer import NullObserver
 from translane_server.options import DecodingOptions
 from translane_server.replicas.dispatcher import Dispatcher
-from translane_server.replicas.process import ProcessHost
+from translane_server.replicas.process import process_hosts
 from translane_server.replicas.remote import RemoteReplica
 from translane_server.replicas.setup import ReplicaSetup
 from translane_server.request import Sentence, SentenceResult
@@ -71,8 +71,9 @@ class TranslaneDecoder:
             )
             for number in range(replicas)
         ]
+        hosts = process_hosts(replicas, together=threads == 1)
         self._dispatcher = Dispatcher(
-            [RemoteReplica(setup, ProcessHost()) for setup in setups],
+            [RemoteReplica(setup, host) for setup, host in zip(setups, hosts, strict=True)],
             waiting_limit=sys.maxsize,
             observer=NullObserver(),
         )

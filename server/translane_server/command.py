@@ -17,7 +17,7 @@ from translane_server.logs import configure_logging
 from translane_server.metrics import Metrics
 from translane_server.replicas.dispatcher import Dispatcher
 from translane_server.replicas.plan import plan_replicas
-from translane_server.replicas.process import ProcessHost
+from translane_server.replicas.process import process_hosts
 from translane_server.replicas.remote import RemoteReplica
 from translane_server.replicas.setup import ReplicaSetup
 from translane_server.server import Server
@@ -110,7 +110,7 @@ def build_engine(
     _log.info("replicas: %d, of %d threads each", len(plan.rows), plan.threads)
     ids = bundle.manifest.special_ids
     vocabulary = TargetVocabulary(ids.decoder_start, ids.eos, model.tokenizer.target_surfaces)
-    hosts = [ProcessHost() for _ in plan.rows]
+    hosts = process_hosts(len(plan.rows), together=plan.threads == 1)
     metrics.watch_replicas([partial(getattr, host, "pid") for host in hosts])
     replicas = [
         RemoteReplica(

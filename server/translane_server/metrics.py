@@ -142,7 +142,9 @@ class _ReplicaProcesses(Collector):
             "translane_replica_cpu_seconds", "Processor time of a replica's process.", labels=("replica",)
         )
         memory = GaugeMetricFamily(
-            "translane_replica_resident_memory_bytes", "Memory of a replica's process.", labels=("replica",)
+            "translane_replica_resident_memory_bytes",
+            "Memory of a replica's process, with what it shares with others.",
+            labels=("replica",),
         )
         for number, process in enumerate(self._processes):
             found = {family.name: family.samples[0].value for family in process.collect()}

@@ -6,6 +6,7 @@ FAKE_WARM_UP_SECONDS and FAKE_STEP_SECONDS in the environment slow it down; FAKE
 import os
 import sys
 import time
+from functools import partial
 
 from fakes.backend import FakeBackend
 from fakes.serving import FakeTokenizer, make_manifest
@@ -13,7 +14,7 @@ from translane_server import command
 from translane_server.bundle import Bundle
 from translane_server.replicas import __main__ as replica
 from translane_server.replicas import opening
-from translane_server.replicas.process import ProcessHost
+from translane_server.replicas.process import process_hosts
 
 STEP_SECONDS = float(os.environ.get("FAKE_STEP_SECONDS", "0"))
 WARM_UP_SECONDS = float(os.environ.get("FAKE_WARM_UP_SECONDS", "0"))
@@ -44,7 +45,7 @@ def run_server():
     command.load_bundle = lambda folder: Bundle(folder, make_manifest())
     command.load_tokenizer = lambda bundle: FakeTokenizer()
     command.choose_device = lambda requested, precision: "cpu"
-    command.ProcessHost = lambda: ProcessHost([sys.executable, __file__, REPLICA])
+    command.process_hosts = partial(process_hosts, command=[sys.executable, __file__, REPLICA])
     environ = {name: value for name, value in os.environ.items() if name.startswith("TRANSLANE_")}
     return command.run(sys.argv[1:], environ)
 

@@ -1,7 +1,8 @@
-"""The process of a replica; the server starts it, with the file descriptor of a socket."""
+"""The process of one or several replicas; the server starts it, with file descriptors: of a pipe, and of sockets."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -11,34 +12,47 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from translane_server.ort import OrtBackend
     from translane_server.replicas.setup import ReplicaSetup
+    from translane_server.sessions import Sessions
 
 # What takes requests and answers them goes first: it needs little, and what it brings makes bigger batches.
 _NICENESS = 10
 
 
 def main() -> int:
-    """Decode until the server closes the connection."""
+    """Decode until the server closes the connections."""
     for number in (signal.SIGTERM, signal.SIGINT):  # sent to the whole group: the server drains, and then closes
         signal.signal(number, signal.SIG_IGN)
     os.nice(_NICENESS)
     # numpy reads this when it is loaded: its matrix products, which nobody asks for, would have a thread for each CPU.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    from translane_server.replicas.forked import serve_forked
     from translane_server.replicas.served import serve
 
-    with socket.socket(fileno=int(sys.argv[-1])) as connection:
-        return serve(connection, _open)
+    reports, *numbers = (int(number) for number in sys.argv[-1].split(","))
+    with contextlib.ExitStack() as stack:
+        told = stack.enter_context(os.fdopen(reports, "w"))
+        connections = [stack.enter_context(socket.socket(fileno=number)) for number in numbers]
+        if len(connections) > 1:
+            return serve_forked(connections, _load, _open, told)
+        return serve(connections[0], lambda setup: _open(setup, _load(setup)))
 
 
-def _open(setup: ReplicaSetup) -> OrtBackend:
+def _load(setup: ReplicaSetup) -> Sessions:
     from translane_server.errors import StartupError
     from translane_server.logs import configure_logging
 
     configure_logging(setup.log_format, setup.log_level)
     try:
-        from translane_server.replicas.opening import open_backend
+        from translane_server.replicas.opening import load_model
     except ImportError as error:
         raise StartupError(f"onnxruntime does not load: {error}; is it installed once, for this machine?") from None
-    return open_backend(setup)
+    return load_model(setup)
+
+
+def _open(setup: ReplicaSetup, sessions: Sessions) -> OrtBackend:
+    from translane_server.replicas.opening import open_backend
+
+    return open_backend(setup, sessions)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The backend of a replica."""
+"""The model of replicas, and the backend of each."""
 
 from __future__ import annotations
 
@@ -7,14 +7,23 @@ from translane_server.replicas.setup import ReplicaSetup
 from translane_server.sessions import Sessions
 
 
-def open_backend(setup: ReplicaSetup) -> OrtBackend:
+def load_model(setup: ReplicaSetup) -> Sessions:
+    """The model of a replica, which others may read, too.
+
+    Raises:
+        StartupError: it does not load.
+    """
+    return Sessions(setup.bundle, device=setup.device, threads=setup.threads)
+
+
+def open_backend(setup: ReplicaSetup, sessions: Sessions) -> OrtBackend:
     """The backend of a replica, warmed up.
 
     Raises:
-        StartupError: the model does not load, or its rows find no memory.
+        StartupError: the model does not run, or its rows find no memory.
     """
     backend = OrtBackend(
-        Sessions(setup.bundle, device=setup.device, threads=setup.threads),
+        sessions,
         rows=setup.rows,
         source_capacity=setup.source_capacity,
         target_capacity=setup.target_capacity,

@@ -1,53 +1,143 @@
-"""A process as the host of a replica."""
+"""Processes as the hosts of replicas."""
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
+from typing import TextIO
 
 # How long a process gets to end the step it is in [seconds].
 _ENDING_TIME = 5.0
 
+# Runs replicas; what they serve is told after it. (-P: nothing is imported from the working directory.)
+_COMMAND = (sys.executable, "-P", "-m", "translane_server.replicas")
+
 
 class ProcessHost:
-    """Runs a replica in a process of its own; see `Host`.
+    """Runs a replica in a process of its own; see `Host`."""
 
-    Args:
-        command: what to run, with the number of the connection's file descriptor after it. (-P: nothing is imported
-            from the working directory.)
-    """
-
-    def __init__(self, command: Sequence[str] = (sys.executable, "-P", "-m", "translane_server.replicas")) -> None:
-        self._command = command
-        self._process: subprocess.Popen[bytes] | None = None
+    def __init__(self, group: _Group, number: int) -> None:
+        self._group = group
+        self._number = number
 
     @property
     def pid(self) -> int:
-        """Of the process that was launched; there is none before, and -1 says so."""
-        return -1 if self._process is None else self._process.pid
+        """Of the process; -1 where there is none yet."""
+        return self._group.pid(self._number)
 
     def launch(self, connection: socket.socket) -> None:
-        """See `Host.launch`."""
-        number = connection.fileno()
-        self._process = subprocess.Popen(  # noqa: S603 what it runs is this program
-            [*self._command, str(number)],
-            pass_fds=[number],
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,  # a terminal's Ctrl-C is the server's
-        )
+        """See `Host.launch`. The processes of a group start with the last of them."""
+        self._group.launch(self._number, connection)
 
     def end(self, *, at_once: bool) -> str:
         """See `Host.end`."""
-        assert self._process
-        try:
-            code = self._process.wait(0 if at_once else _ENDING_TIME)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            code = self._process.wait()
+        return self._group.end(self._number, at_once=at_once)
+
+
+def process_hosts(count: int, *, together: bool, command: Sequence[str] = _COMMAND) -> list[ProcessHost]:
+    """Hosts for so many replicas of one model.
+
+    Args:
+        count: how many.
+        together: whether they fork from one process, which loads the model: see `forked`.
+        command: what runs them.
+    """
+    sizes = [count] if together else [1] * count
+    return [ProcessHost(group, number) for size in sizes for group in [_Group(size, command)] for number in range(size)]
+
+
+class _Group:
+    """A process that is started, and those that fork from it: one for each of `size` replicas, where these are several.
+
+    It tells of them over a pipe, because they are its children and nobody else's: see `forked.serve_forked`. Of what it
+    tells nothing, it is the replica itself, or has ended before there was one.
+    """
+
+    def __init__(self, size: int, command: Sequence[str]) -> None:
+        self._size = size
+        self._command = command
+        self._connections: dict[int, socket.socket] = {}  # of those that are to start with the others
+        self._process: subprocess.Popen[bytes] | None = None
+        self._told: dict[tuple[int, str], int] = {}
+        self._code: int | None = None  # of the process itself, once it has ended
+        self._changed = threading.Condition()
+
+    def launch(self, number: int, connection: socket.socket) -> None:
+        self._connections[number] = connection.dup()
+        if len(self._connections) == self._size:
+            try:
+                self._start()
+            finally:
+                self._forget_connections()
+
+    def end(self, number: int, *, at_once: bool) -> str:
+        self._forget_connections()
+        if self._process is None:
+            return "was not started"
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._ended(number), 0 if at_once else _ENDING_TIME):
+                self._kill(number)
+                self._changed.wait_for(lambda: self._ended(number))
+            code = self._told.get((number, "code"), self._code)
+            if all(self._ended(number) for number in range(self._size)):  # it ends, too, which they have forked from
+                self._changed.wait_for(lambda: self._code is not None, _ENDING_TIME)
+        assert code is not None
         return f"was ended by {_name(-code)}" if code < 0 else f"ended with exit code {code}"
+
+    def pid(self, number: int) -> int:
+        if self._process is None:
+            return -1
+        return self._process.pid if self._size == 1 else self._told.get((number, "pid"), -1)
+
+    def _start(self) -> None:
+        numbers = [self._connections[number].fileno() for number in range(self._size)]
+        reading, writing = os.pipe()
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 what it runs is this program
+                [*self._command, ",".join(map(str, [writing, *numbers]))],
+                pass_fds=[writing, *numbers],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # a terminal's Ctrl-C is the server's
+            )
+        except OSError:
+            os.close(reading)
+            raise
+        finally:
+            os.close(writing)
+        threading.Thread(target=self._watch, args=(os.fdopen(reading),), name="replicas", daemon=True).start()
+
+    def _watch(self, lines: TextIO) -> None:
+        """Take what is told until the process has ended."""
+        assert self._process
+        with lines:
+            for line in lines:
+                number, what, value = line.split()
+                with self._changed:
+                    self._told[int(number), what] = int(value)
+                    self._changed.notify_all()
+        code = self._process.wait()
+        with self._changed:
+            self._code = code
+            self._changed.notify_all()
+
+    def _ended(self, number: int) -> bool:
+        return self._code is not None or (number, "code") in self._told
+
+    def _kill(self, number: int) -> None:
+        assert self._process
+        if pid := self._told.get((number, "pid")):
+            os.kill(pid, signal.SIGKILL)  # nobody has taken note of its end: it is there
+        else:
+            self._process.kill()
+
+    def _forget_connections(self) -> None:
+        while self._connections:
+            self._connections.popitem()[1].close()
 
 
 def _name(number: int) -> str:

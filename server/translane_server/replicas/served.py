@@ -21,10 +21,28 @@ def serve(connection: socket.socket, open_backend: Callable[[ReplicaSetup], Back
         The exit code of a process that does nothing else.
     """
     frames = Frames()
+    setup = receive_setup(connection, frames)
+    return 0 if setup is None else decode(connection, frames, setup, open_backend)
+
+
+def receive_setup(connection: socket.socket, frames: Frames) -> ReplicaSetup | None:
+    """What is told first; None if the server has gone before."""
     try:
-        setup = _receive_setup(connection, frames)
-        if setup is None:
-            return 0
+        while data := connection.recv(RECEIVED_AT_ONCE):
+            if messages := frames.feed(data):
+                setup: ReplicaSetup
+                (setup,) = messages  # nothing else is sent until the answer
+                return setup
+    except ConnectionResetError:
+        pass
+    return None
+
+
+def decode(
+    connection: socket.socket, frames: Frames, setup: ReplicaSetup, open_backend: Callable[[ReplicaSetup], Backend]
+) -> int:
+    """Decode what comes after the setup; returns what `serve` does."""
+    try:
         try:
             backend = open_backend(setup)
         except StartupError as error:
@@ -37,12 +55,3 @@ def serve(connection: socket.socket, open_backend: Callable[[ReplicaSetup], Back
     worker = Worker(f"replica {setup.number}", backend, ledger, setup.vocabulary, ledger.recorder, time.perf_counter)
     worker.run()
     return 0 if ledger.failed is None else 1
-
-
-def _receive_setup(connection: socket.socket, frames: Frames) -> ReplicaSetup | None:
-    while data := connection.recv(RECEIVED_AT_ONCE):
-        if messages := frames.feed(data):
-            setup: ReplicaSetup
-            (setup,) = messages  # nothing else is sent until the answer
-            return setup
-    return None

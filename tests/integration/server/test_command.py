@@ -1,5 +1,6 @@
 """`translane-server` as a process: its exit codes, its signals, and what it says."""
 
+import contextlib
 import os
 import re
 import signal
@@ -145,59 +146,74 @@ def test_a_failed_engine_ends_the_process_with_an_error(start, call):
 
 @pytest.fixture
 def serving(start):
-    """A server of two replicas that are slow to decode, and the replicas' processes."""
-    server = start("--replicas=2", FAKE_STEP_SECONDS="0.05")
+    """A server of two replicas that are slow to decode, their processes, and the one these have forked from."""
+    server = start("--replicas=2", "--threads=1", FAKE_STEP_SECONDS="0.05")
     server.wait_for("serving on")
-    replicas = psutil.Process(server.process.pid).children()
+    (loader,) = psutil.Process(server.process.pid).children()
+    replicas = loader.children()
     assert len(replicas) == 2
-    return server, replicas
+    return server, replicas, loader
 
 
-def test_a_replica_that_is_killed_ends_the_server(serving, call):
-    server, replicas = serving
+def assert_gone(*processes):
+    """Whoever inherits what has lost its parent may leave it a zombie."""
+    deadline = time.monotonic() + 10
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            while process.status() != psutil.STATUS_ZOMBIE:
+                assert time.monotonic() < deadline, process
+                time.sleep(0.01)
+
+
+@pytest.mark.parametrize("killed", ["a replica", "what they have forked from"])
+def test_a_replica_that_is_killed_ends_the_server(serving, call, killed):
+    server, replicas, loader = serving
     running = [call(server, "ten letters") for _ in range(4)]
     server.wait_for_a_request()
-    replicas[1].kill()
+    (replicas[1] if killed == "a replica" else loader).kill()
     assert {each.code() for each in running} <= {grpc.StatusCode.INTERNAL, grpc.StatusCode.OK}
     assert running[-1].code() == grpc.StatusCode.INTERNAL
     assert server.exit_code() == 1
     server.wait_for("replica [01] was ended by SIGKILL")
     server.wait_for("needs a restart")
-    assert not any(replica.is_running() for replica in replicas)
+    assert_gone(*replicas, loader)
 
 
 def test_replicas_end_with_a_server_that_is_killed(serving, call):
-    server, replicas = serving
+    server, replicas, loader = serving
     running = call(server, "ten letters")
     server.wait_for_a_request()
     server.process.kill()
     assert running.code() == grpc.StatusCode.UNAVAILABLE
-    gone, alive = psutil.wait_procs(replicas, timeout=10)
-    assert (len(gone), alive) == (2, [])
+    assert_gone(*replicas, loader)
 
 
 def test_a_signal_to_the_whole_group_drains_all_the_same(serving, call):
-    server, replicas = serving
+    server, replicas, loader = serving
     running = call(server, "ten letters")
     server.wait_for_a_request()
-    for process in (*replicas, server.process):
+    for process in (*replicas, loader, server.process):
         process.send_signal(signal.SIGTERM)
     assert running.result().translations[0].hypotheses[0].text == "ten letters"
     assert server.exit_code() == 0
     server.wait_for("every accepted request is answered")
 
 
-def test_a_replica_that_ends_while_it_loads_is_named(start):
-    server = start(FAKE_WARM_UP_SECONDS="60")
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("killed", [0, -1])
+def test_a_replica_that_ends_while_it_loads_is_named(start, count, killed):
+    """One that loads the model for itself, or what has loaded it for two, or one of these."""
+    server = start(f"--replicas={count}", "--threads=1", FAKE_WARM_UP_SECONDS="60")
     server.wait_for("metrics on")
     deadline = time.monotonic() + 10
-    while not (replicas := psutil.Process(server.process.pid).children()):
+    while len(found := psutil.Process(server.process.pid).children(recursive=True)) < (1 if count == 1 else 3):
         assert time.monotonic() < deadline
         time.sleep(0.01)
     time.sleep(0.5)
-    replicas[0].kill()
+    found[killed].kill()
     assert server.exit_code() == 1
-    server.wait_for("^translane-server: replica 0 was ended by SIGKILL while it loaded the model$")
+    server.wait_for("^translane-server: replica [01] was ended by SIGKILL while it loaded the model$")
+    assert_gone(*found)
 
 
 def test_a_port_in_use(start):

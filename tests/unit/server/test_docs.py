@@ -44,7 +44,9 @@ def test_options():
 
 def test_metrics():
     declared = {}
-    for family in Metrics().registry.collect():
+    metrics = Metrics()
+    metrics.watch_replicas([])
+    for family in metrics.registry.collect():
         if family.name.startswith(("grpc_", "translane_")):
             suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
             kind = "gauge" if family.type == "info" else family.type
