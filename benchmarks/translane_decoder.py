@@ -71,7 +71,7 @@ class TranslaneDecoder:
             )
             for number in range(replicas)
         ]
-        hosts = process_hosts(replicas, together=threads == 1)
+        hosts = process_hosts(replicas, threads)
         self._dispatcher = Dispatcher(
             [RemoteReplica(setup, host) for setup, host in zip(setups, hosts, strict=True)],
             waiting_limit=sys.maxsize,

@@ -30,7 +30,7 @@ UNREADABLE = (
 def unreadable_file(path: Path, kind: str, error: Exception) -> ExportError:
     """What to raise about the file at `path`, whose reader has raised `error`, one of `UNREADABLE`."""
     if isinstance(error, MemoryError) or "not enough memory" in str(error):  # PyTorch's is a RuntimeError
-        return ExportError(f"{path}: there is not enough memory to read it")
+        return ExportError(f"{path}: there is not enough memory to read it, or it is damaged")
     return broken_file(path, kind, "it is cut off or damaged")
 
 

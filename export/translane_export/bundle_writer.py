@@ -280,12 +280,14 @@ def _try_out(settings: ExportSettings, bundle: Bundle) -> None:
     """Run the graphs once, of a bundle whose translations nothing else asks for."""
     limits = bundle.manifest.limits
     try:
-        OrtBackend(
+        backend = OrtBackend(
             Sessions(bundle, threads=settings.threads or available_cpus()),
-            rows=ROWS,
-            source_capacity=limits.source_tokens,
-            target_capacity=limits.target_tokens,
-        ).warm_up()
+            rows=2,
+            source_capacity=min(limits.source_tokens, LONGEST),
+            target_capacity=min(limits.target_tokens, LONGEST),
+        )
+        backend.warm_up()
+        backend.close()
     except StartupError as error:
         raise ExportError(f"the exported model does not run: {error}") from error
 

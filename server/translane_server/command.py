@@ -110,7 +110,7 @@ def build_engine(
     _log.info("replicas: %d, of %d threads each", len(plan.rows), plan.threads)
     ids = bundle.manifest.special_ids
     vocabulary = TargetVocabulary(ids.decoder_start, ids.eos, model.tokenizer.target_surfaces)
-    hosts = process_hosts(len(plan.rows), together=plan.threads == 1)
+    hosts = process_hosts(len(plan.rows), plan.threads)
     metrics.watch_replicas([partial(getattr, host, "pid") for host in hosts])
     replicas = [
         RemoteReplica(

@@ -49,6 +49,9 @@ _FRESH_BYTES = _FRESH.view(np.uint8)
 class RowTable:
     """The state of R rows that hold up to T tokens each, of S source tokens at most.
 
+    Of rows of plain beams it has `positions`, `next_ids` and what they are set to; history and scores are in their
+    search.
+
     Attributes:
         history: what each row is fed, [R, T + 1]: the decoder's start, then forced and generated tokens.
         positions: how many tokens of a row are decided, and so where it is fed next: column of `history`.

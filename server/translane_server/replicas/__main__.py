@@ -22,18 +22,19 @@ def main() -> int:
     """Decode until the server closes the connections."""
     for number in (signal.SIGTERM, signal.SIGINT):  # sent to the whole group: the server drains, and then closes
         signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # whoever has started the server may have it ignored: see wait(2)
     os.nice(_NICENESS)
-    # numpy reads this when it is loaded: its matrix products, which nobody asks for, would have a thread for each CPU.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # numpy reads this when it is loaded. Its matrix products, which nobody asks for, would have a thread for each CPU;
+    # and only a process of one thread forks safely.
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
     from translane_server.replicas.forked import serve_forked
     from translane_server.replicas.served import serve
 
     reports, *numbers = (int(number) for number in sys.argv[-1].split(","))
     with contextlib.ExitStack() as stack:
-        told = stack.enter_context(os.fdopen(reports, "w"))
         connections = [stack.enter_context(socket.socket(fileno=number)) for number in numbers]
         if len(connections) > 1:
-            return serve_forked(connections, _load, _open, told)
+            return serve_forked(connections, _load, _open, reports)
         return serve(connections[0], lambda setup: _open(setup, _load(setup)))
 
 

@@ -7,6 +7,7 @@ these are replicas on one thread of ONNX Runtime each, which is the one that cal
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import logging
@@ -15,7 +16,8 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Sequence
-from typing import TextIO, TypeVar
+from dataclasses import replace
+from typing import TypeVar
 
 from translane_server.backend import Backend
 from translane_server.errors import StartupError
@@ -33,7 +35,7 @@ def serve_forked(
     connections: Sequence[socket.socket],
     load: Callable[[ReplicaSetup], _Model],
     open_backend: Callable[[ReplicaSetup, _Model], Backend],
-    reports: TextIO,
+    reports: int,
 ) -> int:
     """Load what the first connection tells of, serve each in a process of its own, and wait until all have ended.
 
@@ -41,8 +43,8 @@ def serve_forked(
         connections: of the replicas.
         load: what they share.
         open_backend: what each has for itself.
-        reports: is told "N pid P" of replica N when there is process P, and "N code C" when it has ended; C is negative
-            where a signal has ended it.
+        reports: descriptor of a pipe, which is told "N pid P" of replica N when there is process P, and "N code C" when
+            it has ended; C is negative where a signal has ended it.
 
     Returns:
         The exit code of a process that does nothing else.
@@ -53,7 +55,8 @@ def serve_forked(
         setup = receive_setup(connection, of_connection)
         if setup is None:  # the server has gone
             return 0
-        setups.append(setup)
+        # Each is told the same of the model, and it is large where the vocabulary is.
+        setups.append(replace(setup, bundle=setups[0].bundle, vocabulary=setups[0].vocabulary) if setups else setup)
     try:
         model = load(setups[0])
     except StartupError as error:
@@ -74,15 +77,15 @@ def serve_forked(
         if pid == 0:
             for other in connections[number + 1 :]:  # held open here, nobody would see them close
                 other.close()
-            os.close(reports.fileno())
+            os.close(reports)
             _end_with(parent)
             _become(connection, frames[number], setup, lambda setup: open_backend(setup, model))
         connection.close()
         numbers[pid] = number
-        print(number, "pid", pid, file=reports, flush=True)
+        _tell(reports, f"{number} pid {pid}")
     while numbers:
         pid, status = os.wait()
-        print(numbers.pop(pid), "code", os.waitstatus_to_exitcode(status), file=reports, flush=True)
+        _tell(reports, f"{numbers.pop(pid)} code {os.waitstatus_to_exitcode(status)}")
     return 0
 
 
@@ -107,8 +110,11 @@ def _end_with(parent: int) -> None:
         os._exit(1)
 
 
+def _tell(reports: int, line: str) -> None:
+    with contextlib.suppress(BrokenPipeError):  # the server has gone
+        os.write(reports, f"{line}\n".encode())
+
+
 def _answer(connection: socket.socket, error: StartupError) -> None:
-    try:
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the server has gone
         connection.sendall(framed(error))
-    except (BrokenPipeError, ConnectionResetError):  # the server has gone
-        return

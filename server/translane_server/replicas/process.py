@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import signal
 import socket
@@ -27,7 +29,7 @@ class ProcessHost:
 
     @property
     def pid(self) -> int:
-        """Of the process; -1 where there is none yet."""
+        """Of the process while it is there; else -1."""
         return self._group.pid(self._number)
 
     def launch(self, connection: socket.socket) -> None:
@@ -39,15 +41,12 @@ class ProcessHost:
         return self._group.end(self._number, at_once=at_once)
 
 
-def process_hosts(count: int, *, together: bool, command: Sequence[str] = _COMMAND) -> list[ProcessHost]:
-    """Hosts for so many replicas of one model.
+def process_hosts(count: int, threads: int, command: Sequence[str] = _COMMAND) -> list[ProcessHost]:
+    """Hosts for so many replicas of one model, of so many threads each.
 
-    Args:
-        count: how many.
-        together: whether they fork from one process, which loads the model: see `forked`.
-        command: what runs them.
+    Those of one thread fork from one process, which loads the model: see `forked`. On a GPU there is one replica.
     """
-    sizes = [count] if together else [1] * count
+    sizes = [count] if threads == 1 else [1] * count
     return [ProcessHost(group, number) for size in sizes for group in [_Group(size, command)] for number in range(size)]
 
 
@@ -90,7 +89,7 @@ class _Group:
         return f"was ended by {_name(-code)}" if code < 0 else f"ended with exit code {code}"
 
     def pid(self, number: int) -> int:
-        if self._process is None:
+        if self._process is None or self._ended(number):
             return -1
         return self._process.pid if self._size == 1 else self._told.get((number, "pid"), -1)
 
@@ -98,32 +97,38 @@ class _Group:
         numbers = [self._connections[number].fileno() for number in range(self._size)]
         reading, writing = os.pipe()
         try:
+            self._watch_in_background(os.fdopen(reading))
             self._process = subprocess.Popen(  # noqa: S603 what it runs is this program
                 [*self._command, ",".join(map(str, [writing, *numbers]))],
                 pass_fds=[writing, *numbers],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,  # a terminal's Ctrl-C is the server's
             )
-        except OSError:
-            os.close(reading)
-            raise
         finally:
-            os.close(writing)
-        threading.Thread(target=self._watch, args=(os.fdopen(reading),), name="replicas", daemon=True).start()
+            os.close(writing)  # where nothing was started, that ends the watch
+
+    def _watch_in_background(self, lines: TextIO) -> None:
+        try:
+            threading.Thread(target=self._watch, args=(lines,), name="replicas", daemon=True).start()
+        except RuntimeError:  # there may be no more threads
+            lines.close()
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from None
 
     def _watch(self, lines: TextIO) -> None:
         """Take what is told until the process has ended."""
-        assert self._process
-        with lines:
-            for line in lines:
-                number, what, value = line.split()
+        try:
+            with lines:
+                for line in lines:
+                    number, what, value = line.split()
+                    with self._changed:
+                        self._told[int(number), what] = int(value)
+                        self._changed.notify_all()
+        finally:
+            if self._process:
+                code = self._process.wait()
                 with self._changed:
-                    self._told[int(number), what] = int(value)
+                    self._code = code
                     self._changed.notify_all()
-        code = self._process.wait()
-        with self._changed:
-            self._code = code
-            self._changed.notify_all()
 
     def _ended(self, number: int) -> bool:
         return self._code is not None or (number, "code") in self._told
@@ -131,13 +136,15 @@ class _Group:
     def _kill(self, number: int) -> None:
         assert self._process
         if pid := self._told.get((number, "pid")):
-            os.kill(pid, signal.SIGKILL)  # nobody has taken note of its end: it is there
+            with contextlib.suppress(ProcessLookupError):  # its end is about to be told
+                os.kill(pid, signal.SIGKILL)
         else:
             self._process.kill()
 
     def _forget_connections(self) -> None:
-        while self._connections:
-            self._connections.popitem()[1].close()
+        connections, self._connections = self._connections, {}
+        for connection in connections.values():
+            connection.close()
 
 
 def _name(number: int) -> str:

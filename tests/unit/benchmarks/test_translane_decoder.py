@@ -3,6 +3,7 @@
 import os
 
 import machine
+import psutil
 import pytest
 from benchmarked_models import DEMO
 from decoder_process import DecoderProcess
@@ -21,6 +22,8 @@ def test_two_replicas_translate_as_one_does():
     for replicas in (1, 2):
         decoder = TranslaneDecoder(DEMO, replicas=replicas, ends=True, **ROOM)
         found.append(decoder.token_ids(decoder.decode(decoder.prepare(load))))
+        threads = [child.num_threads() for child in psutil.Process().children() if child.children()]
+        assert threads == [1] * (replicas > 1), "what replicas fork from has one thread"
         decoder.close()
     assert found[0] == found[1]
     assert len(found[0]) == len(SOURCES)

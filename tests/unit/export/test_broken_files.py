@@ -44,4 +44,4 @@ def test_memory_that_is_not_enough(tmp_path, monkeypatch, error):
     monkeypatch.setattr(torch, "load", load)
     with pytest.raises(ExportError) as caught:
         read_weights(tmp_path)
-    assert str(caught.value) == f"{path}: there is not enough memory to read it"
+    assert str(caught.value) == f"{path}: there is not enough memory to read it, or it is damaged"
