@@ -15,7 +15,6 @@ from translane_export.bundle_writer import export_checkpoint
 from translane_export.errors import ExportError
 from translane_export.settings import ENV_PREFIX, ExportSettings
 from translane_server.bundle import Manifest
-from translane_server.cpus import available_cpus
 from translane_server.errors import SettingsError
 from translane_server.settings import load_settings
 
@@ -28,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = ["--output" if argument == "-o" else argument for argument in (sys.argv[1:] if argv is None else argv)]
     try:
         settings = load_settings(ExportSettings, arguments, os.environ, prog=_PROGRAM, env_prefix=ENV_PREFIX)
-        torch.set_num_threads(settings.threads or available_cpus())
+        torch.set_num_threads(settings.computing_threads)
         manifest = export_checkpoint(settings, log=_progress)
     except SettingsError as error:
         return _fail(str(error), error.exit_code)

@@ -38,7 +38,6 @@ from translane_server.bundle import (
     file_entry,
     load_bundle,
 )
-from translane_server.cpus import available_cpus
 from translane_server.errors import StartupError
 from translane_server.language_pairs import LanguagePairs
 from translane_server.ort import OrtBackend
@@ -227,9 +226,8 @@ def _open_backend(
     }
     if settings.format == "torchscript":
         return torchscript.TorchScriptBackend(bundle.folder, config, **capacities)
-    threads = settings.threads or available_cpus()
     encode_tokens = ADMITTED_TOGETHER * source_capacity
-    return OrtBackend(Sessions(bundle, threads=threads), encode_tokens=encode_tokens, **capacities)
+    return OrtBackend(Sessions(bundle, threads=settings.computing_threads), encode_tokens=encode_tokens, **capacities)
 
 
 def _compare(
@@ -269,9 +267,10 @@ def _quantize(
         or [ids for ids in languages.tokenizer.encode([pair.source for pair in test]) if ids]
         or verification_sources([], reference.config, longest)
     )
-    threads = settings.threads or available_cpus()
     try:
-        return Int8Stage(languages, samples, test, settings.max_bleu_loss, threads, log).run(bundle, reference)
+        return Int8Stage(languages, samples, test, settings.max_bleu_loss, settings.computing_threads, log).run(
+            bundle, reference
+        )
     except StartupError as error:
         raise ExportError(f"the exported model does not run: {error}") from error
 
@@ -281,7 +280,7 @@ def _try_out(settings: ExportSettings, bundle: Bundle) -> None:
     limits = bundle.manifest.limits
     try:
         backend = OrtBackend(
-            Sessions(bundle, threads=settings.threads or available_cpus()),
+            Sessions(bundle, threads=settings.computing_threads),
             rows=2,
             source_capacity=min(limits.source_tokens, LONGEST),
             target_capacity=min(limits.target_tokens, LONGEST),

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from translane_export.keys_values import LARGEST
 from translane_export.model import Transformer
-from translane_export.quantize import Range, Ranges
+from translane_export.quantize import LEVELS, Range, Ranges
 
 _MOST_VALUES = 1 << 16  # kept of those at one place
 _CLIPS = np.linspace(1.0, 0.3, 29)  # of the range that holds everything
@@ -50,7 +50,7 @@ class _Seen:
         values = np.concatenate(self.values)
         largest = np.float32(max(self.high, -self.low, _SMALLEST) / LARGEST)
         scales = [largest * np.float32(clip) for clip in _CLIPS.tolist()]
-        return min(scales, key=lambda scale: _squared_error_of_units(values, scale))
+        return min(scales, key=lambda scale: _error_of_units(values, scale, 0, -LARGEST - 1, LARGEST))
 
 
 def measure_ranges(model: Transformer, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Ranges:
@@ -116,10 +116,13 @@ def _place_in_graphs(module: str) -> tuple[str, str]:
 
 
 def _squared_error(values: npt.NDArray[np.float32], limits: Range) -> float:
-    units = np.clip(np.round(values / limits.scale) + np.float32(limits.zero_point), 0, 255)
-    return float(np.square((units - np.float32(limits.zero_point)) * limits.scale - values).mean())
+    return _error_of_units(values, limits.scale, int(limits.zero_point), 0, LEVELS)
 
 
-def _squared_error_of_units(values: npt.NDArray[np.float32], scale: np.float32) -> float:
-    units = np.clip(np.round(values / scale), -LARGEST - 1, LARGEST)
-    return float(np.square(units * scale - values).mean())
+def _error_of_units(
+    values: npt.NDArray[np.float32], scale: np.float32, zero_point: int, lowest: int, highest: int
+) -> float:
+    """Return the mean squared error of values in units from `lowest` to `highest`."""
+    zero = np.float32(zero_point)
+    units = np.clip(np.round(values / scale) + zero, lowest, highest)
+    return float(np.square((units - zero) * scale - values).mean())

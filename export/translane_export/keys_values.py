@@ -15,6 +15,8 @@ from collections.abc import Mapping
 import numpy as np
 import onnx_ir as ir
 
+from translane_export.quantize import constant, replace_node
+
 LARGEST = 127
 """Units of the number that is farthest from zero."""
 
@@ -31,8 +33,8 @@ def quantize_encoder(model: ir.Model, scales: Mapping[str, np.float32]) -> None:
         split = output.producer()
         assert split is not None
         assert split.op_type == "Transpose", "heads are put apart last"
-        scale = _constant(graph, name + _SCALE, np.array(scales[name]))
-        zero_point = _constant(graph, name + _ZERO_POINT, np.array(0, np.int8))
+        scale = constant(graph, name + _SCALE, np.array(scales[name]))
+        zero_point = constant(graph, name + _ZERO_POINT, np.array(0, np.int8))
         quantize = ir.node("QuantizeLinear", [split.inputs[0], scale, zero_point])
         graph.insert_before(split, quantize)
         split.replace_input_with(0, quantize.outputs[0])  # bytes are moved faster than floats
@@ -70,23 +72,13 @@ def quantize_decoder(model: ir.Model, scales: Mapping[str, np.float32]) -> None:
 
 def _replace_attention(graph: ir.Graph, node: ir.Node, names: list[str], scales: Mapping[str, np.float32]) -> None:
     """Put attention over int8 in the place of a node; what it returns are outputs of the graph."""
-    of_keys, of_values = (_constant(graph, name + _SCALE, np.array([scales[name]])) for name in names)
+    of_keys, of_values = (constant(graph, name + _SCALE, np.array([scales[name]])) for name in names)
     inputs = [*node.inputs, *[None] * (_KEY_SCALE - len(node.inputs)), of_keys, of_values]
     attributes = [*node.attributes.values(), *ir.convenience.convert_attributes(_TYPES)]
     attention = ir.Node(node.domain, node.op_type, inputs, attributes, num_outputs=3)
-    context = node.outputs[0]
-    attention.outputs[0].name, attention.outputs[0].type = context.name, context.type
-    graph.insert_before(node, attention)
-    ir.convenience.replace_all_uses_with(context, attention.outputs[0], replace_graph_outputs=True)
-    graph.remove(node, safe=True)
+    replace_node(graph, node, [attention])
     for name, returned, given in zip(names, attention.outputs[1:], inputs[_KEYS : _VALUES + 1], strict=True):
         assert given is not None
         given.dtype = ir.DataType.INT8
         returned.name, returned.type, returned.shape = f"present_{name}", ir.TensorType(ir.DataType.INT8), given.shape
         graph.outputs.append(returned)
-
-
-def _constant(graph: ir.Graph, name: str, array: np.ndarray) -> ir.Value:
-    value = ir.val(name, const_value=ir.tensor(array, name=name))
-    graph.register_initializer(value)
-    return value

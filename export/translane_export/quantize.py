@@ -20,7 +20,8 @@ import onnx_ir as ir
 
 UNITS, SCALES = ".int8", ".scales"  # after a weight's name: what stands for it
 _LARGEST = 127  # of a weight: symmetric, so that there is no zero point to correct for
-_LEVELS = 255  # of an activation
+LEVELS = 255
+"""The largest unit of an activation."""
 
 
 @dataclass(frozen=True)
@@ -33,17 +34,17 @@ class Range:
     @classmethod
     def of_units(cls, scale: float, zero_point: int) -> Range:
         """Return the range with this scale and this zero point."""
-        return cls(-zero_point * scale, (_LEVELS - zero_point) * scale)
+        return cls(-zero_point * scale, (LEVELS - zero_point) * scale)
 
     @property
     def scale(self) -> np.float32:
         """What a unit stands for."""
-        return np.float32(max(self.high - self.low, 1e-12) / _LEVELS)
+        return np.float32(max(self.high - self.low, 1e-12) / LEVELS)
 
     @property
     def zero_point(self) -> np.uint8:
         """What stands for zero, which is exact."""
-        return np.uint8(np.clip(np.round(-self.low / self.scale), 0, _LEVELS))
+        return np.uint8(np.clip(np.round(-self.low / self.scale), 0, LEVELS))
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ class _GraphQuantizer:
         rows = ir.node("Gather", [units, ids])
         floats = ir.node("Cast", [rows.outputs[0]], {"to": int(ir.DataType.FLOAT)})
         of_rows = ir.node("Gather", [scales, ids])
-        last_axis = self._constant("last_axis", np.array([-1], np.int64))
+        last_axis = constant(self._graph, "last_axis", np.array([-1], np.int64))
         columns = ir.node("Unsqueeze", [of_rows.outputs[0], last_axis])
         product = ir.node("Mul", [floats.outputs[0], columns.outputs[0]])
         replace_node(self._graph, node, [rows, floats, of_rows, columns, product])
@@ -142,8 +143,8 @@ class _GraphQuantizer:
     def _quantized_input(self, node: ir.Node, x: ir.Value, limits: Range) -> tuple[ir.Value, ...]:
         """Return `x` in units, their scale and zero point; projections of the same input share them."""
         if (x, limits) not in self._inputs:
-            scale = self._constant(f"{x.name}.scale.{len(self._inputs)}", np.array(limits.scale))
-            zero = self._constant(f"{x.name}.zero_point.{len(self._inputs)}", np.array(limits.zero_point))
+            scale = constant(self._graph, f"{x.name}.scale.{len(self._inputs)}", np.array(limits.scale))
+            zero = constant(self._graph, f"{x.name}.zero_point.{len(self._inputs)}", np.array(limits.zero_point))
             quantize = ir.node("QuantizeLinear", [x, scale, zero])
             self._graph.insert_before(node, quantize)
             self._inputs[x, limits] = (quantize.outputs[0], scale, zero)
@@ -155,7 +156,10 @@ class _GraphQuantizer:
             units, scales = quantize_weights(_float_array(self._graph.initializers[name]))
             if name not in self._looked_up:
                 units = np.ascontiguousarray(units.T)
-            self._weights[name] = (self._constant(name + UNITS, units), self._constant(name + SCALES, scales))
+            self._weights[name] = (
+                constant(self._graph, name + UNITS, units),
+                constant(self._graph, name + SCALES, scales),
+            )
         return self._weights[name]
 
     def _columns(self, node: ir.Node, name: str) -> ir.Value:
@@ -169,10 +173,12 @@ class _GraphQuantizer:
             self._transposed[name] = transpose.outputs[0]
         return self._transposed[name]
 
-    def _constant(self, name: str, array: npt.NDArray[Any]) -> ir.Value:
-        if name not in self._graph.initializers:
-            self._graph.register_initializer(ir.val(name, const_value=ir.tensor(array, name=name)))
-        return self._graph.initializers[name]
+
+def constant(graph: ir.Graph, name: str, array: npt.NDArray[Any]) -> ir.Value:
+    """Return the initializer of that name; it is made of `array` where it is not there yet."""
+    if name not in graph.initializers:
+        graph.register_initializer(ir.val(name, const_value=ir.tensor(array, name=name)))
+    return graph.initializers[name]
 
 
 def replace_node(graph: ir.Graph, node: ir.Node, nodes: list[ir.Node]) -> None:

@@ -10,6 +10,7 @@ from pydantic_settings import CliPositionalArg
 
 from translane_export.languages import is_tag
 from translane_server.bundle import Precision
+from translane_server.cpus import available_cpus
 from translane_server.settings import Settings
 
 ENV_PREFIX = "TRANSLANE_EXPORT_"
@@ -84,6 +85,11 @@ class ExportSettings(Settings):
         description="Decoder layer whose cross-attention aligns words, from 0; by default the exporter chooses.",
     )
     threads: int | None = Field(default=None, ge=1, description="Threads to compute with; by default the CPUs granted.")
+
+    @property
+    def computing_threads(self) -> int:
+        """Threads of PyTorch and of ONNX Runtime."""
+        return self.threads or available_cpus()
 
     @field_validator("source_language", "target_language")
     @classmethod

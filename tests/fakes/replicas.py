@@ -38,16 +38,21 @@ class ThreadHost:
         return self.backend
 
 
-def fake_replica(backend, vocabulary=VOCABULARY, *, number=0, encode_tokens=256):
-    setup = ReplicaSetup(
+def fake_setup(number=0, vocabulary=VOCABULARY, *, rows=1, source_capacity=1, target_capacity=1, encode_tokens=256):
+    return ReplicaSetup(
         number=number,
         bundle=None,
         device="cpu",
         threads=1,
-        rows=getattr(backend, "rows", 1),
-        source_capacity=getattr(backend, "source_capacity", 1),
-        target_capacity=getattr(backend, "target_capacity", 1),
+        rows=rows,
+        source_capacity=source_capacity,
+        target_capacity=target_capacity,
         encode_tokens=encode_tokens,
         vocabulary=vocabulary,
     )
+
+
+def fake_replica(backend, vocabulary=VOCABULARY, *, number=0, encode_tokens=256):
+    sizes = {name: getattr(backend, name, 1) for name in ("rows", "source_capacity", "target_capacity")}
+    setup = fake_setup(number, vocabulary, encode_tokens=encode_tokens, **sizes)
     return RemoteReplica(setup, ThreadHost(backend))

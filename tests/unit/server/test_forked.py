@@ -5,25 +5,10 @@ import socket
 
 import pytest
 
-from fakes.backend import VOCABULARY
+from fakes.replicas import fake_setup
 from translane_server.errors import BundleError, StartupError
 from translane_server.replicas.forked import serve_forked
 from translane_server.replicas.messages import Frames, framed
-from translane_server.replicas.setup import ReplicaSetup
-
-
-def setup(number):
-    return ReplicaSetup(
-        number=number,
-        bundle=None,
-        device="cpu",
-        threads=1,
-        rows=1,
-        source_capacity=1,
-        target_capacity=1,
-        encode_tokens=1,
-        vocabulary=VOCABULARY,
-    )
 
 
 @pytest.fixture
@@ -31,7 +16,7 @@ def pairs():
     """The server's and the replicas' ends of two connections, over which the setups were sent."""
     pairs = [socket.socketpair() for _ in range(2)]
     for number, (ours, _) in enumerate(pairs):
-        ours.sendall(framed(setup(number)))
+        ours.sendall(framed(fake_setup(number)))
     yield pairs
     for pair in pairs:
         for end in pair:
