@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from translane_server.backend import FloatArray, Int32Array
 from translane_server.cache import CacheShape
@@ -20,18 +21,22 @@ class AttentionGraph:
 
     Args:
         session: the graph.
-        device: where the query and the keys are.
         shape: of the rows' memory.
-        query: an OrtValue [R, H * D] on that device, of self-attention's type, for the decoder to write to.
+        query: [R, H * D], of self-attention's type, for the decoder to write to.
         keys: address of the layer's cross-attention keys, [R, H, C, D].
         source_lengths: of all rows, [R].
     """
 
     def __init__(
-        self, session: Any, device: str, shape: CacheShape, *, query: Any, keys: int, source_lengths: Int32Array
+        self,
+        session: Any,
+        shape: CacheShape,
+        *,
+        query: npt.NDArray[np.generic],
+        keys: int,
+        source_lengths: Int32Array,
     ) -> None:
         self._session = session
-        self._device = device
         self._shape = shape
         self._query = query
         self._keys = keys
@@ -41,15 +46,13 @@ class AttentionGraph:
 
     def bind_query(self, binding: Any, n: int) -> None:
         """Bind the decoder's query output over n rows."""
-        binding.bind_output("alignment_query", self._device, 0, self._shape.dtype, self._query_shape(n), self._address)
+        bind_host(binding.bind_output, "alignment_query", self._query, self._query_shape(n))
 
     def run(self, n: int) -> FloatArray:
         """Attention weights of the step that wrote the query, [n, C]; they hold until the next run."""
         binding = self._bindings.get(n)
         if binding is None:
             binding = self._bindings[n] = self._bind(n)
-        if self._device == "cuda":
-            self._bind_lengths(binding, n)  # binding is what copies them to the device
         self._session.run_with_iobinding(binding)
         capacity = self._shape.source_capacity
         return self._weights[: n * capacity].reshape(n, capacity)
@@ -60,20 +63,12 @@ class AttentionGraph:
 
     def _bind(self, n: int) -> Any:
         shape, binding = self._shape, self._session.io_binding()
-        self._bind_lengths(binding, n)
-        binding.bind_input("alignment_query", self._device, 0, shape.dtype, self._query_shape(n), self._address)
+        bind_host(binding.bind_input, "source_lengths", self._source_lengths, (n,))
+        bind_host(binding.bind_input, "alignment_query", self._query, self._query_shape(n))
         block = (n, shape.heads, shape.source_capacity, shape.head_size)  # [n, H, C, D]
-        binding.bind_input("cross_key", self._device, 0, shape.cross_dtype, block, self._keys)
+        binding.bind_input("cross_key", "cpu", 0, shape.cross_dtype, block, self._keys)
         bind_host(binding.bind_output, "attention", self._weights, (n, shape.source_capacity))
         return binding
 
-    def _bind_lengths(self, binding: Any, n: int) -> None:
-        bind_host(binding.bind_input, "source_lengths", self._source_lengths, (n,))
-
     def _query_shape(self, n: int) -> tuple[int, int]:
         return n, self._shape.heads * self._shape.head_size
-
-    @property
-    def _address(self) -> int:
-        address: int = self._query.data_ptr()
-        return address

@@ -84,6 +84,10 @@ class Backend(Protocol):
     def has_attention(self) -> bool:
         """Whether a step can return attention weights."""
 
+    @property
+    def steps_at_once(self) -> int:
+        """How many greedy steps `decode_ahead` takes at most; 1 where it is not to be called."""
+
     def encode_ahead(self, sources: Sequence[Sequence[int]]) -> int:
         """Encode the first of `sources`, as many as there is room for, and return how many that are: at least one.
 
@@ -96,7 +100,23 @@ class Backend(Protocol):
     def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = _BEST_TOKEN) -> Candidates:
         """Feed row i the token `token_ids[i]` as its `positions[i]`-th (from 0): both [n], for the first n rows.
 
-        What a row gets does not depend on the other rows, nor on `needs`.
+        What a row gets does not depend on the other rows, nor on `needs`. Rows from n on hold nothing afterwards: a
+        backend may run a step over more rows than it was asked to.
+        """
+
+    def decode_ahead(self, token_ids: IntArray, positions: Int32Array, steps: int) -> IntArray:
+        """Take several greedy steps, each of which feeds every row the best token of the step before.
+
+        The first step is fed `token_ids` at `positions`, both [n]. A row goes on behind the end of its sentence; no row
+        goes on behind its capacity.
+
+        Args:
+            token_ids: as for `decode_step`.
+            positions: as for `decode_step`.
+            steps: from 1 to `steps_at_once`.
+
+        Returns:
+            The best tokens of every step, [steps, n]; the array holds until the next step.
         """
 
     def move_rows(self, moves: Sequence[RowMove]) -> None:

@@ -153,6 +153,37 @@ class RunningBatch:
         self._remove(free)
         return update
 
+    @property
+    def greedy_steps(self) -> int:
+        """How many greedy steps every row may take before it has to end; 0 where a row is not plain greedy search.
+
+        There are no holes.
+        """
+        if self._beams or self._intricate or self._scored or not self._greedy:
+            return 0
+        table, n = self._table, len(self._searches)
+        return int((table.limit[:n] - table.positions[:n]).min())
+
+    def advance_ahead(self, token_ids: IntArray) -> Update:
+        """Take the tokens of several greedy steps, [steps, n]; a row takes none after its end.
+
+        There are at most `greedy_steps` of them, and no holes.
+        """
+        update, table = Update(), self._table
+        going = np.arange(len(self._searches))
+        free: list[int] = []
+        for tokens in token_ids:
+            chosen = tokens[going]
+            table.append(going, chosen, None)
+            over = greedy.ends(chosen, table.positions[going], table.limit[going], self._eos)
+            ended: list[int] = going[over].tolist()
+            for row in ended:
+                self._finish_row(row, update)
+            free += ended
+            going = going[~over]
+        self._remove(free)
+        return update
+
     def drop(self, unwanted: Callable[[Job], bool]) -> None:
         """Give up the sentences that are `unwanted`."""
         leaving = [row for row in self._live() if unwanted(self._searches[row].job)]

@@ -15,12 +15,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from translane_server.errors import BundleError
 
-SCHEMA_VERSION = 4
-_READABLE = (1, 2, 3, 4)
+SCHEMA_VERSION = 5
+_READABLE = (1, 2, 3, 4, 5)
 MANIFEST = "manifest.json"
 
-Precision = Literal["fp32", "fp16", "int8"]
-_KEY_VALUE_TYPES = ("float32", "float16", "int8")
+Precision = Literal["fp32", "fp16", "bf16", "int8"]
+_KEY_VALUE_TYPES = ("float32", "float16", "bfloat16", "int8")
 
 
 class _Model(BaseModel):
@@ -159,11 +159,22 @@ class Graph(_Model):
 
 
 class Graphs(_Model):
-    """The two graphs a translation runs, and the one that gives attention weights."""
+    """The two graphs a translation runs, and those that some bundles have beside them.
+
+    Attributes:
+        encoder: sources to the keys and values of cross-attention.
+        decoder: one step, and all that may be asked of it.
+        greedy: one step that gives each row's best token and nothing else.
+        alignment: a step's query to attention weights.
+        vocabulary_blocks: how many blocks the decoder searches the vocabulary by, where it has an input num_blocks: the
+            lesser of this and num_candidates.
+    """
 
     encoder: Graph
     decoder: Graph
+    greedy: Graph | None = None
     alignment: Graph | None = None
+    vocabulary_blocks: int | None = Field(default=None, ge=1)
 
     @property
     def cross_dtype(self) -> str:
@@ -180,7 +191,8 @@ class Graphs(_Model):
         types = sorted({tensor.dtype for tensor in self.encoder.outputs})
         if len(types) != 1 or types[0] not in _KEY_VALUE_TYPES:
             raise ValueError(
-                f"encoder.outputs: keys and values are all float32, float16 or int8, not {', '.join(types) or 'none'}"
+                "encoder.outputs: keys and values are all float32, float16, bfloat16 or int8,"
+                f" not {', '.join(types) or 'none'}"
             )
         return self
 
@@ -195,10 +207,21 @@ class Alignment(_Model):
     heads: tuple[int, ...] = Field(min_length=1)
 
 
+class Activation(_Model):
+    """A number that a model computes: how large it is, without its sign, and in which tensor.
+
+    `tensor` is such as "output of encoder.layers.0.self_attention.v_proj", by the names of the PyTorch model's modules.
+    """
+
+    tensor: str
+    value: float
+
+
 class Parity(_Model):
     """How the exported graphs compare with the PyTorch model, over greedy decodes by the server's own backend.
 
-    Attention weights are compared where the bundle gives them.
+    Attention weights are compared where the bundle gives them. The largest activation is that of an fp16 bundle, whose
+    numbers have to stay below 65,504.
     """
 
     sentences: int
@@ -208,6 +231,7 @@ class Parity(_Model):
     token_mismatches: int
     max_attention_difference: float | None = None
     attention_tolerance: float | None = None
+    max_activation: Activation | None = None
 
 
 class Quality(_Model):
@@ -238,7 +262,7 @@ class FileEntry(_Model):
 class Manifest(_Model):
     """`manifest.json`."""
 
-    schema_version: Literal[1, 2, 3, 4] = 4
+    schema_version: Literal[1, 2, 3, 4, 5] = 5
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     version: str
     source_languages: tuple[str, ...] = Field(min_length=1)
@@ -246,7 +270,7 @@ class Manifest(_Model):
     language_templates: LanguageTemplates = LanguageTemplates()
     architecture: Architecture
     precision: Precision
-    weight_storage: Literal["float32", "float16", "int8"]
+    weight_storage: Literal["float32", "float16", "bfloat16", "int8"]
     special_ids: SpecialIds
     limits: ModelLimits
     decoding_defaults: DecodingDefaults
@@ -311,10 +335,19 @@ class Manifest(_Model):
         return self
 
     @model_validator(mode="after")
+    def _cuda_form_is_complete(self) -> Manifest:
+        graphs = self.graphs
+        if self.schema_version < 5 and (graphs.greedy or graphs.vocabulary_blocks):
+            raise ValueError(f"graphs.greedy: schema version {self.schema_version} has none")
+        takes_blocks = any(tensor.name == "num_blocks" for tensor in graphs.decoder.inputs)
+        if takes_blocks != (graphs.vocabulary_blocks is not None):
+            raise ValueError("graphs.vocabulary_blocks: it and the decoder's input num_blocks go together")
+        return self
+
+    @model_validator(mode="after")
     def _named_files_are_listed(self) -> Manifest:
         named = {self.graphs.encoder.file, self.graphs.decoder.file, *self.tokenizer.files}
-        if self.graphs.alignment:
-            named.add(self.graphs.alignment.file)
+        named |= {graph.file for graph in (self.graphs.greedy, self.graphs.alignment) if graph}
         if missing := sorted(named - self.files.keys()):
             raise ValueError(f"files: no entry for {', '.join(missing)}")
         for name in self.files:

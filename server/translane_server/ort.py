@@ -1,4 +1,4 @@
-"""The backend on ONNX Runtime, on a CPU or a CUDA device.
+"""The backend on ONNX Runtime and a CPU.
 
 Graph inputs and outputs are bound by address to the first n rows of the cache, so a step allocates nothing and the
 new keys and values are written where the old ones are.
@@ -15,12 +15,11 @@ import numpy as np
 from translane_server.attention import AttentionGraph
 from translane_server.backend import Candidates, Int32Array, IntArray, RowMove, StepNeeds
 from translane_server.bundle import Precision
-from translane_server.cache import Cache, CacheShape, HostCache, Staged
-from translane_server.cuda import CudaCache, CudaMemory
-from translane_server.devices import Device
+from translane_server.cache import CacheShape, HostCache, Staged
 from translane_server.encode_buffers import EncodeBuffers
 from translane_server.encode_groups import group_sources
-from translane_server.errors import BundleError, DeviceError
+from translane_server.errors import DeviceError
+from translane_server.graph_backend import BEST_TOKEN, GraphBackend
 from translane_server.sessions import Sessions
 from translane_server.step_buffers import StepBuffers
 
@@ -28,23 +27,23 @@ from translane_server.step_buffers import StepBuffers
 # they are once a sentence is encoded, may be smaller: the bundle says of what type they are.
 _CACHE_TYPES: dict[Precision, type[np.generic]] = {"fp32": np.float32, "fp16": np.float16, "int8": np.float32}
 
-# A run of the encoder costs as much as so many tokens: from 5 (7 million parameters) to 8 (77 million), int8 or fp32. A
-# GPU has many tokens at the price of one.
-_RUN_COSTS: dict[Device, int] = {"cpu": 6, "cuda": 1 << 30}
+# A run of the encoder costs as much as so many tokens: from 5 (7 million parameters) to 8 (77 million), int8 or fp32.
+_RUN_COST = 6
 
-_BEST_TOKEN = StepNeeds()
+_BEST_TOKEN_ALONE = StepNeeds(log_probs=False)  # all that the greedy graph gives
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A step that was bound: how many candidates it returns of each row, and where."""
+    """A step that was bound: its graph, how many candidates it returns of each row, and where."""
 
+    session: Any
     binding: Any
     num_candidates: int
     candidates: Candidates
 
 
-class OrtBackend:
+class OrtBackend(GraphBackend):
     """Runs a bundle's graphs over rows of its own; see `translane_server.backend.Backend`.
 
     Args:
@@ -55,7 +54,7 @@ class OrtBackend:
         encode_tokens: most padded source tokens that are encoded ahead.
 
     Raises:
-        DeviceError: the device cannot hold the rows.
+        DeviceError: there is no memory for the rows.
     """
 
     def __init__(
@@ -69,7 +68,7 @@ class OrtBackend:
     ) -> None:
         bundle = sessions.bundle
         architecture = bundle.manifest.architecture
-        self._shape = CacheShape(
+        shape = CacheShape(
             layers=architecture.decoder_layers,
             rows=rows,
             heads=architecture.heads,
@@ -79,54 +78,38 @@ class OrtBackend:
             dtype=np.dtype(_CACHE_TYPES[bundle.manifest.precision]),
             cross_dtype=np.dtype(bundle.manifest.graphs.cross_dtype),
         )
-        self._device: Device = sessions.device
-        self._encode_tokens = max(min(encode_tokens, rows * source_capacity), source_capacity)
-        self._bundle = bundle
-        self._pad = bundle.manifest.special_ids.pad
-        self._encode_buffers = EncodeBuffers(self._encode_tokens, self._pad)
-        self._encoder, self._decoder = sessions.encoder, sessions.decoder
-        self._cache: Cache = self._allocate_cache()
+        super().__init__(bundle, shape, encode_tokens)
+        self._encode_buffers = EncodeBuffers(self._encode_tokens, bundle.manifest.special_ids.pad)
+        self._encoder, self._decoder, self._greedy = sessions.encoder, sessions.decoder, sessions.greedy
+        self._cache = self._allocate_cache()
         self._returns_cross = bundle.manifest.graphs.returns_cross
         self._vocab_size = architecture.target_vocab_size
         asks = any(tensor.name == "with_log_probs" for tensor in bundle.manifest.graphs.decoder.inputs)
-        self._buffers = StepBuffers(rows, self._vocab_size, asks_for_log_probs=asks)
+        self._buffers = StepBuffers(
+            rows,
+            self._vocab_size,
+            asks_for_log_probs=asks,
+            vocabulary_blocks=bundle.manifest.graphs.vocabulary_blocks,
+        )
         self._attention = self._open_attention(sessions) if sessions.alignment else None
         self._steps: dict[tuple[int, StepNeeds], _Step] = {}  # by number of rows and what is needed
         self._staged: dict[int, Staged] = {}  # sources that are encoded ahead
-
-    @property
-    def rows(self) -> int:
-        """See `Backend.rows`."""
-        return self._shape.rows
-
-    @property
-    def source_capacity(self) -> int:
-        """See `Backend.source_capacity`."""
-        return self._shape.source_capacity
-
-    @property
-    def target_capacity(self) -> int:
-        """See `Backend.target_capacity`."""
-        return self._shape.target_capacity
 
     @property
     def has_attention(self) -> bool:
         """See `Backend.has_attention`."""
         return self._attention is not None
 
-    def encode(self, sources: Sequence[Sequence[int]], first_row: int) -> None:
-        """Encode B sources, and make rows `first_row` … `first_row` + B - 1 theirs."""
-        end = first_row + len(sources)
-        while first_row < end:
-            encoded = self.encode_ahead(sources[-(end - first_row) :])
-            self.enter(range(encoded), range(first_row, first_row + encoded))
-            first_row += encoded
+    @property
+    def steps_at_once(self) -> int:
+        """See `Backend.steps_at_once`."""
+        return 1
 
     def encode_ahead(self, sources: Sequence[Sequence[int]]) -> int:
         """See `Backend.encode_ahead`."""
         lengths = [len(source) for source in sources]
         assert 1 <= min(lengths) <= max(lengths) <= self.source_capacity, "a source is empty or too long"
-        groups = group_sources(lengths, self._encode_tokens, _RUN_COSTS[self._device])
+        groups = group_sources(lengths, self._encode_tokens, _RUN_COST)
         staged = {}
         for group in groups:
             self._encode_together([sources[number] for number in group.numbers], group.longest, group.start)
@@ -138,21 +121,17 @@ class OrtBackend:
 
     def enter(self, sources: Sequence[int], rows: Sequence[int]) -> None:
         """See `Backend.enter`."""
-        assert all(0 <= row < self.rows for row in rows), "no such row"  # CUDA does not check
         staged = [self._staged[source] for source in sources]
         self._cache.enter(staged, rows)
         for source, row in zip(staged, rows, strict=True):
             self._buffers.source_lengths[row] = source.length
 
-    def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = _BEST_TOKEN) -> Candidates:
+    def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN) -> Candidates:
         """See `Backend.decode_step`."""
         n = len(token_ids)
         step = self._steps.get((n, needs)) or self._prepare(n, needs)
         self._buffers.write(token_ids, positions, step.num_candidates)
-        if self._device == "cuda":
-            assert 0 <= positions.min() <= positions.max() < self.target_capacity, "a row is full"  # the CPU checks it
-            self._buffers.bind_inputs(step.binding, n, needs)  # binding is what copies them to the device
-        self._decoder.run_with_iobinding(step.binding)
+        step.session.run_with_iobinding(step.binding)
         if self._attention and needs.attention:
             return replace(step.candidates, attention=self._attention.run(n))
         return step.candidates
@@ -165,7 +144,9 @@ class OrtBackend:
         available = replace(needs, num_candidates=min(needs.num_candidates, self._vocab_size))
         if self._buffers.reserve(available):
             self._steps.clear()
-        step = _Step(self._bind(n, available), available.num_candidates, self._buffers.read(n, available))
+        session = self._greedy if self._greedy and available == _BEST_TOKEN_ALONE else self._decoder
+        binding = self._bind(session, n, available)
+        step = _Step(session, binding, available.num_candidates, self._buffers.read(n, available))
         self._steps[n, needs] = step
         return step
 
@@ -176,63 +157,35 @@ class OrtBackend:
         for move in moves:
             lengths[move.target] = lengths[move.source]
 
-    def warm_up(self) -> None:
-        """Run all graphs once at the smallest and the largest size, so that the first request does not wait.
-
-        Raises:
-            BundleError: the graphs are not what the manifest says they are.
-        """
-        try:
-            self._run_all_sizes()
-        except Exception as error:  # noqa: BLE001 - onnxruntime's exceptions share no base of their own
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise BundleError(
-                f"model bundle {self._bundle.folder}: its graphs do not run as its manifest describes them: {reason}"
-            ) from None
-
-    def _run_all_sizes(self) -> None:
-        start = self._bundle.manifest.special_ids.decoder_start
-        for sources in (1, min(self.rows, max(1, self._encode_tokens // self.source_capacity))):
-            self.encode([[self._pad] * self.source_capacity] * sources, 0)
-        for rows in (1, self.rows):
-            needs = StepNeeds(logits=rows == 1, attention=self.has_attention)
-            self.decode_step(np.full(rows, start, np.int64), np.zeros(rows, np.int32), needs)
-
     def close(self) -> None:
         """See `Backend.close`."""
         self._steps.clear()
         self._encode_buffers.clear()
         if self._attention:
             self._attention.close()
-        if isinstance(self._cache, CudaCache):
-            self._cache.close()
 
-    def _allocate_cache(self) -> Cache:
+    def _allocate_cache(self) -> HostCache:
         try:
-            if self._device == "cuda":
-                return CudaCache(self._shape, self._encode_tokens, CudaMemory())
             return HostCache(self._shape, self._encode_tokens)
         except (MemoryError, ValueError):  # numpy raises the latter for sizes beyond any memory
             raise DeviceError(
-                f"device {self._device}: there is no memory for {self._shape.rows} rows of"
+                f"device cpu: there is no memory for {self._shape.rows} rows of"
                 f" {self._shape.source_capacity} source and {self._shape.target_capacity} target tokens"
             ) from None
 
     def _open_attention(self, sessions: Sessions) -> AttentionGraph:
         alignment, shape = self._bundle.manifest.alignment, self._shape
         assert alignment
-        query = sessions.allocate((shape.rows, shape.heads * shape.head_size), shape.dtype)
+        query = np.zeros((shape.rows, shape.heads * shape.head_size), shape.dtype)
         keys = self._cache.cross_pointers()[shape.names("cross").index(f"cross_key_{alignment.layer}")]
         lengths = self._buffers.source_lengths
-        return AttentionGraph(sessions.alignment, self._device, shape, query=query, keys=keys, source_lengths=lengths)
+        return AttentionGraph(sessions.alignment, shape, query=query, keys=keys, source_lengths=lengths)
 
     def _encode_together(self, sources: Sequence[Sequence[int]], longest: int, start: int) -> None:
         """Run the encoder over sources padded to `longest`, and leave what it returns from `start` on."""
         batch = len(sources)
         self._encode_buffers.write(sources, longest)
         binding = self._encode_buffers.binding(batch, longest, start, self._bind_encoder)
-        if self._device == "cuda":
-            self._encode_buffers.bind_inputs(binding, batch, longest)  # binding is what copies them to the device
         self._encoder.run_with_iobinding(binding)
 
     def _bind_encoder(self, sources: int, longest: int, start: int) -> Any:
@@ -241,13 +194,16 @@ class OrtBackend:
         self._encode_buffers.bind_inputs(binding, sources, longest)
         shape = (sources, self._shape.heads, longest, self._shape.head_size)
         for name, pointer in zip(self._shape.names("cross"), self._cache.staging_pointers(start), strict=True):
-            binding.bind_output(name, self._device, 0, self._shape.cross_dtype, shape, pointer)
+            binding.bind_output(name, "cpu", 0, self._shape.cross_dtype, shape, pointer)
         return binding
 
-    def _bind(self, n: int, needs: StepNeeds) -> Any:
+    def _bind(self, session: Any, n: int, needs: StepNeeds) -> Any:
         """Bind a step over rows 0 … n-1 to the addresses where everything lies."""
-        binding = self._decoder.io_binding()
-        self._buffers.bind_inputs(binding, n, needs)
+        binding = session.io_binding()
+        if session is self._greedy:
+            self._buffers.bind_greedy_inputs(binding, n)
+        else:
+            self._buffers.bind_inputs(binding, n, needs)
         self._buffers.bind_outputs(binding, n, needs)
         if self._attention and needs.attention:
             self._attention.bind_query(binding, n)
@@ -258,7 +214,7 @@ class OrtBackend:
         ):
             block = (n, shape.heads, capacity, shape.head_size)  # [n, H, C, D]
             for name, pointer in zip(shape.names(kind), pointers, strict=True):
-                binding.bind_input(name, self._device, 0, dtype, block, pointer)
+                binding.bind_input(name, "cpu", 0, dtype, block, pointer)
                 if returned:
-                    binding.bind_output(f"present_{name}", self._device, 0, dtype, block, pointer)
+                    binding.bind_output(f"present_{name}", "cpu", 0, dtype, block, pointer)
         return binding

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
-
-import numpy as np
 
 # Some builds of ONNX Runtime report their use to their vendor unless this is set before they are loaded.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
@@ -13,22 +12,41 @@ import onnxruntime
 
 from translane_server.bundle import Bundle
 from translane_server.cpus import adds_int8_exactly
+from translane_server.cuda.runtime import CudaRuntime
 from translane_server.devices import Device
 from translane_server.errors import BundleError, DeviceError
 
 _CUDA_PROVIDER = "CUDAExecutionProvider"
+# Which attention kernels onnxruntime may choose from, as bits of its provider option sdpa_kernel: Flash (1), memory
+# efficient (2), TensorRT's (4), and the unfused one (16). Not cuDNN's (8): that builds a graph for every new shape,
+# while requests wait.
+_ATTENTION_KERNELS = 1 | 2 | 4 | 16
 
 
-def cuda_answers() -> bool:
-    """Whether there is a CUDA device that works: the provider is listed on machines that have none, too."""
-    if _CUDA_PROVIDER not in onnxruntime.get_available_providers():
-        return False
-    try:
-        _load_cuda()
-        onnxruntime.OrtValue.ortvalue_from_numpy(np.zeros(1, np.float32), "cuda", 0)
-    except Exception:  # noqa: BLE001 - whatever goes wrong here, CUDA is not to be had
-        return False
-    return True
+def has_cuda() -> bool:
+    """Whether this onnxruntime is built with CUDA; on a machine without a GPU, it may be, too."""
+    return _CUDA_PROVIDER in onnxruntime.get_available_providers()
+
+
+def run_on_cuda(model: bytes, inputs: Mapping[str, Any], output: Any) -> Any:
+    """What `model` makes of arrays, every node of it on CUDA; `output` is what its only output holds before.
+
+    Raises:
+        Exception: whatever goes wrong; onnxruntime's exceptions share no base of their own.
+    """
+    _load_cuda()
+    options = onnxruntime.SessionOptions()
+    options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    session = onnxruntime.InferenceSession(model, options, providers=[_CUDA_PROVIDER])
+    if _CUDA_PROVIDER not in session.get_providers():
+        raise DeviceError("onnxruntime's CUDA provider does not load")
+    binding = session.io_binding()
+    for name, array in inputs.items():
+        binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array, "cuda", 0))
+    written = onnxruntime.OrtValue.ortvalue_from_numpy(output, "cuda", 0)
+    binding.bind_ortvalue_output(session.get_outputs()[0].name, written)
+    session.run_with_iobinding(binding)
+    return written.numpy()
 
 
 def _load_cuda() -> None:
@@ -47,8 +65,11 @@ class Sessions:
         profile: a file name prefix for onnxruntime's profiles, or None.
 
     Attributes:
+        cuda: the runtime of the device, with the stream that the graphs run on; None on a CPU.
+        run_options: what runs of the graphs are given: on CUDA they are queued, and the host goes on.
         encoder: the session of the encoder.
         decoder: the session of the decoder.
+        greedy: the session of the greedy step, or None where the bundle has none.
         alignment: the session of the alignment graph, or None where the bundle has none.
 
     Raises:
@@ -69,18 +90,22 @@ class Sessions:
         self.device: Device = device
         self._threads = threads
         self._spinning = spinning
+        self.cuda: CudaRuntime | None = None
+        self.run_options: Any = None
         if device == "cuda":
             _load_cuda()
+            self.cuda = CudaRuntime()
+            self.run_options = onnxruntime.RunOptions()
+            self.run_options.add_run_config_entry("disable_synchronize_execution_providers", "1")
         graphs = bundle.manifest.graphs
         self.encoder = self._load(graphs.encoder.file, profile and f"{profile}-encoder")
         self.decoder = self._load(graphs.decoder.file, profile and f"{profile}-decoder")
+        self.greedy: Any = None
+        if graphs.greedy:
+            self.greedy = self._load(graphs.greedy.file, profile and f"{profile}-greedy")
         self.alignment: Any = None
         if graphs.alignment:
             self.alignment = self._load(graphs.alignment.file, profile and f"{profile}-alignment")
-
-    def allocate(self, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Any:
-        """An OrtValue in the device's memory, not filled."""
-        return onnxruntime.OrtValue.ortvalue_from_shape_and_type(list(shape), dtype, self.device, 0)
 
     def _load(self, name: str, profile: str | None) -> Any:
         options = onnxruntime.SessionOptions()
@@ -94,14 +119,15 @@ class Sessions:
         if profile:
             options.enable_profiling = True
             options.profile_file_prefix = profile
-        providers = ["CPUExecutionProvider"]
-        if self.device == "cuda":
-            providers.insert(0, _CUDA_PROVIDER)
+        providers: list[Any] = ["CPUExecutionProvider"]
+        if self.cuda:
+            provider_options = {"user_compute_stream": str(self.cuda.stream), "sdpa_kernel": str(_ATTENTION_KERNELS)}
+            providers.insert(0, (_CUDA_PROVIDER, provider_options))
         try:
             session = onnxruntime.InferenceSession(str(self.bundle.path(name)), options, providers=providers)
         except Exception as error:  # noqa: BLE001 - onnxruntime's exceptions share no base of their own
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise BundleError(f"model bundle {self.bundle.folder}: {name} does not load: {reason}") from None
-        if self.device == "cuda" and _CUDA_PROVIDER not in session.get_providers():
+        if self.cuda and _CUDA_PROVIDER not in session.get_providers():
             raise DeviceError("device cuda: onnxruntime's CUDA provider did not load; are its CUDA libraries there?")
         return session

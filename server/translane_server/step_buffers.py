@@ -14,16 +14,21 @@ class StepBuffers:
     """Inputs and outputs of a step over the first n of `rows` rows; V is the size of the target vocabulary.
 
     Inputs are there from the start. Outputs are reserved when a step first needs them, for all rows. Graphs of older
-    bundles compute log-probabilities at every step, and have no input that asks for them.
+    bundles compute log-probabilities at every step, and have no input that asks for them. A graph in its CUDA form is
+    told how many of its `vocabulary_blocks` to look through.
     """
 
-    def __init__(self, rows: int, vocab_size: int, *, asks_for_log_probs: bool) -> None:
+    def __init__(
+        self, rows: int, vocab_size: int, *, asks_for_log_probs: bool, vocabulary_blocks: int | None = None
+    ) -> None:
         self.source_lengths: Int32Array = np.ones(rows, np.int32)
         self._rows = rows
         self._vocab_size = vocab_size
         self._token_ids: IntArray = np.zeros(rows, np.int64)
         self._positions: Int32Array = np.zeros(rows, np.int32)
         self._num_candidates: IntArray = np.zeros(1, np.int64)
+        self._num_blocks: IntArray = np.zeros(1, np.int64)
+        self._vocabulary_blocks = vocabulary_blocks
         self._asks = {asked: np.array(asked) for asked in (False, True)} if asks_for_log_probs else {}
         self._candidate_ids: IntArray = np.zeros(0, np.int64)
         self._log_probs: FloatArray = np.zeros(0, np.float32)
@@ -35,6 +40,8 @@ class StepBuffers:
         self._token_ids[:n] = token_ids
         self._positions[:n] = positions
         self._num_candidates[0] = num_candidates
+        if self._vocabulary_blocks:
+            self._num_blocks[0] = min(num_candidates, self._vocabulary_blocks)
 
     def reserve(self, needs: StepNeeds) -> bool:
         """Make room for what a step returns; True says that outputs have moved and are to be bound anew."""
@@ -47,12 +54,18 @@ class StepBuffers:
             self._logits = np.zeros(self._rows * self._vocab_size, np.float32)
         return moved
 
-    def bind_inputs(self, binding: Any, n: int, needs: StepNeeds) -> None:
-        """Bind what every step over n rows with these needs reads."""
+    def bind_greedy_inputs(self, binding: Any, n: int) -> None:
+        """Bind what every step over n rows reads."""
         bind_host(binding.bind_input, "token_ids", self._token_ids, (n,))
         bind_host(binding.bind_input, "positions", self._positions, (n,))
         bind_host(binding.bind_input, "source_lengths", self.source_lengths, (n,))
+
+    def bind_inputs(self, binding: Any, n: int, needs: StepNeeds) -> None:
+        """Bind what a step over n rows with these needs reads, where it is told what they are."""
+        self.bind_greedy_inputs(binding, n)
         bind_host(binding.bind_input, "num_candidates", self._num_candidates, (1,))
+        if self._vocabulary_blocks:
+            bind_host(binding.bind_input, "num_blocks", self._num_blocks, (1,))
         if self._asks:
             bind_host(binding.bind_input, "with_log_probs", self._asks[needs.log_probs], ())
 

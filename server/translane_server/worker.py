@@ -145,10 +145,16 @@ class Worker:
 
     def _decode(self) -> None:
         batch, observer = self._batch, self._observer
+        size, steps = batch.size, self._steps_ahead()
         started = self._clock()
-        candidates = self._backend.decode_step(batch.token_ids, batch.positions, batch.needs)
-        observer.stepped(self._clock() - started, batch.size)
-        update = batch.advance(candidates)
+        if steps > 1:
+            token_ids = self._backend.decode_ahead(batch.token_ids, batch.positions, steps)
+        else:
+            candidates = self._backend.decode_step(batch.token_ids, batch.positions, batch.needs)
+        seconds = (self._clock() - started) / steps
+        for _ in range(steps):
+            observer.stepped(seconds, size)
+        update = batch.advance_ahead(token_ids) if steps > 1 else batch.advance(candidates)
         now = self._clock()
         if self._newcomers:
             for job in self._newcomers:
@@ -158,6 +164,13 @@ class Worker:
             self._move(update.moves)
         if update.done:
             self._ledger.finish(update.done, now)
+
+    def _steps_ahead(self) -> int:
+        """How many steps to take before looking at what has come of them: several where that keeps nobody waiting."""
+        most = self._backend.steps_at_once
+        if most == 1 or self._queue:
+            return 1
+        return max(1, min(most, self._batch.greedy_steps))
 
     def _move(self, moves: Sequence[RowMove]) -> None:
         started = self._clock()

@@ -30,6 +30,8 @@ class FakeBackend:
     def __init__(self, rows=4, source_capacity=32, target_capacity=32):
         self.rows = rows
         self.has_attention = True
+        self.steps_at_once = 1
+        self.ahead = False  # whether rows may go on behind the end of their sentences
         self.source_capacity = source_capacity
         self.target_capacity = target_capacity
         self.sources = [None] * rows
@@ -81,11 +83,16 @@ class FakeBackend:
             assert len(self.fed[row]) >= position, "the row's memory is shorter than its position"
             self.fed[row] = [*self.fed[row][:position], int(token_ids[row])]
             source = self.sources[row]
-            expected = [DECODER_START, *(token + OFFSET for token in source[:position])]
+            translation = [EOS if token == EOS else token + OFFSET for token in source]
+            assert self.ahead or position < len(source), "the row goes on behind the end of its sentence"
+            translation += [EOS] * (position + 1 - len(source))
+            expected = [DECODER_START, *translation[:position]]
             assert self.fed[row] == expected, f"row {row} holds {self.fed[row]}, not {expected}"
-            logits[row, EOS if source[position] == EOS else source[position] + OFFSET] = -(position + 1) / 8
+            logits[row, translation[position]] = -(position + 1) / 8
             attention[row, len(source) - 1] += 0.25
-            attention[row, position] += 0.75
+            attention[row, min(position, len(source) - 1)] += 0.75
+        for row in range(n, self.rows):
+            self.sources[row] = self.fed[row] = None  # a backend may write over rows behind those of a step
         self.log.append(("step", n))
         ids = np.argsort(-logits, axis=1, kind="stable")[:, : needs.num_candidates]
         return Candidates(
@@ -94,6 +101,16 @@ class FakeBackend:
             logits if needs.logits else None,
             attention if needs.attention else None,
         )
+
+    def decode_ahead(self, token_ids, positions, steps):
+        assert 1 <= steps <= self.steps_at_once
+        tokens = []
+        for step in range(steps):
+            self.ahead = step > 0
+            token_ids = self.decode_step(token_ids, positions + step).token_ids[:, 0]
+            tokens.append(token_ids)
+        self.ahead = False
+        return np.array(tokens)
 
     def move_rows(self, moves):
         for move in moves:

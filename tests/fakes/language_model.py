@@ -57,6 +57,8 @@ class RandomBackend:
         self.encoded = []
         self.closed = False
         self.steps, self.moves = [], []
+        self.steps_at_once = 1
+        self.calls_ahead = 0
 
     def encode_ahead(self, sources):
         self.encoded = [list(source) for source in sources]
@@ -82,6 +84,8 @@ class RandomBackend:
             logits[row] = self.model.logits(self.sources[row], self.fed[row])
             log_probs[row] = self.model.log_probs(self.sources[row], self.fed[row])
             attention[row, : len(self.sources[row])] = self.model.attention(self.sources[row], self.fed[row])
+        for row in range(n, self.rows):
+            self.sources[row] = self.fed[row] = None  # a backend may write over rows behind those of a step
         ids = np.argsort(-logits, axis=1, kind="stable")[:, : needs.num_candidates]
         return Candidates(
             ids,
@@ -89,6 +93,15 @@ class RandomBackend:
             logits if needs.logits else None,
             attention if needs.attention else None,
         )
+
+    def decode_ahead(self, token_ids, positions, steps):
+        assert 1 <= steps <= self.steps_at_once
+        self.calls_ahead += 1
+        tokens = []
+        for step in range(steps):
+            token_ids = self.decode_step(token_ids, positions + step).token_ids[:, 0]
+            tokens.append(token_ids)
+        return np.array(tokens)
 
     def move_rows(self, moves):
         self.moves.append(list(moves))

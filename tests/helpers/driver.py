@@ -5,10 +5,11 @@ from __future__ import annotations
 import queue
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from translane_server.bundle import Bundle
 from translane_server.engine import Engine
+from translane_server.graph_backend import GraphBackend
 from translane_server.ort import OrtBackend
 from translane_server.request import Hypothesis, Request, Sentence
 from translane_server.sessions import Sessions
@@ -28,6 +29,7 @@ class EngineDriver:
         source_capacity: most source tokens; the bundle's limit if that is less.
         target_capacity: most target tokens; the bundle's limit if that is less.
         decoder_start: the id the decoder is first fed; the bundle's where it is not given.
+        open_backend: makes the backend, of a bundle and its sizes; by default that of the CPU.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class EngineDriver:
         source_capacity: int = 64,
         target_capacity: int = 64,
         decoder_start: int | None = None,
+        open_backend: Callable[..., GraphBackend] | None = None,
     ) -> None:
         limits, ids = bundle.manifest.limits, bundle.manifest.special_ids
         self.tokenizer = load_tokenizer(bundle)
@@ -47,8 +50,9 @@ class EngineDriver:
             eos=ids.eos,
             surfaces=self.tokenizer.target_surfaces,
         )
-        self.backend = OrtBackend(
-            Sessions(bundle, threads=threads),
+        open_backend = open_backend or (lambda bundle, **sizes: OrtBackend(Sessions(bundle, threads=threads), **sizes))
+        self.backend = open_backend(
+            bundle,
             rows=rows,
             source_capacity=min(source_capacity, limits.source_tokens),
             target_capacity=min(target_capacity, limits.target_tokens),
@@ -90,7 +94,7 @@ class EngineDriver:
         outcomes = dict(answers.get(timeout=_PATIENCE) for _ in sentences)
         return [_checked(outcomes[number])[0].hypotheses for number in range(len(sentences))]
 
-    def _count_steps(self, backend: OrtBackend) -> None:
+    def _count_steps(self, backend: GraphBackend) -> None:
         step = backend.decode_step
 
         def counted_step(token_ids, *arguments, **keywords):

@@ -300,15 +300,20 @@ def export(folder: Path, output: Path, log: Callable[[str], None] = lambda _line
     return load_bundle(output)
 
 
-def export_drawn(name: str, seed: int = 0) -> tuple[Any, Bundle]:
-    """One of `MODELS`, and the bundle it is exported as: once for a test session."""
-    model = draw(MODELS[name], seed)
+def export_drawn(
+    name: str, seed: int = 0, *, config: Mapping[str, Any] | None = None, **settings: Any
+) -> tuple[Any, Bundle]:
+    """One of `MODELS`, with changes of its `config`, and the bundle it is exported as: once for a test session."""
+    changes = dict(config or {})
+    chosen = MODELS[name]
+    model = draw(dataclasses.replace(chosen, config={**chosen.config, **changes}), seed)
 
     def make(folder: Path) -> None:
         model.save_pretrained(folder / "model")
-        export(folder / "model", folder / "bundle", threads=1)
+        export(folder / "model", folder / "bundle", threads=1, **settings)
 
-    return model, load_bundle(stored(("hugging face", name, seed), make) / "bundle")
+    key = ("hugging face", name, seed, sorted(changes.items()), sorted(settings.items()))
+    return model, load_bundle(stored(key, make) / "bundle")
 
 
 def _letters(_folder: Path, _config: Mapping[str, Any]) -> ForeignTokenizer:

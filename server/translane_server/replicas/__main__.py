@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from translane_server.ort import OrtBackend
+    from translane_server.graph_backend import GraphBackend
     from translane_server.replicas.setup import ReplicaSetup
     from translane_server.sessions import Sessions
 
@@ -50,7 +50,7 @@ def _load(setup: ReplicaSetup) -> Sessions:
     return load_model(setup)
 
 
-def _open(setup: ReplicaSetup, sessions: Sessions) -> OrtBackend:
+def _open(setup: ReplicaSetup, sessions: Sessions) -> GraphBackend:
     from translane_server.replicas.opening import open_backend
 
     return open_backend(setup, sessions)

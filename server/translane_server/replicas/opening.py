@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from translane_server.ort import OrtBackend
+from translane_server.device_backend import device_backend
+from translane_server.graph_backend import GraphBackend
 from translane_server.replicas.setup import ReplicaSetup
 from translane_server.sessions import Sessions
 
@@ -16,13 +17,13 @@ def load_model(setup: ReplicaSetup) -> Sessions:
     return Sessions(setup.bundle, device=setup.device, threads=setup.threads)
 
 
-def open_backend(setup: ReplicaSetup, sessions: Sessions) -> OrtBackend:
+def open_backend(setup: ReplicaSetup, sessions: Sessions) -> GraphBackend:
     """The backend of a replica, warmed up.
 
     Raises:
         StartupError: the model does not run, or its rows find no memory.
     """
-    backend = OrtBackend(
+    backend = device_backend(
         sessions,
         rows=setup.rows,
         source_capacity=setup.source_capacity,

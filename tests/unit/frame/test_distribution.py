@@ -90,7 +90,8 @@ def test_the_base_install_is_the_thin_client(metadata):
 def test_the_servers_never_install_torch_or_both_runtimes(metadata):
     base = requirements(metadata, "server-base")
     assert requirements(metadata, "server") - base == {"onnxruntime"}
-    assert requirements(metadata, "server-cuda") - base == {"onnxruntime-gpu", "nvidia-cublas"}
+    of_cuda = {"nvidia-cublas", "nvidia-cuda-runtime", "nvidia-curand"}
+    assert requirements(metadata, "server-cuda") - base == {"onnxruntime-gpu", *of_cuda}
     assert not base & {"torch", "onnx", "onnxruntime", "onnxruntime-gpu"}
 
 

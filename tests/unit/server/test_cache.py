@@ -8,9 +8,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from helpers.cuda_on_cpu import CpuDevice, kernels_library
 from translane_server.backend import RowMove
 from translane_server.cache import CacheShape, HostCache, Staged
-from translane_server.cuda import CudaCache
+from translane_server.cuda.cache import CudaCache
+from translane_server.cuda.kernels import Kernels
 
 SHAPE = CacheShape(
     layers=2,
@@ -20,36 +22,9 @@ SHAPE = CacheShape(
     source_capacity=7,
     target_capacity=5,
     dtype=np.dtype(np.float16),
-    cross_dtype=np.dtype(np.int8),
+    cross_dtype=np.dtype(np.int16),  # of the size that a GPU has; any bits are copied
 )
 STAGING_TOKENS = 20
-
-
-class MainMemory:
-    """Device memory that a test can look into."""
-
-    def __init__(self):
-        self.blocks = {}
-
-    def allocate(self, size):
-        block = ctypes.create_string_buffer(size)
-        self.blocks[ctypes.addressof(block)] = block
-        return ctypes.addressof(block)
-
-    def free(self, address):
-        del self.blocks[address]
-
-    def copy_2d(self, target, target_pitch, source, source_pitch, width, height):
-        for line in range(height):
-            self._check(target + line * target_pitch, width)
-            self._check(source + line * source_pitch, width)
-            ctypes.memmove(target + line * target_pitch, source + line * source_pitch, width)
-
-    def synchronize(self):
-        pass
-
-    def _check(self, address, width):
-        assert any(start <= address and address + width <= start + len(block) for start, block in self.blocks.items())
 
 
 def host():
@@ -57,7 +32,8 @@ def host():
 
 
 def device():
-    return CudaCache(SHAPE, STAGING_TOKENS, MainMemory())
+    memory = CpuDevice(kernels_library())
+    return CudaCache(SHAPE, STAGING_TOKENS, memory, Kernels(memory))
 
 
 def view(pointer, dtype, *shape):
@@ -97,7 +73,7 @@ def test_sources_enter_the_rows_they_are_given(make, drawn):
     for run, lengths in enumerate(runs):
         longest = max(lengths)
         for block, pointer in enumerate(cache.staging_pointers(start)):
-            encoded[run, block] = random.integers(-128, 128, (len(lengths), 3, longest, 8), np.int8)
+            encoded[run, block] = random.integers(-128, 128, (len(lengths), 3, longest, 8), np.int16)
             view(pointer, SHAPE.cross_dtype, len(lengths), 3, longest, 8)[:] = encoded[run, block]
         for place, length in enumerate(lengths):
             places[run, place] = Staged(start + place * longest, longest, length)
@@ -159,9 +135,3 @@ def test_moves_happen_one_after_another(make, moves, small):
     with patch("translane_server.cache._SMALL", small):
         cache.move(moves)
     assert all(np.array_equal(block, right) for block, right in zip(blocks, expected, strict=True))
-
-
-def test_the_device_cache_gives_its_memory_back():
-    memory = MainMemory()
-    CudaCache(SHAPE, STAGING_TOKENS, memory).close()
-    assert memory.blocks == {}

@@ -160,3 +160,64 @@ def test_sentences_of_several_rows_are_encoded_ahead_and_wait_for_room():
     assert encoded == [4, 4]  # of two rows each
     assert max(backend.steps) == 4
     assert not any(isinstance(result, Exception) for result in results)
+
+
+@pytest.mark.parametrize("steps_at_once", [2, 3, 4])
+def test_several_steps_at_once_give_every_sentence_what_single_steps_do(steps_at_once):
+    """Sentences of all lengths and limits, more than there are rows; now and then beams or a sample is among them."""
+    options = [{}, {}, {}, {"beam_size": 2}, {}, {"return_token_scores": True}, {}, {}, {}, {}]
+
+    def decode(at_once):
+        backend, ledger = RandomBackend(MODEL, rows=4), Ledger(encode_tokens=1000)
+        backend.steps_at_once = at_once
+        results = {}
+        for number in range(60):
+            extra = dict(options[number % len(options)])
+            scores = extra.pop("return_token_scores", False)
+            sentence = Sentence(
+                [2 + number % 30, 2 + number // 30, 1], DecodingOptions(1 + number % 13, scores=scores, **extra)
+            )
+
+            def on_done(result, number=number):
+                results[number] = result
+                if len(results) == 60:
+                    ledger.stop()
+
+            ledger.accept(PendingRequest(Request([sentence], on_done), 0.0))
+        Worker("worker", backend, ledger, MODEL.vocabulary, NullObserver(), float).run()
+        return {number: result[0].hypotheses for number, result in results.items()}, backend
+
+    expected, single = decode(1)
+    found, several = decode(steps_at_once)
+    assert found == expected
+    assert several.calls_ahead > 0
+    assert single.calls_ahead == 0
+
+
+def test_steps_are_taken_one_by_one_while_a_sentence_waits():
+    calls = Calls(rows=2)
+    calls.backend.steps_at_once = 4
+    taken = []
+    ahead = calls.backend.decode_ahead
+    calls.backend.decode_ahead = lambda *arguments: taken.append(arguments[2]) or ahead(*arguments)
+    for token, length in ((10, 9), (11, 3), (12, 9)):
+        calls.submit(token, length, scores=False)
+    calls.run()
+    assert calls.backend.step_rows[:4] == [2] * 4
+    assert taken == [4, 4, 4]  # from when the last sentence has a row, which the second one left
+
+
+def test_a_row_is_never_fed_beyond_its_limit_by_steps_ahead():
+    calls = Calls(rows=2)
+    calls.backend.steps_at_once = 4
+    calls.backend.target_capacity = 20
+    taken = []
+    ahead = calls.backend.decode_ahead
+    calls.backend.decode_ahead = lambda *arguments: (
+        taken.append((int(arguments[1].max()), arguments[2])) or ahead(*arguments)
+    )
+    calls.submit(10, 18, scores=False)
+    calls.submit(11, 19, scores=False)
+    calls.run()
+    assert taken == [(0, 4), (4, 4), (8, 4), (12, 4), (16, 4)]
+    assert all(position + steps <= 20 for position, steps in taken)

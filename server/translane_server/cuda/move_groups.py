@@ -1,0 +1,47 @@
+"""Row moves in groups that may be made at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, chain
+
+from translane_server.backend import RowMove
+
+
+@dataclass(eq=False, slots=True)
+class _Group:
+    rows: list[int]  # that the group's moves overwrite
+    moves: list[RowMove] = field(default_factory=list)
+
+
+def independent_groups(moves: Sequence[RowMove]) -> tuple[Sequence[RowMove], Sequence[int]]:
+    """The same moves, group after group, and where groups start: group g has the moves starts[g] … starts[g + 1] - 1.
+
+    No group overwrites a row that another group reads or overwrites. So groups may be made in any order or at once.
+    Within a group, moves that touch the same overwritten row keep their order.
+    """
+    sources, targets = {move.source for move in moves}, {move.target for move in moves}
+    if len(targets) == len(moves) and targets.isdisjoint(sources):
+        return moves, range(len(moves) + 1)
+    groups = _connected(moves)
+    return list(chain.from_iterable(groups)), list(accumulate(map(len, groups), initial=0))
+
+
+def _connected(moves: Sequence[RowMove]) -> list[list[RowMove]]:
+    """Moves that are linked by rows which some move overwrites.
+
+    Until a move joins two groups, nothing links their moves: it does not matter which group's moves come first.
+    """
+    groups = {move.target: _Group([move.target]) for move in moves}
+    for move in moves:
+        group, other = groups[move.target], groups.get(move.source)
+        if other is not None and other is not group:
+            if len(other.rows) > len(group.rows):
+                group, other = other, group
+            group.rows += other.rows
+            group.moves += other.moves
+            for row in other.rows:
+                groups[row] = group
+        group.moves.append(move)
+    return [group.moves for row, group in groups.items() if group.rows[0] == row]

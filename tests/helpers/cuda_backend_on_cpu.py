@@ -1,0 +1,121 @@
+"""The CUDA backend on a CPU: the CPU's provider runs its graphs, and `helpers.cuda_on_cpu` its kernels.
+
+The stream is as strict as CUDA's may be. Nothing that is queued happens before somebody waits for it, and then it
+happens in order. So a test shows what the host writes or reads too early.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from helpers.cuda_on_cpu import CpuDevice, kernels_library
+from translane_server.cuda.backend import CudaBackend
+from translane_server.sessions import Sessions
+
+
+class CpuRuntime(CpuDevice):
+    """See `translane_server.cuda.runtime.CudaRuntime`.
+
+    Attributes:
+        counts: how often each call was made.
+        launched: how many graphs were launched.
+    """
+
+    def __init__(self, seed=0, capture_fails=False):
+        super().__init__(kernels_library(), seed)
+        self._queue, self._recorded, self._graphs = [], None, {}
+        self._capture_fails = capture_fails
+        self.counts = {"synchronize": 0, "launch_graph": 0, "capture": 0, "copy": 0, "run": 0}
+
+    def allocate_pinned(self, size):
+        pinned = super().view(self.allocate(size), np.uint8, size)
+        pinned.fill(0)
+        return pinned
+
+    def free_pinned(self, pinned):
+        self.free(pinned.ctypes.data)
+
+    def load_kernels(self, code, names):
+        assert code.endswith(b"\0")
+
+    def queue(self, work):
+        (self._queue if self._recorded is None else self._recorded).append(work)
+
+    def copy(self, target, source, size):
+        self.counts["copy"] += 1
+        copied, read = self._piece(target, size), self._piece(source, size)
+        self.queue(lambda: np.copyto(copied, read))
+
+    def launch(self, name, grid, block, arguments):
+        kept = [type(argument).from_buffer_copy(argument) for argument in arguments]
+        self.queue(lambda: super(CpuRuntime, self).launch(name, grid, block, kept))
+
+    def run(self, session, binding):
+        self.counts["run"] += 1
+        if self._recorded is not None and self._capture_fails:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        self.queue(lambda: session.run_with_iobinding(binding))
+
+    def synchronize(self):
+        assert self._recorded is None, "CUDA refuses to wait while it captures"
+        self.counts["synchronize"] += 1
+        queued, self._queue = self._queue, []
+        for work in queued:
+            work()
+
+    def begin_capture(self):
+        assert self._recorded is None
+        self._recorded = []
+
+    def abandon_capture(self):
+        self._recorded = None
+
+    def end_capture(self):
+        self.counts["capture"] += 1
+        handle = len(self._graphs) + 1
+        self._graphs[handle], self._recorded = self._recorded, None
+        return handle
+
+    def launch_graph(self, graph):
+        self.counts["launch_graph"] += 1
+        for work in self._graphs[graph]:
+            self.queue(work)
+
+    def destroy_graph(self, graph):
+        del self._graphs[graph]
+
+    def close(self):
+        self.synchronize()
+        assert not self._graphs, "a graph is not released"
+        self._memory.clear()
+
+    def _piece(self, address, size):
+        for start, memory in self._memory.items():
+            if start <= address and address + size <= start + memory.size:
+                return memory[address - start :][:size]
+        raise AssertionError("a copy reaches beyond what is allocated")
+
+
+def _queued(runtime, session):
+    """A session whose runs are queued."""
+    if session is None:
+        return None
+    return SimpleNamespace(
+        io_binding=session.io_binding, run_with_iobinding=lambda binding, _options: runtime.run(session, binding)
+    )
+
+
+def cuda_backend_on_cpu(bundle, *, capture=True, capture_fails=False, seed=0, **sizes):
+    """A `CudaBackend` over `bundle`, and the runtime it is on."""
+    runtime = CpuRuntime(seed, capture_fails)
+    real = Sessions(bundle, threads=1)
+    sessions = SimpleNamespace(
+        bundle=bundle,
+        device="cpu",
+        cuda=runtime,
+        run_options=None,
+        **{name: _queued(runtime, getattr(real, name)) for name in ("encoder", "decoder", "greedy", "alignment")},
+    )
+    return CudaBackend(sessions, capture=capture, **sizes), runtime
