@@ -9,9 +9,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from translane_server.bundle import Bundle, load_bundle
+from translane_server.bundle import Bundle
+from translane_server.bundle_choice import choose_bundle
 from translane_server.config import ENV_PREFIX, ServerSettings, TokenLimits
-from translane_server.devices import choose_device
 from translane_server.errors import StartupError
 from translane_server.logs import configure_logging
 from translane_server.metrics import Metrics
@@ -38,8 +38,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     try:
         settings = load_settings(ServerSettings, argv, environ, prog=_PROG, env_prefix=ENV_PREFIX)
         configure_logging(settings.log_format, settings.log_level)
-        bundle = load_bundle(settings.model)
-        device = choose_device(settings.device, bundle.manifest.precision)
+        bundle, device = choose_bundle(settings.model, settings.device)
         model = ServedModel(bundle.manifest, load_tokenizer(bundle), device)
         return asyncio.run(_serve(settings, bundle, model))
     except StartupError as error:

@@ -1,45 +1,108 @@
-"""Which device runs a model. Asked of a process of its own where it takes CUDA: what asks holds memory of the GPU."""
+"""Which device runs a model, and why not CUDA where it does not. CUDA is tried in a process of its own."""
 
 from __future__ import annotations
 
+import logging
+import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from typing import Literal
 
 from translane_server.bundle import Precision
 from translane_server.errors import DeviceError
 
 Device = Literal["cpu", "cuda"]
+RequestedDevice = Literal["auto", "cpu", "cuda"]
 
-_ASK = "import sys; from translane_server.sessions import cuda_answers; sys.exit(0 if cuda_answers() else 1)"
+# The precisions that a device runs, best first.
+ON_CUDA: tuple[Precision, ...] = ("fp16", "bf16")
+ON_CPU: tuple[Precision, ...] = ("int8", "fp32", "fp16")
+
+_CUDA_SCHEMA_VERSION = 5  # the first whose half-precision graphs have the form that CUDA runs
+_FOR_CUDA, _FOR_CPU = "--precision fp16", "--precision int8"
+
+# (-P: nothing is imported from the working directory.)
+_PROBE = (sys.executable, "-P", "-m", "translane_server.cuda_probe")
 _PATIENCE = 120.0  # seconds; loading the libraries of CUDA takes some
 
+_log = logging.getLogger(__name__)
 
-def choose_device(requested: Literal["auto", "cpu", "cuda"], precision: Precision) -> Device:
-    """The device to run a bundle of `precision` on; "auto" is CUDA where it is there and can run it.
+
+def choose_device(
+    requested: RequestedDevice, precision: Precision, schema_version: int = _CUDA_SCHEMA_VERSION
+) -> Device:
+    """The device to run a bundle on, of `precision` and with a manifest of `schema_version`; see `choose_precision`."""
+    return choose_precision(requested, {precision: schema_version})[1]
+
+
+def choose_precision(requested: RequestedDevice, held: Mapping[Precision, int]) -> tuple[Precision, Device]:
+    """Which of a model's bundles to run, and the device to run it on.
+
+    "auto" is CUDA where there is a half-precision bundle and CUDA works, and else the CPU. Where only CUDA's failure
+    makes it the CPU, one line of the log says why.
+
+    Args:
+        requested: what the operator asks for.
+        held: the schema version of each bundle's manifest, by precision; one at least.
 
     Raises:
-        DeviceError: CUDA was asked for, and its provider is missing or cannot run this precision.
+        DeviceError: the device that is asked for does not work, or can run none of the bundles.
     """
-    if requested == "auto":
-        return "cuda" if precision == "fp16" and _cuda_answers() else "cpu"
+    names = " and ".join(held)
+    for_cuda = next((precision for precision in ON_CUDA if precision in held), None)
+    why_not = ""
+    if requested != "cpu" and for_cuda:
+        why_not = _why_not_on_cuda(for_cuda, held[for_cuda])
+        if not why_not:
+            return for_cuda, "cuda"
     if requested == "cuda":
-        if not _cuda_answers():
-            raise DeviceError(
-                "device cuda: this onnxruntime has no CUDA provider that works here; it takes an NVIDIA GPU and"
-                " 'pip install translane[server-cuda]' in place of translane[server]"
-            )
-        if precision != "fp16":
-            raise DeviceError(
-                f"device cuda: the model bundle is {precision}, and CUDA runs fp16 bundles;"
-                " export the checkpoint with --precision fp16"
-            )
-    return requested
+        wrong = (
+            f"the model bundle is {names}, and CUDA runs fp16 and bf16 bundles; export the checkpoint with {_FOR_CUDA}"
+        )
+        raise DeviceError(f"device cuda: {why_not or wrong}")
+    for_cpu = next((precision for precision in ON_CPU if precision in held), None)
+    if for_cpu is None:
+        raise DeviceError(
+            f"device {requested}: the model bundle is {names}, and CPUs run fp32, int8 and fp16 bundles; export the"
+            f" checkpoint with {_FOR_CPU}" + (f" (CUDA is not used: {why_not})" if why_not else "")
+        )
+    if why_not:
+        _log.warning("running on the CPU, not on CUDA: %s", why_not)
+    return for_cpu, "cpu"
 
 
-def _cuda_answers() -> bool:
+def _why_not_on_cuda(precision: Precision, schema_version: int) -> str:
+    """Why CUDA cannot run a half-precision bundle here, in a sentence without its full stop; "" where it can."""
+    if schema_version < _CUDA_SCHEMA_VERSION:
+        return (
+            f"the model bundle has schema version {schema_version}, and CUDA takes {_CUDA_SCHEMA_VERSION};"
+            f" 'translane-export BUNDLE --output NEW --precision {precision}' writes it anew"
+        )
+    return why_no_cuda(precision)
+
+
+def why_no_cuda(precision: Precision) -> str:
+    """Why CUDA runs no bundle of `precision` here, in a sentence without its full stop; "" where it does.
+
+    Takes seconds.
+    """
     try:
-        asked = subprocess.run([sys.executable, "-P", "-c", _ASK], capture_output=True, timeout=_PATIENCE)  # noqa: S603 constant
+        asked = subprocess.run(  # noqa: S603 constant
+            [*_PROBE, precision], capture_output=True, text=True, errors="replace", timeout=_PATIENCE
+        )
     except subprocess.TimeoutExpired:
-        return False
-    return asked.returncode == 0
+        return f"CUDA did not answer within {_PATIENCE:.0f} seconds"
+    if asked.returncode == 0:
+        return ""
+    if asked.returncode < 0:
+        return f"the process that tried CUDA was ended by {_name_of_signal(-asked.returncode)}"
+    reason = asked.stdout.strip().splitlines()
+    return reason[-1] if reason else f"the process that tried CUDA ended with exit code {asked.returncode}"
+
+
+def _name_of_signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal has no name
+        return f"signal {number}"

@@ -37,14 +37,13 @@ class SlowBackend(FakeBackend):
 
 def run_replica():
     opening.Sessions = lambda bundle, **_options: bundle
-    opening.OrtBackend = SlowBackend
+    opening.device_backend = SlowBackend
     return replica.main()
 
 
 def run_server():
-    command.load_bundle = lambda folder: Bundle(folder, make_manifest())
+    command.choose_bundle = lambda folder, requested: (Bundle(folder, make_manifest()), "cpu")
     command.load_tokenizer = lambda bundle: FakeTokenizer()
-    command.choose_device = lambda requested, precision: "cpu"
     command.process_hosts = partial(process_hosts, command=[sys.executable, __file__, REPLICA])
     environ = {name: value for name, value in os.environ.items() if name.startswith("TRANSLANE_")}
     return command.run(sys.argv[1:], environ)

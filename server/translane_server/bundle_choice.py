@@ -1,0 +1,41 @@
+"""Which bundle of a model is served: a folder may hold several, one for each precision."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from translane_server.bundle import MANIFEST, Bundle, load_bundle, read_manifest
+from translane_server.devices import ON_CPU, ON_CUDA, Device, RequestedDevice, choose_precision
+from translane_server.errors import BundleError
+
+_PRECISIONS = tuple(dict.fromkeys((*ON_CUDA, *ON_CPU)))
+
+_log = logging.getLogger(__name__)
+
+
+def choose_bundle(folder: Path, requested: RequestedDevice) -> tuple[Bundle, Device]:
+    """The bundle in `folder`, checked, and the device to run it on.
+
+    A folder with a manifest is a bundle. One without may hold a bundle for each precision, in a folder of that name:
+    fp16 or else bf16 is taken where CUDA is used, and int8, fp32 or fp16, the first that is there, where it is not.
+
+    Raises:
+        BundleError: there is no bundle, or a manifest or the bundle to take is not as it should be.
+        DeviceError: the device that is asked for does not work, or can run none of the bundles.
+    """
+    names = [precision for precision in _PRECISIONS if (folder / precision).is_dir()]
+    if not names or (folder / MANIFEST).exists():
+        bundle = load_bundle(folder)
+        manifest = bundle.manifest
+        _, device = choose_precision(requested, {manifest.precision: manifest.schema_version})
+        return bundle, device
+    versions = {}
+    for name in names:
+        manifest = read_manifest(folder / name)
+        if manifest.precision != name:
+            raise BundleError(f"model bundle {folder / name}: it is {manifest.precision}, and not what its folder says")
+        versions[name] = manifest.schema_version
+    precision, device = choose_precision(requested, versions)
+    _log.info("model bundle %s: taking %s of %s", folder, precision, ", ".join(names))
+    return load_bundle(folder / precision), device

@@ -1,0 +1,99 @@
+"""`translane-server` where CUDA does not work: on the CPU, saying why, or not at all."""
+
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import grpc
+import pytest
+
+from helpers.bundles import SOURCES, random_bundle
+from translane.v1 import translation_pb2 as pb
+from translane.v1 import translation_pb2_grpc
+from translane_server import devices
+from translane_server.bundle import read_manifest
+
+SIZES = {"d_model": 16, "ffn_size": 16, "encoder_layers": 1, "decoder_layers": 1}
+
+
+@pytest.fixture(scope="module")
+def half(tmp_path_factory):
+    return random_bundle(tmp_path_factory.mktemp("half") / "bundle", export={"precision": "fp16"}, **SIZES)
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return Path(__file__).parents[2] / "data" / "bundles" / "v4"
+
+
+@pytest.fixture(scope="module")
+def why_not():
+    """Why CUDA does not work on this machine."""
+    if not (reason := devices.why_no_cuda("fp16")):
+        pytest.skip("CUDA works on this machine")
+    return reason
+
+
+def command(folder, device):
+    ports = ("--port=0", "--metrics-port=0", "--threads=1")
+    return [sys.executable, "-m", "translane_server", "--model", str(folder), "--device", device, *ports]
+
+
+def serve(folder, device):
+    """The lines that a server logs from its start to its end, between which it translates a sentence."""
+    server = subprocess.Popen(command(folder, device), stderr=subprocess.PIPE, text=True)
+    overdue = threading.Timer(60, server.kill)
+    overdue.start()
+    lines, port = [], 0
+    try:
+        for line in server.stderr:
+            lines.append(line.rstrip("\n"))
+            if found := re.search(r"listening on 127\.0\.0\.1:(\d+)", line):
+                port = int(found[1])
+            if "serving on " in line:
+                with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+                    stub = translation_pb2_grpc.TranslationServiceStub(channel)
+                    request = pb.TranslateRequest(texts=SOURCES[:1], options={"max_length": 4})
+                    assert stub.Translate(request, timeout=30).translations[0].hypotheses
+                server.terminate()
+    finally:
+        overdue.cancel()
+        server.kill()
+        code = server.wait()
+        server.stderr.close()
+    assert code == 0, lines
+    return lines
+
+
+def test_auto_serves_half_precision_on_the_cpu_and_says_why_in_one_line(half, why_not):
+    # A bundle of an older schema is not run on CUDA for that reason, whatever the machine has.
+    reason = devices._why_not_on_cuda("fp16", read_manifest(half).schema_version)
+    lines = serve(half, "auto")
+    assert any("serving on cpu" in line for line in lines)
+    warnings = [line.partition(" WARNING ")[2] for line in lines if " WARNING " in line]
+    assert warnings == [f"running on the CPU, not on CUDA: {reason}"]
+
+
+def test_auto_takes_the_bundle_for_cpus_of_a_folder_of_both(half, whole, tmp_path, why_not):
+    shutil.copytree(half, tmp_path / "fp16")
+    shutil.copytree(whole, tmp_path / "fp32")
+    lines = serve(tmp_path, "auto")
+    assert any(line.endswith(f"model bundle {tmp_path}: taking fp32 of fp16, fp32") for line in lines)
+    assert sum("running on the CPU, not on CUDA: " in line for line in lines) == 1
+
+
+def test_auto_says_nothing_of_cuda_where_the_bundle_is_for_cpus(whole):
+    lines = serve(whole, "auto")
+    assert not any(" WARNING " in line or "CUDA" in line for line in lines)
+
+
+@pytest.mark.parametrize("kind", ["half", "whole"])
+def test_cuda_that_does_not_work_ends_the_server_with_one_sentence(kind, why_not, request):
+    ended = subprocess.run(
+        command(request.getfixturevalue(kind), "cuda"), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == 1
+    assert re.fullmatch(r"translane-server: device cuda: [^\n]+\n", ended.stderr)
