@@ -6,14 +6,16 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
 import torch
 
-from translane_export.bundle_writer import export_checkpoint
 from translane_export.errors import ExportError
+from translane_export.model_card import VERIFIED_AS
 from translane_export.settings import ENV_PREFIX, ExportSettings
+from translane_export.several import export_precisions
 from translane_server.bundle import Manifest
 from translane_server.errors import SettingsError
 from translane_server.settings import load_settings
@@ -28,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         settings = load_settings(ExportSettings, arguments, os.environ, prog=_PROGRAM, env_prefix=ENV_PREFIX)
         torch.set_num_threads(settings.computing_threads)
-        manifest = export_checkpoint(settings, log=_progress)
+        manifests = export_precisions(settings, log=_progress)
     except SettingsError as error:
         return _fail(str(error), error.exit_code)
     except ExportError as error:
@@ -39,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail("there is not enough memory for this model", ExportError.exit_code)
     except KeyboardInterrupt:
         return _fail("interrupted; nothing is written", 130)
-    print(_report(settings, manifest))
+    print(_report(settings, manifests))
     return 0
 
 
@@ -48,15 +50,30 @@ def _terminate(number: int, _frame: FrameType | None) -> NoReturn:
     sys.exit(128 + number)
 
 
-def _report(settings: ExportSettings, manifest: Manifest) -> str:
+def _report(settings: ExportSettings, manifests: Sequence[Manifest]) -> str:
+    if len(manifests) == 1:
+        return _report_bundle(settings.output, manifests[0])
+    megabytes = sum(map(_megabytes, manifests))
+    parts = [_report_bundle(settings.output / manifest.precision, manifest) for manifest in manifests]
+    return "\n".join([*parts, f"{settings.output}: {len(manifests)} bundles, {megabytes:.1f} MB"])
+
+
+def _report_bundle(folder: Path, manifest: Manifest) -> str:
     parity = manifest.parity
     assert parity
-    megabytes = sum(entry.size for entry in manifest.files.values()) / 1e6
-    return (
-        f"{settings.output}: {manifest.name} {manifest.version}, {manifest.precision}, {megabytes:.1f} MB\n"
+    lines = [
+        f"{folder}: {manifest.name} {manifest.version}, {manifest.precision}, {_megabytes(manifest):.1f} MB",
         f"parity: {parity.sentences} sentences, {parity.tokens:,} tokens, {parity.token_mismatches} differ;"
         f" largest logit difference {parity.max_logit_difference:.1e} (tolerance {parity.tolerance:.0e})"
-    )
+        f"{VERIFIED_AS.get(manifest.precision, '')}",
+    ]
+    if activation := parity.max_activation:
+        lines.append(f"largest activation: {activation.value:,.4g}, the {activation.tensor}")
+    return "\n".join(lines)
+
+
+def _megabytes(manifest: Manifest) -> float:
+    return sum(entry.size for entry in manifest.files.values()) / 1e6
 
 
 def _progress(line: str) -> None:

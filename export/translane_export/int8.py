@@ -12,9 +12,9 @@ import numpy as np
 import onnx_ir as ir
 import torch
 
+from translane_export.alignment_graph import AlignmentGraph
 from translane_export.calibration import measure_ranges
 from translane_export.errors import ExportError
-from translane_export.graphs import AlignmentGraph
 from translane_export.keys_values import quantize_decoder, quantize_encoder
 from translane_export.memory import release_memory
 from translane_export.model import Transformer, TransformerConfig

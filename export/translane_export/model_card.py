@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from translane_server.bundle import Manifest, Quality
+from translane_server.bundle import Manifest, Precision, Quality
 
+# what a parity report is of, where that is not the bundle itself
+VERIFIED_AS: dict[Precision, str] = {
+    "int8": " in fp32, before int8",
+    "bf16": " in float32 with the weights rounded to bfloat16",
+}
 _SCORES = {"bleu": "BLEU", "chrf": "chrF"}
 
 
@@ -75,12 +80,14 @@ def _limit_facts(manifest: Manifest) -> list[str]:
 def _parity_facts(manifest: Manifest) -> list[str]:
     parity = manifest.parity
     assert parity
-    before = " in fp32, before int8" if manifest.precision == "int8" else ""
-    return [
+    facts = [
         f"{parity.sentences} sentences decoded greedily, {parity.tokens:,} tokens,"
-        f" {parity.token_mismatches} different from PyTorch's{before}",
+        f" {parity.token_mismatches} different from PyTorch's{VERIFIED_AS.get(manifest.precision, '')}",
         f"Largest difference of a logit: {parity.max_logit_difference:.1e} (tolerance {parity.tolerance:.0e})",
     ]
+    if activation := parity.max_activation:
+        facts.append(f"Largest activation: {activation.value:,.4g}, the {activation.tensor}; float16 ends at 65,504")
+    return facts
 
 
 def _quality_facts(quality: Quality) -> list[str]:

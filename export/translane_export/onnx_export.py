@@ -13,11 +13,12 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
+from translane_export.alignment_graph import AlignmentGraph
 from translane_export.errors import ExportError
-from translane_export.graphs import AlignmentGraph, DecoderGraph, EncoderGraph
+from translane_export.graphs import DecoderGraph, EncoderGraph, GreedyGraph
 from translane_export.model import TransformerConfig
 from translane_export.on_request import compute_on_request
-from translane_export.signatures import WITH_LOG_PROBS
+from translane_export.signatures import NUM_BLOCKS, WITH_LOG_PROBS
 from translane_server.bundle import Graph
 
 OPSET = 21
@@ -33,15 +34,15 @@ def encoder_example(config: TransformerConfig) -> tuple[Tensor, ...]:
     return source_ids, torch.tensor([5, 2, 4], dtype=torch.int32)
 
 
-def decoder_example(config: TransformerConfig, dtype: torch.dtype) -> tuple[Tensor, ...]:
-    """Inputs to capture a decoder step with."""
+def decoder_example(config: TransformerConfig, dtype: torch.dtype, counts: int = 1) -> tuple[Tensor, ...]:
+    """Inputs to capture a decoder step with; `counts` says how many of them are numbers of candidates or blocks."""
     sizes = [_EXAMPLE_TARGET] * (2 * config.decoder_layers) + [_EXAMPLE_SOURCE] * (2 * config.decoder_layers)
     caches = [torch.zeros(_EXAMPLE_ROWS, config.heads, size, config.head_dim, dtype=dtype) for size in sizes]
     return (
         torch.full((_EXAMPLE_ROWS,), config.eos_id),
         torch.tensor([0, 6, 2], dtype=torch.int32),
         torch.tensor([5, 2, 4], dtype=torch.int32),
-        torch.tensor([1]),
+        *(torch.tensor([1]) for _ in range(counts)),  # the exporter would take one tensor for one input
         *caches,
     )
 
@@ -53,18 +54,30 @@ def export_encoder(graph: EncoderGraph, config: TransformerConfig, signature: Gr
 
 def export_decoder(graph: DecoderGraph, config: TransformerConfig, signature: Graph) -> ir.Model:
     """Export the decoder step; its weights are inside the model."""
-    rows, tensors = {0: _ROWS}, 2 * config.decoder_layers
-    caches = [{0: _ROWS, 2: _TARGET}] * tensors + [{0: _ROWS, 2: _SOURCE}] * tensors
-    dynamic_shapes = (rows, rows, rows, None, tuple(caches))
     inputs = [tensor.name for tensor in signature.inputs]
+    counts = 2 if NUM_BLOCKS in inputs else 1
+    example, dynamic_shapes = decoder_example(config, graph.dtype, counts), _decoder_shapes(config, counts)
     if WITH_LOG_PROBS not in inputs:
-        return _export(graph, decoder_example(config, graph.dtype), dynamic_shapes, signature)
+        return _export(graph, example, dynamic_shapes, signature)
     position = inputs.index(WITH_LOG_PROBS)
     captured = (*signature.inputs[:position], *signature.inputs[position + 1 :])
     without = signature.model_copy(update={"inputs": captured})
-    model = _export(graph, decoder_example(config, graph.dtype), dynamic_shapes, without)
+    model = _export(graph, example, dynamic_shapes, without)
     compute_on_request(model, "candidate_log_probs", WITH_LOG_PROBS, position)
     return model
+
+
+def export_greedy(graph: GreedyGraph, config: TransformerConfig, signature: Graph) -> ir.Model:
+    """Export the greedy step; its weights are inside the model."""
+    return _export(graph, decoder_example(config, graph.step.dtype, 0), _decoder_shapes(config, 0), signature)
+
+
+def _decoder_shapes(config: TransformerConfig, counts: int) -> tuple[Any, ...]:
+    """Return the dynamic shapes of `decoder_example`; what follows the named parameters of `forward` is one tuple."""
+    rows, tensors = {0: _ROWS}, 2 * config.decoder_layers
+    caches = [{0: _ROWS, 2: _TARGET}] * tensors + [{0: _ROWS, 2: _SOURCE}] * tensors
+    others = (*([None] * (counts - 1)), *caches)
+    return (rows, rows, rows, *([None] * min(counts, 1)), others)
 
 
 def export_alignment(
@@ -131,8 +144,11 @@ def _strip(model: ir.Model) -> None:
 
 
 def _leave_out(node: ir.Node, index: int) -> None:
-    """Tell ONNX Runtime that an optional output is not wanted."""
-    if node.domain == "com.microsoft":
+    """Tell ONNX Runtime that an optional output is not wanted, where it can do without.
+
+    On CUDA, GroupQueryAttention needs its keys and values named even if nothing fetches them.
+    """
+    if node.domain == "com.microsoft" and node.op_type != "GroupQueryAttention":
         node.outputs[index].name = ""
 
 

@@ -16,16 +16,15 @@ from torch import Tensor, nn
 
 from translane_export.model.attention import KeysValues
 from translane_export.model.residual import Norm
+from translane_export.onnx_nodes import emit, epsilon, group_query_attention, multiply, scalar
 
-_ATTENTION_BIAS = 10  # which input of GroupQueryAttention it is
 _TRACED_CANDIDATES = 7  # the exporter wants some number for what is dynamic; the graph's shapes are cleared afterwards
 
 
 def project(layer: nn.Linear, x: Tensor) -> Tensor:
     """Apply a projection to ``x`` [B, M]. Without a bias too, it becomes a Gemm on the weight as PyTorch stores it."""
     if torch.onnx.is_in_onnx_export() and getattr(layer, "bias", None) is None:  # annotated as if it were always there
-        shape = (x.shape[0], layer.out_features)
-        return _emit("Gemm", (x, layer.weight), x.dtype, shape, {"transB": 1})
+        return multiply(layer, x)
     output: Tensor = layer(x)
     return output
 
@@ -48,9 +47,9 @@ def packed_self_attention(
     qkv [B, T, 3·H·D], lengths [B], bias of the scores [1, H, T, T] -> [B, T, H·D].
     """
     if torch.onnx.is_in_onnx_export():
-        inputs = (qkv, None, None, None, None, lengths - 1, _scalar(qkv.shape[1]))
+        inputs = (qkv, None, None, None, None, lengths - 1, scalar(qkv.shape[1]))
         shape = (*qkv.shape[:2], qkv.shape[2] // 3)
-        (output,) = _fused(inputs, heads, [shape], qkv.dtype, bias=bias, scaled=scaled, causal=False)
+        (output,) = group_query_attention(inputs, heads, [shape], qkv.dtype, bias=bias, scaled=scaled, causal=False)
         return output
     queries, keys, values = (_split_heads(part, heads) for part in qkv.chunk(3, dim=-1))  # [B, H, T, D]
     context = _attend(queries, KeysValues(keys, values), lengths, bias, scaled=scaled)
@@ -68,9 +67,9 @@ def append_and_attend(
     of different lengths.
     """
     if torch.onnx.is_in_onnx_export():
-        inputs = (qkv.unsqueeze(1), None, None, *past, positions, _scalar(past.keys.shape[2]))
+        inputs = (qkv.unsqueeze(1), None, None, *past, positions, scalar(past.keys.shape[2]))
         shapes = [(qkv.shape[0], 1, qkv.shape[1] // 3), past.keys.shape, past.values.shape]
-        context, keys, values = _fused(inputs, heads, shapes, qkv.dtype, bias=bias, scaled=scaled)
+        context, keys, values = group_query_attention(inputs, heads, shapes, qkv.dtype, bias=bias, scaled=scaled)
         return context.squeeze(1), KeysValues(keys, values)
     query, key, value = (_split_heads(part.unsqueeze(1), heads) for part in qkv.chunk(3, dim=-1))  # [B, H, 1, D]
     index = positions.long()[:, None, None, None].expand_as(key)  # [B, H, 1, D]
@@ -86,8 +85,8 @@ def attend(query: Tensor, keys_values: KeysValues, lengths: Tensor, heads: int, 
     query = query.unsqueeze(1)  # [B, 1, H * D]
     if torch.onnx.is_in_onnx_export():
         nothing = query[:, :0]  # [B, 0, H * D]: nothing is appended
-        inputs = (query, nothing, nothing, *keys_values, lengths - 1, _scalar(keys_values.keys.shape[2]))
-        (context,) = _fused(inputs, heads, [query.shape], query.dtype, scaled=scaled)
+        inputs = (query, nothing, nothing, *keys_values, lengths - 1, scalar(keys_values.keys.shape[2]))
+        (context,) = group_query_attention(inputs, heads, [query.shape], query.dtype, scaled=scaled)
         return context.squeeze(1)
     return _attend(_split_heads(query, heads), keys_values, lengths, scaled=scaled).flatten(1)
 
@@ -105,10 +104,10 @@ def score_keys(query: Tensor, keys: Tensor, lengths: Tensor) -> Tensor:
         return (keys.float() * query).sum(-1)
     capacity = torch.scalar_tensor(keys.shape[2], dtype=torch.int64)
     longest = lengths.max().long()
-    visible = _emit("Slice", (keys, torch.tensor([0]), longest.view(1), torch.tensor([2])), keys.dtype, keys.shape)
+    visible = emit("Slice", (keys, torch.tensor([0]), longest.view(1), torch.tensor([2])), keys.dtype, keys.shape)
     products = (visible.float() * query).sum(-1)  # [B, H, longest]
     pads = torch.cat((torch.zeros(5, dtype=torch.int64), (capacity - longest).view(1)))
-    return _emit("Pad", (products, pads), torch.float32, keys.shape[:3])
+    return emit("Pad", (products, pads), torch.float32, keys.shape[:3])
 
 
 def normalize(x: Tensor, norm: Norm) -> Tensor:
@@ -118,8 +117,8 @@ def normalize(x: Tensor, norm: Norm) -> Tensor:
     https://github.com/microsoft/onnxruntime/blob/main/onnxruntime/core/graph/contrib_ops/contrib_defs.cc
     """
     if isinstance(norm, nn.RMSNorm) and torch.onnx.is_in_onnx_export():
-        attributes = {"axis": -1, "epsilon": _epsilon(norm), "stash_type": 1}
-        return _emit("SimplifiedLayerNormalization", (x, norm.weight), x.dtype, x.shape, attributes)
+        attributes = {"axis": -1, "epsilon": epsilon(norm), "stash_type": 1}
+        return emit("SimplifiedLayerNormalization", (x, norm.weight), x.dtype, x.shape, attributes)
     output: Tensor = norm(x)
     return output
 
@@ -127,23 +126,9 @@ def normalize(x: Tensor, norm: Norm) -> Tensor:
 def add_and_norm(x: Tensor, residual: Tensor, norm: Norm) -> tuple[Tensor, Tensor]:
     """Return norm(x + residual) and x + residual, all [B, M].
 
-    One operator in float16, which is for GPUs, where every operator is a launch. On a CPU the two it joins are faster:
-    a whole decoder step takes 5 to 10% less at 32 rows and more, and the same at one row.
+    On a CPU two operators are faster than the one that joins them: a whole decoder step takes 5 to 10% less at 32 rows
+    and more, and the same at one row.
     """
-    if torch.onnx.is_in_onnx_export() and x.dtype == torch.float16:
-        rms = isinstance(norm, nn.RMSNorm)
-        operator = "SkipSimplifiedLayerNormalization" if rms else "SkipLayerNormalization"
-        inputs = (x, residual, *norm.parameters())
-        # mean and inverse deviation are outputs 1 and 2 of the operator; nothing computes them on inference
-        normed, _, _, total = torch.onnx.ops.symbolic_multi_out(
-            f"com.microsoft::{operator}",
-            inputs,
-            {"epsilon": _epsilon(norm)},
-            dtypes=[x.dtype] * 4,
-            shapes=[x.shape] * 4,
-            version=1,
-        )
-        return normed, total
     total = x + residual
     return normalize(total, norm), total
 
@@ -154,32 +139,47 @@ def best_ids(logits: Tensor, count: Tensor) -> Tensor:
     [B, V] -> [B, K].
     """
     if torch.onnx.is_in_onnx_export():
-        size = _block_size(logits.shape[1])
-        return _top_k(logits, count)[1] if size is None else _best_ids_of_blocks(logits, count, size)
+        blocks = vocabulary_blocks(logits.shape[1])
+        return top_k(logits, count)[1] if blocks is None else _best_ids_of_blocks(logits, count, blocks)
     if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]  # public, but unannotated
         ids: Tensor = _scripted_top_ids()(logits, count)
         return ids
     return _top_ids(logits, count)
 
 
-def _best_ids_of_blocks(logits: Tensor, count: Tensor, size: int) -> Tensor:
+def vocabulary_blocks(vocabulary: int) -> int | None:
+    """Return how many blocks a vocabulary is searched by; None where it is searched whole."""
+    size = _block_size(vocabulary)
+    return None if size is None else vocabulary // size
+
+
+def best_blocks(logits: Tensor, count: Tensor, blocks: int) -> tuple[Tensor, Tensor]:
+    """Return the ``count`` [1] blocks with the highest maxima, in their own order, and the logits that are in them.
+
+    [B, V] -> [B, K'] and [B, K' * size].
+    """
+    rows, size = logits.shape[0], logits.shape[1] // blocks
+    split = logits.view(rows, blocks, size)
+    chosen = top_k(top_k(split.amax(-1), count)[1], count, largest=False)[0]  # [B, K']
+    shape = (rows, _TRACED_CANDIDATES, size)
+    found = emit("GatherND", (split, chosen.unsqueeze(-1)), logits.dtype, shape, {"batch_dims": 1})
+    side_by_side = (rows, _TRACED_CANDIDATES * size)
+    return chosen, emit("Reshape", (found, torch.tensor([0, -1])), found.dtype, side_by_side)
+
+
+def _best_ids_of_blocks(logits: Tensor, count: Tensor, blocks: int) -> Tensor:
     """Look for the K best in the K blocks of the vocabulary with the highest maxima: they are nowhere else.
 
     The maxima take a pass that ONNX Runtime vectorises, where TopK compares one number after the other: 5 times as
     fast over 65,000 ids, 3 to 5 times over 8,000. Blocks are looked through in their own order, so that of equal
     logits the lowest id stays first.
     """
-    rows, blocks = logits.shape[0], logits.shape[1] // size
-    split = logits.view(rows, blocks, size)
-    looked_at = torch.minimum(count, torch.tensor([blocks]))
-    chosen = _top_k(_top_k(split.amax(-1), looked_at)[1], looked_at, largest=False)[0]  # [B, K']
-    shape = (rows, _TRACED_CANDIDATES, size)
-    found = _emit("GatherND", (split, chosen.unsqueeze(-1)), logits.dtype, shape, {"batch_dims": 1})
-    side_by_side = _emit("Reshape", (found, torch.tensor([0, -1])), found.dtype, (rows, _TRACED_CANDIDATES * size))
-    _, places = _top_k(side_by_side, count)  # [B, K]
+    size = logits.shape[1] // blocks
+    chosen, found = best_blocks(logits, torch.minimum(count, torch.tensor([blocks])), blocks)
+    _, places = top_k(found, count)  # [B, K]
     width = torch.tensor([size])
-    number = _emit("Div", (places, width), places.dtype, places.shape)
-    return chosen.gather(1, number) * size + _emit("Mod", (places, width), places.dtype, places.shape)
+    number = emit("Div", (places, width), places.dtype, places.shape)
+    return chosen.gather(1, number) * size + emit("Mod", (places, width), places.dtype, places.shape)
 
 
 def _block_size(vocabulary: int) -> int | None:
@@ -188,50 +188,16 @@ def _block_size(vocabulary: int) -> int | None:
     return min(sizes, key=lambda size: abs(math.log(size / 128)), default=None)
 
 
-def _top_k(x: Tensor, count: Tensor, *, largest: bool = True) -> tuple[Tensor, Tensor]:
-    """Return the values and places of the ``count`` [1] largest or smallest numbers of each row."""
-    shape = (x.shape[0], _TRACED_CANDIDATES)
+def top_k(x: Tensor, count: Tensor, known: int = _TRACED_CANDIDATES, *, largest: bool = True) -> tuple[Tensor, Tensor]:
+    """Return the values and places of the ``count`` [1] largest or smallest numbers along the last dimension.
+
+    ``known`` is that count where it is always the same.
+    """
+    shape = (*x.shape[:-1], known)
     values, places = torch.onnx.ops.symbolic_multi_out(
         "::TopK", (x, count), {"largest": int(largest)}, dtypes=[x.dtype, torch.int64], shapes=[shape, shape]
     )
     return values, places
-
-
-def _epsilon(norm: Norm) -> float:
-    assert norm.eps is not None  # RMSNorm's own default depends on the type of its input
-    return norm.eps
-
-
-def _emit(
-    operator: str, inputs: tuple[Tensor, ...], dtype: torch.dtype, shape: Any, attributes: dict[str, Any] | None = None
-) -> Tensor:
-    (output,) = torch.onnx.ops.symbolic_multi_out(
-        f"::{operator}", inputs, attributes or {}, dtypes=[dtype], shapes=[shape]
-    )
-    return output
-
-
-def _fused(
-    inputs: tuple[Tensor | None, ...],
-    heads: int,
-    shapes: list[Any],
-    dtype: torch.dtype,
-    *,
-    bias: Tensor | None = None,
-    scaled: bool = True,
-    causal: bool = True,
-) -> tuple[Tensor, ...]:
-    attributes: dict[str, Any] = {"num_heads": heads, "kv_num_heads": heads}
-    if not causal:
-        attributes["causal"] = 0
-    if not scaled:
-        attributes["scale"] = 1.0
-    if bias is not None:
-        inputs = (*inputs, *[None] * (_ATTENTION_BIAS - len(inputs)), bias)
-    outputs = torch.onnx.ops.symbolic_multi_out(
-        "com.microsoft::GroupQueryAttention", inputs, attributes, dtypes=[dtype] * len(shapes), shapes=shapes, version=1
-    )
-    return tuple(outputs)
 
 
 def _attend(
@@ -257,11 +223,6 @@ def _visible(lengths: Tensor, keys: Tensor) -> Tensor:
 
 def _split_heads(x: Tensor, heads: int) -> Tensor:
     return x.view(*x.shape[:2], heads, -1).transpose(1, 2)  # [B, T, H * D] -> [B, H, T, D]
-
-
-def _scalar(size: int | torch.SymInt) -> Tensor:
-    """Return a size as the graph's int32 scalar, computed from the shape at run time."""
-    return torch.scalar_tensor(size, dtype=torch.int32)  # type: ignore[arg-type]  # SymInt is meant
 
 
 def _top_ids(logits: Tensor, count: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-WeightStorage = Literal["float32", "float16"]
+WeightStorage = Literal["float32", "float16", "bfloat16"]
 
 _INLINE_BELOW = 1024  # bytes
 _ALIGNMENT = 4096  # a page

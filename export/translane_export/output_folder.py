@@ -13,20 +13,21 @@ from pathlib import Path
 from translane_export.errors import ExportError
 
 
-def check_replaceable(folder: Path, *, force: bool, markers: Sequence[str]) -> None:
+def check_replaceable(folder: Path, *, force: bool, markers: Sequence[str], parts: Sequence[str] = ()) -> None:
     """Refuse an output that is in the way, or that cannot be written.
 
     Args:
         folder: where the output is to appear.
         force: whether an earlier output may be replaced; nothing else ever is.
         markers: manifests, one of which lists the files of an earlier output.
+        parts: folders of which an earlier output may be made, each with such a manifest.
 
     Raises:
         ExportError: there is something already, or the folder cannot be made.
     """
     try:
         _check_parent(folder)
-        _check_entries(folder, force=force, markers=markers)
+        _check_entries(folder, force=force, markers=markers, parts=parts)
     except OSError as error:
         raise ExportError(f"output {folder}: it cannot be written: {error.strerror}") from None
 
@@ -41,19 +42,27 @@ def _check_parent(folder: Path) -> None:
         raise ExportError(f"output {folder}: it is a mount point, which is never replaced; name a folder inside it")
 
 
-def _check_entries(folder: Path, *, force: bool, markers: Sequence[str]) -> None:
+def _check_entries(folder: Path, *, force: bool, markers: Sequence[str], parts: Sequence[str]) -> None:
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise ExportError(f"output {folder}: it is not a folder")
     if not folder.exists() or not any(folder.iterdir()):
         return
-    listed = next((files for marker in markers if (files := _listed_files(folder / marker)) is not None), None)
-    if listed is None:
+    listed = _listed_in(folder, markers)
+    if not listed:
+        held = [folder / part for part in parts if not (folder / part).is_symlink()]
+        listed = {f"{part.name}/{file}" for part in held for file in _listed_in(part, markers)}
+    if not listed:
         raise ExportError(f"output {folder}: it holds other files than a model bundle, which are left alone")
     if others := _other_entries(folder, listed):
         more = f" and {len(others) - 1} more" if len(others) > 1 else ""
         raise ExportError(f"output {folder}: it holds other files: {others[0]}{more}; they are left alone")
     if not force:
         raise ExportError(f"output {folder}: there is a model bundle already; --force replaces it")
+
+
+def _listed_in(folder: Path, markers: Sequence[str]) -> set[str]:
+    """Return the names of the files of the bundle in `folder`; none where there is no bundle."""
+    return next((files for marker in markers if (files := _listed_files(folder / marker)) is not None), set())
 
 
 def _listed_files(manifest: Path) -> set[str] | None:

@@ -25,6 +25,7 @@ ROWS = 8
 ADMITTED_TOGETHER = 3
 CANDIDATES = 4
 _MOST_STEPS = 96
+_BEST_TOKEN_ALONE = StepNeeds(log_probs=False)
 
 FloatArray = npt.NDArray[np.float32]
 
@@ -104,23 +105,27 @@ def record_decodes(
     sources: Sequence[Sequence[int]],
     *,
     attention: bool = False,
+    greedy: bool = False,
     folder: Path | None = None,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> list[Decode]:
     """Decode `sources` greedily with `backend`, keeping attention weights where there are any to compare.
 
-    The last source is decoded alone up to the capacity, whether or not the sentence ends before. `folder` is where the
-    logits are, while what is returned lives.
+    The last source is decoded alone up to the capacity, whether or not the sentence ends before. With `greedy`, the
+    backend has a graph for steps of which nothing but the best token is wanted, and each step is taken with that, too.
+    `folder` is where the logits are, while what is returned lives.
 
     Raises:
-        ExportError: a step chose an id outside the vocabulary.
+        ExportError: a step chose an id outside the vocabulary, or another id when it was asked for nothing else.
         OSError: the logits cannot be written.
     """
     logits = LogitFile(config.target_vocab_size, folder)
     needs = StepNeeds(min(CANDIDATES, config.target_vocab_size), logits=True, attention=attention)
     done: list[Decode] = []
     for together, to_capacity in ((sources[:-1], False), (sources[-1:], True)):
-        for decode in _decode_greedily(backend, config, together, logits, needs, to_capacity=to_capacity):
+        for decode in _decode_greedily(
+            backend, config, together, logits, needs, to_capacity=to_capacity, greedy=greedy
+        ):
             done.append(decode)
             progress(len(done), len(sources))
     return done
@@ -134,6 +139,7 @@ def _decode_greedily(
     needs: StepNeeds,
     *,
     to_capacity: bool,
+    greedy: bool,
 ) -> Iterable[Decode]:
     """Yield each sentence once it has ended. A row that becomes free takes the next sentence at once."""
     # decodes of many lengths, also where a model never ends a sentence
@@ -151,7 +157,12 @@ def _decode_greedily(
         # a row without a sentence between others goes on at position 0 with whatever it holds
         last = [decode.tokens[-1] if decode and decode.tokens else config.start_id for decode in stepped]
         positions = [len(decode.tokens) if decode else 0 for decode in stepped]
-        candidates = backend.decode_step(np.array(last, np.int64), np.array(positions, np.int32), needs)
+        step = np.array(last, np.int64), np.array(positions, np.int32)
+        # at the same positions, so the step after it finds what it would have found without it
+        alone = backend.decode_step(*step, _BEST_TOKEN_ALONE).token_ids[:, 0].copy() if greedy else None
+        candidates = backend.decode_step(*step, needs)
+        if alone is not None:
+            _check_same(alone, candidates.token_ids[:, 0])
         for row, decode in enumerate(stepped):
             if decode is None:
                 continue
@@ -164,6 +175,16 @@ def _decode_greedily(
             if ended or len(decode.tokens) == decode.most_steps:
                 yield decode
                 rows[row] = None
+
+
+def _check_same(alone: IntArray, best: IntArray) -> None:
+    """Refuse a greedy graph that chooses another token than the decoder's graph: both [n]."""
+    if (different := np.flatnonzero(alone != best)).size:
+        row = different[0]
+        raise ExportError(
+            f"the exported greedy step chose {alone[row]} where the decoder's graph, from the same input, chose"
+            f" {best[row]}"
+        )
 
 
 def _admit(backend: StepBackend, rows: list[Decode | None], waiting: list[Decode]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import Field, field_validator
 from pydantic_settings import CliPositionalArg
@@ -15,6 +15,7 @@ from translane_server.settings import Settings
 
 ENV_PREFIX = "TRANSLANE_EXPORT_"
 
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 Format = Literal["onnx", "torchscript"]
 
 
@@ -25,8 +26,10 @@ class ExportSettings(Settings):
         description="Folder of the checkpoint: of translane-train, Hugging Face, fairseq or OpenNMT-py."
     )
     output: Path = Field(description="Folder to write the bundle to (short: -o); it appears once it is complete.")
-    precision: Precision = Field(
-        default="fp32", description="What the model computes in: fp32, fp16 (for CUDA) or int8 (for CPUs)."
+    precision: str = Field(
+        default="fp32",
+        description="What the model computes in: fp32, int8 (for CPUs), fp16 or bf16 (both for CUDA). Several, such as"
+        " fp16,int8, make a folder with a bundle for each, of which the server takes the one for its device.",
     )
     format: Format = Field(
         default="onnx", description="onnx is what the server reads; torchscript is for LibTorch programs."
@@ -90,6 +93,19 @@ class ExportSettings(Settings):
     def computing_threads(self) -> int:
         """Threads of PyTorch and of ONNX Runtime."""
         return self.threads or available_cpus()
+
+    @property
+    def precisions(self) -> tuple[Precision, ...]:
+        """Each precision there is to be a bundle of."""
+        return tuple(known for name in self.precision.split(",") for known in PRECISIONS if known == name)
+
+    @field_validator("precision")
+    @classmethod
+    def _check_precisions(cls, value: str) -> str:
+        names = value.split(",")
+        if not set(names) <= set(PRECISIONS) or len(set(names)) < len(names):
+            raise ValueError(f"it should be one of {', '.join(PRECISIONS)}, or different ones such as fp16,int8")
+        return value
 
     @field_validator("source_language", "target_language")
     @classmethod

@@ -10,8 +10,14 @@ from translane_export.model import TransformerConfig
 from translane_server.bundle import Graph, GraphTensor
 
 WITH_LOG_PROBS = "with_log_probs"
+NUM_BLOCKS = "num_blocks"
 
-_TYPE_NAMES = {torch.float32: "float32", torch.float16: "float16", torch.int8: "int8"}
+_TYPE_NAMES = {
+    torch.float32: "float32",
+    torch.float16: "float16",
+    torch.bfloat16: "bfloat16",
+    torch.int8: "int8",
+}
 
 
 def per_layer(prefix: str, layers: int) -> list[str]:
@@ -36,15 +42,18 @@ def decoder_signature(
     cross_dtype: torch.dtype | None = None,
     alignment_query: bool = False,
     log_probs_on_request: bool = False,
+    takes_blocks: bool = False,
 ) -> Graph:
     """One step: tokens, positions and caches to candidates, logits and updated caches.
 
     With a `cross_dtype`, cross-attention's keys and values are of that type; those that are int8 are outputs, too, as
     they were given. With `log_probs_on_request`, there is an input that says whether to compute log-probabilities. With
-    `alignment_query`, the query that the alignment graph takes, too.
+    `takes_blocks`, there is one that says how many blocks of the vocabulary to look through. With `alignment_query`,
+    the query that the alignment graph takes, too.
     """
     width = config.heads * config.head_dim
     asked = (_tensor(WITH_LOG_PROBS, "bool"),) if log_probs_on_request else ()
+    blocks = (_tensor(NUM_BLOCKS, "int64", 1),) if takes_blocks else ()
     query = (_tensor("alignment_query", _TYPE_NAMES[dtype], "rows", width),) if alignment_query else ()
     cross_dtype = cross_dtype or dtype
     cross = ("rows", "source_capacity")
@@ -52,10 +61,9 @@ def decoder_signature(
     return Graph(
         file=file,
         inputs=(
-            _tensor("token_ids", "int64", "rows"),
-            _tensor("positions", "int32", "rows"),
-            _tensor("source_lengths", "int32", "rows"),
+            *_ROW_STATE,
             _tensor("num_candidates", "int64", 1),
+            *blocks,
             *asked,
             *_caches("self", config, dtype, "rows", "target_capacity"),
             *_caches("cross", config, cross_dtype, *cross),
@@ -67,6 +75,22 @@ def decoder_signature(
             *query,
             *_caches("present_self", config, dtype, "rows", "target_capacity"),
             *returned,
+        ),
+    )
+
+
+def greedy_signature(config: TransformerConfig, dtype: torch.dtype, file: str) -> Graph:
+    """One step of which nothing but the best token is wanted: tokens, positions and caches to it and updated caches."""
+    return Graph(
+        file=file,
+        inputs=(
+            *_ROW_STATE,
+            *_caches("self", config, dtype, "rows", "target_capacity"),
+            *_caches("cross", config, dtype, "rows", "source_capacity"),
+        ),
+        outputs=(
+            _tensor("candidate_ids", "int64", "rows", 1),
+            *_caches("present_self", config, dtype, "rows", "target_capacity"),
         ),
     )
 
@@ -96,3 +120,10 @@ def _caches(
 
 def _tensor(name: str, dtype: str, *shape: Any) -> GraphTensor:
     return GraphTensor(name=name, dtype=dtype, shape=shape)
+
+
+_ROW_STATE = (
+    _tensor("token_ids", "int64", "rows"),
+    _tensor("positions", "int32", "rows"),
+    _tensor("source_lengths", "int32", "rows"),
+)

@@ -6,6 +6,7 @@ chose (see `translane_export.recording`). It need not be in memory before that.
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from translane_export.activations import ActivationWatch, check_activations
 from translane_export.alignment import recorded_attention
 from translane_export.errors import ExportError
 from translane_export.model import Transformer, TransformerConfig
@@ -54,20 +56,26 @@ def compare(
     """Compare every step of `decodes` with `reference`.
 
     With an `alignment`, which says where recorded attention weights are from, compare those as well. Where rounding
-    alone moves a step by more than the tolerance, its difference counts as so much smaller.
+    alone moves a step by more than the tolerance, its difference counts as so much smaller. Where `numerics` compute in
+    float16, keep the largest number that the model computes.
 
     Raises:
-        ExportError: rounding moves nearly every step so far that nothing can be said.
+        ExportError: the model computes numbers too large for float16, or rounding moves nearly every step so far that
+            nothing can be said.
     """
     difference, attention_difference, tokens, mismatches, lost = 0.0, 0.0, 0, 0, 0
+    watch = _watch_for(numerics, reference, decodes)
     for done, decode in enumerate(decodes, start=1):
-        found = _compare(decode, reference, numerics, alignment)
+        found = _compare(decode, reference, numerics, alignment, watch)
         difference = float(np.maximum(difference, found.logits.max()))
         attention_difference = float(np.maximum(attention_difference, found.attention.max()))
         mismatches += int((found.wrong | (found.shortfall > numerics.token_margin)).sum())
         lost += int(found.lost.sum())
         tokens += len(decode.tokens)
         progress(done, len(decodes))
+    activation = watch.largest if watch else None
+    if activation:
+        check_activations(activation)
     if tokens - lost < _LEAST_VERIFIED * tokens:
         raise ExportError(
             f"the exported model cannot be verified: rounding in {str(numerics.dtype).removeprefix('torch.')} alone"
@@ -81,6 +89,7 @@ def compare(
         token_mismatches=mismatches,
         max_attention_difference=attention_difference if alignment else None,
         attention_tolerance=numerics.attention_tolerance if alignment else None,
+        max_activation=activation,
     )
 
 
@@ -104,10 +113,26 @@ class _Differences:
     lost: npt.NDArray[np.bool_]  # whether rounding moves logits by more than they differ from one another
 
 
-def _compare(decode: Decode, reference: Transformer, numerics: Numerics, alignment: Alignment | None) -> _Differences:
-    forced = _force(reference, decode, alignment)
+def _watch_for(numerics: Numerics, reference: Transformer, decodes: Sequence[Decode]) -> ActivationWatch | None:
+    """Return what is to watch PyTorch; it has seen the padding beside the longest source."""
+    if numerics.dtype != torch.float16 or not decodes:
+        return None
+    watch = ActivationWatch()
+    watch.see_padding(reference, max((decode.source for decode in decodes), key=len))
+    return watch
+
+
+def _compare(
+    decode: Decode,
+    reference: Transformer,
+    numerics: Numerics,
+    alignment: Alignment | None,
+    watch: ActivationWatch | None,
+) -> _Differences:
     steps = np.arange(len(decode.tokens))
-    parts = [_compare_steps(decode, block, forced.project(block), reference.config) for block in _blocks(steps)]
+    with watch.watched(reference) if watch else contextlib.nullcontext():
+        forced = _force(reference, decode, alignment)
+        parts = [_compare_steps(decode, block, forced.project(block), reference.config) for block in _blocks(steps)]
     logits, shortfall, wrong = (np.concatenate(part) for part in zip(*parts, strict=True))
     attention = np.zeros_like(logits)
     if forced.attention is not None:

@@ -1,9 +1,11 @@
 """Records a bundle and what it translates, so that later releases are held to reading it.
 
-A new schema version gets a new folder, and one more for its int8; folders of old ones are never written again::
+A new schema version gets a new folder, and one more each for its int8 and its fp16, whose graphs have the CUDA form;
+folders of old ones are never written again::
 
-    PYTHONPATH=tests python -m helpers.reference_bundle tests/data/bundles/v4
-    PYTHONPATH=tests python -m helpers.reference_bundle tests/data/bundles/v4-int8 --precision int8
+    PYTHONPATH=tests python -m helpers.reference_bundle tests/data/bundles/v5
+    PYTHONPATH=tests python -m helpers.reference_bundle tests/data/bundles/v5-int8 --precision int8
+    PYTHONPATH=tests python -m helpers.reference_bundle tests/data/bundles/v5-fp16 --precision fp16
 """
 
 from __future__ import annotations

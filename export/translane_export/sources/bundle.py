@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 import torch
 from torch import Tensor
@@ -35,7 +36,12 @@ _ACTIVATIONS: dict[str, Activation] = {
     "Gelu tanh": "gelu_tanh",
     "Erf": "gelu",
     "Sigmoid": "silu",
+    "BiasGelu": "gelu",
+    "FastGelu": "gelu_tanh",
+    "QuickGelu": "silu",
 }
+_ATTENTION = ("GroupQueryAttention", "MultiHeadAttention")
+_FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 _RMS_NORMS = ("SimplifiedLayerNormalization", "SkipSimplifiedLayerNormalization")
 _NORMS = ("LayerNormalization", "SkipLayerNormalization", *_RMS_NORMS)
 _PARTS = ("q_proj", "k_proj", "v_proj")
@@ -88,8 +94,8 @@ class _Stored:
             tensor = value.const_value
             assert tensor is not None
             self.shapes[name] = tuple(tensor.shape.numpy())
-            if tensor.dtype in (ir.DataType.FLOAT, ir.DataType.FLOAT16):
-                self.weights[name.removesuffix(".float16")] = torch.from_numpy(tensor.numpy().copy()).float()
+            if tensor.dtype in _FLOATS:
+                self.weights[name.removesuffix(".float16")] = torch.from_numpy(tensor.numpy().astype(np.float32))
 
     def operators(self) -> set[str]:
         """Types of the nodes; "Gelu tanh" is Gelu by its approximation."""
@@ -123,7 +129,7 @@ class _Stored:
 
     def scales_attention(self) -> bool:
         """Whether attention divides by √D, as it does unless a node says otherwise."""
-        return not any("scale" in node.attributes for node in self.graph if node.op_type == "GroupQueryAttention")
+        return not any("scale" in node.attributes for node in self.graph if node.op_type in _ATTENTION)
 
     def _factor(self, node: ir.Node | None) -> float:
         """The constant that a Mul multiplies with; 1 for any other node."""
@@ -219,14 +225,14 @@ def _relative_positions(weight: Tensor, decoder: _Stored) -> dict[str, int]:
 
 
 def _is_about(number: float, expected: float) -> bool:
-    """Whether they are the same but for the rounding of a float16."""
-    return math.isclose(number, expected, rel_tol=1e-3)
+    """Whether they are the same but for the rounding of a bfloat16."""
+    return math.isclose(number, expected, rel_tol=2**-8)
 
 
 def _is_sinusoidal(table: Tensor) -> bool:
     if table.shape[1] % 2:
         return False
-    return torch.allclose(table, sinusoid_table(*table.shape), rtol=0, atol=1e-3)  # as float16 may have rounded it
+    return torch.allclose(table, sinusoid_table(*table.shape), rtol=0, atol=2**-8)  # as bfloat16 may have rounded it
 
 
 def _tying(encoder: Mapping[str, Tensor], decoder: Mapping[str, Tensor]) -> Any:

@@ -8,7 +8,7 @@ import torch
 
 from helpers.bundles import bundle_model, random_bundle
 from translane_export.alignment import recorded_attention
-from translane_export.graphs import AlignmentGraph
+from translane_export.alignment_graph import AlignmentGraph
 from translane_export.model import TransformerConfig
 from translane_export.onnx_export import export_alignment
 from translane_export.signatures import alignment_signature

@@ -15,12 +15,13 @@ from translane_server.sessions import Sessions
 BUNDLES = sorted((Path(__file__).parents[2] / "data" / "bundles").glob("v*"))
 
 
-def test_there_is_one_of_each_version_and_of_int8():
+def test_there_is_one_of_each_version_and_of_each_form_of_its_graphs():
     manifests = {folder.name: load_bundle(folder).manifest for folder in BUNDLES}
     versions = {f"v{version}": (version, "fp32") for version in range(1, SCHEMA_VERSION + 1)}
     assert {name: (manifest.schema_version, manifest.precision) for name, manifest in manifests.items()} == {
         **versions,
         **{f"v{version}-int8": (version, "int8") for version in range(3, SCHEMA_VERSION + 1)},
+        **{f"v{version}-fp16": (version, "fp16") for version in range(5, SCHEMA_VERSION + 1)},
     }
 
 
@@ -36,8 +37,9 @@ def test_it_decodes_the_recorded_tokens(folder):
 def test_it_attends_as_recorded(folder):
     recorded = json.loads((folder / ATTENTION).read_text(encoding="utf-8"))
     weights = attend(folder)
-    # a float that another processor rounds the other way may become another unit of an int8 projection's input
-    tolerance = 1e-2 if load_bundle(folder).manifest.precision == "int8" else 1e-5
+    # a float that another processor rounds the other way may become another unit of an int8 projection's input, or
+    # another float16
+    tolerance = 1e-5 if load_bundle(folder).manifest.precision == "fp32" else 1e-2
     assert weights.keys() == recorded.keys()
     for text, steps in recorded.items():
         for step, expected in zip(weights[text], steps, strict=True):

@@ -15,7 +15,7 @@ from translane_export.__main__ import main
 from translane_export.calibration import measure_ranges
 from translane_export.quantize import Range, Ranges
 from translane_export.sources.bundle import BundleReader
-from translane_server.bundle import load_bundle
+from translane_server.bundle import SCHEMA_VERSION, load_bundle
 
 VERSION_3 = Path(__file__).parents[2] / "data" / "bundles" / "v3-int8"
 FLAGS = ("--precision", "int8", "--threads", "1")
@@ -44,7 +44,7 @@ def operators(path):
 
 def test_the_manifest_says_so(bundle):
     manifest = load_bundle(bundle).manifest
-    assert (manifest.schema_version, manifest.precision, manifest.weight_storage) == (4, "int8", "int8")
+    assert (manifest.schema_version, manifest.precision, manifest.weight_storage) == (SCHEMA_VERSION, "int8", "int8")
     assert manifest.parity.token_mismatches == 0
     quality = manifest.quality
     assert quality.tested == len(SOURCES)
@@ -117,7 +117,7 @@ def test_one_of_version_3_keeps_its_keys_and_values_as_they_are(tmp_path):
     again = tmp_path / "again"
     assert main([str(VERSION_3), "-o", str(again), "--threads", "1"]) == 0
     found = load_bundle(again)
-    assert (found.manifest.schema_version, found.manifest.graphs.cross_dtype) == (4, "float32")
+    assert (found.manifest.schema_version, found.manifest.graphs.cross_dtype) == (SCHEMA_VERSION, "float32")
     recorded = json.loads((VERSION_3 / EXPECTED).read_text(encoding="utf-8"))
     assert decode(again)[0] == recorded
 

@@ -195,3 +195,24 @@ def test_an_interruption_between_the_renames_loses_nothing(tmp_path, monkeypatch
         export()
     assert (output / "manifest.json").read_text() == "old"
     assert list(tmp_path.iterdir()) == [output]
+
+
+def test_an_output_of_parts_is_replaced_where_nothing_else_is_in_it(tmp_path):
+    output = tmp_path / "bundles"
+    for part in ("fp16", "int8"):
+        write(output / part, text=MANIFEST)
+        write(output / part, "weights.bin")
+    check_replaceable(output, force=True, markers=MARKERS, parts=("fp16", "int8"))
+    with pytest.raises(ExportError, match="--force replaces it"):
+        check_replaceable(output, force=False, markers=MARKERS, parts=("fp16", "int8"))
+    with pytest.raises(ExportError, match="it holds other files: int8"):
+        check_replaceable(output, force=True, markers=MARKERS, parts=("fp16",))
+    write(output / "int8", "mine.txt")
+    with pytest.raises(ExportError, match=r"it holds other files: int8/mine\.txt"):
+        check_replaceable(output, force=True, markers=MARKERS, parts=("fp16", "int8"))
+
+
+def test_a_folder_of_other_bundles_is_never_replaced(tmp_path):
+    write(tmp_path / "models" / "zh-en", text=MANIFEST)
+    with pytest.raises(ExportError, match="it holds other files than a model bundle"):
+        check_replaceable(tmp_path / "models", force=True, markers=MARKERS, parts=("fp16", "int8"))

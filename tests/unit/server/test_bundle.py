@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from translane_server.bundle import file_entry, load_bundle, read_manifest
+from translane_server.bundle import SCHEMA_VERSION, file_entry, load_bundle, read_manifest
 from translane_server.errors import BundleError
 
 TENSOR = {"name": "x", "dtype": "float32", "shape": ["batch", 4]}
@@ -100,7 +100,7 @@ def test_no_schema_version(folder, content):
 
 
 def test_a_newer_schema_version_says_to_upgrade(folder):
-    change(folder, schema_version=5)
+    change(folder, schema_version=SCHEMA_VERSION + 1)
     assert "upgrade the server" in error(folder)
 
 
@@ -127,7 +127,9 @@ def test_keys_and_values_are_of_one_type_that_there_is(folder, types, named):
     content = manifest(folder)
     content["graphs"]["encoder"]["outputs"] = [TENSOR | {"dtype": dtype} for dtype in types]
     write(folder, content)
-    assert error(folder).endswith(f"encoder.outputs: keys and values are all float32, float16 or int8, {named}")
+    assert error(folder).endswith(
+        f"encoder.outputs: keys and values are all float32, float16, bfloat16 or int8, {named}"
+    )
 
 
 def test_a_step_may_return_keys_and_values_it_does_not_change(folder):

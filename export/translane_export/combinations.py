@@ -1,0 +1,39 @@
+"""Which settings go together, and which a checkpoint sets that was a bundle."""
+
+from __future__ import annotations
+
+from translane_export.checkpoint import Checkpoint
+from translane_export.errors import ExportError
+from translane_export.settings import ExportSettings
+from translane_server.bundle import Precision
+
+_ONNX_ONLY: tuple[Precision, ...] = ("int8", "bf16")
+
+
+def check_combination(settings: ExportSettings, checkpoint: Checkpoint) -> None:
+    """Refuse settings that contradict one another or the checkpoint.
+
+    Raises:
+        ExportError: they do.
+    """
+    if settings.format == "torchscript" and settings.weight_storage:
+        raise ExportError("TorchScript files store weights as they compute; leave --weight-storage out")
+    if settings.format == "torchscript" and settings.precision in _ONNX_ONLY:
+        raise ExportError(f"TorchScript files are fp32 or fp16; {settings.precision} is a precision of ONNX bundles")
+    if settings.test and settings.precision != "int8":
+        raise ExportError("--test is for precision int8, whose translations it scores")
+    if settings.test and checkpoint.ranges:
+        raise ExportError(
+            f"--test compares int8 with what it is made of, and {settings.checkpoint} is int8 already, which stays as"
+            " it is; leave it out"
+        )
+
+
+def complete(settings: ExportSettings, checkpoint: Checkpoint) -> ExportSettings:
+    """Take what is not set from a checkpoint that has been exported before."""
+    defaults = {name: value for name, value in checkpoint.settings.items() if name not in settings.model_fields_set}
+    if defaults.get("precision") in _ONNX_ONLY and (settings.format == "torchscript" or settings.weight_storage):
+        defaults["precision"] = "fp32"  # the bundle's own has neither
+    if "precision" in settings.model_fields_set or settings.format == "torchscript":
+        defaults.pop("weight_storage", None)  # what the bundle stores suits the bundle's own precision and format
+    return settings.model_copy(update=defaults)

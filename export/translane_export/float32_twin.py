@@ -1,0 +1,46 @@
+"""The float32 twin of a bundle in bfloat16, which ONNX Runtime can run on a CPU.
+
+Its graphs are captured in the same form with the same rounded weights, and checked to be the same but for their types.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+
+from translane_export.graph_writer import write_graphs
+from translane_export.model import Transformer
+from translane_export.precision import Numerics
+from translane_export.same_graphs import check_same_graphs
+from translane_server.bundle import Bundle, Graph
+
+_FOLDER = "float32"
+
+
+def write_twin(bundle: Bundle, reference: Transformer, numerics: Numerics, log: Callable[[str], None]) -> Bundle:
+    """Write the graphs of a bfloat16 `bundle` once more, into a folder inside it; `remove_twin` removes that.
+
+    Args:
+        bundle: whose graphs are written already.
+        reference: the model, in float32 with the rounded weights.
+        numerics: of the twin; see `verified_as`.
+        log: takes lines for people.
+
+    Raises:
+        ExportError: the graphs differ in more than their types.
+    """
+    log("writing the graphs in float32, to verify them")
+    folder = bundle.folder / _FOLDER
+    folder.mkdir()
+    manifest = bundle.manifest
+    graphs = write_graphs("onnx", reference, numerics, manifest.alignment, folder, lambda _line: None)
+    for _, graph in graphs:
+        if isinstance(graph, Graph):
+            check_same_graphs(bundle.path(graph.file), folder / graph.file)
+    changed = {"graphs": graphs, "precision": numerics.precision, "weight_storage": numerics.storage}
+    return Bundle(folder, manifest.model_copy(update=changed))
+
+
+def remove_twin(twin: Bundle) -> None:
+    """Remove the folder that `write_twin` made."""
+    shutil.rmtree(twin.folder)
