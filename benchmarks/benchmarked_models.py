@@ -10,6 +10,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from translane_server.bundle import SCHEMA_VERSION
+
 DEMO = Path(__file__).resolve().parents[1] / "models" / "zh-en"
 PRECISIONS = ("fp32", "int8")
 ON_CUDA = ("fp16",)
@@ -92,8 +94,9 @@ def _bundle(name: str, precision: str, folder: Path) -> Path:
     if name == "demo" and precision == json.loads((DEMO / "manifest.json").read_text(encoding="utf-8"))["precision"]:
         return DEMO
     output = folder / f"{name}-{precision}-bundle"
-    if (output / "manifest.json").is_file():
+    if (output / "manifest.json").is_file() and _is_current(output):
         return output
+    shutil.rmtree(output, ignore_errors=True)
     print(f"exporting {output.name} …", flush=True)
     try:
         _export(name, precision, folder, output)
@@ -101,6 +104,11 @@ def _bundle(name: str, precision: str, folder: Path) -> Path:
         shutil.rmtree(output, ignore_errors=True)
         raise Unavailable(f"{name} in {precision} cannot be exported: {error}") from None
     return output
+
+
+def _is_current(bundle: Path) -> bool:
+    """Whether the exporter would write it in the same form today; CUDA refuses older ones."""
+    return json.loads((bundle / "manifest.json").read_text(encoding="utf-8"))["schema_version"] == SCHEMA_VERSION
 
 
 def _export(name: str, precision: str, folder: Path, output: Path) -> None:

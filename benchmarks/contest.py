@@ -104,7 +104,7 @@ def settings_of_hugging_face(cores: int) -> list[Setting]:
 
 
 def settings_on_cuda(cores: int) -> dict[str, list[Setting]]:
-    """Of both engines: one batch at a time on the GPU, or for CTranslate2 two."""
+    """Of all engines: one batch at a time on the GPU, or for CTranslate2 two."""
     ours = [setting for setting in settings_of_translane(cores) if setting.workers == 1]
     decoder = "ctranslate2_peer.CTranslate2Decoder"
     return {
@@ -113,6 +113,7 @@ def settings_on_cuda(cores: int) -> dict[str, list[Setting]]:
             Setting("ctranslate2", f"{workers} × 1", workers, 1, decoder, {"workers": workers, "threads": 1})
             for workers in (1, 2)
         ],
+        "hugging_face": settings_of_hugging_face(cores),
     }
 
 

@@ -100,6 +100,8 @@ def _low_loads(records: Sequence[Record]) -> Iterable[tuple[str, float]]:
 
 def _outside(records: Sequence[Record]) -> Iterable[tuple[str, float]]:
     for record in records:
+        if record.get("device") == "cuda":  # the share is another one there: what is not waiting for the GPU
+            continue
         for row in record["steps"]:
             if row["rows"] == OUTSIDE_ROWS:
                 yield f"{record['model']} {record['precision']} {row['load']}", row["outside"]

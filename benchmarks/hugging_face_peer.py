@@ -17,16 +17,20 @@ class HuggingFaceDecoder:
     Args:
         model: the folder.
         threads: of PyTorch's operators.
+        device: cpu, in float32, or cuda, in float16.
     """
 
-    def __init__(self, model: Path, *, threads: int) -> None:
+    def __init__(self, model: Path, *, threads: int, device: str = "cpu") -> None:
         import torch
         import transformers
 
         torch.set_num_threads(threads)
         transformers.logging.set_verbosity_error()
         transformers.logging.disable_progress_bar()
-        self._model = transformers.AutoModelForSeq2SeqLM.from_pretrained(model).eval()
+        self._device = torch.device(device)
+        kind = torch.float16 if device == "cuda" else torch.float32
+        loaded = transformers.AutoModelForSeq2SeqLM.from_pretrained(model, dtype=kind)
+        self._model = loaded.to(self._device).eval()
         self._pad = self._model.config.pad_token_id
 
     def prepare(self, load: Load) -> list[dict[str, Any]]:
@@ -42,8 +46,8 @@ class HuggingFaceDecoder:
             sizes = torch.tensor([len(source) for source in batch])
             calls.append(
                 {
-                    "input_ids": ids,
-                    "attention_mask": (torch.arange(ids.shape[1]) < sizes[:, None]).long(),
+                    "input_ids": ids.to(self._device),
+                    "attention_mask": (torch.arange(ids.shape[1]) < sizes[:, None]).long().to(self._device),
                     "min_new_tokens": load.lengths[first],
                     "max_new_tokens": load.lengths[first],
                     "num_beams": load.beam_size,
@@ -57,7 +61,7 @@ class HuggingFaceDecoder:
         import torch
 
         with torch.inference_mode():
-            return [self._model.generate(**call) for call in calls]
+            return [self._model.generate(**call).cpu() for call in calls]  # which waits for the device
 
     def token_ids(self, results: list[Any]) -> list[tuple[int, ...]]:
         """The translations in the order of the sources, without the token that the decoder starts with."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import shutil
+import subprocess
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,13 +14,15 @@ from typing import Any
 
 import psutil
 
-PACKAGES = ("translane", "onnxruntime", "ctranslate2", "numpy")
+PACKAGES = ("translane", "onnxruntime", "onnxruntime-gpu", "ctranslate2", "numpy")
+GPU_QUERY = ("--query-gpu=name,driver_version,memory.total", "--format=csv,noheader")
 
 
 def describe() -> dict[str, Any]:
     """Processor, cores, versions and time, as JSON values."""
     return {
         "processor": processor(),
+        "gpus": gpus(),
         "cores": len(os.sched_getaffinity(0)),
         "system": platform.platform(),
         "python": platform.python_version(),
@@ -111,6 +115,14 @@ def open_files(processes: Iterable[int]) -> int:
         except (FileNotFoundError, ProcessLookupError):  # it has ended
             continue
     return total
+
+
+def gpus() -> list[str]:
+    """NVIDIA's GPUs: name, version of the driver and memory of each; none where nvidia-smi is missing or fails."""
+    if (command := shutil.which("nvidia-smi")) is None:
+        return []
+    asked = subprocess.run([command, *GPU_QUERY], capture_output=True, text=True, check=False)
+    return asked.stdout.strip().splitlines() if asked.returncode == 0 else []
 
 
 def version_of(package: str) -> str | None:

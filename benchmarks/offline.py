@@ -57,6 +57,7 @@ SENTENCES = ROOT.parent / "shared" / "data" / "tatoeba-zh-en" / "test.tsv.gz"
 SEARCHES = {"greedy": 1, "beam 4": 4}
 BATCHES = (1, 8, 32, 64, 128)
 HUGGING_FACE_BATCHES = (8, 32)
+HUGGING_FACE_PRECISIONS = {"cpu": "fp32", "cuda": "fp16"}  # by device
 TRIAL_SENTENCES = 16  # at least, to choose settings by
 
 
@@ -134,8 +135,10 @@ def main() -> None:
     engines = {"translane": settings_of_translane(cores), "ctranslate2": settings_of_ctranslate2(cores)}
     if on_cuda:
         engines = settings_on_cuda(cores)
-    elif "base" in arguments.models:
+    else:
         engines["hugging_face"] = settings_of_hugging_face(cores)
+    if "base" not in arguments.models:
+        del engines["hugging_face"]
     if arguments.processor_time:
         engines = {name: [one for one in settings if one.threads == 1] for name, settings in engines.items()}
     with Contest(engines, processor_time=arguments.processor_time) as contest:
@@ -170,8 +173,8 @@ def measure(
 
     def opening(setting: Setting) -> dict[str, Any] | None:
         if setting.engine == "hugging_face":
-            if fixed and cell.precision == "fp32" and cell.batch in HUGGING_FACE_BATCHES:
-                return {"model": base_folder(model.peer.parent)}
+            if fixed and cell.precision == HUGGING_FACE_PRECISIONS[device] and cell.batch in HUGGING_FACE_BATCHES:
+                return {"model": base_folder(model.peer.parent), "device": device}
             return None
         if setting.engine == "ctranslate2":
             return {"model": model.peer, "compute_type": COMPUTE_TYPES[cell.precision], "device": device}

@@ -79,7 +79,8 @@ def told_machine(record: Record) -> str:
     machine = record["machine"]
     versions = {"Python": machine.get("python"), **machine["versions"]}
     told = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
-    return f"{machine['processor']}, {machine['cores']} cores, {machine.get('system', 'system unknown')}: {told}"
+    gpus = "".join(f"GPU {gpu}; " for gpu in machine.get("gpus", []) if record.get("device") == "cuda")
+    return f"{gpus}{machine['processor']}, {machine['cores']} cores, {machine.get('system', 'system unknown')}: {told}"
 
 
 def circumstances(record: Record) -> str:

@@ -7,6 +7,10 @@ Two loads. *steady*: as many sentences as rows, of one length, none of which end
 *churn*: sentences of many lengths, more than there are rows, so that at almost every step some leave, rows are moved,
 and others are encoded and join. The share outside ONNX Runtime is what the loop's thread spends on everything else,
 from taking requests to answering them. What a server and its replicas tell each other is not in it.
+
+On CUDA the thread queues its work and then waits for the GPU. There, the share outside is what the thread spends on
+everything but waiting; the GPU may be at work meanwhile. Nobody asks for scores there, so several steps are taken at
+once where nobody waits.
 """
 
 from __future__ import annotations
@@ -28,10 +32,11 @@ import onnxruntime
 from machine import Usage, describe
 
 from translane_server.bundle import Bundle, load_bundle
-from translane_server.devices import choose_device
+from translane_server.device_backend import device_backend
+from translane_server.devices import Device, choose_device
 from translane_server.engine import Engine
+from translane_server.observer import NullObserver
 from translane_server.options import DecodingOptions
-from translane_server.ort import OrtBackend
 from translane_server.request import Request, Sentence
 from translane_server.sessions import Sessions
 from translane_server.vocabulary import TargetVocabulary
@@ -43,22 +48,50 @@ CHURN_LENGTHS = (4, 60)  # shortest and longest target
 NEVER = -1  # an end-of-sentence id no model predicts
 
 
-class TimedSession:
-    """A session that adds up the seconds it runs."""
+class Stopwatch:
+    """Adds up the seconds of calls."""
 
-    def __init__(self, session):
-        self._session = session
+    def __init__(self):
         self.seconds = 0.0
-        self.runs = 0
 
-    def run_with_iobinding(self, binding):
-        started = time.perf_counter()
-        self._session.run_with_iobinding(binding)
-        self.seconds += time.perf_counter() - started
-        self.runs += 1
+    def timed(self, call):
+        def timed_call(*arguments):
+            started = time.perf_counter()
+            result = call(*arguments)
+            self.seconds += time.perf_counter() - started
+            return result
+
+        return timed_call
+
+    def watch(self, sessions: Sessions) -> None:
+        """Time the runs of the graphs, or on CUDA the waits for the device."""
+        if sessions.cuda:
+            sessions.cuda.synchronize = self.timed(sessions.cuda.synchronize)
+            return
+        for name in ("encoder", "decoder", "greedy"):
+            if session := getattr(sessions, name):
+                setattr(sessions, name, TimedSession(session, self))
+
+
+class TimedSession:
+    """A session whose runs are timed."""
+
+    def __init__(self, session, stopwatch: Stopwatch):
+        self._session = session
+        self.run_with_iobinding = stopwatch.timed(session.run_with_iobinding)
 
     def __getattr__(self, name):
         return getattr(self._session, name)
+
+
+class StepCounter(NullObserver):
+    """Counts decoder steps."""
+
+    def __init__(self):
+        self.steps = 0
+
+    def stepped(self, seconds, rows):  # noqa: ARG002 - the observer's signature
+        self.steps += 1
 
 
 @dataclass(frozen=True)
@@ -66,49 +99,52 @@ class Measurement:
     steps: int
     rows: float  # mean over the steps
     step: float  # seconds
-    runtime: float  # seconds of a step inside ONNX Runtime, the encoder's runs included
+    runtime: float  # seconds of a step inside ONNX Runtime, or of waiting for the GPU; the encoder's included
 
     @property
     def outside(self) -> float:
         return 1 - self.runtime / self.step
 
 
-def measure(bundle: Bundle, sentences: list[Sentence], rows: int, threads: int, device: str) -> Measurement:
+def measure(bundle: Bundle, sentences: list[Sentence], rows: int, threads: int, device: Device) -> Measurement:
     """Decode `sentences` once; the time counts from the first step to the last."""
-    backend = OrtBackend(
-        Sessions(bundle, device=device, threads=threads),
+    sessions, stopwatch, counter = Sessions(bundle, device=device, threads=threads), Stopwatch(), StepCounter()
+    stopwatch.watch(sessions)
+    backend = device_backend(
+        sessions,
         rows=rows,
         source_capacity=min(64, bundle.manifest.limits.source_tokens),
         target_capacity=min(64, bundle.manifest.limits.target_tokens),
     )
     backend.warm_up()
-    encoder, decoder = TimedSession(backend._encoder), TimedSession(backend._decoder)
-    backend._encoder, backend._decoder = encoder, decoder
     engine = Engine(
         backend,
         vocabulary=TargetVocabulary(bundle.manifest.special_ids.decoder_start, NEVER),
         encode_tokens=2048,
+        observer=counter,
     )
     generated = sum(sentence.options.max_length for sentence in sentences)
     unanswered = threading.Semaphore(0)
     for sentence in sentences:
         engine.submit(Request([sentence], lambda _result: unanswered.release()))
+    stopwatch.seconds = 0.0  # without the warm-up
     started = time.perf_counter()
     engine.start()
     for _ in sentences:
         unanswered.acquire()
-    wall = time.perf_counter() - started
+    wall, runtime = time.perf_counter() - started, stopwatch.seconds
     engine.stop()
-    steps = decoder.runs
-    return Measurement(steps, generated / steps, wall / steps, (encoder.seconds + decoder.seconds) / steps)
+    if engine.failed:
+        raise engine.failed
+    return Measurement(counter.steps, generated / counter.steps, wall / counter.steps, runtime / counter.steps)
 
 
-def sentences(count: int, shortest: int, longest: int, vocabulary: int) -> list[Sentence]:
+def sentences(count: int, shortest: int, longest: int, vocabulary: int, *, scores: bool) -> list[Sentence]:
     random = np.random.default_rng(0)
     return [
         Sentence(
             random.integers(4, vocabulary, SOURCE_LENGTH).tolist(),
-            DecodingOptions(int(random.integers(shortest, longest + 1))),
+            DecodingOptions(int(random.integers(shortest, longest + 1)), scores=scores),
         )
         for _ in range(count)
     ]
@@ -140,7 +176,7 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, help="runs/bench/steps-….json by default")
     arguments = parser.parse_args()
     bundle = load_bundle(arguments.bundle)
-    device = choose_device(arguments.device, bundle.manifest.precision)
+    device = choose_device(arguments.device, bundle.manifest.precision, bundle.manifest.schema_version)
     machine, manifest, usage = describe(), bundle.manifest, Usage()
     folder = ROOT / "runs" / "bench" / ("cuda" if device == "cuda" else "")
     output = arguments.output or folder / f"steps-{manifest.name}-{manifest.precision}.json"
@@ -152,10 +188,12 @@ def main() -> None:
         f" {platform.processor() or platform.machine()};"
         f" medians of {arguments.rounds} rounds\n"
     )
-    print("| load | rows | steps | mean rows | step ms | in ONNX Runtime ms | outside ms | outside % |")
+    within = "waiting for the GPU ms" if device == "cuda" else "in ONNX Runtime ms"
+    print(f"| load | rows | steps | mean rows | step ms | {within} | outside ms | outside % |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|")
-    loads = {"steady": lambda rows: sentences(rows, TARGET_LENGTH, TARGET_LENGTH, vocabulary)}
-    loads["churn"] = lambda rows: sentences(6 * rows, *CHURN_LENGTHS, vocabulary)
+    scores = device == "cpu"
+    loads = {"steady": lambda rows: sentences(rows, TARGET_LENGTH, TARGET_LENGTH, vocabulary, scores=scores)}
+    loads["churn"] = lambda rows: sentences(6 * rows, *CHURN_LENGTHS, vocabulary, scores=scores)
     # Rounds go over all cells in turn, so that a slow minute of the machine is spread over them.
     cells = [(load, rows) for load in loads for rows in arguments.rows]
     results: dict[tuple[str, int], list[Measurement]] = {cell: [] for cell in cells}

@@ -1,104 +1,266 @@
-"""The CUDA backend against the CPU's, on the same fp16 bundle. Run where there is a GPU: `pytest -m gpu`."""
+"""The CUDA backend against the CPU's, on the same fp16 bundles.
+
+Where there is a GPU: `pytest -m gpu tests/parity/server/test_cuda.py`.
+Every check runs twice: on the GPU, and with the CUDA backend's own work on a CPU (`helpers.cuda_backend_on_cpu`). The
+second run keeps the checks themselves in order on machines without a GPU, where the first one is skipped.
+"""
+
+import logging
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from helpers.bundles import SOURCES, random_bundle
+from helpers import hugging_face
+from helpers.backend_checks import (
+    HALF_MODELS,
+    NEEDS,
+    along,
+    copied,
+    distance,
+    greedy,
+    half_model,
+    mixed,
+    scored_again,
+)
+from helpers.cuda_backend_on_cpu import cuda_backend_on_cpu
+from helpers.driver import EngineDriver
 from translane_server.backend import RowMove, StepNeeds
-from translane_server.bundle import load_bundle
-from translane_server.devices import choose_device
-from translane_server.errors import DeviceError
+from translane_server.cuda.backend import CudaBackend
+from translane_server.cuda.step_memory import STEPS_AT_ONCE
+from translane_server.cuda.steps import buckets
+from translane_server.devices import why_no_cuda
 from translane_server.ort import OrtBackend
 from translane_server.sessions import Sessions
-from translane_server.tokenizer import load_tokenizer
 
-ROWS, SOURCE_CAPACITY, TARGET_CAPACITY, STEPS = 8, 32, 24, 16
+CAPACITY, TARGET_CAPACITY, STEPS = 24, 20, 12
+ROWS = CAPACITY  # a source of every length
+SIZES = {"rows": ROWS, "source_capacity": CAPACITY, "target_capacity": TARGET_CAPACITY}
 LOGITS = StepNeeds(logits=True)
+GPU, CPU = "on the GPU", "on a CPU"
 
 
-def why_not():
-    try:
-        choose_device("cuda", "fp16")
-    except DeviceError as error:
-        return str(error)
-    return ""
+def on_the_gpu(bundle, **sizes):
+    return CudaBackend(Sessions(bundle, device="cuda", threads=1), **sizes)
 
 
-REASON = why_not()
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(bool(REASON), reason=REASON)]
+def on_a_cpu(bundle, **sizes):
+    return cuda_backend_on_cpu(bundle, **sizes)[0]
 
 
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("cuda") / "bundle"
-    return load_bundle(random_bundle(folder, export={"precision": "fp16"}, d_model=64, heads=2))
+@pytest.fixture(scope="module", params=[pytest.param(GPU, marks=pytest.mark.gpu), CPU])
+def open_backend(request):
+    """Opens a CUDA backend on a bundle."""
+    if request.param == CPU:
+        return on_a_cpu
+    if reason := why_no_cuda("fp16"):
+        pytest.skip(f"CUDA does not run here: {reason}")
+    return on_the_gpu
 
 
-def backend(bundle, device):
-    return OrtBackend(
-        Sessions(bundle, device=device, threads=1),
-        rows=ROWS,
-        source_capacity=SOURCE_CAPACITY,
-        target_capacity=TARGET_CAPACITY,
-    )
-
-
-def decode(runner, bundle, sources, feed=None):
-    """Logits of STEPS greedy steps of `sources`, and the tokens fed; `feed` forces the tokens."""
-    runner.encode(sources, 0)
-    tokens = np.full(len(sources), bundle.manifest.special_ids.decoder_start, np.int64)
-    logits, fed = [], []
-    for step in range(STEPS):
-        fed.append(tokens.copy())
-        candidates = runner.decode_step(tokens, np.full(len(sources), step, np.int32), LOGITS)
-        logits.append(candidates.logits.copy())
-        tokens = candidates.token_ids[:, 0].copy() if feed is None else feed[step + 1] if step + 1 < STEPS else tokens
-    return np.stack(logits), np.stack(fed)
+@pytest.fixture(scope="module", params=HALF_MODELS)
+def model_and_bundle(request):
+    return half_model(request.param)
 
 
 @pytest.fixture(scope="module")
-def sources(bundle):
-    return [ids[:SOURCE_CAPACITY] for ids in load_tokenizer(bundle).encode(SOURCES[:ROWS])]
+def bundle(model_and_bundle):
+    return model_and_bundle[1]
 
 
-def test_logits_are_the_cpus(bundle, sources):
-    expected, fed = decode(backend(bundle, "cpu"), bundle, sources)
-    logits, _ = decode(backend(bundle, "cuda"), bundle, sources, feed=fed)
-    assert np.abs(logits - expected).max() < bundle.manifest.parity.tolerance
+@pytest.fixture(scope="module")
+def start(bundle):
+    return bundle.manifest.special_ids.decoder_start
 
 
-def test_attention_is_the_cpus(bundle, sources):
-    needs, start = StepNeeds(attention=True), np.full(len(sources), bundle.manifest.special_ids.decoder_start)
-    weights = []
-    for device in ("cpu", "cuda"):
-        runner = backend(bundle, device)
-        runner.encode(sources, 0)
-        weights.append(runner.decode_step(start, np.zeros(len(sources), np.int32), needs).attention.copy())
-    np.testing.assert_allclose(weights[1], weights[0], atol=bundle.manifest.parity.attention_tolerance)
-    assert not weights[1][weights[0] == 0].any()
+@pytest.fixture(scope="module")
+def tolerance(bundle):
+    """Of logits."""
+    return bundle.manifest.parity.tolerance
 
 
-def test_alone_and_batched_give_the_same_tokens(bundle, sources):
-    runner = backend(bundle, "cuda")
-    _, together = decode(runner, bundle, sources)
+@pytest.fixture(scope="module")
+def sources(model_and_bundle):
+    """One of every length from 1 to CAPACITY, in a mixed order."""
+    end = model_and_bundle[0].config.eos_token_id
+    ids = [number for source in hugging_face.sources(model_and_bundle[0], 40) for number in source[:-1]]
+    return [[*ids[length : 2 * length - 1], end] for length in (1 + 7 * row % CAPACITY for row in range(ROWS))]
+
+
+@pytest.fixture(scope="module")
+def theirs(bundle):
+    """The CPU's own backend."""
+    backend = OrtBackend(Sessions(bundle, threads=1), **SIZES)
+    yield backend
+    backend.close()
+
+
+@pytest.fixture(scope="module")
+def ours(open_backend, bundle):
+    """The CUDA backend; every test encodes its own sources."""
+    backend = open_backend(bundle, **SIZES)
+    yield backend
+    backend.close()
+
+
+@pytest.fixture(scope="module")
+def fed(theirs, sources, start):
+    """What the CPU's greedy search feeds the rows, [STEPS, ROWS]."""
+    theirs.encode(sources, 0)
+    return greedy(theirs, start, ROWS, STEPS)
+
+
+@pytest.fixture(scope="module")
+def expected(theirs, sources, fed):
+    """What each step along `fed` returns on the CPU."""
+    theirs.encode(sources, 0)
+    return along(theirs, fed, LOGITS)
+
+
+def test_sources_of_every_length_decode_as_on_the_cpu(ours, sources, fed, expected, tolerance):
+    assert sorted(map(len, sources)) == list(range(1, CAPACITY + 1))
+    ours.encode(sources, 0)
+    found = along(ours, fed, LOGITS)
+    assert distance(found, expected) < tolerance
+    for step, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(step["log_probs"], other["log_probs"], atol=tolerance)
+        rows = np.arange(ROWS)[:, None]
+        chosen = other["logits"][rows, step["token_ids"]]  # by the CPU's account
+        assert (other["logits"].max(1, keepdims=True) - chosen).max() < 2 * tolerance
+
+
+def test_attending_to_padding_would_show(bundle, theirs, sources, fed, expected, tolerance):
+    """The check above could not tell lengths that are ignored from right ones, if padding did not change the logits."""
+    pad = bundle.manifest.special_ids.pad
+    theirs.encode([[*source, *[pad] * (CAPACITY - len(source))] for source in sources], 0)
+    assert distance(along(theirs, fed, LOGITS), expected) > 2 * tolerance
+
+
+def test_a_source_encoded_alone_is_as_among_longer_ones(ours, sources, fed, expected, tolerance):
     for row, source in enumerate(sources):
-        _, alone = decode(runner, bundle, [source])
-        assert alone[:, 0].tolist() == together[:, row].tolist()
+        ours.encode([source], row)
+    assert distance(along(ours, fed, LOGITS), expected) < tolerance
 
 
-def test_a_moved_row_goes_on_where_it_was(bundle, sources):
-    runner = backend(bundle, "cuda")
-    expected, fed = decode(runner, bundle, sources)
-    runner.encode(sources, 0)
+def test_attention_is_the_cpus_and_none_of_it_is_on_padding(bundle, ours, theirs, sources, fed):
+    needs = StepNeeds(num_candidates=3, attention=True)
+    weights = []
+    for backend in (ours, theirs):
+        backend.encode(sources, 0)
+        weights.append(np.stack([step["attention"][:, :CAPACITY] for step in along(backend, fed, needs)]))
+    np.testing.assert_allclose(weights[0], weights[1], atol=bundle.manifest.parity.attention_tolerance)
+    for row, source in enumerate(sources):
+        assert not weights[0][:, row, len(source) :].any()
+        np.testing.assert_allclose(weights[0][:, row].sum(1), 1, atol=0.01)
+
+
+def test_rows_move_in_the_order_of_the_moves(ours, theirs, sources, fed, tolerance):
+    """A chain, a row that is overwritten and then a source, two rows that change places, and a part of a row."""
     half = STEPS // 2
-    for step in range(half):
-        runner.decode_step(fed[step], np.full(ROWS, step, np.int32))
-    runner.move_rows([RowMove(ROWS - 1, 0, target_length=half, source_length=len(sources[-1]))])
-    step = runner.decode_step(fed[half][[ROWS - 1]], np.full(1, half, np.int32), LOGITS)
-    assert np.abs(step.logits[0] - expected[half, ROWS - 1]).max() < bundle.manifest.parity.tolerance
+    length = [len(source) for source in sources]
+    moves = [
+        RowMove(0, 1, half, length[0]),
+        RowMove(1, 2, half, length[0]),
+        RowMove(2, 3, half, length[0]),
+        RowMove(5, 2, half, length[5]),
+        RowMove(6, ROWS - 1, half, length[6]),
+        RowMove(7, 6, half, length[7]),
+        RowMove(ROWS - 1, 7, half, length[6]),
+        RowMove(9, 8, half, length[9]),
+        RowMove(9, 8, half, 0, half - 1),
+    ]
+    holds = np.arange(ROWS)  # whose sentence each row has
+    for move in moves:
+        holds[move.target] = holds[move.source]
+    outcomes = []
+    for backend in (ours, theirs):
+        backend.encode(sources, 0)
+        along(backend, fed[:half], StepNeeds())
+        backend.move_rows(moves)
+        outcomes.append(along(backend, fed[half:, holds], LOGITS, np.full(ROWS, half, np.int32)))
+    assert holds[:9].tolist() == [0, 0, 5, 0, 4, 5, 7, 6, 9]
+    assert distance(*outcomes) < tolerance
 
 
-def test_warm_up_and_close(bundle):
-    runner = backend(bundle, "cuda")
-    runner.warm_up()
-    runner.close()
+def test_a_row_is_the_same_however_many_are_beside_it(ours, sources, fed, expected, tolerance):
+    """Below, at and above every number of rows that steps are captured for."""
+    counts = {n for size in buckets(ROWS) for n in (size - 1, size, size + 1) if 1 <= n <= ROWS}
+    for n in sorted(counts):
+        ours.encode(sources[:n], 0)
+        assert distance(along(ours, fed[:, :n], LOGITS), expected, slice(n)) < tolerance, f"{n} rows"
+
+
+def test_steps_ahead_choose_what_single_steps_choose(ours, sources, start):
+    for n in (1, 5, ROWS):
+        ours.encode(sources[:n], 0)
+        single = greedy(ours, start, n, 2 * STEPS_AT_ONCE + 1)
+        ours.encode(sources[:n], 0)
+        for first in (0, STEPS_AT_ONCE):
+            ahead = ours.decode_ahead(single[first], np.full(n, first, np.int32), STEPS_AT_ONCE)
+            assert np.array_equal(ahead, single[first + 1 : first + 1 + STEPS_AT_ONCE]), f"{n} rows"
+
+
+def test_a_captured_step_is_bit_for_bit_one_that_is_not(open_backend, bundle, sources, start, caplog):
+    outcomes = []
+    with caplog.at_level(logging.WARNING):
+        for capture in (True, False):
+            backend = open_backend(bundle, capture=capture, **SIZES)
+            steps = []
+            for n in (3, 5, ROWS):
+                backend.encode(sources[:n], 0)
+                tokens = greedy(backend, start, n, STEPS)
+                for needs in NEEDS:
+                    steps += along(backend, tokens[:4], needs)
+                steps.append({"ahead": backend.decode_ahead(tokens[0], np.zeros(n, np.int32), STEPS_AT_ONCE).copy()})
+            outcomes.append(steps)
+            backend.close()
+    assert not caplog.records, "a step was not captured"
+    for captured, other in zip(*outcomes, strict=True):
+        assert captured.keys() == other.keys()
+        for name, array in captured.items():
+            assert np.array_equal(array, other[name]), name
+
+
+def test_a_bundle_warms_up_and_closes_again_and_again(open_backend, bundle, sources, fed):
+    found = []
+    for _ in range(3):
+        backend = open_backend(bundle, **SIZES)
+        backend.warm_up()
+        backend.encode(sources, 0)
+        found.append(copied(backend.decode_step(fed[0], np.zeros(ROWS, np.int32), LOGITS)))
+        backend.close()
+    for other in found[1:]:
+        assert np.array_equal(found[0]["logits"], other["logits"])
+
+
+def test_beams_and_other_searches_find_what_the_cpu_finds(open_backend, bundle, model_and_bundle, theirs, tolerance):
+    """Except where choices tie: so translations that differ are counted, and all are scored once more by the CPU.
+
+    Sampled sentences are not compared: a number drawn between two probabilities falls to either side of a tie.
+    """
+    ids = bundle.manifest.special_ids
+    sizes = {"rows": 16, "source_capacity": CAPACITY, "target_capacity": TARGET_CAPACITY}
+    sentences = [
+        replace(sentence, options=replace(sentence.options, scores=True))
+        for sentence in mixed(hugging_face.sources(model_and_bundle[0], 64, seed=1))
+        if sentence.options.sampling is None
+    ]
+    with EngineDriver(bundle, **sizes) as driver:
+        expected = driver.together(sentences)
+    with EngineDriver(bundle, open_backend=open_backend, **sizes) as driver:
+        outcomes = [driver.together(sentences), driver.arriving(sentences, seed=1)]
+    for found in outcomes:
+        different = 0
+        for sentence, hypotheses, others in zip(sentences, found, expected, strict=True):
+            assert len(hypotheses) == len(others)
+            best, other = hypotheses[0], others[0]
+            if best.token_ids == other.token_ids:
+                assert best.score == pytest.approx(other.score, abs=tolerance * (1 + len(best.token_ids)))
+                np.testing.assert_allclose(best.token_log_probs, other.token_log_probs, atol=2 * tolerance)
+                assert len(best.alignment) == len(other.alignment)
+                continue
+            different += 1
+            wanted = scored_again(theirs, ids, sentence, best)
+            np.testing.assert_allclose(best.token_log_probs, wanted, atol=2 * tolerance)
+        print(f"{different} of {len(sentences)} sentences are translated otherwise than on the CPU")
+        assert different <= len(sentences) // 4

@@ -1,9 +1,15 @@
 """The table of the offline benchmark."""
 
+from types import SimpleNamespace
+
+import contest
 import machine
 import offline
+import pytest
+from benchmarked_models import Measured
 from contest import outcome
 from decoder_process import Decoded
+from workload import Pair
 
 
 def test_a_row_has_rates_settings_and_ratios():
@@ -14,6 +20,34 @@ def test_a_row_has_rates_settings_and_ratios():
     assert row == "| demo | fp32 | greedy | 32 | 3,000 | 2 × 1 | 1,500 | 1 × 2 MKL | **2.00** | 1.00 | – |"
     row = offline.row(cell, {"translane": ours, "ctranslate2": theirs, "hugging_face": theirs})
     assert row.endswith("| 1.00 | 1,500 |")
+
+
+@pytest.mark.parametrize(
+    ("precision", "batch", "device", "takes_part"),
+    [
+        ("fp32", 8, "cpu", True),
+        ("fp16", 32, "cuda", True),
+        ("fp16", 8, "cpu", False),  # which is not what PyTorch would compute there
+        ("int8", 8, "cpu", False),
+        ("fp16", 64, "cuda", False),
+    ],
+)
+def test_hugging_face_takes_part_in_the_precision_that_it_computes_in(
+    precision, batch, device, takes_part, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(offline, "base_folder", lambda folder: folder / "base")
+    asked = SimpleNamespace(hold=lambda opening, **_loads: opening)
+    pairs = [Pair((5, 6, 0), 4)]
+    cell = offline.Cell("base", precision, "greedy", batch)
+    model = Measured(tmp_path / "bundle", tmp_path / "peer")
+    opening = offline.measure(asked, cell, model, pairs, offline.QUICK, device)
+    expected = {"model": tmp_path / "base", "device": device} if takes_part else None
+    (setting,) = contest.settings_of_hugging_face(2)
+    assert opening(setting) == expected
+
+
+def test_on_cuda_every_engine_takes_part():
+    assert set(contest.settings_on_cuda(2)) == {"translane", "ctranslate2", "hugging_face"}
 
 
 def test_rows_fit_the_header():

@@ -184,6 +184,15 @@ def test_floors_are_kept_or_missed(everything):
     assert "demo fp32 churn 12.0% (20%)" in page
 
 
+def test_a_gpu_is_named_and_the_floors_of_a_cpu_do_not_bind_it(tmp_path):
+    on_cuda = {"device": "cuda", "machine": MACHINE | {"gpus": ["Some GPU, 1.0, 9 MiB"]}}
+    found = write(tmp_path, {"steps-demo-fp16": RECORDS["steps-demo-fp32"] | on_cuda})
+    page = page_of(found, tmp_path)
+    assert floors.verdicts(found) == []
+    assert page.startswith("Measured on GPU Some GPU, 1.0, 9 MiB; Some processor, 2 cores")
+    assert "| step ms | not waiting for the GPU % |" in page
+
+
 def test_a_server_that_answers_nothing_misses_its_floor(tmp_path):
     record = json.loads(json.dumps(RECORDS["serving"]))
     record["cells"][0]["grid"][0]["translane"] = latency(None)
