@@ -1,0 +1,41 @@
+"""Bundles for CUDA of every architecture, as small as they tell everything: exported once for a test session."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from helpers.hugging_face import MODELS, export_drawn
+from translane_server.bundle import Bundle
+
+BY_BLOCKS = {"vocab_size": 960, "pad_token_id": 959, "decoder_start_token_id": 959}  # 960 tokens are searched by blocks
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A model of `MODELS` with changes of its `config`, and the precision to export it in."""
+
+    name: str
+    config: dict[str, Any] = field(default_factory=dict)
+    precision: str = "fp16"
+
+    def bundle(self) -> Bundle:
+        """Its bundle, exported by whoever asks first."""
+        return export_drawn(self.name, config=self.config, precision=self.precision)[1]
+
+
+def _one_layer(name: str) -> dict[str, Any]:
+    """One layer, for layers are alike, and heads of 64, for which CUDA has other kernels than for small ones."""
+    if "T5" in MODELS[name].kind:
+        return {"num_layers": 1, "num_decoder_layers": 1, "num_heads": 2, "d_kv": 64}
+    layers = {"encoder_layers": 1, "decoder_layers": 1}
+    return {"d_model": 128, "encoder_attention_heads": 2, "decoder_attention_heads": 2, **layers}
+
+
+# As tests/parity/server/test_cuda_backend_on_cpu.py has these three, so that they are exported once for both.
+_SHARED: dict[str, dict[str, Any]] = {"Marian": BY_BLOCKS, "BART": {}, "T5": {}}
+
+CUDA_MODELS = {
+    **{name: Drawn(name, _SHARED[name] if name in _SHARED else _one_layer(name)) for name in MODELS},
+    "Marian in bf16": Drawn("Marian", {**BY_BLOCKS, **_one_layer("Marian")}, "bf16"),
+}

@@ -1,0 +1,203 @@
+"""Exported graphs of every architecture keep the rules of `helpers.cuda_rules`, and graphs that are broken do not."""
+
+import re
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from helpers.cuda_bundles import CUDA_MODELS
+from helpers.cuda_rules import OperatorTable, violations
+
+ROOT = Path(__file__).parents[3]
+TABLE = OperatorTable.load()
+GRAPHS = {"encoder", "decoder", "greedy", "alignment"}
+
+
+def graphs_of(name):
+    """The graphs of an exported model, by name."""
+    bundle = CUDA_MODELS[name].bundle()
+    named = {graph: getattr(bundle.manifest.graphs, graph) for graph in GRAPHS}
+    return {graph: onnx.load(bundle.path(found.file)) for graph, found in named.items() if found}
+
+
+def node_of(model, operator, place=0):
+    return [node for node in model.graph.node if node.op_type == operator][place]
+
+
+@pytest.mark.parametrize("name", CUDA_MODELS)
+def test_graphs_for_cuda_keep_every_rule(name):
+    graphs = graphs_of(name)
+    assert graphs.keys() == GRAPHS
+    for graph, model in graphs.items():
+        assert not violations(model, TABLE), graph
+
+
+def test_the_rules_are_put_to_both_searches_of_the_vocabulary_and_to_both_forms_of_the_encoders_attention():
+    by_blocks = {name: CUDA_MODELS[name].bundle().manifest.graphs.vocabulary_blocks for name in ("Marian", "BART")}
+    assert by_blocks["Marian"]
+    assert by_blocks["BART"] is None
+    assert node_of(graphs_of("Marian")["encoder"], "MultiHeadAttention")
+    assert node_of(graphs_of("T5")["encoder"], "GroupQueryAttention")
+
+
+def without_present(graphs):
+    """The encoder as it was when no bundle got past its warm-up."""
+    node = node_of(graphs["encoder"], "GroupQueryAttention")
+    del node.output[1:]
+    return graphs["encoder"], node
+
+
+def with_an_unnamed_present(graphs):
+    node = node_of(graphs["encoder"], "GroupQueryAttention")
+    node.output[2] = ""
+    return graphs["encoder"], node
+
+
+def appending_to_a_borrowed_past(graphs):
+    """Cross-attention whose new keys are of length one."""
+    node = next(node for node in graphs["greedy"].graph.node if len(node.output) == 1 and "Group" in node.op_type)
+    node.input[1] = node.input[0]
+    return graphs["greedy"], node
+
+
+def appending_a_slice_that_is_not_empty(graphs):
+    graph = graphs["greedy"].graph
+    node = next(node for node in graph.node if len(node.output) == 1 and "Group" in node.op_type)
+    graph.initializer.append(helper.make_tensor("one", TensorProto.INT64, [1], [1]))
+    next(other for other in graph.node if node.input[1] in other.output).input[2] = "one"
+    return graphs["greedy"], node
+
+
+def without_a_past(graphs):
+    node = next(node for node in graphs["greedy"].graph.node if len(node.output) == 1 and "Group" in node.op_type)
+    node.input[3] = node.input[4] = ""
+    return graphs["greedy"], node
+
+
+def without_a_bias(graphs):
+    """The encoder as it would attend to the padding on Turing to Ada."""
+    node = node_of(graphs["encoder"], "GroupQueryAttention", 1)
+    node.input[10] = ""
+    return graphs["encoder"], node
+
+
+def with_fewer_inputs_than_a_bias_needs(graphs):
+    node = node_of(graphs["encoder"], "GroupQueryAttention")
+    del node.input[7:]
+    return graphs["encoder"], node
+
+
+def with_a_cast_count(graphs):
+    """K is computed, from nothing that the rules forbid to compute with."""
+    graph = graphs["greedy"].graph
+    node = node_of(graphs["greedy"], "TopK")
+    graph.node.insert(0, helper.make_node("Squeeze", [node.input[1]], ["squeezed"], name="squeeze"))
+    node.input[1] = "squeezed"
+    return graphs["greedy"], node
+
+
+def with_a_counted_shape(graphs):
+    node = helper.make_node("Unsqueeze", ["num_candidates"], ["of two dimensions"], name="computes")
+    graphs["decoder"].graph.node.append(node)
+    return graphs["decoder"], node
+
+
+def with_candidates_that_are_counted_candidates(graphs):
+    """num_candidates where TopK has the values that it searches."""
+    node = node_of(graphs["decoder"], "TopK")
+    node.input[0] = "num_candidates"
+    return graphs["decoder"], node
+
+
+def with_an_unknown_operator(graphs):
+    node = node_of(graphs["decoder"], "Relu")
+    node.op_type = "HardSwish"
+    return graphs["decoder"], node
+
+
+def with_an_operator_of_another_domain(graphs):
+    node = node_of(graphs["decoder"], "Relu")
+    node.domain = "com.microsoft"
+    return graphs["decoder"], node
+
+
+def with_a_type_that_has_no_kernel(graphs):
+    """TopK of bfloat16, which is why the graphs search in float32."""
+    graph = graphs["greedy"].graph
+    node = node_of(graphs["greedy"], "TopK")
+    graph.node.insert(
+        0, helper.make_node("Cast", [graph.input[0].name], ["half"], to=TensorProto.BFLOAT16, name="cast")
+    )
+    node.input[0] = "half"
+    return graphs["greedy"], node
+
+
+def with_a_type_that_nothing_tells(graphs):
+    node = node_of(graphs["greedy"], "Relu")
+    node.input[0] = "from nowhere"
+    return graphs["greedy"], node
+
+
+BROKEN = {
+    without_present: "caches",
+    with_an_unnamed_present: "caches",
+    appending_to_a_borrowed_past: "caches",
+    appending_a_slice_that_is_not_empty: "caches",
+    without_a_past: "caches",
+    without_a_bias: "bias",
+    with_fewer_inputs_than_a_bias_needs: "bias",
+    with_a_cast_count: "counts",
+    with_a_counted_shape: "computed counts",
+    with_candidates_that_are_counted_candidates: "computed counts",
+    with_an_unknown_operator: "operators",
+    with_an_operator_of_another_domain: "operators",
+    with_a_type_that_has_no_kernel: "operators",
+}
+
+
+@pytest.mark.parametrize("damage", BROKEN, ids=lambda damage: damage.__name__)
+def test_a_broken_graph_is_found_by_its_own_rule_alone_which_names_the_node(damage):
+    model, node = damage(graphs_of("T5"))
+    found = violations(model, TABLE)
+    assert found.keys() == {BROKEN[damage]}
+    assert [sentence for sentence in found[BROKEN[damage]] if f"{node.op_type} {node.name}" in sentence]
+
+
+def test_a_node_whose_type_nothing_tells_is_found():
+    model, node = with_a_type_that_nothing_tells(graphs_of("T5"))
+    sentences = violations(model, TABLE)["operators"]
+    assert f"{node.op_type} {node.name}: {node.op_type} of an unknown type is not in cuda_operators.json" in sentences
+
+
+def test_k_that_is_the_lesser_of_two_is_found_as_what_it_is():
+    """Min(num_candidates, blocks) was two copies in the middle of each step, which then cannot be a CUDA graph."""
+    model = graphs_of("Marian")["decoder"]
+    graph, node = model.graph, node_of(model, "TopK")
+    assert node.input[1] == "num_blocks"
+    graph.initializer.append(helper.make_tensor("blocks", TensorProto.INT64, [1], [8]))
+    graph.node.insert(0, helper.make_node("Min", ["num_candidates", "blocks"], ["lesser"], name="least"))
+    node.input[1] = "lesser"
+    assert violations(model, TABLE) == {
+        "counts": [f"TopK {node.name}: its K, lesser, is neither an input nor an initializer of the graph"],
+        "computed counts": ["Min least computes with num_candidates"],
+        "operators": ["Min least: Min of int64 is not in cuda_operators.json"],
+    }
+
+
+def test_the_form_for_cpus_branches_and_that_is_found():
+    folder = ROOT / "tests" / "data" / "bundles" / "v4"
+    found = violations(onnx.load(folder / "decoder.onnx", load_external_data=False), TABLE)
+    assert all(sentence.startswith("If ") and "condition" in sentence for sentence in found["branches"])
+
+
+def test_the_table_was_made_by_the_onnxruntime_that_is_pinned():
+    pins = (ROOT / "constraints-cuda.txt").read_text(encoding="utf-8")
+    assert re.search(r"^onnxruntime-gpu==(\S+)$", pins, re.M)[1] == TABLE.onnxruntime
+
+
+def test_only_whole_numbers_stay_on_the_cpu():
+    """Shapes are made of them; a number of the model on the CPU would be copied there and back in each step."""
+    assert TABLE.cpu
+    assert {kind for _, _, kind in TABLE.cpu} == {"int64"}
