@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import warnings
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import onnx_ir as ir
 import torch
 from torch import Tensor, nn
 from torch.export import Dim
+from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 from translane_export.alignment_graph import AlignmentGraph
 from translane_export.errors import ExportError
@@ -98,7 +100,7 @@ def export_alignment(
 
 
 def _export(graph: nn.Module, example: tuple[Tensor, ...], dynamic_shapes: tuple[Any, ...], names: Graph) -> ir.Model:
-    with torch.no_grad(), _quiet():
+    with torch.no_grad(), _quiet(), _one_registry():
         try:
             program = torch.onnx.export(
                 graph.eval(),
@@ -165,3 +167,17 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         registration.setLevel(level)
+
+
+@contextlib.contextmanager
+def _one_registry() -> Iterator[None]:
+    """Let all graphs share PyTorch's registry of translations, which it makes anew for each: half a second a graph."""
+    original = ONNXRegistry.__dict__["from_torchlib"]
+    ONNXRegistry.from_torchlib = staticmethod(_registry)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        ONNXRegistry.from_torchlib = original  # type: ignore[method-assign]
+
+
+_registry = functools.cache(ONNXRegistry.from_torchlib)
