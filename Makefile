@@ -36,6 +36,7 @@ check: .venv/.everything  ## lint, format, types, generated code
 	$(BIN)/mypy
 	$(BIN)/mypy scripts/demo
 	scripts/generate-stubs --check
+	scripts/build-kernels --check
 	@if command -v buf >/dev/null; then echo 'buf lint'; buf lint; else echo 'buf lint: skipped, buf is not installed'; fi
 
 format: .venv/.everything  ## let ruff fix and format the code

@@ -1,8 +1,8 @@
 """Finds numbers that are too large for float16 before a GPU meets them.
 
-float16 ends at 65,504, and what is larger becomes infinite. No comparison on a CPU shows that: ONNX Runtime computes
-float16 graphs in float32 there. So the PyTorch model, which computes in float32, is watched while it is compared, and
-the largest number is kept of all those that a graph stores between two kernels:
+float16 ends at 65,504, and a larger number becomes infinite. No comparison on a CPU shows that, because ONNX Runtime
+computes float16 graphs in float32 there. So the exporter watches the PyTorch model, which computes in float32. It keeps
+the largest number that a graph would store between two kernels:
 
 - what goes into a projection (norms' outputs, the context of attention, products of a gate) and what comes out of it,
   before and after its bias;

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from translane_export.alignment import choose_alignment
 from translane_export.checkpoint import Checkpoint
-from translane_export.combinations import check_combination, complete
+from translane_export.combinations import check_checkpoint, check_settings, complete
 from translane_export.errors import ExportError
 from translane_export.float32_twin import remove_twin, write_twin
 from translane_export.graph_writer import write_graphs
@@ -21,7 +21,7 @@ from translane_export.memory import release_memory
 from translane_export.model import Transformer
 from translane_export.model_card import model_card
 from translane_export.output_folder import check_replaceable, staged
-from translane_export.precision import Numerics, check_range, choose_numerics, verified_as
+from translane_export.precision import Numerics, check_range, verified_as
 from translane_export.recording import Decode
 from translane_export.samples import sample_sources
 from translane_export.settings import PRECISIONS, ExportSettings, Format
@@ -74,9 +74,8 @@ def write_bundle(
     checkpoint = read()
     settings = complete(settings, checkpoint)
     checkpoint = _with_languages(checkpoint, settings)
-    (precision,) = settings.precisions
-    numerics = choose_numerics(precision, settings.weight_storage)
-    check_combination(settings, checkpoint)
+    numerics = check_settings(settings)
+    check_checkpoint(settings, checkpoint)
     choose_limits(settings, checkpoint.config)  # refuses what cannot be before anything takes long
     _check_model_card(settings)
     test = read_test_set(settings.test) if settings.test else ()
@@ -116,7 +115,7 @@ def write_bundle(
         release_memory()
         parity = _compare(decodes, reference, verified, manifest.alignment, log)
         manifest = manifest.model_copy(update={"parity": parity})
-        if precision == "int8":
+        if settings.precision == "int8":
             bundle = Bundle(folder, manifest)
             if checkpoint.ranges:
                 log("quantizing as before")

@@ -4,24 +4,36 @@ from __future__ import annotations
 
 from translane_export.checkpoint import Checkpoint
 from translane_export.errors import ExportError
+from translane_export.precision import Numerics, choose_numerics
 from translane_export.settings import ExportSettings
 from translane_server.bundle import Precision
 
 _ONNX_ONLY: tuple[Precision, ...] = ("int8", "bf16")
 
 
-def check_combination(settings: ExportSettings, checkpoint: Checkpoint) -> None:
-    """Refuse settings that contradict one another or the checkpoint.
+def check_settings(settings: ExportSettings) -> Numerics:
+    """Return the numerics of settings with one precision, and refuse what cannot be together.
 
     Raises:
-        ExportError: they do.
+        ExportError: the settings contradict one another.
     """
+    (precision,) = settings.precisions
+    numerics = choose_numerics(precision, settings.weight_storage)
     if settings.format == "torchscript" and settings.weight_storage:
         raise ExportError("TorchScript files store weights as they compute; leave --weight-storage out")
     if settings.format == "torchscript" and settings.precision in _ONNX_ONLY:
         raise ExportError(f"TorchScript files are fp32 or fp16; {settings.precision} is a precision of ONNX bundles")
     if settings.test and settings.precision != "int8":
         raise ExportError("--test is for precision int8, whose translations it scores")
+    return numerics
+
+
+def check_checkpoint(settings: ExportSettings, checkpoint: Checkpoint) -> None:
+    """Refuse settings that a checkpoint cannot meet.
+
+    Raises:
+        ExportError: the settings contradict the checkpoint.
+    """
     if settings.test and checkpoint.ranges:
         raise ExportError(
             f"--test compares int8 with what it is made of, and {settings.checkpoint} is int8 already, which stays as"

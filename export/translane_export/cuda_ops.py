@@ -25,8 +25,8 @@ def self_attention(
     """Project to queries, keys and values, and let every position of row b see the first ``lengths[b]`` ones.
 
     x [B, T, M], ``packed`` to 3·H·D, lengths [B], bias of the scores [1, H, T, T] -> [B, T, H·D].
-    MultiHeadAttention takes lengths as they are, and adds the projection's bias. It has no bias of the scores that rows
-    share, so with one it is GroupQueryAttention, which on CUDA wants its keys and values fetched, used or not.
+    MultiHeadAttention takes lengths as they are, and adds the projection's bias. It takes no bias of the scores that
+    all rows share. With such a bias the node is GroupQueryAttention, which must name its key and value outputs on CUDA.
     """
     rows, size, _ = x.shape
     flat = x.flatten(0, 1)

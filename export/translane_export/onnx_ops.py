@@ -95,9 +95,9 @@ def score_keys(query: Tensor, keys: Tensor, lengths: Tensor) -> Tensor:
     """Return the products of each query with the keys of its row, in float32.
 
     query [B, H, D], keys [B, H, C, D], lengths [B] -> [B, H, C]; those past ``lengths[b]`` mean nothing. The graph
-    looks at no more keys than the longest row has. How many these are must not show in the numbers of the other rows.
-    So it multiplies and adds up, where ONNX Runtime's matrix-vector product takes the keys by fours and adds up the
-    remainder in another order; and it pads the products back to C, for a softmax over as many values at any step.
+    looks at no more keys than the longest row has. Other rows' results must not depend on that number. ONNX Runtime's
+    matrix-vector product adds the last keys in another order, so this multiplies and sums instead. The products are
+    padded back to C, for a softmax over as many values at any step.
     """
     query = query.float().unsqueeze(2)  # [B, H, 1, D]
     if not torch.onnx.is_in_onnx_export():

@@ -19,13 +19,12 @@ import numpy.typing as npt
 
 from translane_export.errors import ExportError
 from translane_export.model import TransformerConfig
-from translane_server.backend import Candidates, Int32Array, IntArray, StepNeeds
+from translane_server.backend import BEST_TOKEN_ALONE, Candidates, Int32Array, IntArray, StepNeeds
 
 ROWS = 8
 ADMITTED_TOGETHER = 3
 CANDIDATES = 4
 _MOST_STEPS = 96
-_BEST_TOKEN_ALONE = StepNeeds(log_probs=False)
 
 FloatArray = npt.NDArray[np.float32]
 
@@ -159,10 +158,10 @@ def _decode_greedily(
         positions = [len(decode.tokens) if decode else 0 for decode in stepped]
         step = np.array(last, np.int64), np.array(positions, np.int32)
         # at the same positions, so the step after it finds what it would have found without it
-        alone = backend.decode_step(*step, _BEST_TOKEN_ALONE).token_ids[:, 0].copy() if greedy else None
+        alone = backend.decode_step(*step, BEST_TOKEN_ALONE).token_ids[:, 0].copy() if greedy else None
         candidates = backend.decode_step(*step, needs)
         if alone is not None:
-            _check_same(alone, candidates.token_ids[:, 0])
+            _check_same(alone, candidates)
         for row, decode in enumerate(stepped):
             if decode is None:
                 continue
@@ -177,9 +176,15 @@ def _decode_greedily(
                 rows[row] = None
 
 
-def _check_same(alone: IntArray, best: IntArray) -> None:
-    """Refuse a greedy graph that chooses another token than the decoder's graph: both [n]."""
-    if (different := np.flatnonzero(alone != best)).size:
+def _check_same(alone: IntArray, candidates: Candidates) -> None:
+    """Refuse a greedy graph that chooses other tokens, [n], than the decoder's graph.
+
+    Rows without numbers are left to the comparison with PyTorch, which tells why there are none.
+    """
+    assert candidates.logits is not None
+    best = candidates.token_ids[:, 0]
+    numbers = ~np.isnan(candidates.logits).any(axis=1)
+    if (different := np.flatnonzero((alone != best) & numbers)).size:
         row = different[0]
         raise ExportError(
             f"the exported greedy step chose {alone[row]} where the decoder's graph, from the same input, chose"

@@ -1,9 +1,9 @@
 """Whether two graphs are the same but for their floating-point types.
 
-A bundle in bfloat16 cannot run on a CPU. What runs there in its place is written once more in float32, and tells
-something of the bundle only if both graphs compute the same. So the two are walked through together, from their outputs
-to their inputs: each node has the same operator, attributes and inputs as its counterpart, and each constant the same
-numbers, as far as bfloat16 has the digits. A Cast from one floating-point type to another is seen through.
+A bundle in bfloat16 cannot run on a CPU. The exporter verifies a float32 copy instead. The result holds for the bundle
+only if both graphs compute the same. So the two are walked through together, from their outputs to their inputs. Each
+node has the same operator, attributes and inputs as its counterpart. Each constant has the same numbers, as far as
+bfloat16 has the digits. A Cast from one floating-point type to another is passed over.
 """
 
 from __future__ import annotations

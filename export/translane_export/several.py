@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from translane_export.bundle_writer import check_output, export_checkpoint
+from translane_export.combinations import check_settings
 from translane_export.errors import ExportError
+from translane_export.int8 import read_test_set
 from translane_export.output_folder import staged
 from translane_export.settings import ExportSettings
 from translane_export.trial import Log
-from translane_server.bundle import Manifest
+from translane_server.bundle import Manifest, Precision
 
 
 def export_precisions(settings: ExportSettings, log: Log = lambda _line: None) -> tuple[Manifest, ...]:
@@ -24,11 +28,21 @@ def export_precisions(settings: ExportSettings, log: Log = lambda _line: None) -
     if settings.test and "int8" not in settings.precisions:
         raise ExportError("--test is for precision int8, whose translations it scores")
     check_output(settings)
-    manifests = []
     with staged(settings.output) as folder:
-        for precision in settings.precisions:
-            log(f"precision {precision}")
-            test = settings.test if precision == "int8" else None
-            changes = {"precision": precision, "output": folder / precision, "force": False, "test": test}
-            manifests.append(export_checkpoint(settings.model_copy(update=changes), log))
+        exports = [_one(settings, precision, folder / precision) for precision in settings.precisions]
+        for export in exports:  # before the first takes minutes
+            check_settings(export)
+        if settings.test:
+            read_test_set(settings.test)
+        manifests = []
+        for export in exports:
+            log(f"precision {export.precision}")
+            manifests.append(export_checkpoint(export, log))
     return tuple(manifests)
+
+
+def _one(settings: ExportSettings, precision: Precision, output: Path) -> ExportSettings:
+    """The settings of one of several exports; a set to score translations with is for int8 alone."""
+    test = settings.test if precision == "int8" else None
+    changes = {"precision": precision, "output": output, "force": False, "test": test}
+    return settings.model_copy(update=changes)

@@ -58,7 +58,8 @@ class Candidates:
     attention: FloatArray | None = None
 
 
-_BEST_TOKEN = StepNeeds()
+BEST_TOKEN = StepNeeds()  # with its log-probability
+BEST_TOKEN_ALONE = StepNeeds(log_probs=False)
 
 
 class Backend(Protocol):
@@ -97,18 +98,17 @@ class Backend(Protocol):
     def enter(self, sources: Sequence[int], rows: Sequence[int]) -> None:
         """Make row `rows[i]` that of the encoded source `sources[i]`."""
 
-    def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = _BEST_TOKEN) -> Candidates:
+    def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN) -> Candidates:
         """Feed row i the token `token_ids[i]` as its `positions[i]`-th (from 0): both [n], for the first n rows.
 
-        What a row gets does not depend on the other rows, nor on `needs`. Rows from n on hold nothing afterwards: a
-        backend may run a step over more rows than it was asked to.
+        What a row gets does not depend on the other rows, nor on `needs`. A step may overwrite any row from n on.
         """
 
     def decode_ahead(self, token_ids: IntArray, positions: Int32Array, steps: int) -> IntArray:
         """Take several greedy steps, each of which feeds every row the best token of the step before.
 
-        The first step is fed `token_ids` at `positions`, both [n]. A row goes on behind the end of its sentence; no row
-        goes on behind its capacity.
+        The first step is fed `token_ids` at `positions`, both [n]. A row goes on after its end-of-sentence token. The
+        caller makes sure that every row has room for `steps` more tokens.
 
         Args:
             token_ids: as for `decode_step`.

@@ -14,7 +14,17 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from translane_server import plain_beams
-from translane_server.backend import BoolArray, Candidates, FloatArray, Int32Array, IntArray, RowMove, StepNeeds
+from translane_server.backend import (
+    BEST_TOKEN,
+    BEST_TOKEN_ALONE,
+    BoolArray,
+    Candidates,
+    FloatArray,
+    Int32Array,
+    IntArray,
+    RowMove,
+    StepNeeds,
+)
 from translane_server.beams import continue_beams
 from translane_server.decoding import greedy
 from translane_server.draws import draw_tokens, first_tokens
@@ -41,7 +51,7 @@ class Update:
 class RunningBatch:
     """What is decoding, row by row.
 
-    Whoever calls a method that returns moves has the backend make them, so that its rows and these stay the same.
+    The caller passes every returned move to the backend. This keeps the backend's rows equal to these.
 
     Args:
         rows: R, how many rows there are.
@@ -94,7 +104,7 @@ class RunningBatch:
 
     def _find_needs(self) -> StepNeeds:
         if not (self._beams or self._intricate):
-            return _BEST_SCORED_TOKEN if self._scored else _BEST_TOKEN
+            return BEST_TOKEN if self._scored else BEST_TOKEN_ALONE
         table, n = self._table, len(self._searches)
         most = int(table.num_candidates[:n].max())
         num_candidates = 1 << (most - 1).bit_length()  # few different numbers, for the backend's sake
@@ -342,6 +352,3 @@ class RunningBatch:
         for row in free:
             self._finish_row(row, update)
         return free
-
-
-_BEST_TOKEN, _BEST_SCORED_TOKEN = StepNeeds(log_probs=False), StepNeeds()

@@ -20,6 +20,7 @@ _READABLE = (1, 2, 3, 4, 5)
 MANIFEST = "manifest.json"
 
 Precision = Literal["fp32", "fp16", "bf16", "int8"]
+_COMPUTED_IN: dict[Precision, str] = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "int8": "float32"}
 _KEY_VALUE_TYPES = ("float32", "float16", "bfloat16", "int8")
 
 
@@ -342,6 +343,24 @@ class Manifest(_Model):
         takes_blocks = any(tensor.name == "num_blocks" for tensor in graphs.decoder.inputs)
         if takes_blocks != (graphs.vocabulary_blocks is not None):
             raise ValueError("graphs.vocabulary_blocks: it and the decoder's input num_blocks go together")
+        if (graphs.vocabulary_blocks or 0) > self.architecture.target_vocab_size:
+            raise ValueError(
+                f"graphs.vocabulary_blocks: {graphs.vocabulary_blocks} are more than there are ids of the vocabulary"
+            )
+        for_cuda = self.schema_version >= 5 and self.precision in ("fp16", "bf16")
+        if for_cuda and graphs.decoder.file.endswith(".onnx") and graphs.greedy is None:
+            raise ValueError(f"graphs.greedy: it is missing, and {self.precision} bundles have one")
+        return self
+
+    @model_validator(mode="after")
+    def _tensors_are_of_the_precision(self) -> Manifest:
+        wanted = _COMPUTED_IN[self.precision]
+        for tensor in self.graphs.decoder.inputs:
+            if tensor.name.startswith("self_") and tensor.dtype != wanted:
+                raise ValueError(
+                    f"graphs.decoder: {tensor.name} is {tensor.dtype}, and precision {self.precision} computes in"
+                    f" {wanted}"
+                )
         return self
 
     @model_validator(mode="after")
@@ -443,4 +462,5 @@ def _first_problem(error: ValidationError) -> str:
     problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
     where = ".".join(str(part) for part in problem["loc"])
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return f"{where}: {problem['msg']}{more}" if where else f"{problem['msg']}{more}"
+    message = problem["msg"].removeprefix("Value error, ") + more
+    return f"{where}: {message}" if where else message

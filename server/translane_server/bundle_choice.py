@@ -24,6 +24,10 @@ def choose_bundle(folder: Path, requested: RequestedDevice) -> tuple[Bundle, Dev
         BundleError: there is no bundle, or a manifest or the bundle to take is not as it should be.
         DeviceError: the device that is asked for does not work, or can run none of the bundles.
     """
+    for precision in _PRECISIONS:
+        entry = folder / precision
+        if not entry.is_dir() and (entry.is_symlink() or entry.exists()):
+            raise BundleError(f"model bundle {entry}: it should be a folder with a bundle of that precision")
     names = [precision for precision in _PRECISIONS if (folder / precision).is_dir()]
     if not names or (folder / MANIFEST).exists():
         bundle = load_bundle(folder)

@@ -2,7 +2,7 @@
 
 Every layer and kind (self or cross, key or value) is a contiguous block [rows, H, C, D], so that the first n rows of it
 are one tensor of a graph. Which memory the blocks are in is the subclass's affair: `HostCache` here, `CudaCache` in
-`cuda.py`.
+`cuda/cache.py`.
 """
 
 from __future__ import annotations

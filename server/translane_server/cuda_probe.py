@@ -1,8 +1,8 @@
 """Tries CUDA, and says in one sentence why it cannot be used: `python -m translane_server.cuda_probe fp16`.
 
-A provider that is listed, a GPU that is found and memory that can be reserved prove little: a GPU may be too old for
-every kernel of onnxruntime, and cuDNN is looked for only when a graph needs it. So a small graph is run, with what
-bundles need: half precision, cuBLAS for a product, and cuDNN for a maximum. Then the server's own kernels are loaded.
+A listed provider, a visible GPU and free memory do not prove that a bundle runs. onnxruntime may have no kernels for
+the GPU, and it loads cuDNN only when a graph needs it. So the probe runs a small graph with what bundles need: half
+precision, cuBLAS for a product, and cuDNN for a maximum. Then it loads the server's own kernels.
 
 What tries CUDA keeps memory of the GPU to its end, and a broken driver may crash it. So the server asks in a process
 of its own (`translane_server.devices`).
@@ -104,7 +104,7 @@ def find_reason_of_device(precision: str) -> str:
         capability = runtime.compute_capability
         runtime.close()
     except DeviceError as error:
-        return str(error)
+        return str(error).removeprefix("CUDA: ")
     if precision == "bf16" and capability < _BFLOAT16_SINCE:
         return (
             "bf16 takes a GPU of compute capability 8.0 or newer, and this one has"
@@ -116,10 +116,10 @@ def find_reason_of_device(precision: str) -> str:
 def example() -> tuple[dict[str, Any], Any]:
     """Inputs whose result is zeros, and an output that is full of NaN before the run.
 
-    All numbers are whole ones that float16 holds exactly. `c` is the product plus 0 to 7, each once in a line: so the
-    maximum of each line is 0, and a wrong product gives another one, and so does a wrong reduction. On a GPU, what
-    nothing writes stays NaN. Stand-ins for CUDA's libraries, which run no kernels, answer zeros to everything: over
-    them a pass proves that the run has no error, and nothing of its numbers.
+    All numbers are whole ones that float16 holds exactly. `c` adds each of 0 to 7 once per line to the product. The
+    maximum of a line is then 0. A wrong product or a wrong maximum gives another number, and what nothing writes stays
+    NaN. Stand-ins for CUDA's libraries run no kernels and answer zeros. Over them a pass proves that the run has no
+    error, and nothing of its numbers.
     """
     line, column = np.indices((_SIZE, _SIZE))
     a, b = (line + 2 * column) % 5 + 1, (3 * line + column) % 7 + 1

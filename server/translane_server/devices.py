@@ -50,12 +50,14 @@ def choose_precision(requested: RequestedDevice, held: Mapping[Precision, int]) 
         DeviceError: the device that is asked for does not work, or can run none of the bundles.
     """
     names = " and ".join(held)
-    for_cuda = next((precision for precision in ON_CUDA if precision in held), None)
     why_not = ""
-    if requested != "cpu" and for_cuda:
-        why_not = _why_not_on_cuda(for_cuda, held[for_cuda])
-        if not why_not:
-            return for_cuda, "cuda"
+    if requested != "cpu":
+        for precision in ON_CUDA:
+            if precision in held:
+                reason = _why_not_on_cuda(precision, held[precision])
+                if not reason:
+                    return precision, "cuda"
+                why_not = why_not or reason
     if requested == "cuda":
         wrong = (
             f"the model bundle is {names}, and CUDA runs fp16 and bf16 bundles; export the checkpoint with {_FOR_CUDA}"

@@ -105,3 +105,8 @@ class EngineError(RequestError):
     """Decoding failed for a reason that is not the caller's."""
 
     reason = "ENGINE_FAILURE"
+
+
+def first_line(error: Exception) -> str:
+    """The first line of what an exception says; its type where it says nothing."""
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

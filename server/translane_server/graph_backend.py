@@ -7,13 +7,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from translane_server.backend import Candidates, Int32Array, IntArray, RowMove, StepNeeds
+from translane_server.backend import (
+    BEST_TOKEN,
+    BEST_TOKEN_ALONE,
+    Candidates,
+    Int32Array,
+    IntArray,
+    RowMove,
+    StepNeeds,
+)
 from translane_server.bundle import Bundle
 from translane_server.cache import CacheShape
-from translane_server.errors import BundleError, StartupError
-
-BEST_TOKEN = StepNeeds()
-BEST_TOKEN_ALONE = StepNeeds(log_probs=False)
+from translane_server.errors import BundleError, StartupError, first_line
 
 
 class GraphBackend(ABC):
@@ -103,20 +108,21 @@ class GraphBackend(ABC):
         except Exception as error:
             if isinstance(error, StartupError):
                 raise
-            raise BundleError(
-                f"model bundle {self._bundle.folder}: its graphs do not run as its manifest describes them:"
-                f" {first_line(error)}"
-            ) from None
+            raise self._does_not_run(first_line(error)) from None
+
+    def _does_not_run(self, reason: str) -> StartupError:
+        """What is wrong where ONNX Runtime fails at warm-up."""
+        return BundleError(
+            f"model bundle {self._bundle.folder}: its graphs do not run as its manifest describes them: {reason}"
+        )
 
     def _run_all_sizes(self) -> None:
         ids = self._bundle.manifest.special_ids
         for sources in (1, min(self.rows, max(1, self._encode_tokens // self.source_capacity))):
             self.encode([[ids.pad] * self.source_capacity] * sources, 0)
+        # more candidates than there are blocks of the vocabulary, if it is searched by blocks
+        candidates = 1 + (self._bundle.manifest.graphs.vocabulary_blocks or 0)
         for rows in (1, self.rows):
-            needs = StepNeeds(logits=rows == 1, attention=self.has_attention)
-            self.decode_step(np.full(rows, ids.decoder_start, np.int64), np.zeros(rows, np.int32), needs)
-
-
-def first_line(error: Exception) -> str:
-    """The first line of what an exception says; its type where it says nothing."""
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+            needs = StepNeeds(candidates, logits=rows == 1, attention=self.has_attention)
+            for kind in (BEST_TOKEN_ALONE, needs):
+                self.decode_step(np.full(rows, ids.decoder_start, np.int64), np.zeros(rows, np.int32), kind)

@@ -13,13 +13,21 @@ from typing import Any
 import numpy as np
 
 from translane_server.attention import AttentionGraph
-from translane_server.backend import Candidates, Int32Array, IntArray, RowMove, StepNeeds
+from translane_server.backend import (
+    BEST_TOKEN,
+    BEST_TOKEN_ALONE,
+    Candidates,
+    Int32Array,
+    IntArray,
+    RowMove,
+    StepNeeds,
+)
 from translane_server.bundle import Precision
 from translane_server.cache import CacheShape, HostCache, Staged
 from translane_server.encode_buffers import EncodeBuffers
 from translane_server.encode_groups import group_sources
 from translane_server.errors import DeviceError
-from translane_server.graph_backend import BEST_TOKEN, GraphBackend
+from translane_server.graph_backend import GraphBackend
 from translane_server.sessions import Sessions
 from translane_server.step_buffers import StepBuffers
 
@@ -29,8 +37,6 @@ _CACHE_TYPES: dict[Precision, type[np.generic]] = {"fp32": np.float32, "fp16": n
 
 # A run of the encoder costs as much as so many tokens: from 5 (7 million parameters) to 8 (77 million), int8 or fp32.
 _RUN_COST = 6
-
-_BEST_TOKEN_ALONE = StepNeeds(log_probs=False)  # all that the greedy graph gives
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +150,7 @@ class OrtBackend(GraphBackend):
         available = replace(needs, num_candidates=min(needs.num_candidates, self._vocab_size))
         if self._buffers.reserve(available):
             self._steps.clear()
-        session = self._greedy if self._greedy and available == _BEST_TOKEN_ALONE else self._decoder
+        session = self._greedy if self._greedy and available == BEST_TOKEN_ALONE else self._decoder
         binding = self._bind(session, n, available)
         step = _Step(session, binding, available.num_candidates, self._buffers.read(n, available))
         self._steps[n, needs] = step

@@ -10,11 +10,11 @@ from typing import Any
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 import onnxruntime
 
-from translane_server.bundle import Bundle
+from translane_server.bundle import Bundle, Graph
 from translane_server.cpus import adds_int8_exactly
 from translane_server.cuda.runtime import CudaRuntime
 from translane_server.devices import Device
-from translane_server.errors import BundleError, DeviceError
+from translane_server.errors import BundleError, DeviceError, first_line
 
 _CUDA_PROVIDER = "CUDAExecutionProvider"
 # Which attention kernels onnxruntime may choose from, as bits of its provider option sdpa_kernel: Flash (1), memory
@@ -98,16 +98,22 @@ class Sessions:
             self.run_options = onnxruntime.RunOptions()
             self.run_options.add_run_config_entry("disable_synchronize_execution_providers", "1")
         graphs = bundle.manifest.graphs
-        self.encoder = self._load(graphs.encoder.file, profile and f"{profile}-encoder")
-        self.decoder = self._load(graphs.decoder.file, profile and f"{profile}-decoder")
+        self.encoder: Any = self._load(graphs.encoder, profile and f"{profile}-encoder")
+        self.decoder: Any = self._load(graphs.decoder, profile and f"{profile}-decoder")
         self.greedy: Any = None
         if graphs.greedy:
-            self.greedy = self._load(graphs.greedy.file, profile and f"{profile}-greedy")
+            self.greedy = self._load(graphs.greedy, profile and f"{profile}-greedy")
         self.alignment: Any = None
         if graphs.alignment:
-            self.alignment = self._load(graphs.alignment.file, profile and f"{profile}-alignment")
+            self.alignment = self._load(graphs.alignment, profile and f"{profile}-alignment")
 
-    def _load(self, name: str, profile: str | None) -> Any:
+    def close(self) -> None:
+        """Let go of the graphs, and then of the device that they ran on."""
+        self.encoder = self.decoder = self.greedy = self.alignment = None
+        if self.cuda:
+            self.cuda.close()
+
+    def _load(self, graph: Graph, profile: str | None) -> Any:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = self._threads
         options.inter_op_num_threads = 1
@@ -115,7 +121,7 @@ class Sessions:
         # On x86 processors without VNNI, products of int8 are otherwise added up in int16, which overflows: wrong sums,
         # in another way for another number of rows. Where there is VNNI it would take twice the time for nothing.
         options.add_session_config_entry("session.x64quantprecision", "0" if adds_int8_exactly() else "1")
-        options.log_severity_level = 3  # errors
+        options.log_severity_level = 4  # what fails is raised, too
         if profile:
             options.enable_profiling = True
             options.profile_file_prefix = profile
@@ -124,10 +130,20 @@ class Sessions:
             provider_options = {"user_compute_stream": str(self.cuda.stream), "sdpa_kernel": str(_ATTENTION_KERNELS)}
             providers.insert(0, (_CUDA_PROVIDER, provider_options))
         try:
-            session = onnxruntime.InferenceSession(str(self.bundle.path(name)), options, providers=providers)
+            session = onnxruntime.InferenceSession(str(self.bundle.path(graph.file)), options, providers=providers)
         except Exception as error:  # noqa: BLE001 - onnxruntime's exceptions share no base of their own
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise BundleError(f"model bundle {self.bundle.folder}: {name} does not load: {reason}") from None
+            raise BundleError(
+                f"model bundle {self.bundle.folder}: {graph.file} does not load: {first_line(error)}"
+            ) from None
         if self.cuda and _CUDA_PROVIDER not in session.get_providers():
             raise DeviceError("device cuda: onnxruntime's CUDA provider did not load; are its CUDA libraries there?")
+        for kind, found, listed in (
+            ("inputs", session.get_inputs(), graph.inputs),
+            ("outputs", session.get_outputs(), graph.outputs),
+        ):
+            if different := {tensor.name for tensor in found} ^ {tensor.name for tensor in listed}:
+                raise BundleError(
+                    f"model bundle {self.bundle.folder}: {graph.file} has other {kind} than the manifest says:"
+                    f" {min(different)} is only in one of them"
+                )
         return session

@@ -13,7 +13,7 @@ import threading
 
 import numpy as np
 
-from translane_server.backend import Candidates, StepNeeds
+from translane_server.backend import BEST_TOKEN, Candidates
 from translane_server.vocabulary import TargetVocabulary
 
 DECODER_START = 2
@@ -21,9 +21,6 @@ EOS = 3
 OFFSET = 1000
 VOCAB_SIZE = 2000
 VOCABULARY = TargetVocabulary(DECODER_START, EOS, [b" %d" % token for token in range(VOCAB_SIZE)])
-
-
-BEST_TOKEN = StepNeeds()
 
 
 class FakeBackend:

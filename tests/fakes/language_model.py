@@ -10,12 +10,11 @@ import zlib
 
 import numpy as np
 
-from translane_server.backend import Candidates, StepNeeds
+from translane_server.backend import BEST_TOKEN, Candidates
 from translane_server.vocabulary import TargetVocabulary
 
 DECODER_START = 0
 EOS = 1
-BEST_TOKEN = StepNeeds()
 
 
 class RandomModel:

@@ -1,4 +1,4 @@
-"""What tests of backends share: half-precision models, a sentence of every kind, and steps along given tokens."""
+"""What tests of backends share: a sentence of every kind, and steps along given tokens."""
 
 from __future__ import annotations
 
@@ -6,18 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from helpers import hugging_face
-from translane_server.backend import StepNeeds
-from translane_server.graph_backend import BEST_TOKEN_ALONE, GraphBackend
+from translane_server.backend import BEST_TOKEN_ALONE, StepNeeds
+from translane_server.graph_backend import GraphBackend
 from translane_server.options import DecodingOptions, Sampling
 from translane_server.request import FinishReason, Sentence
 
-# A vocabulary that is searched by blocks, one that is not, and positions that the keys' distance tells.
-HALF_MODELS = {
-    "Marian, by blocks": {"vocab_size": 960, "pad_token_id": 959, "decoder_start_token_id": 959},
-    "BART": {"d_model": 128, "encoder_attention_heads": 2, "decoder_attention_heads": 2},  # heads of 64, as most have
-    "T5": {},
-}
 NEEDS = [
     BEST_TOKEN_ALONE,
     StepNeeds(),
@@ -27,11 +20,6 @@ NEEDS = [
     StepNeeds(num_candidates=16, logits=True, attention=True),
     StepNeeds(num_candidates=1 << 12),  # more than the vocabulary has
 ]
-
-
-def half_model(name: str):
-    """One of `HALF_MODELS`, and its bundle in fp16."""
-    return hugging_face.export_drawn(name.partition(",")[0], config=HALF_MODELS[name], precision="fp16")
 
 
 def mixed(sources: Sequence[Sequence[int]]) -> list[Sentence]:

@@ -19,9 +19,13 @@ class Drawn:
     config: dict[str, Any] = field(default_factory=dict)
     precision: str = "fp16"
 
+    def model_and_bundle(self) -> tuple[Any, Bundle]:
+        """The model of transformers, and its bundle, exported by whoever asks first."""
+        return export_drawn(self.name, config=self.config, precision=self.precision)
+
     def bundle(self) -> Bundle:
-        """Its bundle, exported by whoever asks first."""
-        return export_drawn(self.name, config=self.config, precision=self.precision)[1]
+        """Its bundle alone."""
+        return self.model_and_bundle()[1]
 
 
 def _one_layer(name: str) -> dict[str, Any]:
@@ -32,10 +36,16 @@ def _one_layer(name: str) -> dict[str, Any]:
     return {"d_model": 128, "encoder_attention_heads": 2, "decoder_attention_heads": 2, **layers}
 
 
-# As tests/parity/server/test_cuda_backend_on_cpu.py has these three, so that they are exported once for both.
-_SHARED: dict[str, dict[str, Any]] = {"Marian": BY_BLOCKS, "BART": {}, "T5": {}}
+# Of several layers: tests decode with these. A vocabulary that is searched by blocks, one that is not, with heads of 64
+# as most models have, and positions that the keys' distance tells.
+_SEVERAL_LAYERS: dict[str, dict[str, Any]] = {
+    "Marian": BY_BLOCKS,
+    "BART": {"d_model": 128, "encoder_attention_heads": 2, "decoder_attention_heads": 2},
+    "T5": {},
+}
 
+DECODED = tuple(_SEVERAL_LAYERS)
 CUDA_MODELS = {
-    **{name: Drawn(name, _SHARED[name] if name in _SHARED else _one_layer(name)) for name in MODELS},
+    **{name: Drawn(name, _SEVERAL_LAYERS[name] if name in _SEVERAL_LAYERS else _one_layer(name)) for name in MODELS},
     "Marian in bf16": Drawn("Marian", {**BY_BLOCKS, **_one_layer("Marian")}, "bf16"),
 }

@@ -13,6 +13,7 @@ from helpers.store import stored
 
 SOURCE = Path(translane_server.__file__).parent / "cuda" / "kernels.cu"
 _HARNESS = Path(__file__).with_name("cuda_on_cpu.cpp")
+_BORDER = np.frombuffer(b"behind what is allocated, nothing may write" * 3, np.uint8)  # and is looked at in `free`
 _FLAGS = ["-std=c++17", "-O2", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
 
 
@@ -49,15 +50,20 @@ class CpuDevice:
         self._library.argument_bytes.restype = ctypes.c_size_t
         self._seeds = np.random.default_rng(seed)
         self._memory = {}
+        self._borders = {}
 
     def allocate(self, size):
-        memory = np.zeros(size + 16, np.uint8)
-        memory = memory[-memory.ctypes.data % 16 :][:size]
+        memory = np.zeros(size + 16 + len(_BORDER), np.uint8)
+        memory = memory[-memory.ctypes.data % 16 :][: size + len(_BORDER)]
+        memory[size:] = _BORDER
+        self._borders[memory.ctypes.data] = memory[size:]
+        memory = memory[:size]
         self._memory[memory.ctypes.data] = memory
         return memory.ctypes.data
 
     def free(self, address):
         del self._memory[address]
+        assert np.array_equal(self._borders.pop(address), _BORDER), "something wrote behind what it was given"
 
     def view(self, address, dtype, *shape):
         """What was allocated at `address`, as an array."""
@@ -81,4 +87,6 @@ class CpuDevice:
             ctypes.c_uint64(int(self._seeds.integers(1 << 62))),
         )
         assert not faults, "a thread touched memory that is not allocated, or that another thread touches"
+        for border in self._borders.values():
+            assert np.array_equal(border, _BORDER), "a thread wrote behind what is allocated"
         self.launches.append(name)

@@ -21,6 +21,7 @@ Triple = tuple[str, str, str]  # domain, operator, type of its elements
 _BRANCHES = {"If", "Loop", "Scan"}
 _COUNTS = {"num_candidates", "num_blocks"}
 _COMPARISONS = {"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "And", "Or", "Not", "Xor", "IsNaN"}
+_KEY_PADDING_MASK = 4  # input of MultiHeadAttention
 _KEY, _VALUE, _PAST_KEY, _PAST_VALUE, _ATTENTION_BIAS = 1, 2, 3, 4, 10  # inputs of GroupQueryAttention
 
 
@@ -52,6 +53,7 @@ def violations(model: ModelProto, table: OperatorTable) -> dict[str, list[str]]:
     rules: dict[str, Callable[[GraphProto], Iterator[str]]] = {
         "caches": _caches,
         "bias": _bias,
+        "padding": _padding,
         "counts": _counts,
         "computed counts": _computed_counts,
         "branches": _branches,
@@ -111,6 +113,13 @@ def _bias(graph: GraphProto) -> Iterator[str]:
         causal = all(attribute.i for attribute in node.attribute if attribute.name == "causal")
         if not causal and not _has(node, _ATTENTION_BIAS):
             yield f"{_named(node)} is not causal and has no attention_bias"
+
+
+def _padding(graph: GraphProto) -> Iterator[str]:
+    """MultiHeadAttention has the lengths of the sources, without which it attends to the padding."""
+    for node in graph.node:
+        if node.op_type == "MultiHeadAttention" and not _has(node, _KEY_PADDING_MASK):
+            yield f"{_named(node)} has no key_padding_mask"
 
 
 def _counts(graph: GraphProto) -> Iterator[str]:

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(1, os.environ["CUDA_REHEARSAL_FOLDER"])
 
 import numpy as np
-from project_adapter import _tell_pieces
+from project_adapter import tell_pieces
 from rehearsal.journal import Journal
 
 from translane_server.backend import RowMove, StepNeeds
@@ -46,7 +46,7 @@ def main() -> None:
         target_capacity=min(CAPACITY, limits.target_tokens),
         encode_tokens=rows * CAPACITY,
     )
-    _tell_pieces(backend)
+    tell_pieces(backend)
     journal = Journal()
     source_lengths = [3 + 7 * row % 11 for row in range(rows)]
     backend.encode([[bundle.manifest.special_ids.eos] * length for length in source_lengths], 0)

@@ -82,7 +82,7 @@ class Subject:
             encode_tokens=self._rows * self.source_capacity,  # all sources in one run of the encoder
             capture=False,
         )
-        _tell_pieces(self._backend)
+        tell_pieces(self._backend)
 
     def warm_up(self) -> None:
         """Do what the server does before it takes requests."""
@@ -134,7 +134,7 @@ class Subject:
         )
 
 
-def _tell_pieces(backend: Any) -> None:
+def tell_pieces(backend: Any) -> None:
     """Tell the stand-ins what lies where in the memory that one copy takes to the device.
 
     The stand-ins know lengths by the addresses that copies go to; these ones lie in the middle of a copy.

@@ -6,7 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from translane_server.backend import Candidates, Int32Array, IntArray, RowMove, StepNeeds
+from translane_server.backend import (
+    BEST_TOKEN,
+    BEST_TOKEN_ALONE,
+    Candidates,
+    Int32Array,
+    IntArray,
+    RowMove,
+    StepNeeds,
+)
 from translane_server.cache import CacheShape, Staged
 from translane_server.cuda.bindings import ELEMENT_TYPES, StepBindings
 from translane_server.cuda.cache import CudaCache
@@ -15,10 +23,13 @@ from translane_server.cuda.kernels import NAMES, Kernels, load_ptx
 from translane_server.cuda.step_memory import STEPS_AT_ONCE, StepMemory
 from translane_server.cuda.steps import StepGraphs, buckets
 from translane_server.encode_groups import group_sources
-from translane_server.graph_backend import BEST_TOKEN, BEST_TOKEN_ALONE, GraphBackend
+from translane_server.errors import DeviceError, StartupError
+from translane_server.graph_backend import GraphBackend
 from translane_server.sessions import Sessions
 
-_ONE_RUN = 1 << 30  # tokens of padding that cost as much as another run: a GPU has many tokens at the price of one
+# How many padded source tokens cost as much as another run of the encoder. It is an estimate, not measured: half a
+# millisecond to launch a run's kernels, and a microsecond for a token of a base-size model.
+_RUN_COST = 512
 # What steps mostly need, beside the best token alone: its probability, or what four beams choose from.
 _USUAL_NEEDS = (StepNeeds(), StepNeeds(num_candidates=8))
 
@@ -26,8 +37,8 @@ _USUAL_NEEDS = (StepNeeds(), StepNeeds(num_candidates=8))
 class CudaBackend(GraphBackend):
     """Runs a bundle's graphs over rows in device memory; see `translane_server.backend.Backend`.
 
-    Everything is queued on one stream. The host waits for it at the end of `encode_ahead` and of a step, and nowhere
-    else.
+    Everything is queued on one stream. While it decodes, the host waits for the stream at the end of `encode_ahead`, at
+    the end of a step, and before it captures one.
 
     Args:
         sessions: the graphs, on CUDA.
@@ -66,6 +77,7 @@ class CudaBackend(GraphBackend):
         )
         super().__init__(bundle, shape, encode_tokens)
         assert sessions.cuda
+        self._sessions = sessions
         self._runtime = sessions.cuda
         self._has_attention = sessions.alignment is not None
         self._vocab_size = architecture.target_vocab_size
@@ -102,7 +114,7 @@ class CudaBackend(GraphBackend):
         """See `Backend.encode_ahead`."""
         lengths = [len(source) for source in sources]
         assert 1 <= min(lengths) <= max(lengths) <= self.source_capacity, "a source is empty or too long"
-        groups = group_sources(lengths, self._encode_tokens, _ONE_RUN)
+        groups = group_sources(lengths, self._encode_tokens, _RUN_COST)
         self._encoder.queue(sources, groups)
         staged = {
             number: Staged(group.start + place * group.longest, group.longest, lengths[number])
@@ -131,7 +143,7 @@ class CudaBackend(GraphBackend):
         count = min(needs.num_candidates, self._vocab_size)
         available = StepNeeds(count, logits=needs.logits, attention=needs.attention)
         bucket = self._check(token_ids, positions, 1)
-        memory.inputs.send(token_ids, positions, bucket)  # before a step is made, which runs it once
+        memory.inputs.send(token_ids, positions, bucket)  # before a step is made, which runs it
         step = self._steps.scored(bucket, available)
         step.queue()
         step.candidates.to_host()
@@ -152,7 +164,7 @@ class CudaBackend(GraphBackend):
         """See `Backend.decode_ahead`."""
         assert 1 <= steps <= STEPS_AT_ONCE, "no such number of steps"
         bucket = self._check(token_ids, positions, steps)
-        self._memory.inputs.send(token_ids, positions, bucket)  # before a step is made, which runs it once
+        self._memory.inputs.send(token_ids, positions, bucket)  # before a step is made, which runs it
         step = self._steps.greedy(bucket)
         for _ in range(steps):
             step.queue()
@@ -171,7 +183,7 @@ class CudaBackend(GraphBackend):
         """See `Backend.close`."""
         self._steps.clear()
         self._encoder.close()
-        self._runtime.close()
+        self._sessions.close()
 
     def _check(self, token_ids: IntArray, positions: Int32Array, steps: int) -> int:
         """Return how many rows a step runs over; a CUDA kernel checks no bounds."""
@@ -180,6 +192,10 @@ class CudaBackend(GraphBackend):
         assert 0 <= positions.min() <= positions.max() <= self.target_capacity - steps, "a row is full"
         assert 0 <= token_ids.min() <= token_ids.max() < self._vocab_size, "no such token"
         return self._bucket_of[n]
+
+    def _does_not_run(self, reason: str) -> StartupError:
+        """The bundle was checked when it was exported, so it is the device, or what onnxruntime has for it."""
+        return DeviceError(f"device cuda: model bundle {self._bundle.folder} does not run: {reason}")
 
     def _run_all_sizes(self) -> None:
         """Capture the steps that are usual, too: for every number of rows that has a graph of its own."""

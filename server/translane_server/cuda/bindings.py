@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,25 @@ from translane_server.sessions import Sessions
 ELEMENT_TYPES = {"float32": 1, "int32": 6, "int64": 7, "float16": 10, "bfloat16": 16}
 
 Run = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class BoundStep:
+    """What queues a step.
+
+    Attributes:
+        run: queues all of it that may be run again for the same inputs, and changes nothing then.
+        follow: queues what follows, if anything does.
+    """
+
+    run: Run
+    follow: Run | None = None
+
+    def queue(self) -> None:
+        """Queue the whole step, kernel by kernel."""
+        self.run()
+        if self.follow:
+            self.follow()
 
 
 class StepBindings:
@@ -48,23 +68,20 @@ class StepBindings:
         self._device = sessions.device
         self._float_type = ELEMENT_TYPES[self._graphs.cross_dtype]
 
-    def bind(self, rows: int, needs: StepNeeds | None, candidates: CandidateMemory) -> tuple[Run, Run]:
-        """Return what queues a step over rows 0 … rows-1, and what has to follow it; without needs it is greedy.
-
-        The first may be run several times for the same inputs, and changes nothing then.
-        """
+    def bind(self, rows: int, needs: StepNeeds | None, candidates: CandidateMemory) -> BoundStep:
+        """Bind a step over the first `rows` rows. `needs` None means a greedy step, which feeds its tokens back."""
         if needs is None:
-            return self._bind_greedy(rows, candidates), self._feed_back(rows, candidates)
+            return BoundStep(self._bind_greedy(rows, candidates), self._feed_back(rows, candidates))
         step = self._bind_scored(rows, needs, candidates)
         if not needs.attention:
-            return step, _nothing
+            return BoundStep(step)
         alignment = self._bind_alignment(rows)
 
         def run() -> None:
             step()
             alignment()
 
-        return run, _nothing
+        return BoundStep(run)
 
     def _bind_greedy(self, rows: int, candidates: CandidateMemory) -> Run:
         assert self._graphs.greedy
@@ -152,7 +169,3 @@ class StepBindings:
             session.run_with_iobinding(binding, options)
 
         return run
-
-
-def _nothing() -> None:
-    """What follows a step that nothing has to follow."""

@@ -35,6 +35,7 @@ class CudaEncoder:
         self._sessions = sessions
         self._cache = cache
         self._pad = pad
+        self._vocab_size = sessions.bundle.manifest.architecture.source_vocab_size
         self._element_type = element_type
         self._memory = Mirrored(runtime, tokens * (8 + 4))
         self._ids: IntArray = self._memory.host[: 8 * tokens].view(np.int64)
@@ -43,7 +44,11 @@ class CudaEncoder:
         self._bindings: dict[tuple[int, int, int], Any] = {}  # by number of sources, padded length, and start
 
     def queue(self, sources: Sequence[Sequence[int]], groups: Sequence[Group]) -> None:
-        """Queue the encoder over `groups` of `sources`; nothing that was queued before still reads its inputs."""
+        """Queue the encoder over `groups` of `sources`.
+
+        This overwrites the inputs of earlier runs, so the caller has waited for them.
+        """
+        assert all(0 <= min(source) <= max(source) < self._vocab_size for source in sources), "no such token"
         for group in groups:
             count, longest, start = len(group.numbers), group.longest, group.start
             padded = self._ids[start : start + count * longest].reshape(count, longest)  # [B, S]

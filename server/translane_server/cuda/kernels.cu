@@ -36,9 +36,8 @@ struct Moves {
 
 // Copies rows over rows. Grid: lanes of a (block, head) pair x pairs x groups of moves.
 //
-// A thread owns one lane of one pair, in all rows of its group of moves, and makes the group's moves in order. Groups
-// write to different rows, and no group reads a row that another one writes. So no two threads touch the same bytes,
-// unless both only read them.
+// A thread owns one lane of one pair, in all rows of its group of moves, and makes the group's moves in order. Each group
+// writes its own rows, and reads no row that another group writes. So two threads share bytes only to read them.
 extern "C" __global__ void move_rows(const __grid_constant__ Moves moves) {
     const bool own = blockIdx.y < moves.own_pairs;
     const Blocks& blocks = moves.kinds[own ? 0 : 1];

@@ -31,7 +31,7 @@ def independent_groups(moves: Sequence[RowMove]) -> tuple[Sequence[RowMove], Seq
 def _connected(moves: Sequence[RowMove]) -> list[list[RowMove]]:
     """Moves that are linked by rows which some move overwrites.
 
-    Until a move joins two groups, nothing links their moves: it does not matter which group's moves come first.
+    Two groups share no overwritten row until a move joins them. So their moves may be joined in either order.
     """
     groups = {move.target: _Group([move.target]) for move in moves}
     for move in moves:

@@ -1,7 +1,7 @@
 """The CUDA runtime and driver, as far as the server calls them itself, around one stream.
 
-ONNX Runtime is given the same stream, so copies, kernels, the encoder and decoder steps run in the order in which they
-are queued, and the host waits only where it reads a result.
+ONNX Runtime is given the same stream. So copies, kernels, the encoder and decoder steps run in the order in which they
+are queued, and nothing needs to wait for another stream.
 
 Runtime: https://docs.nvidia.com/cuda/cuda-runtime-api/, driver: https://docs.nvidia.com/cuda/cuda-driver-api/.
 """
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from translane_server.errors import DeviceError
 
-_RUNTIMES = ("libcudart.so.13", "libcudart.so.12")
+_RUNTIME = "libcudart.so.13"
 _DRIVER = "libcuda.so.1"
 
 _NON_BLOCKING = 1  # cudaStreamNonBlocking: the stream does not wait for the default one
@@ -40,7 +40,7 @@ class CudaRuntime:
     """
 
     def __init__(self) -> None:
-        self._runtime = _load(*_RUNTIMES)
+        self._runtime = _load(_RUNTIME)
         self._driver = _load(_DRIVER)
         self._runtime.cudaGetErrorString.restype = ctypes.c_char_p
         self._device_memory: set[int] = set()
@@ -70,9 +70,10 @@ class CudaRuntime:
         return address.value
 
     def free(self, address: int) -> None:
-        """Release what `allocate` returned."""
+        """Release what `allocate` returned; a failure is passed over, as in `close`."""
         self._device_memory.remove(address)
-        self._call("cudaFree", c_void_p(address))
+        with suppress(DeviceError):
+            self._call("cudaFree", c_void_p(address))
 
     def allocate_pinned(self, size: int) -> npt.NDArray[np.uint8]:
         """Reserve `size` bytes of main memory, zeroed, that the device copies from and to by itself: [size].
@@ -88,9 +89,10 @@ class CudaRuntime:
         return pinned
 
     def free_pinned(self, pinned: npt.NDArray[np.uint8]) -> None:
-        """Release what `allocate_pinned` returned."""
+        """Release what `allocate_pinned` returned; a failure is passed over, as in `close`."""
         self._pinned_memory.remove(pinned.ctypes.data)
-        self._call("cudaFreeHost", c_void_p(pinned.ctypes.data))
+        with suppress(DeviceError):
+            self._call("cudaFreeHost", c_void_p(pinned.ctypes.data))
 
     def copy(self, target: int, source: int, size: int) -> None:
         """Queue a copy of `size` bytes; each address is of device memory or of pinned memory."""
@@ -110,15 +112,19 @@ class CudaRuntime:
     def abandon_capture(self) -> None:
         """End a capture that failed; what it recorded is lost."""
         graph = c_void_p()
-        self._runtime.cudaStreamEndCapture(c_void_p(self.stream), byref(graph))
-        self._runtime.cudaGetLastError()  # CUDA repeats the failure to the next caller unless it is asked
+        with suppress(DeviceError):  # CUDA reports the failure that the caller knows of
+            self._call("cudaStreamEndCapture", c_void_p(self.stream), byref(graph))
+        if graph.value:
+            self._call("cudaGraphDestroy", graph)
 
     def end_capture(self) -> int:
         """Return a handle of what was recorded, for `launch_graph`."""
         graph, executable = c_void_p(), c_void_p()
         self._call("cudaStreamEndCapture", c_void_p(self.stream), byref(graph))
-        self._call("cudaGraphInstantiate", byref(executable), graph, c_ulonglong(0))
-        self._call("cudaGraphDestroy", graph)
+        try:
+            self._call("cudaGraphInstantiate", byref(executable), graph, c_ulonglong(0))
+        finally:
+            self._call("cudaGraphDestroy", graph)
         assert executable.value is not None
         return executable.value
 
@@ -127,8 +133,9 @@ class CudaRuntime:
         self._call("cudaGraphLaunch", c_void_p(graph), c_void_p(self.stream))
 
     def destroy_graph(self, graph: int) -> None:
-        """Release what `end_capture` returned."""
-        self._call("cudaGraphExecDestroy", c_void_p(graph))
+        """Release what `end_capture` returned; a failure is passed over, as in `close`."""
+        with suppress(DeviceError):
+            self._call("cudaGraphExecDestroy", c_void_p(graph))
 
     def load_kernels(self, code: bytes, names: Sequence[str]) -> None:
         """Load the kernels `names` of a module: PTX, which ends with a zero byte; `launch` takes them by name."""
@@ -150,19 +157,23 @@ class CudaRuntime:
         )  # fmt: skip
 
     def close(self) -> None:
-        """Release the memory and the stream; what is queued is waited for."""
-        with suppress(DeviceError):  # of work whose results nobody wants
-            self.synchronize()
-        for address in list(self._device_memory):
-            self.free(address)
-        for address in list(self._pinned_memory):
-            self._pinned_memory.remove(address)
-            self._call("cudaFreeHost", c_void_p(address))
-        self._call("cudaStreamDestroy", c_void_p(self.stream))
+        """Wait for what is queued, and release the memory and the stream.
+
+        A failure is passed over: after a fault of the device every call fails, and the fault itself has been raised.
+        """
+        releases: list[tuple[str, int]] = [("cudaStreamSynchronize", self.stream)]
+        releases += [("cudaFree", address) for address in self._device_memory]
+        releases += [("cudaFreeHost", address) for address in self._pinned_memory]
+        for function, handle in [*releases, ("cudaStreamDestroy", self.stream)]:
+            with suppress(DeviceError):
+                self._call(function, c_void_p(handle))
+        self._device_memory.clear()
+        self._pinned_memory.clear()
 
     def _call(self, function: str, *arguments: object, doing: str = "") -> None:
         status = getattr(self._runtime, function)(*arguments)
         if status:
+            self._runtime.cudaGetLastError()  # else the next to ask, ONNX Runtime after a launch, is told of it, too
             reason = self._runtime.cudaGetErrorString(c_int(status)).decode()
             raise DeviceError(f"CUDA: {doing or f'{function} failed'}: {reason}")
 
@@ -175,10 +186,8 @@ class CudaRuntime:
             raise DeviceError(f"CUDA: {doing or f'{function} failed'}: {reason}")
 
 
-def _load(*names: str) -> ctypes.CDLL:
-    for name in names:
-        try:
-            return ctypes.CDLL(name)
-        except OSError:
-            continue
-    raise DeviceError(f"device cuda: the library {' or '.join(names)} is not installed")
+def _load(name: str) -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL(name)
+    except OSError:
+        raise DeviceError(f"CUDA: the library {name} is not installed") from None

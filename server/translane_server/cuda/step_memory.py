@@ -69,7 +69,8 @@ class StepInputs:
     def send(self, token_ids: IntArray, positions: Int32Array, bucket: int) -> None:
         """Queue a copy of the inputs of a step over n rows, both [n], which is run over `bucket` rows.
 
-        The rows beyond n are nobody's: what the step writes at their first position is never read.
+        No sentence has the rows beyond n. The step writes their first positions, which the next sentence in such a row
+        overwrites before it reads them.
         """
         n = len(token_ids)
         self._token_ids[:n] = token_ids

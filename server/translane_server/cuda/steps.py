@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from functools import partial
 
 from translane_server.backend import StepNeeds
-from translane_server.cuda.bindings import StepBindings
+from translane_server.cuda.bindings import BoundStep, StepBindings
 from translane_server.cuda.runtime import CudaRuntime
 from translane_server.cuda.step_memory import CandidateMemory
-from translane_server.graph_backend import first_line
+from translane_server.errors import first_line
 
 _log = logging.getLogger(__name__)
 
-_MOST_GRAPHS = 160  # a graph takes some hundred kilobytes of the device's memory
+_MOST_STEPS = 160  # with the memory of their candidates, and their graphs in the device's memory
 
 
 def buckets(rows: int) -> list[int]:
@@ -27,10 +27,10 @@ def buckets(rows: int) -> list[int]:
 
     At most a third of a step over more than four rows is for rows that nobody holds.
     """
-    sizes = {1, 2, 3, 4, rows}
+    sizes = {1, 2, 3, rows}
     power = 4
     while power < rows:
-        sizes |= {size for size in (power, power * 3 // 2) if size <= rows}
+        sizes |= {power, power * 3 // 2}
         power *= 2
     return sorted(size for size in sizes if size <= rows)
 
@@ -40,16 +40,16 @@ class Step:
     """A step that is ready to run.
 
     Attributes:
-        queue: puts it on the stream.
-        candidates: where it leaves its candidates.
-        graph: the handle of its CUDA graph, if it is captured.
-        uncaptured: puts its kernels on the stream one by one; it keeps the memory that they are given.
+        bound: queues the step kernel by kernel. It holds memory that the graph reads.
+        candidates: where the step leaves its candidates.
+        graph: the handle of the step's CUDA graph, if it is captured.
+        queue: queues the step.
     """
 
-    queue: Callable[[], None]
+    bound: BoundStep
     candidates: CandidateMemory
     graph: int | None
-    uncaptured: Callable[[], None]
+    queue: Callable[[], None]
 
 
 class StepGraphs:
@@ -69,53 +69,59 @@ class StepGraphs:
 
     def greedy(self, bucket: int) -> Step:
         """A greedy step over `bucket` rows, which feeds every row the token that it chooses."""
-        return self._steps.get((bucket, None)) or self._keep(bucket, None)
+        return self._find(bucket, None)
 
     def scored(self, bucket: int, needs: StepNeeds) -> Step:
         """A step over `bucket` rows that returns what `needs` asks for."""
-        return self._steps.get((bucket, needs)) or self._keep(bucket, needs)
+        return self._find(bucket, needs)
 
     def clear(self) -> None:
         """Release all steps."""
         for step in self._steps.values():
-            if step.graph is not None:
-                self._runtime.destroy_graph(step.graph)
-            step.candidates.memory.free()
+            self._release(step)
         self._steps.clear()
 
-    def _keep(self, bucket: int, needs: StepNeeds | None) -> Step:
-        if len(self._steps) >= _MOST_GRAPHS:
-            self.clear()
-        step = self._steps[bucket, needs] = self._make(bucket, needs)
+    def _find(self, bucket: int, needs: StepNeeds | None) -> Step:
+        step = self._steps.pop((bucket, needs), None)
+        if step is None:
+            if len(self._steps) >= _MOST_STEPS:
+                self._release(self._steps.pop(next(iter(self._steps))))  # used longest ago
+            step = self._make(bucket, needs)
+        self._steps[bucket, needs] = step
         return step
+
+    def _release(self, step: Step) -> None:
+        if step.graph is not None:
+            self._runtime.destroy_graph(step.graph)
+        step.candidates.memory.free()
 
     def _make(self, bucket: int, needs: StepNeeds | None) -> Step:
         candidates = CandidateMemory.allocate(self._runtime, bucket, needs.num_candidates if needs else 1)
-        run, after = self._bindings.bind(bucket, needs, candidates)
-
-        def uncaptured() -> None:
-            run()
-            after()
-
+        bound = self._bindings.bind(bucket, needs, candidates)
         if self._captures:
-            # Outside a capture, libraries may reserve what they need. ONNX Runtime does so in the second run, too,
-            # which it lays out by what the first one took. Running a step again changes nothing.
-            run()
-            run()
+            # Nothing may reserve memory within a capture. Libraries reserve it when they first need it. ONNX Runtime
+            # measures its own need in the first run, and reserves it as one block in the second.
+            bound.run()
+            bound.run()
             try:
-                graph = self._capture(uncaptured)
+                graph = self._capture(bound)
             except Exception as error:  # noqa: BLE001 - whatever ONNX Runtime or CUDA says, steps run without graphs, too
-                _log.warning("steps are not captured as CUDA graphs, and take longer: %s", first_line(error))
+                _log.warning(
+                    "a step over %d rows cannot be captured as a CUDA graph; it takes longer, and so do all later ones"
+                    " of other kinds: %s",
+                    bucket,
+                    first_line(error),
+                )
                 self._captures = False
             else:
-                return Step(partial(self._runtime.launch_graph, graph), candidates, graph, uncaptured)
-        return Step(uncaptured, candidates, None, uncaptured)
+                return Step(bound, candidates, graph, partial(self._runtime.launch_graph, graph))
+        return Step(bound, candidates, None, bound.queue)
 
-    def _capture(self, queue: Callable[[], None]) -> int:
+    def _capture(self, step: BoundStep) -> int:
         self._runtime.synchronize()
         self._runtime.begin_capture()
         try:
-            queue()
+            step.queue()
         except BaseException:
             self._runtime.abandon_capture()
             raise

@@ -40,6 +40,7 @@ async def test_a_text_translates_alone_as_it_does_among_others(bundle):
         {"architecture": {"decoder_layers": 3}},
         {"precision": "fp16"},
         {"graphs": {"encoder": "decoder.onnx"}},
+        {"graphs": {"alignment": "encoder.onnx"}},
     ],
     ids=str,
 )
@@ -48,16 +49,20 @@ async def test_a_manifest_that_does_not_fit_its_graphs_is_one_sentence(tmp_path,
     manifest = json.loads((folder / "manifest.json").read_text())
     for name, value in change.items():
         if name == "graphs":
-            manifest["graphs"]["encoder"]["file"] = value["encoder"]
+            for graph, file in value.items():
+                manifest["graphs"][graph]["file"] = file
         else:
             manifest[name] = manifest[name] | value if isinstance(value, dict) else value
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    bundle = load_bundle(folder)
     limits = TokenLimits(source=32, target=32, default_max_length=32)
-    model = ServedModel(bundle.manifest, load_tokenizer(bundle), "cpu")
-    engine = command.build_engine(ServerSettings(model=folder, rows=2), bundle, model, limits, Metrics())
+
+    async def start():
+        bundle = load_bundle(folder)
+        model = ServedModel(bundle.manifest, load_tokenizer(bundle), "cpu")
+        await command.build_engine(ServerSettings(model=folder, rows=2), bundle, model, limits, Metrics()).start()
+
     with pytest.raises(BundleError, match=f"^model bundle {re.escape(str(folder))}: [^\n]+$"):
-        await engine.start()
+        await start()
 
 
 def test_the_command_refuses_a_tampered_bundle(tmp_path):

@@ -83,6 +83,13 @@ def without_a_bias(graphs):
     return graphs["encoder"], node
 
 
+def without_lengths(graphs):
+    """The encoder of BART, which attends to its padding."""
+    node = node_of(graphs["encoder"], "MultiHeadAttention")
+    node.input[4] = ""
+    return graphs["encoder"], node
+
+
 def with_fewer_inputs_than_a_bias_needs(graphs):
     node = node_of(graphs["encoder"], "GroupQueryAttention")
     del node.input[7:]
@@ -148,6 +155,7 @@ BROKEN = {
     without_a_past: "caches",
     without_a_bias: "bias",
     with_fewer_inputs_than_a_bias_needs: "bias",
+    without_lengths: "padding",
     with_a_cast_count: "counts",
     with_a_counted_shape: "computed counts",
     with_candidates_that_are_counted_candidates: "computed counts",
@@ -159,7 +167,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("damage", BROKEN, ids=lambda damage: damage.__name__)
 def test_a_broken_graph_is_found_by_its_own_rule_alone_which_names_the_node(damage):
-    model, node = damage(graphs_of("T5"))
+    model, node = damage(graphs_of("BART" if damage is without_lengths else "T5"))
     found = violations(model, TABLE)
     assert found.keys() == {BROKEN[damage]}
     assert [sentence for sentence in found[BROKEN[damage]] if f"{node.op_type} {node.name}" in sentence]

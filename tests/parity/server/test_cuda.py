@@ -13,17 +13,16 @@ import pytest
 
 from helpers import hugging_face
 from helpers.backend_checks import (
-    HALF_MODELS,
     NEEDS,
     along,
     copied,
     distance,
     greedy,
-    half_model,
     mixed,
     scored_again,
 )
 from helpers.cuda_backend_on_cpu import cuda_backend_on_cpu
+from helpers.cuda_bundles import CUDA_MODELS, DECODED
 from helpers.driver import EngineDriver
 from translane_server.backend import RowMove, StepNeeds
 from translane_server.cuda.backend import CudaBackend
@@ -58,9 +57,9 @@ def open_backend(request):
     return on_the_gpu
 
 
-@pytest.fixture(scope="module", params=HALF_MODELS)
+@pytest.fixture(scope="module", params=DECODED)
 def model_and_bundle(request):
-    return half_model(request.param)
+    return CUDA_MODELS[request.param].model_and_bundle()
 
 
 @pytest.fixture(scope="module")

@@ -10,22 +10,24 @@ import numpy as np
 import pytest
 
 from helpers import hugging_face
-from helpers.backend_checks import HALF_MODELS, NEEDS, half_model, mixed
+from helpers.backend_checks import NEEDS, mixed
 from helpers.cuda_backend_on_cpu import cuda_backend_on_cpu
+from helpers.cuda_bundles import CUDA_MODELS, DECODED
 from helpers.driver import EngineDriver
-from translane_server.backend import RowMove, StepNeeds
+from translane_server.backend import BEST_TOKEN_ALONE, RowMove, StepNeeds
+from translane_server.cuda import steps
 from translane_server.cuda.step_memory import STEPS_AT_ONCE
 from translane_server.cuda.steps import buckets
-from translane_server.graph_backend import BEST_TOKEN_ALONE, GraphBackend
+from translane_server.graph_backend import GraphBackend
 from translane_server.ort import OrtBackend
 from translane_server.sessions import Sessions
 
 SIZES = {"rows": 7, "source_capacity": 24, "target_capacity": 16}
 
 
-@pytest.fixture(scope="module", params=HALF_MODELS)
+@pytest.fixture(scope="module", params=DECODED)
 def model_and_bundle(request):
-    return half_model(request.param)
+    return CUDA_MODELS[request.param].model_and_bundle()
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +38,12 @@ def bundle(model_and_bundle):
 @pytest.fixture(scope="module")
 def sources(model_and_bundle):
     return hugging_face.sources(model_and_bundle[0], 40)
+
+
+@pytest.fixture(params=[0, 1, 2], ids=["late", "at once", "by chance"])
+def pace(request):
+    """When the stream runs what is queued."""
+    return {"seed": request.param}
 
 
 def reference(bundle):
@@ -49,8 +57,8 @@ def assert_same(found, expected):
         assert ours is None or np.array_equal(ours, theirs), name
 
 
-def test_every_step_is_the_cpus_whatever_it_needs_and_however_many_rows_take_it(bundle, sources):
-    ours, _ = cuda_backend_on_cpu(bundle, **SIZES)
+def test_every_step_is_the_cpus_whatever_it_needs_and_however_many_rows_take_it(bundle, sources, pace):
+    ours, _ = cuda_backend_on_cpu(bundle, **pace, **SIZES)
     theirs = reference(bundle)
     start = bundle.manifest.special_ids.decoder_start
     for n in range(1, 8):
@@ -67,26 +75,26 @@ def test_every_step_is_the_cpus_whatever_it_needs_and_however_many_rows_take_it(
     ours.close()
 
 
-def test_steps_ahead_feed_what_they_choose(bundle, sources):
-    ours, runtime = cuda_backend_on_cpu(bundle, **SIZES)
+def test_steps_ahead_feed_what_they_choose(bundle, sources, pace):
+    ours, runtime = cuda_backend_on_cpu(bundle, **pace, **SIZES)
     theirs = reference(bundle)
     start = bundle.manifest.special_ids.decoder_start
     for n in (1, 3, 5, 7):
         for backend in (ours, theirs):
             backend.encode(sources[:n], 0)
         tokens, positions = np.full(n, start), np.zeros(n, np.int32)
-        for steps in (1, STEPS_AT_ONCE, 3, STEPS_AT_ONCE):
-            expected = GraphBackend.decode_ahead(theirs, tokens, positions, steps)
+        for count in (1, STEPS_AT_ONCE, 3, STEPS_AT_ONCE):
+            expected = GraphBackend.decode_ahead(theirs, tokens, positions, count)
             launched = runtime.counts["launch_graph"]
-            found = ours.decode_ahead(tokens, positions, steps)
+            found = ours.decode_ahead(tokens, positions, count)
             assert np.array_equal(found, expected)
-            assert runtime.counts["launch_graph"] == launched + steps
-            tokens, positions = expected[-1], positions + np.int32(steps)
+            assert runtime.counts["launch_graph"] == launched + count
+            tokens, positions = expected[-1], positions + np.int32(count)
     ours.close()
 
 
-def test_moved_rows_go_on_where_their_sources_were(bundle, sources):
-    ours, _ = cuda_backend_on_cpu(bundle, **SIZES)
+def test_moved_rows_go_on_where_their_sources_were(bundle, sources, pace):
+    ours, _ = cuda_backend_on_cpu(bundle, **pace, **SIZES)
     theirs = reference(bundle)
     start = bundle.manifest.special_ids.decoder_start
     moves = [RowMove(6, 0, 3, len(sources[6])), RowMove(0, 2, 3, len(sources[6])), RowMove(2, 6, 2, 0, 1)]
@@ -140,13 +148,14 @@ def test_an_engine_decodes_every_kind_of_sentence_as_on_the_cpu(bundle, sources,
         ]
 
 
-def test_where_capturing_fails_steps_run_all_the_same_and_the_log_says_so_once(bundle, sources, caplog):
-    ours, runtime = cuda_backend_on_cpu(bundle, capture_fails=True, **SIZES)
+@pytest.mark.parametrize("capture_fails", ["within", "at its end"])
+def test_where_capturing_fails_steps_run_all_the_same_and_the_log_says_so_once(bundle, sources, caplog, capture_fails):
+    ours, runtime = cuda_backend_on_cpu(bundle, capture_fails=capture_fails, **SIZES)
     theirs = reference(bundle)
     with caplog.at_level(logging.WARNING):
         ours.warm_up()
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "not permitted when stream is capturing" in caplog.text
+    assert {"within": "not permitted", "at its end": "out of memory"}[capture_fails] in caplog.text
     for backend in (ours, theirs):
         backend.encode(sources[:5], 0)
     tokens, positions = np.full(5, bundle.manifest.special_ids.decoder_start), np.zeros(5, np.int32)
@@ -156,8 +165,8 @@ def test_where_capturing_fails_steps_run_all_the_same_and_the_log_says_so_once(b
     ours.close()
 
 
-def test_sources_that_do_not_fit_at_once_are_encoded_in_turns(bundle, sources):
-    ours, _ = cuda_backend_on_cpu(bundle, encode_tokens=30, **SIZES)
+def test_sources_that_do_not_fit_at_once_are_encoded_in_turns(bundle, sources, pace):
+    ours, _ = cuda_backend_on_cpu(bundle, **pace, encode_tokens=30, **SIZES)
     theirs = reference(bundle)
     for backend in (ours, theirs):
         backend.encode(sources[:7], 0)
@@ -189,4 +198,21 @@ def test_what_cuda_would_not_check_is_checked(bundle, sources):
         ours.decode_step(np.array([0, 1 << 20]), np.zeros(2, np.int32))
     with pytest.raises(AssertionError, match="rows"):
         ours.decode_step(np.zeros(8, np.int64), np.zeros(8, np.int32))
+    ours.close()
+
+
+def test_steps_used_longest_ago_make_room_for_new_ones(bundle, sources, monkeypatch):
+    monkeypatch.setattr(steps, "_MOST_STEPS", 3)
+    ours, runtime = cuda_backend_on_cpu(bundle, **SIZES)
+    theirs = reference(bundle)
+    for backend in (ours, theirs):
+        backend.encode(sources[:2], 0)
+    tokens, positions = np.full(2, bundle.manifest.special_ids.decoder_start), np.zeros(2, np.int32)
+    for captured, count in enumerate((1, 2, 3), start=1):
+        ours.decode_step(tokens, positions, StepNeeds(count))
+        assert runtime.counts["capture"] == captured
+    for count, captured in ((1, 3), (4, 4), (1, 4), (3, 4), (2, 5)):  # the third new one takes the place of the second
+        needs = StepNeeds(count)
+        assert_same(ours.decode_step(tokens, positions, needs), theirs.decode_step(tokens, positions, needs))
+        assert runtime.counts["capture"] == captured
     ours.close()

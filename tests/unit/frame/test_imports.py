@@ -222,6 +222,6 @@ def test_only_entry_points_read_the_command_line_and_the_environment():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Attribute) and ast.unparse(node) in ("os.environ", "os.getenv", "sys.argv")
     }
-    # healthcheck and cuda_probe are programs of their own; sessions sets a variable that onnxruntime reads when imported.
+    # healthcheck and cuda_probe are programs; sessions sets a variable that onnxruntime reads when it is imported.
     allowed = {"translane_server.healthcheck", "translane_server.cuda_probe", "translane_server.sessions"}
     assert {module for module in readers if not module.endswith(".__main__")} <= allowed

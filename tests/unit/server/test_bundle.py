@@ -1,6 +1,8 @@
 """Whatever is wrong with a bundle is one sentence that says what and where."""
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -304,3 +306,42 @@ def test_templates_came_with_version_2(folder):
 def test_a_tokenizer_is_of_a_known_kind_and_has_its_files(folder, tokenizer, sentence):
     change(folder, tokenizer=tokenizer)
     assert sentence in error(folder)
+
+
+TOGETHER = "it and the decoder's input num_blocks go together"
+HALF = Path(__file__).parents[2] / "data" / "bundles" / "v5-fp16"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "problem"),
+    [
+        (("graphs", "greedy"), None, "graphs.greedy: it is missing, and fp16 bundles have one"),
+        (("precision",), "bf16", "graphs.decoder: self_key_0 is float16, and precision bf16 computes in bfloat16"),
+        (("precision",), "int8", "graphs.decoder: self_key_0 is float16, and precision int8 computes in float32"),
+        (
+            ("graphs", "vocabulary_blocks"),
+            7,
+            "graphs.vocabulary_blocks: it and the decoder's input num_blocks go together",
+        ),
+        (("schema_version",), 4, "graphs.greedy: schema version 4 has none"),
+    ],
+)
+def test_a_half_precision_bundle_has_what_cuda_takes(tmp_path, path, value, problem):
+    folder = Path(shutil.copytree(HALF, tmp_path / "bundle"))
+    content = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    *parents, name = path
+    inner = content
+    for parent in parents:
+        inner = inner[parent]
+    inner[name] = value
+    write(folder, content)
+    assert error(folder) == f"model bundle {folder}: manifest.json: {problem}"
+
+
+def test_there_are_no_more_blocks_of_the_vocabulary_than_ids(tmp_path):
+    folder = Path(shutil.copytree(HALF, tmp_path / "bundle"))
+    content = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    content["graphs"]["decoder"]["inputs"].insert(4, {"name": "num_blocks", "dtype": "int64", "shape": [1]})
+    content["graphs"]["vocabulary_blocks"] = 10**9
+    write(folder, content)
+    assert error(folder).endswith("graphs.vocabulary_blocks: 1000000000 are more than there are ids of the vocabulary")

@@ -31,7 +31,11 @@ def log(caplog):
 def write(folder, precision):
     shutil.copytree(REFERENCE, folder)
     path = folder / "manifest.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"precision": precision}))
+    content = json.loads(path.read_text()) | {"precision": precision}
+    for tensor in content["graphs"]["decoder"]["inputs"]:
+        if tensor["name"].startswith("self_"):
+            tensor["dtype"] = {"fp16": "float16", "bf16": "bfloat16"}.get(precision, "float32")
+    path.write_text(json.dumps(content))
     return folder
 
 
@@ -112,3 +116,14 @@ def test_a_folder_of_neither_and_none_at_all_are_refused_as_before(tmp_path, pro
     probe("")
     assert error(tmp_path).startswith(f"model bundle {tmp_path}: it has no manifest.json")
     assert error(tmp_path / "missing") == f"model bundle {tmp_path / 'missing'}: there is no such folder"
+
+
+@pytest.mark.parametrize("damage", ["file", "dangling link"])
+def test_what_should_be_the_folder_of_a_precision_and_is_none_is_refused(folder, probe, damage):
+    probe("")
+    shutil.rmtree(folder / "fp16")
+    if damage == "file":
+        (folder / "fp16").touch()
+    else:
+        (folder / "fp16").symlink_to(folder / "nowhere")
+    assert error(folder) == f"model bundle {folder / 'fp16'}: it should be a folder with a bundle of that precision"

@@ -169,7 +169,7 @@ def test_a_driver_that_refuses_the_servers_kernels_is_a_reason(monkeypatch, caps
     with_cuda(monkeypatch, lambda model, inputs, output: run(**inputs))
     monkeypatch.setattr(cuda_probe, "CudaRuntime", lambda: Gpu((8, 6), "CUDA: cannot load the server's kernels: OLD"))
     assert cuda_probe.main() == 1
-    assert capsys.readouterr().out == "CUDA: cannot load the server's kernels: OLD\n"
+    assert capsys.readouterr().out == "cannot load the server's kernels: OLD\n"
 
 
 @pytest.mark.parametrize("wrong", [1, np.nan])
