@@ -20,7 +20,8 @@ _READABLE = (1, 2, 3, 4, 5)
 MANIFEST = "manifest.json"
 
 Precision = Literal["fp32", "fp16", "bf16", "int8"]
-_COMPUTED_IN: dict[Precision, str] = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "int8": "float32"}
+# What attention and norms compute in, and self-attention's keys and values are.
+COMPUTED_IN: dict[Precision, str] = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "int8": "float32"}
 _KEY_VALUE_TYPES = ("float32", "float16", "bfloat16", "int8")
 
 
@@ -354,7 +355,7 @@ class Manifest(_Model):
 
     @model_validator(mode="after")
     def _tensors_are_of_the_precision(self) -> Manifest:
-        wanted = _COMPUTED_IN[self.precision]
+        wanted = COMPUTED_IN[self.precision]
         for tensor in self.graphs.decoder.inputs:
             if tensor.name.startswith("self_") and tensor.dtype != wanted:
                 raise ValueError(

@@ -17,7 +17,8 @@ from translane_server.backend import (
     StepNeeds,
 )
 from translane_server.bundle import Bundle
-from translane_server.cache import CacheShape
+from translane_server.cache import Cache, CacheShape, Staged
+from translane_server.encode_groups import Group, group_sources
 from translane_server.errors import BundleError, StartupError, first_line
 
 
@@ -26,14 +27,43 @@ class GraphBackend(ABC):
 
     Args:
         bundle: whose graphs they are.
-        shape: of the rows' memory.
+        rows: how many rows there are.
+        source_capacity: most source tokens of a row.
+        target_capacity: most decoder steps of a row.
         encode_tokens: most padded source tokens that are encoded ahead; it is at least one whole source.
+        dtype: of keys and values of self-attention, in numpy's terms.
+        cross_dtype: of those of cross-attention.
     """
 
-    def __init__(self, bundle: Bundle, shape: CacheShape, encode_tokens: int) -> None:
+    run_cost: int  # how many padded source tokens cost as much as another run of the encoder
+    _cache: Cache
+    _source_lengths: Int32Array  # of all rows, [R]
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        *,
+        rows: int,
+        source_capacity: int,
+        target_capacity: int,
+        encode_tokens: int,
+        dtype: np.dtype[np.generic],
+        cross_dtype: np.dtype[np.generic],
+    ) -> None:
+        architecture = bundle.manifest.architecture
         self._bundle = bundle
-        self._shape = shape
-        self._encode_tokens = max(min(encode_tokens, shape.rows * shape.source_capacity), shape.source_capacity)
+        self._shape = CacheShape(
+            layers=architecture.decoder_layers,
+            rows=rows,
+            heads=architecture.heads,
+            head_size=architecture.head_size,
+            source_capacity=source_capacity,
+            target_capacity=target_capacity,
+            dtype=dtype,
+            cross_dtype=cross_dtype,
+        )
+        self._encode_tokens = max(min(encode_tokens, rows * source_capacity), source_capacity)
+        self._staged: dict[int, Staged] = {}  # sources that are encoded ahead, by number
 
     @property
     def rows(self) -> int:
@@ -61,24 +91,43 @@ class GraphBackend(ABC):
         """See `Backend.steps_at_once`."""
 
     @abstractmethod
-    def encode_ahead(self, sources: Sequence[Sequence[int]]) -> int:
-        """See `Backend.encode_ahead`."""
-
-    @abstractmethod
-    def enter(self, sources: Sequence[int], rows: Sequence[int]) -> None:
-        """See `Backend.enter`."""
-
-    @abstractmethod
     def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN) -> Candidates:
         """See `Backend.decode_step`."""
 
     @abstractmethod
-    def move_rows(self, moves: Sequence[RowMove]) -> None:
-        """See `Backend.move_rows`."""
-
-    @abstractmethod
     def close(self) -> None:
         """See `Backend.close`."""
+
+    @abstractmethod
+    def _encode_groups(self, sources: Sequence[Sequence[int]], groups: Sequence[Group]) -> None:
+        """Run the encoder over each group of `sources`, and leave what it returns where the group starts."""
+
+    def encode_ahead(self, sources: Sequence[Sequence[int]]) -> int:
+        """See `Backend.encode_ahead`."""
+        lengths = [len(source) for source in sources]
+        assert 1 <= min(lengths) <= max(lengths) <= self.source_capacity, "a source is empty or too long"
+        groups = group_sources(lengths, self._encode_tokens, self.run_cost)
+        self._encode_groups(sources, groups)
+        self._staged = {
+            number: Staged(group.start + place * group.longest, group.longest, lengths[number])
+            for group in groups
+            for place, number in enumerate(group.numbers)
+        }
+        return len(self._staged)
+
+    def enter(self, sources: Sequence[int], rows: Sequence[int]) -> None:
+        """See `Backend.enter`."""
+        staged = [self._staged[source] for source in sources]
+        self._cache.enter(staged, rows)
+        for source, row in zip(staged, rows, strict=True):
+            self._source_lengths[row] = source.length
+
+    def move_rows(self, moves: Sequence[RowMove]) -> None:
+        """See `Backend.move_rows`."""
+        self._cache.move(moves)
+        lengths = self._source_lengths
+        for move in moves:
+            lengths[move.target] = lengths[move.source]
 
     def decode_ahead(self, token_ids: IntArray, positions: Int32Array, steps: int) -> IntArray:
         """See `Backend.decode_ahead`."""

@@ -19,24 +19,16 @@ from translane_server.backend import (
     Candidates,
     Int32Array,
     IntArray,
-    RowMove,
     StepNeeds,
 )
-from translane_server.bundle import Precision
-from translane_server.cache import CacheShape, HostCache, Staged
+from translane_server.bundle import COMPUTED_IN
+from translane_server.cache import HostCache
 from translane_server.encode_buffers import EncodeBuffers
-from translane_server.encode_groups import group_sources
+from translane_server.encode_groups import Group
 from translane_server.errors import DeviceError
 from translane_server.graph_backend import GraphBackend
 from translane_server.sessions import Sessions
 from translane_server.step_buffers import StepBuffers
-
-# What attention and norms compute in, and self-attention's keys and values are. Those of cross-attention, which stay as
-# they are once a sentence is encoded, may be smaller: the bundle says of what type they are.
-_CACHE_TYPES: dict[Precision, type[np.generic]] = {"fp32": np.float32, "fp16": np.float16, "int8": np.float32}
-
-# A run of the encoder costs as much as so many tokens: from 5 (7 million parameters) to 8 (77 million), int8 or fp32.
-_RUN_COST = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +55,8 @@ class OrtBackend(GraphBackend):
         DeviceError: there is no memory for the rows.
     """
 
+    run_cost = 6  # from 5 (7 million parameters) to 8 (77 million), int8 or fp32
+
     def __init__(
         self,
         sessions: Sessions,
@@ -73,33 +67,32 @@ class OrtBackend(GraphBackend):
         encode_tokens: int = 2048,
     ) -> None:
         bundle = sessions.bundle
-        architecture = bundle.manifest.architecture
-        shape = CacheShape(
-            layers=architecture.decoder_layers,
+        graphs = bundle.manifest.graphs
+        super().__init__(
+            bundle,
             rows=rows,
-            heads=architecture.heads,
-            head_size=architecture.head_size,
             source_capacity=source_capacity,
             target_capacity=target_capacity,
-            dtype=np.dtype(_CACHE_TYPES[bundle.manifest.precision]),
-            cross_dtype=np.dtype(bundle.manifest.graphs.cross_dtype),
+            encode_tokens=encode_tokens,
+            dtype=np.dtype(COMPUTED_IN[bundle.manifest.precision]),
+            # Cross-attention's keys and values stay as they are once a sentence is encoded, and may be smaller.
+            cross_dtype=np.dtype(graphs.cross_dtype),
         )
-        super().__init__(bundle, shape, encode_tokens)
         self._encode_buffers = EncodeBuffers(self._encode_tokens, bundle.manifest.special_ids.pad)
         self._encoder, self._decoder, self._greedy = sessions.encoder, sessions.decoder, sessions.greedy
         self._cache = self._allocate_cache()
-        self._returns_cross = bundle.manifest.graphs.returns_cross
-        self._vocab_size = architecture.target_vocab_size
-        asks = any(tensor.name == "with_log_probs" for tensor in bundle.manifest.graphs.decoder.inputs)
+        self._returns_cross = graphs.returns_cross
+        self._vocab_size = bundle.manifest.architecture.target_vocab_size
+        asks = any(tensor.name == "with_log_probs" for tensor in graphs.decoder.inputs)
         self._buffers = StepBuffers(
             rows,
             self._vocab_size,
             asks_for_log_probs=asks,
-            vocabulary_blocks=bundle.manifest.graphs.vocabulary_blocks,
+            vocabulary_blocks=graphs.vocabulary_blocks,
         )
+        self._source_lengths = self._buffers.source_lengths
         self._attention = self._open_attention(sessions) if sessions.alignment else None
         self._steps: dict[tuple[int, StepNeeds], _Step] = {}  # by number of rows and what is needed
-        self._staged: dict[int, Staged] = {}  # sources that are encoded ahead
 
     @property
     def has_attention(self) -> bool:
@@ -110,27 +103,6 @@ class OrtBackend(GraphBackend):
     def steps_at_once(self) -> int:
         """See `Backend.steps_at_once`."""
         return 1
-
-    def encode_ahead(self, sources: Sequence[Sequence[int]]) -> int:
-        """See `Backend.encode_ahead`."""
-        lengths = [len(source) for source in sources]
-        assert 1 <= min(lengths) <= max(lengths) <= self.source_capacity, "a source is empty or too long"
-        groups = group_sources(lengths, self._encode_tokens, _RUN_COST)
-        staged = {}
-        for group in groups:
-            self._encode_together([sources[number] for number in group.numbers], group.longest, group.start)
-            for place, number in enumerate(group.numbers):
-                start = group.start + place * group.longest
-                staged[number] = Staged(start, group.longest, lengths[number])
-        self._staged = staged
-        return len(staged)
-
-    def enter(self, sources: Sequence[int], rows: Sequence[int]) -> None:
-        """See `Backend.enter`."""
-        staged = [self._staged[source] for source in sources]
-        self._cache.enter(staged, rows)
-        for source, row in zip(staged, rows, strict=True):
-            self._buffers.source_lengths[row] = source.length
 
     def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN) -> Candidates:
         """See `Backend.decode_step`."""
@@ -156,13 +128,6 @@ class OrtBackend(GraphBackend):
         self._steps[n, needs] = step
         return step
 
-    def move_rows(self, moves: Sequence[RowMove]) -> None:
-        """See `Backend.move_rows`."""
-        self._cache.move(moves)
-        lengths = self._buffers.source_lengths
-        for move in moves:
-            lengths[move.target] = lengths[move.source]
-
     def close(self) -> None:
         """See `Backend.close`."""
         self._steps.clear()
@@ -184,8 +149,11 @@ class OrtBackend(GraphBackend):
         assert alignment
         query = np.zeros((shape.rows, shape.heads * shape.head_size), shape.dtype)
         keys = self._cache.cross_pointers()[shape.names("cross").index(f"cross_key_{alignment.layer}")]
-        lengths = self._buffers.source_lengths
-        return AttentionGraph(sessions.alignment, shape, query=query, keys=keys, source_lengths=lengths)
+        return AttentionGraph(sessions.alignment, shape, query=query, keys=keys, source_lengths=self._source_lengths)
+
+    def _encode_groups(self, sources: Sequence[Sequence[int]], groups: Sequence[Group]) -> None:
+        for group in groups:
+            self._encode_together([sources[number] for number in group.numbers], group.longest, group.start)
 
     def _encode_together(self, sources: Sequence[Sequence[int]], longest: int, start: int) -> None:
         """Run the encoder over sources padded to `longest`, and leave what it returns from `start` on."""

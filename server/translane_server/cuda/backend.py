@@ -12,24 +12,19 @@ from translane_server.backend import (
     Candidates,
     Int32Array,
     IntArray,
-    RowMove,
     StepNeeds,
 )
-from translane_server.cache import CacheShape, Staged
 from translane_server.cuda.bindings import ELEMENT_TYPES, StepBindings
 from translane_server.cuda.cache import CudaCache
 from translane_server.cuda.encoding import CudaEncoder
 from translane_server.cuda.kernels import NAMES, Kernels, load_ptx
 from translane_server.cuda.step_memory import STEPS_AT_ONCE, StepMemory
 from translane_server.cuda.steps import StepGraphs, buckets
-from translane_server.encode_groups import group_sources
+from translane_server.encode_groups import Group
 from translane_server.errors import DeviceError, StartupError
 from translane_server.graph_backend import GraphBackend
 from translane_server.sessions import Sessions
 
-# How many padded source tokens cost as much as another run of the encoder. It is an estimate, not measured: half a
-# millisecond to launch a run's kernels, and a microsecond for a token of a base-size model.
-_RUN_COST = 512
 # What steps mostly need, beside the best token alone: its probability, or what four beams choose from.
 _USUAL_NEEDS = (StepNeeds(), StepNeeds(num_candidates=8))
 
@@ -52,6 +47,10 @@ class CudaBackend(GraphBackend):
         DeviceError: the device cannot hold the rows, or cannot run the server's kernels.
     """
 
+    # An estimate, not measured: half a millisecond to launch a run's kernels, and a microsecond for a token of a
+    # base-size model.
+    run_cost = 512
+
     def __init__(
         self,
         sessions: Sessions,
@@ -63,42 +62,39 @@ class CudaBackend(GraphBackend):
         capture: bool = True,
     ) -> None:
         bundle = sessions.bundle
-        architecture, ids = bundle.manifest.architecture, bundle.manifest.special_ids
+        ids = bundle.manifest.special_ids
         half = np.dtype(np.float16)  # bfloat16, which numpy has not, takes the same room
-        shape = CacheShape(
-            layers=architecture.decoder_layers,
+        super().__init__(
+            bundle,
             rows=rows,
-            heads=architecture.heads,
-            head_size=architecture.head_size,
             source_capacity=source_capacity,
             target_capacity=target_capacity,
+            encode_tokens=encode_tokens,
             dtype=half,
             cross_dtype=half,
         )
-        super().__init__(bundle, shape, encode_tokens)
         assert sessions.cuda
         self._sessions = sessions
         self._runtime = sessions.cuda
         self._has_attention = sessions.alignment is not None
-        self._vocab_size = architecture.target_vocab_size
+        self._vocab_size = bundle.manifest.architecture.target_vocab_size
         self._runtime.load_kernels(load_ptx(), NAMES)
         kernels = Kernels(self._runtime)
-        self._cache = CudaCache(shape, self._encode_tokens, self._runtime, kernels)
-        self._memory = StepMemory(self._runtime, shape, vocab_size=self._vocab_size, start_id=ids.decoder_start)
+        cache = CudaCache(self._shape, self._encode_tokens, self._runtime, kernels)
+        self._cache = cache
+        self._memory = StepMemory(self._runtime, self._shape, vocab_size=self._vocab_size, start_id=ids.decoder_start)
         self._encoder = CudaEncoder(
             sessions,
             self._runtime,
-            self._cache,
+            cache,
             tokens=self._encode_tokens,
             pad=ids.pad,
             element_type=ELEMENT_TYPES[bundle.manifest.graphs.cross_dtype],
         )
-        self._steps = StepGraphs(
-            self._runtime, StepBindings(sessions, self._cache, kernels, self._memory), capture=capture
-        )
+        self._steps = StepGraphs(self._runtime, StepBindings(sessions, cache, kernels, self._memory), capture=capture)
         self._buckets = buckets(rows)
         self._bucket_of = [next(size for size in self._buckets if size >= n) for n in range(rows + 1)]
-        self._staged: list[Staged] = []  # sources that are encoded ahead
+        self._source_lengths = self._memory.inputs.source_lengths
 
     @property
     def has_attention(self) -> bool:
@@ -109,29 +105,6 @@ class CudaBackend(GraphBackend):
     def steps_at_once(self) -> int:
         """See `Backend.steps_at_once`."""
         return STEPS_AT_ONCE
-
-    def encode_ahead(self, sources: Sequence[Sequence[int]]) -> int:
-        """See `Backend.encode_ahead`."""
-        lengths = [len(source) for source in sources]
-        assert 1 <= min(lengths) <= max(lengths) <= self.source_capacity, "a source is empty or too long"
-        groups = group_sources(lengths, self._encode_tokens, _RUN_COST)
-        self._encoder.queue(sources, groups)
-        staged = {
-            number: Staged(group.start + place * group.longest, group.longest, lengths[number])
-            for group in groups
-            for place, number in enumerate(group.numbers)
-        }
-        self._staged = [staged[number] for number in range(len(staged))]
-        self._runtime.synchronize()
-        return len(staged)
-
-    def enter(self, sources: Sequence[int], rows: Sequence[int]) -> None:
-        """See `Backend.enter`."""
-        staged = [self._staged[source] for source in sources]
-        self._cache.enter(staged, rows)
-        lengths = self._memory.inputs.source_lengths
-        for source, row in zip(staged, rows, strict=True):
-            lengths[row] = source.length
 
     def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN) -> Candidates:
         """See `Backend.decode_step`."""
@@ -172,18 +145,15 @@ class CudaBackend(GraphBackend):
         self._runtime.synchronize()
         return self._memory.read_history(steps, len(token_ids))
 
-    def move_rows(self, moves: Sequence[RowMove]) -> None:
-        """See `Backend.move_rows`."""
-        self._cache.move(moves)
-        lengths = self._memory.inputs.source_lengths
-        for move in moves:
-            lengths[move.target] = lengths[move.source]
-
     def close(self) -> None:
         """See `Backend.close`."""
         self._steps.clear()
         self._encoder.close()
         self._sessions.close()
+
+    def _encode_groups(self, sources: Sequence[Sequence[int]], groups: Sequence[Group]) -> None:
+        self._encoder.queue(sources, groups)
+        self._runtime.synchronize()
 
     def _check(self, token_ids: IntArray, positions: Int32Array, steps: int) -> int:
         """Return how many rows a step runs over; a CUDA kernel checks no bounds."""

@@ -66,7 +66,7 @@ class StepBindings:
         self._kernels = kernels
         self._memory = memory
         self._device = sessions.device
-        self._float_type = ELEMENT_TYPES[self._graphs.cross_dtype]
+        self._half = self._graphs.cross_dtype
 
     def bind(self, rows: int, needs: StepNeeds | None, candidates: CandidateMemory) -> BoundStep:
         """Bind a step over the first `rows` rows. `needs` None means a greedy step, which feeds its tokens back."""
@@ -119,9 +119,7 @@ class StepBindings:
             self._bind(binding.bind_output, "logits", "float32", (rows, self._vocab_size), self._memory.logits.address)
         if needs.attention:
             width = self._shape.heads * self._shape.head_size
-            binding.bind_output(
-                "alignment_query", self._device, 0, self._float_type, (rows, width), self._memory.query_address
-            )
+            self._bind(binding.bind_output, "alignment_query", self._half, (rows, width), self._memory.query_address)
         return self._runs(self._sessions.decoder, binding, kept)
 
     def _bind_alignment(self, rows: int) -> Run:
@@ -131,11 +129,9 @@ class StepBindings:
         keys = self._cache.cross_pointers()[shape.names("cross").index(f"cross_key_{self._alignment.layer}")]
         block = (rows, shape.heads, shape.source_capacity, shape.head_size)  # [n, H, C, D]
         width = shape.heads * shape.head_size
-        binding.bind_input(
-            "alignment_query", self._device, 0, self._float_type, (rows, width), self._memory.query_address
-        )
+        self._bind(binding.bind_input, "alignment_query", self._half, (rows, width), self._memory.query_address)
         self._bind(binding.bind_input, "source_lengths", "int32", (rows,), self._memory.inputs.source_lengths_address)
-        binding.bind_input("cross_key", self._device, 0, self._float_type, block, keys)
+        self._bind(binding.bind_input, "cross_key", self._half, block, keys)
         self._bind(
             binding.bind_output, "attention", "float32", (rows, shape.source_capacity), self._memory.attention.address
         )
@@ -154,9 +150,9 @@ class StepBindings:
         ):
             block = (rows, shape.heads, capacity, shape.head_size)  # [n, H, C, D]
             for name, pointer in zip(shape.names(kind), pointers, strict=True):
-                binding.bind_input(name, self._device, 0, self._float_type, block, pointer)
+                self._bind(binding.bind_input, name, self._half, block, pointer)
                 if f"present_{name}" in returned:
-                    binding.bind_output(f"present_{name}", self._device, 0, self._float_type, block, pointer)
+                    self._bind(binding.bind_output, f"present_{name}", self._half, block, pointer)
         return binding
 
     def _bind(self, bind: Any, name: str, kind: str, shape: tuple[int, ...], address: int) -> None:
