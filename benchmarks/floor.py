@@ -26,8 +26,8 @@ from machine import Usage, describe
 from onnx import TensorProto, helper
 
 from translane_server.bundle import Bundle, load_bundle
-from translane_server.ort import OrtBackend
-from translane_server.sessions import Sessions
+from translane_server.runtime.ort import OrtBackend
+from translane_server.runtime.sessions import Sessions
 
 ROOT = Path(__file__).resolve().parents[1]
 # What multiplies matrices, and the type of its activations.

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from translane_server.bundle import Bundle
 from translane_server.engine import Engine
-from translane_server.ort import OrtBackend
+from translane_server.runtime.ort import OrtBackend
 from translane_server.request import Request, Sentence
-from translane_server.sessions import Sessions
-from translane_server.tokenizer import load_tokenizer
+from translane_server.runtime.sessions import Sessions
+from translane_server.text.tokenizer import load_tokenizer
 from translane_server.vocabulary import TargetVocabulary
 
 NEVER = -1  # an end-of-sentence id no model predicts

@@ -32,13 +32,13 @@ import onnxruntime
 from machine import Usage, describe
 
 from translane_server.bundle import Bundle, load_bundle
-from translane_server.device_backend import device_backend
+from translane_server.runtime.device_backend import device_backend
 from translane_server.devices import Device, choose_device
 from translane_server.engine import Engine
 from translane_server.observer import NullObserver
 from translane_server.options import DecodingOptions
 from translane_server.request import Request, Sentence
-from translane_server.sessions import Sessions
+from translane_server.runtime.sessions import Sessions
 from translane_server.vocabulary import TargetVocabulary
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -15,10 +15,10 @@ from translane_server.bundle import load_bundle
 from translane_server.devices import Device
 from translane_server.observer import NullObserver
 from translane_server.options import DecodingOptions
-from translane_server.replicas.dispatcher import Dispatcher
-from translane_server.replicas.process import process_hosts
-from translane_server.replicas.remote import RemoteReplica
-from translane_server.replicas.setup import ReplicaSetup
+from translane_server.dispatch.dispatcher import Dispatcher
+from translane_server.dispatch.processes import process_hosts
+from translane_server.dispatch.connection import RemoteReplica
+from translane_server.replica.setup import ReplicaSetup
 from translane_server.request import Sentence, SentenceResult
 from translane_server.submission import decode
 from translane_server.vocabulary import TargetVocabulary

@@ -11,19 +11,19 @@ from functools import partial
 
 from translane_server.bundle import Bundle
 from translane_server.bundle_choice import choose_bundle
-from translane_server.config import ENV_PREFIX, ServerSettings, TokenLimits
+from translane_server.dispatch.connection import RemoteReplica
+from translane_server.dispatch.dispatcher import Dispatcher
+from translane_server.dispatch.plan import plan_replicas
+from translane_server.dispatch.processes import process_hosts
 from translane_server.errors import StartupError
 from translane_server.logs import configure_logging
 from translane_server.metrics import Metrics
-from translane_server.replicas.dispatcher import Dispatcher
-from translane_server.replicas.plan import plan_replicas
-from translane_server.replicas.process import process_hosts
-from translane_server.replicas.remote import RemoteReplica
-from translane_server.replicas.setup import ReplicaSetup
+from translane_server.replica.setup import ReplicaSetup
+from translane_server.rpc.service import ServedModel
 from translane_server.server import Server
-from translane_server.service import ServedModel
-from translane_server.settings import load_settings
-from translane_server.tokenizer import load_tokenizer
+from translane_server.settings import ENV_PREFIX, ServerSettings, TokenLimits
+from translane_server.settings_loader import load_settings
+from translane_server.text.tokenizer import load_tokenizer
 from translane_server.vocabulary import TargetVocabulary
 
 _PROG = "translane-server"

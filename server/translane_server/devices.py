@@ -23,7 +23,7 @@ _CUDA_SCHEMA_VERSION = 5  # the first whose half-precision graphs have the form 
 _FOR_CUDA, _FOR_CPU = "--precision fp16", "--precision int8"
 
 # (-P: nothing is imported from the working directory.)
-_PROBE = (sys.executable, "-P", "-m", "translane_server.cuda_probe")
+_PROBE = (sys.executable, "-P", "-m", "translane_server.runtime.cuda.probe")
 _PATIENCE = 120.0  # seconds; loading the libraries of CUDA takes some
 
 _log = logging.getLogger(__name__)

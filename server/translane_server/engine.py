@@ -5,7 +5,7 @@ scheduling: Yu et al. 2022, https://www.usenix.org/conference/osdi22/presentatio
 never depends on the sentences beside it.
 
 This is the engine within one process, for programs that decode without a server; the server has replicas
-(`translane_server.replicas`), each with the same loop.
+(`translane_server.replica`), each with the same loop.
 """
 
 from __future__ import annotations

@@ -16,14 +16,14 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from translane.v1.translation_pb2_grpc import add_TranslationServiceServicer_to_server
-from translane_server.config import ServerSettings, token_limits
+from translane_server.dispatch.dispatcher import Dispatcher
 from translane_server.errors import StartupError
-from translane_server.interceptors import CallInterceptor
 from translane_server.logs import data
 from translane_server.metrics import Metrics, MetricsServer
-from translane_server.replicas.dispatcher import Dispatcher
-from translane_server.service import SERVICE_NAME, ServedModel, TranslationService
-from translane_server.validation import RequestLimits
+from translane_server.requests.limits import RequestLimits
+from translane_server.rpc.interceptors import CallInterceptor
+from translane_server.rpc.service import SERVICE_NAME, ServedModel, TranslationService
+from translane_server.settings import ServerSettings, token_limits
 
 _log = logging.getLogger(__name__)
 

@@ -1,208 +1,167 @@
-"""Settings of a command: flag > environment variable > TOML file > default, checked once and frozen.
-
-A setting has one name in three spellings: the field `metrics_port` is the flag ``--metrics-port``, the environment
-variable ``TRANSLANE_METRICS_PORT`` and the file's key ``metrics_port``. Unknown ones are errors everywhere, so that a
-typing mistake is never a setting that silently keeps its default.
-"""
+"""The server's settings. docs/server.md describes each setting; a test keeps the two the same."""
 
 from __future__ import annotations
 
-import argparse
-import tomllib
-import typing
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from difflib import get_close_matches
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError, create_model
-from pydantic_core import ErrorDetails
-from pydantic_settings import (
-    BaseSettings,
-    CliPositionalArg,
-    CliSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-)
+from pydantic import Field, field_validator, model_validator
 
+from translane_server.bundle import Manifest
 from translane_server.errors import SettingsError
+from translane_server.settings_loader import Flag, Settings
 
-# Each command reads the variables of its own prefix; the server's prefix is the start of the others'.
-_COMMAND_PREFIXES = ("TRANSLANE_TRAIN_", "TRANSLANE_EXPORT_", "TRANSLANE_CLIENT_")
-_SHOWN_CHARACTERS = 60
-_POSITIONAL = typing.get_args(CliPositionalArg[str])[1]
+ENV_PREFIX = "TRANSLANE_"
+
+# Longest source and target where the operator sets none [tokens]: rows of a longer capacity cost memory and cache
+# whether or not sentences are that long.
+_DEFAULT_MAX_TOKENS = 256
+
+# Rows where the operator sets none: of all replicas, or of each if that is more.
+_DEFAULT_ROWS, _DEFAULT_ROWS_OF_A_REPLICA = 64, 32
+
+# Most beams where the operator sets no limit: a text with many of them keeps many others waiting.
+_DEFAULT_MAX_BEAM_SIZE = 16
+
+# Largest count the protocol can carry.
+_MAX_COUNT = 2**31 - 1
 
 
-class Settings(BaseSettings):
-    """Base of a command's settings. Built by `load_settings`, or by keyword where a program composes its own."""
+class ServerSettings(Settings):
+    """Serves translations of a model bundle over gRPC."""
 
-    model_config = SettingsConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model: Annotated[Path, Flag("FOLDER")] = Field(description="Folder of the model bundle to serve.")
+    host: Annotated[str, Flag("HOST", heading="addresses")] = Field(
+        default="127.0.0.1",
+        min_length=1,
+        description="Address or name to listen on, for gRPC and metrics; 0.0.0.0 is every IPv4 interface.",
+    )
+    port: Annotated[int, Flag("PORT")] = Field(
+        default=50051, ge=0, le=65535, description="gRPC port; 0 takes a free one."
+    )
+    metrics_port: Annotated[int, Flag("PORT")] = Field(
+        default=9400, ge=0, le=65535, description="Prometheus port; 0 takes a free one."
+    )
+    device: Annotated[Literal["auto", "cpu", "cuda"], Flag(heading="decoding")] = Field(
+        default="auto", description="What runs the model; auto is cuda where a GPU can run it, else cpu."
+    )
+    replicas: int | None = Field(
+        default=None,
+        ge=1,
+        le=1024,
+        description="Batches that decode side by side; by default one, or one on each CPU for a small model.",
+    )
+    threads: int | None = Field(
+        default=None, ge=1, le=1024, description="Threads of each replica; by default its part of the CPUs granted."
+    )
+    rows: int | None = Field(
+        default=None,
+        ge=1,
+        le=4096,
+        description="Most hypotheses that decode at once, in all replicas together; by default 64, or 32 for each.",
+    )
+    max_beam_size: int | None = Field(
+        default=None,
+        ge=1,
+        le=4096,
+        description="Most beams and hypotheses of a text; by default 16, or a replica's rows if fewer.",
+    )
+    max_source_tokens: int | None = Field(
+        default=None,
+        ge=2,
+        le=_MAX_COUNT,
+        description="Longest source text [tokens]; by default the model's limit, 256 at most.",
+    )
+    max_target_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        le=_MAX_COUNT,
+        description="Longest translation [tokens]; by default the model's limit, 256 at most.",
+    )
+    texts_per_request: int = Field(default=256, ge=1, le=_MAX_COUNT, description="Most texts of a request.")
+    sentences_waiting: int = Field(
+        default=1024, ge=1, le=_MAX_COUNT, description="Most sentences that wait for a row; more are refused."
+    )
+    encode_tokens: int = Field(
+        default=2048,
+        ge=1,
+        le=_MAX_COUNT,
+        description="Source tokens, padding included, that a replica encodes between two of its decoder steps.",
+    )
+    grace_period: Annotated[float, Flag("SECONDS", heading="service")] = Field(
+        default=30.0, ge=0, le=86400, description="Seconds that running requests get to finish after SIGTERM."
+    )
+    log_format: Literal["plain", "json"] = Field(default="plain", description="Shape of the log's lines.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Least severe level to log; debug has a line for each request."
+    )
+    log_texts: bool = Field(default=False, description="Log the texts of requests and their translations (at debug).")
+    reflection: bool = Field(default=True, description="Answer gRPC server reflection.")
+    max_message_bytes: Annotated[int, Flag("BYTES")] = Field(
+        default=4 * 1024 * 1024, ge=1024, le=2**31 - 1, description="Largest request message [bytes]."
+    )
 
+    @field_validator("host")
     @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],  # noqa: ARG003 the signature is pydantic-settings'
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The constructor reads its arguments alone: the process's state belongs to the command's entry point."""
-        return (init_settings,)
+    def _without_brackets(cls, host: str) -> str:
+        return host[1:-1] if host.startswith("[") and host.endswith("]") else host
+
+    @model_validator(mode="after")
+    def _a_full_request_can_wait(self) -> ServerSettings:
+        if self.sentences_waiting < self.texts_per_request:
+            raise ValueError(
+                f"--sentences-waiting ({self.sentences_waiting}) must be at least --texts-per-request"
+                f" ({self.texts_per_request}), or a request of that many texts could never be accepted"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _beams_have_rows(self) -> ServerSettings:
+        replicas, rows = self.replicas or 1, self.rows_of(self.replicas or 1)
+        if replicas > rows:
+            raise ValueError(f"--replicas ({replicas}) must be at most --rows ({rows}), or one would have no row")
+        if self.max_beam_size is not None and self.max_beam_size > rows // replicas:
+            divided = f" / --replicas ({replicas})" if replicas > 1 else ""
+            raise ValueError(
+                f"--max-beam-size ({self.max_beam_size}) must be at most --rows ({rows}){divided}: a beam takes a row"
+            )
+        return self
+
+    def rows_of(self, replicas: int) -> int:
+        """`rows`, or as many as are sensible for so many replicas."""
+        return self.rows or max(_DEFAULT_ROWS, _DEFAULT_ROWS_OF_A_REPLICA * replicas)
+
+    @property
+    def beam_limit(self) -> int:
+        """`max_beam_size`, or as many as are sensible with these rows."""
+        replicas = self.replicas or 1
+        return self.max_beam_size or min(_DEFAULT_MAX_BEAM_SIZE, self.rows_of(replicas) // replicas)
 
 
-SettingsT = TypeVar("SettingsT", bound=Settings)
+@dataclass(frozen=True)
+class TokenLimits:
+    """Longest source and target of the model on this server [tokens, end-of-sentence included]."""
+
+    source: int
+    target: int
+    default_max_length: int
 
 
-@dataclass
-class _Layers:
-    """The values found so far, and for each the name under which its author knows it."""
-
-    values: dict[str, Any] = field(default_factory=dict)
-    origins: dict[str, str] = field(default_factory=dict)
-
-    def add(self, name: str, value: Any, origin: str) -> None:
-        self.values[name] = value
-        self.origins[name] = origin
-
-
-def load_settings(
-    cls: type[SettingsT],
-    argv: Sequence[str],
-    environ: Mapping[str, str],
-    *,
-    prog: str,
-    env_prefix: str,
-    config_flag: str = "--config",
-) -> SettingsT:
-    """Build `cls` from the arguments `argv`, the environment and the file that either of them names.
+def token_limits(settings: ServerSettings, manifest: Manifest) -> TokenLimits:
+    """The limits set, held against the model's.
 
     Raises:
-        SettingsError: a setting is unknown, missing or wrong; the message is one sentence.
-        SystemExit: ``--help`` was asked for, and printed.
+        SettingsError: a setting asks for more than the model can take.
     """
-    config_name = _field_name(config_flag)
-    flags = _read_flags(cls, argv, prog, env_prefix, config_name)
-    variables = _read_environment(cls, environ, env_prefix, config_name)
-    layers = _Layers()
-    if file := flags.pop(config_name, variables.pop(config_name, None)):
-        for name, value in _read_file(cls, Path(file)).items():
-            layers.add(name, value, f"{name} in {file}")
-    for name, value in variables.items():
-        layers.add(name, value, _variable(env_prefix, name))
-    for name, value in flags.items():
-        layers.add(name, value, flag_name(cls, name))
-    try:
-        return cls(**layers.values)
-    except ValidationError as error:
-        raise SettingsError(_sentence(cls, error.errors()[0], layers, env_prefix)) from None
+    source = _limit("--max-source-tokens", settings.max_source_tokens, manifest.limits.source_tokens)
+    target = _limit("--max-target-tokens", settings.max_target_tokens, manifest.limits.target_tokens)
+    return TokenLimits(source, target, min(manifest.decoding_defaults.max_length, target))
 
 
-def flag_name(cls: type[Settings], name: str) -> str:
-    """How the command line spells the field `name`: ``--metrics-port``, or ``CHECKPOINT`` where it has no flag."""
-    if any(extra is _POSITIONAL for extra in cls.model_fields[name].metadata):
-        return name.upper()
-    return "--" + name.replace("_", "-")
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        # of "unrecognized arguments" only the first is surely wrong: the next may be its value
-        prefix, _, rest = message.partition("unrecognized arguments: ")
-        if not prefix and rest:
-            raise SettingsError(f"unknown argument {rest.split()[0]}; --help lists the known ones")
-        raise SettingsError(message.removeprefix("argument "))
-
-
-def _add_argument(parser: Any, *names: str, **options: Any) -> Any:
-    if isinstance(options.get("help"), str):
-        options["help"] = options["help"].replace(" (default: None)", "")
-    if not names[0].startswith("-") and options.get("nargs") is None:
-        options |= {"nargs": "?", "default": argparse.SUPPRESS}  # the environment or the file may give it
-    return argparse.ArgumentParser.add_argument(parser, *names, **options)
-
-
-def _read_flags(
-    cls: type[Settings], argv: Sequence[str], prog: str, env_prefix: str, config_name: str
-) -> dict[str, Any]:
-    description = (cls.__doc__ or "").strip()
-    epilog = (
-        f"Every flag has an environment twin: {env_prefix}{config_name.upper()} is --{config_name}."
-        " A flag wins over the environment, the environment over the file, the file over the default."
-    )
-    parser = _Parser(prog=prog, description=description, epilog=epilog, allow_abbrev=False)
-    config_field: Any = (Path | None, Field(default=None, description="TOML file of settings, keys like metrics_port"))
-    fields: dict[str, Any] = {config_name: config_field}
-    source: CliSettingsSource[argparse.ArgumentParser] = CliSettingsSource(
-        create_model(cls.__name__, __base__=cls, **fields),
-        root_parser=parser,
-        cli_parse_args=list(argv),
-        cli_kebab_case=True,
-        cli_implicit_flags=True,
-        cli_hide_none_type=True,
-        cli_avoid_json=True,
-        cli_enforce_required=False,
-        add_argument_method=_add_argument,
-        formatter_class=argparse.HelpFormatter,
-    )
-    return source()
-
-
-def _read_environment(
-    cls: type[Settings], environ: Mapping[str, str], env_prefix: str, config_name: str
-) -> dict[str, Any]:
-    others = tuple(prefix for prefix in _COMMAND_PREFIXES if prefix != env_prefix and prefix.startswith(env_prefix))
-    names = {_variable(env_prefix, name): name for name in (*cls.model_fields, config_name)}
-    values: dict[str, Any] = {}
-    for variable, value in sorted(environ.items()):
-        if not variable.startswith(env_prefix) or variable.startswith(others):
-            continue
-        if variable not in names:
-            raise SettingsError(f"unknown environment variable {variable}{_hint(variable, names)}")
-        name = names[variable]
-        values[name] = value.split(",") if name != config_name and _is_list(cls, name) else value
-    return values
-
-
-def _read_file(cls: type[Settings], path: Path) -> dict[str, Any]:
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SettingsError(f"settings file {path}: it cannot be read: {error.strerror}") from None
-    except ValueError as error:  # not UTF-8, or not TOML
-        raise SettingsError(f"settings file {path}: it is not TOML: {error}") from None
-    for name in values:
-        if name not in cls.model_fields:
-            raise SettingsError(f"settings file {path}: unknown key {name}{_hint(name, cls.model_fields)}")
-    return values
-
-
-def _sentence(cls: type[Settings], problem: ErrorDetails, layers: _Layers, env_prefix: str) -> str:
-    message = problem["msg"].removeprefix("Value error, ")
-    if not problem["loc"]:  # several settings contradict each other; the validator names them
-        return message
-    name = str(problem["loc"][0])
-    if problem["type"] == "missing":
-        return f"{flag_name(cls, name)} is required (or {_variable(env_prefix, name)}, or {name} in the settings file)"
-    value = repr(problem["input"])
-    shown = value if len(value) <= _SHOWN_CHARACTERS else value[:_SHOWN_CHARACTERS] + "…"
-    return f"{layers.origins.get(name, name)}: {message[:1].lower()}{message[1:]}, not {shown}"
-
-
-def _is_list(cls: type[Settings], name: str) -> bool:
-    annotation = cls.model_fields[name].annotation
-    return any(typing.get_origin(part) in (tuple, list) for part in (annotation, *typing.get_args(annotation)))
-
-
-def _variable(env_prefix: str, name: str) -> str:
-    return env_prefix + name.upper()
-
-
-def _field_name(flag: str) -> str:
-    return flag.removeprefix("--").replace("-", "_")
-
-
-def _hint(name: str, known: Mapping[str, object]) -> str:
-    close = get_close_matches(name, known, n=1, cutoff=0.8)
-    return f"; did you mean {close[0]}?" if close else ""
+def _limit(flag: str, asked: int | None, possible: int) -> int:
+    if asked is None:
+        return min(possible, _DEFAULT_MAX_TOKENS)
+    if asked > possible:
+        raise SettingsError(f"{flag} is {asked}, and the model takes {possible} at most")
+    return asked

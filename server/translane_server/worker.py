@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice, zip_longest
 
 from translane_server.backend import Backend, RowMove
-from translane_server.batch import RunningBatch
+from translane_server.batch.running import RunningBatch
 from translane_server.job import Job
 from translane_server.ledger import WorkerLedger
 from translane_server.observer import EngineObserver

@@ -6,9 +6,9 @@ import threading
 
 from fakes.backend import VOCABULARY
 from translane_server.errors import StartupError
-from translane_server.replicas.remote import RemoteReplica
-from translane_server.replicas.served import serve
-from translane_server.replicas.setup import ReplicaSetup
+from translane_server.dispatch.connection import RemoteReplica
+from translane_server.replica.serve import serve
+from translane_server.replica.setup import ReplicaSetup
 
 
 class ThreadHost:

@@ -10,10 +10,10 @@ from fakes.backend import DECODER_START, EOS, OFFSET, VOCAB_SIZE, FakeBackend
 from fakes.replicas import fake_replica
 from translane.v1 import translation_pb2_grpc
 from translane_server.bundle import Manifest
-from translane_server.config import ServerSettings
-from translane_server.replicas.dispatcher import Dispatcher
+from translane_server.dispatch.dispatcher import Dispatcher
 from translane_server.server import Server
-from translane_server.service import ServedModel
+from translane_server.rpc.service import ServedModel
+from translane_server.settings import ServerSettings
 from translane_server.vocabulary import TargetVocabulary
 
 UNKNOWN = 1 + OFFSET

@@ -12,13 +12,13 @@ from types import SimpleNamespace
 import numpy as np
 
 from helpers.cuda_on_cpu import CpuDevice, kernels_library
-from translane_server.cuda.backend import CudaBackend
+from translane_server.runtime.cuda.backend import CudaBackend
 from translane_server.errors import DeviceError
-from translane_server.sessions import Sessions
+from translane_server.runtime.sessions import Sessions
 
 
 class CpuRuntime(CpuDevice):
-    """See `translane_server.cuda.runtime.CudaRuntime`.
+    """See `translane_server.runtime.cuda.runtime.CudaRuntime`.
 
     Attributes:
         counts: how often each call was made.

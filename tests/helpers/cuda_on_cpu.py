@@ -11,7 +11,7 @@ import pytest
 import translane_server
 from helpers.store import stored
 
-SOURCE = Path(translane_server.__file__).parent / "cuda" / "kernels.cu"
+SOURCE = Path(translane_server.__file__).parent / "runtime" / "cuda" / "kernels.cu"
 _HARNESS = Path(__file__).with_name("cuda_on_cpu.cpp")
 _BORDER = np.frombuffer(b"behind what is allocated, nothing may write" * 3, np.uint8)  # and is looked at in `free`
 _FLAGS = ["-std=c++17", "-O2", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 
 from translane_server.bundle import Bundle
 from translane_server.engine import Engine
-from translane_server.graph_backend import GraphBackend
-from translane_server.ort import OrtBackend
+from translane_server.runtime.graph_backend import GraphBackend
+from translane_server.runtime.ort import OrtBackend
 from translane_server.request import Hypothesis, Request, Sentence
-from translane_server.sessions import Sessions
-from translane_server.tokenizer import load_tokenizer
+from translane_server.runtime.sessions import Sessions
+from translane_server.text.tokenizer import load_tokenizer
 from translane_server.vocabulary import TargetVocabulary
 
 _PATIENCE = 240  # seconds for a sentence

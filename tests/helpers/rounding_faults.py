@@ -25,8 +25,8 @@ from translane_export.precision import choose_numerics
 from translane_export.recording import Decode, record_decodes
 from translane_export.verify import compare, passes, verification_sources
 from translane_server.bundle import load_bundle
-from translane_server.ort import OrtBackend
-from translane_server.sessions import Sessions
+from translane_server.runtime.ort import OrtBackend
+from translane_server.runtime.sessions import Sessions
 
 SCALES = (1, 3, 10)
 

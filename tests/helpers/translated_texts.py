@@ -19,7 +19,7 @@ from helpers.bundles import SOURCES, TARGETS
 from helpers.driver import EngineDriver
 from helpers.foreign_models import FOREIGN_MODELS, POSITIONS, PREFIX, Exported, ForeignModel, export
 from helpers.nasty_texts import FRAGMENTS, SPELLED
-from translane_server.language_pairs import LanguagePair, LanguagePairs
+from translane_server.requests.language_pairs import LanguagePair, LanguagePairs
 from translane_server.options import DecodingOptions
 from translane_server.request import Sentence
 

@@ -27,9 +27,9 @@ from rehearsal.journal import Journal
 
 from translane_server.backend import RowMove, StepNeeds
 from translane_server.bundle import load_bundle
-from translane_server.cuda.backend import CudaBackend
-from translane_server.cuda.step_memory import STEPS_AT_ONCE
-from translane_server.sessions import Sessions
+from translane_server.runtime.cuda.backend import CudaBackend
+from translane_server.runtime.cuda.step_memory import STEPS_AT_ONCE
+from translane_server.runtime.sessions import Sessions
 
 CAPACITY = 64
 TIMED = 200

@@ -71,8 +71,8 @@ class Subject:
 
     def open(self) -> None:
         """Load the graphs and reserve the rows."""
-        from translane_server.cuda.backend import CudaBackend
-        from translane_server.sessions import Sessions
+        from translane_server.runtime.cuda.backend import CudaBackend
+        from translane_server.runtime.sessions import Sessions
 
         self._backend = CudaBackend(
             Sessions(self._bundle, device="cuda", threads=1),

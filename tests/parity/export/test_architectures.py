@@ -20,8 +20,8 @@ from translane_export.torchscript import TorchScriptBackend, save_torchscript
 from translane_export.verify import passes, verification_sources
 from translane_server.backend import StepNeeds
 from translane_server.bundle import load_bundle
-from translane_server.ort import OrtBackend
-from translane_server.sessions import Sessions
+from translane_server.runtime.ort import OrtBackend
+from translane_server.runtime.sessions import Sessions
 
 SIZES = {"encoder_layers": 1, "decoder_layers": 2, "max_positions": 24, "tie_embeddings": "two-way"}
 LENGTHS = (9, 1, 24, 16, 2, 7)

@@ -14,8 +14,8 @@ from translane_export.onnx_export import export_alignment
 from translane_export.signatures import alignment_signature
 from translane_server.backend import StepNeeds
 from translane_server.bundle import load_bundle
-from translane_server.ort import OrtBackend
-from translane_server.sessions import Sessions
+from translane_server.runtime.ort import OrtBackend
+from translane_server.runtime.sessions import Sessions
 
 LENGTHS = (9, 1, 4, 16, 2, 7)
 CAPACITY, SOURCE_CAPACITY = 16, 21

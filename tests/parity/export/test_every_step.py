@@ -9,8 +9,8 @@ from helpers.architectures import TRAINED
 from helpers.bundles import bundle_model, random_bundle
 from translane_server.backend import StepNeeds
 from translane_server.bundle import load_bundle
-from translane_server.ort import OrtBackend
-from translane_server.sessions import Sessions
+from translane_server.runtime.ort import OrtBackend
+from translane_server.runtime.sessions import Sessions
 
 LENGTHS = (9, 1, 4, 16, 2, 7)
 CAPACITY = 16  # the model's every position

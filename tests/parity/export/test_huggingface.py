@@ -18,7 +18,7 @@ from translane_export.__main__ import main
 from translane_server.bundle import load_bundle
 from translane_server.options import DecodingOptions
 from translane_server.request import Sentence
-from translane_server.tokenizer import load_tokenizer
+from translane_server.text.tokenizer import load_tokenizer
 
 SENTENCES = 20
 FIXTURE = Path(__file__).resolve().parents[4] / "shared" / "data" / "fixtures" / "opus-mt-zh-en"

@@ -11,9 +11,9 @@ from translane_export.sources.bundle import BundleReader
 from translane_export.translate import translate_greedily
 from translane_server.backend import StepNeeds
 from translane_server.bundle import load_bundle
-from translane_server.ort import OrtBackend
-from translane_server.sessions import Sessions
-from translane_server.tokenizer import load_tokenizer
+from translane_server.runtime.ort import OrtBackend
+from translane_server.runtime.sessions import Sessions
+from translane_server.text.tokenizer import load_tokenizer
 
 SIZES = {"encoder_layers": 1, "decoder_layers": 2, "max_positions": 24, "tie_embeddings": "two-way"}
 NAMES = ("Marian", "mBART", "T5 v1.1")

@@ -9,8 +9,8 @@ import pytest
 from helpers.reference_bundle import ATTENTION, EXPECTED, attend, decode
 from translane_server.backend import StepNeeds
 from translane_server.bundle import SCHEMA_VERSION, load_bundle
-from translane_server.ort import OrtBackend
-from translane_server.sessions import Sessions
+from translane_server.runtime.ort import OrtBackend
+from translane_server.runtime.sessions import Sessions
 
 BUNDLES = sorted((Path(__file__).parents[2] / "data" / "bundles").glob("v*"))
 

@@ -6,9 +6,9 @@ import pytest
 from helpers.bundles import SOURCES, random_bundle
 from translane_server.backend import RowMove, StepNeeds
 from translane_server.bundle import load_bundle
-from translane_server.ort import OrtBackend
-from translane_server.sessions import Sessions
-from translane_server.tokenizer import load_tokenizer
+from translane_server.runtime.ort import OrtBackend
+from translane_server.runtime.sessions import Sessions
+from translane_server.text.tokenizer import load_tokenizer
 
 ROWS = 4
 

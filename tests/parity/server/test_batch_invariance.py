@@ -16,10 +16,10 @@ from helpers.bundles import SOURCES, random_bundle
 from translane_server.bundle import load_bundle
 from translane_server.engine import Engine
 from translane_server.options import DecodingOptions
-from translane_server.ort import OrtBackend
+from translane_server.runtime.ort import OrtBackend
 from translane_server.request import Request, Sentence
-from translane_server.sessions import Sessions
-from translane_server.tokenizer import load_tokenizer
+from translane_server.runtime.sessions import Sessions
+from translane_server.text.tokenizer import load_tokenizer
 from translane_server.vocabulary import TargetVocabulary
 
 ROOT = Path(__file__).resolve().parents[3]

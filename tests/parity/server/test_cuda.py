@@ -25,12 +25,12 @@ from helpers.cuda_backend_on_cpu import cuda_backend_on_cpu
 from helpers.cuda_bundles import CUDA_MODELS, DECODED
 from helpers.driver import EngineDriver
 from translane_server.backend import RowMove, StepNeeds
-from translane_server.cuda.backend import CudaBackend
-from translane_server.cuda.step_memory import STEPS_AT_ONCE
-from translane_server.cuda.steps import buckets
+from translane_server.runtime.cuda.backend import CudaBackend
+from translane_server.runtime.cuda.step_memory import STEPS_AT_ONCE
+from translane_server.runtime.cuda.steps import buckets
 from translane_server.devices import why_no_cuda
-from translane_server.ort import OrtBackend
-from translane_server.sessions import Sessions
+from translane_server.runtime.ort import OrtBackend
+from translane_server.runtime.sessions import Sessions
 
 CAPACITY, TARGET_CAPACITY, STEPS = 24, 20, 12
 ROWS = CAPACITY  # a source of every length

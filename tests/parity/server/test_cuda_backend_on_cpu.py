@@ -15,12 +15,12 @@ from helpers.cuda_backend_on_cpu import cuda_backend_on_cpu
 from helpers.cuda_bundles import CUDA_MODELS, DECODED
 from helpers.driver import EngineDriver
 from translane_server.backend import BEST_TOKEN_ALONE, RowMove, StepNeeds
-from translane_server.cuda import steps
-from translane_server.cuda.step_memory import STEPS_AT_ONCE
-from translane_server.cuda.steps import buckets
-from translane_server.graph_backend import GraphBackend
-from translane_server.ort import OrtBackend
-from translane_server.sessions import Sessions
+from translane_server.runtime.cuda import steps
+from translane_server.runtime.cuda.step_memory import STEPS_AT_ONCE
+from translane_server.runtime.cuda.steps import buckets
+from translane_server.runtime.graph_backend import GraphBackend
+from translane_server.runtime.ort import OrtBackend
+from translane_server.runtime.sessions import Sessions
 
 SIZES = {"rows": 7, "source_capacity": 24, "target_capacity": 16}
 

@@ -9,8 +9,8 @@ from floor import Floor, bind_step, products_of, seconds_of
 from onnx import TensorProto, helper, numpy_helper
 
 from translane_server.bundle import load_bundle
-from translane_server.ort import OrtBackend
-from translane_server.sessions import Sessions
+from translane_server.runtime.ort import OrtBackend
+from translane_server.runtime.sessions import Sessions
 
 DEMO = Path(__file__).parents[3] / "models" / "zh-en"
 

@@ -10,8 +10,8 @@ import yaml
 
 from translane_export.settings import ExportSettings
 from translane_export.train.settings import TrainSettings
-from translane_server.config import ServerSettings
 from translane_server.metrics import Metrics
+from translane_server.settings import ServerSettings
 
 ROOT = Path(__file__).parents[3]
 PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/architecture.md"]

@@ -157,7 +157,7 @@ def test_a_violation_is_found(package, source):
         ("translane_server", "from __future__ import annotations\nimport os.path\nimport numpy as np"),
         ("translane_server", "from google.protobuf import message\nfrom . import errors\nfrom .decoding import greedy"),
         ("translane_client", "import grpc.aio\nfrom translane.v1 import translation_pb2"),
-        ("translane_export", "import torch.nn.functional as F\nfrom translane_server.ort import OrtBackend"),
+        ("translane_export", "import torch.nn.functional as F\nfrom translane_server.runtime.ort import OrtBackend"),
     ],
 )
 def test_what_is_allowed_is_not_a_violation(package, source):
@@ -180,7 +180,7 @@ def test_only_the_sessions_import_onnxruntime():
         for module, path in modules(package).items()
         if any(is_in(name, {"onnxruntime"}) for _, name in imports(path.read_text(encoding="utf-8"), module))
     }
-    assert found == {"translane_server.sessions"}
+    assert found == {"translane_server.runtime.sessions"}
 
 
 def reached(start, sources):
@@ -223,5 +223,5 @@ def test_only_entry_points_read_the_command_line_and_the_environment():
         if isinstance(node, ast.Attribute) and ast.unparse(node) in ("os.environ", "os.getenv", "sys.argv")
     }
     # healthcheck and cuda_probe are programs; sessions sets a variable that onnxruntime reads when it is imported.
-    allowed = {"translane_server.healthcheck", "translane_server.cuda_probe", "translane_server.sessions"}
+    allowed = {"translane_server.healthcheck", "translane_server.runtime.cuda.probe", "translane_server.runtime.sessions"}
     assert {module for module in readers if not module.endswith(".__main__")} <= allowed

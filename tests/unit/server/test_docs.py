@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from translane.v1 import translation_pb2 as pb
-from translane_server import status
-from translane_server.config import ServerSettings, TokenLimits
 from translane_server.metrics import Metrics
-from translane_server.option_checks import OptionLimits, ranges
+from translane_server.requests.option_checks import OptionLimits, ranges
+from translane_server.rpc import status
+from translane_server.settings import ServerSettings, TokenLimits
 
 DOCS = (Path(__file__).parents[3] / "docs" / "server.md").read_text(encoding="utf-8")
 

@@ -245,7 +245,7 @@ def test_many_threads_submit_and_cancel_and_every_request_is_answered_once(engin
 
 
 def test_an_engine_that_fails_in_the_middle_of_a_step_closes_its_backend(make_engine, backend, monkeypatch):
-    monkeypatch.setattr("translane_server.batch.RunningBatch._remove", lambda *_: 1 / 0)
+    monkeypatch.setattr("translane_server.batch.running.RunningBatch._remove", lambda *_: 1 / 0)
     engine = make_engine()
     call = Call(engine, [10])
     engine.start()

@@ -1,153 +1,81 @@
-"""Flag > environment > file > default, and one sentence for whatever is wrong."""
-
-from pathlib import Path
+"""The server's settings and what follows from them."""
 
 import pytest
-from pydantic import AliasChoices, Field
-from pydantic_settings import CliPositionalArg
 
+from fakes.serving import make_manifest, make_settings
 from translane_server.errors import SettingsError
-from translane_server.settings import Settings, load_settings
+from translane_server.settings import ENV_PREFIX, ServerSettings, token_limits
+from translane_server.settings_loader import load_settings
 
 
-class Example(Settings):
-    """An example of a command."""
-
-    source: CliPositionalArg[Path] = Field(description="What to read.")
-    output: Path = Field(
-        default=Path("out"), description="What to write.", validation_alias=AliasChoices("output", "o")
-    )
-    batch_size: int = Field(default=8, ge=1, description="How many at once.")
-    languages: tuple[str, ...] = Field(default=(), description="Which ones.")
-    fast: bool = Field(default=False, description="Hurry.")
-    threads: int | None = Field(default=None, description="By default all.")
+def load(*argv, **environ):
+    return load_settings(ServerSettings, argv, environ, prog="translane-server", env_prefix=ENV_PREFIX)
 
 
-def load(*argv, prefix="TRANSLANE_", **environ):
-    return load_settings(Example, argv, environ, prog="example", env_prefix=prefix)
+def test_the_fixed_flags_and_ports():
+    settings = load("--model", "bundle")
+    assert (settings.port, settings.metrics_port, settings.device) == (50051, 9400, "auto")
+    argv = [
+        "--model",
+        "b",
+        "--host",
+        "::1",
+        "--port",
+        "1",
+        "--metrics-port",
+        "2",
+        "--device",
+        "cpu",
+        "--threads",
+        "3",
+        "--rows",
+        "4",
+        "--replicas",
+        "2",
+    ]
+    settings = load(*argv)
+    assert (settings.host, settings.port, settings.metrics_port) == ("::1", 1, 2)
+    assert (settings.threads, settings.rows, settings.replicas) == (3, 4, 2)
+    assert load("--model", "b", TRANSLANE_REPLICAS="3").replicas == 3
 
 
-def refused(*argv, **environ):
-    with pytest.raises(SettingsError) as caught:
-        load(*argv, **environ)
-    sentence = str(caught.value)
-    assert "\n" not in sentence
-    assert "pydantic" not in sentence
-    assert caught.value.exit_code == 2
-    return sentence
+def test_a_full_request_must_be_able_to_wait():
+    with pytest.raises(SettingsError, match=r"--sentences-waiting \(10\) must be at least --texts-per-request \(256\)"):
+        load("--model", "b", "--sentences-waiting", "10")
 
 
-@pytest.fixture
-def config(tmp_path):
-    path = tmp_path / "settings.toml"
-    path.write_text('source = "file"\nbatch_size = 2\nlanguages = ["de", "fr"]\n', encoding="utf-8")
-    return str(path)
+def test_token_limits():
+    limits = token_limits(make_settings(), make_manifest())
+    assert (limits.source, limits.target, limits.default_max_length) == (32, 24, 20)
+    limits = token_limits(make_settings(max_source_tokens=8, max_target_tokens=9), make_manifest())
+    assert (limits.source, limits.target, limits.default_max_length) == (8, 9, 9)
+    large = make_manifest(limits={"source_tokens": 5000, "target_tokens": 5000})
+    assert token_limits(make_settings(), large).source == 256
+    assert token_limits(make_settings(max_source_tokens=5000), large).source == 5000
 
 
-def test_defaults():
-    assert load("here").batch_size == 8
-
-
-def test_precedence(config):
-    assert load("--config", config).batch_size == 2
-    assert load(TRANSLANE_CONFIG=config).batch_size == 2
-    assert load("--config", config, TRANSLANE_BATCH_SIZE="3").batch_size == 3
-    assert load("--config", config, "--batch-size", "4", TRANSLANE_BATCH_SIZE="3").batch_size == 4
-    assert load("--config", config, "flag", TRANSLANE_SOURCE="variable").source == Path("flag")
-    assert load("--config", config, TRANSLANE_SOURCE="variable").source == Path("variable")
-    assert load("--config", config, TRANSLANE_CONFIG="/not/read").source == Path("file")
-
-
-def test_spellings(config):
-    assert load("x", "-o", "there").output == Path("there")
-    assert load("x", "--fast").fast is True
-    assert load("x", "--no-fast", TRANSLANE_FAST="1").fast is False
-    assert load("x", TRANSLANE_FAST="true").fast is True
-    assert load("x", "--languages", "de", "--languages", "fr").languages == ("de", "fr")
-    assert load("x", TRANSLANE_LANGUAGES="de,fr").languages == ("de", "fr")
-    assert load("--config", config).languages == ("de", "fr")
-
-
-def test_settings_are_frozen():
-    with pytest.raises(ValueError, match="frozen"):
-        load("x").batch_size = 3
-
-
-def test_the_constructor_reads_no_environment(monkeypatch):
-    monkeypatch.setenv("BATCH_SIZE", "3")
-    assert Example(source=Path("x")).batch_size == 8
+@pytest.mark.parametrize("name", ["max_source_tokens", "max_target_tokens"])
+def test_limits_beyond_the_model_are_refused(name):
+    flag = "--" + name.replace("_", "-")
+    with pytest.raises(SettingsError, match=f"{flag} is 33, and the model takes .. at most"):
+        token_limits(make_settings(**{name: 33}), make_manifest())
 
 
 @pytest.mark.parametrize(
-    ("argv", "environ", "sentence"),
-    [
-        ((), {}, "SOURCE is required (or TRANSLANE_SOURCE, or source in the settings file)"),
-        (("x", "--sped", "9"), {}, "unknown argument --sped; --help lists the known ones"),
-        (("x", "--batch", "9"), {}, "unknown argument --batch; --help lists the known ones"),
-        (("x", "y"), {}, "unknown argument y; --help lists the known ones"),
-        (("x", "--batch-size"), {}, "--batch-size: expected one argument"),
-        (("x", "--batch-size", "0"), {}, "--batch-size: input should be greater than or equal to 1, not '0'"),
-        (
-            ("x",),
-            {"TRANSLANE_BATCH_SIZE": "many"},
-            "TRANSLANE_BATCH_SIZE: input should be a valid integer, unable to parse string as an integer, not 'many'",
-        ),
-        (
-            ("x",),
-            {"TRANSLANE_BATCH_SISE": "1"},
-            "unknown environment variable TRANSLANE_BATCH_SISE; did you mean TRANSLANE_BATCH_SIZE?",
-        ),
-        (("x",), {"TRANSLANE_ZZZZ": "1"}, "unknown environment variable TRANSLANE_ZZZZ"),
-        (
-            ("--config", "/nowhere.toml"),
-            {},
-            "settings file /nowhere.toml: it cannot be read: No such file or directory",
-        ),
-    ],
+    ("rows", "beams", "replicas", "limit"),
+    [(64, None, None, 16), (8, None, None, 8), (64, 32, None, 32), (4, 4, 1, 4), (64, None, 8, 8), (64, None, 4, 16)],
 )
-def test_refusals(argv, environ, sentence):
-    assert refused(*argv, **environ) == sentence
+def test_beams_have_rows(rows, beams, replicas, limit):
+    assert make_settings(rows=rows, max_beam_size=beams, replicas=replicas).beam_limit == limit
 
 
-@pytest.mark.parametrize(
-    ("content", "part"),
-    [
-        ("batch-size = 3", "unknown key batch-size; did you mean batch_size?"),
-        ("batch_size = 0", "greater than or equal to 1, not 0"),
-        ("batch_size = ", "it is not TOML"),
-        ("[server]\nbatch_size = 3", "unknown key server"),
-        ('config = "other.toml"', "unknown key config"),
-    ],
-)
-def test_refused_files(tmp_path, content, part):
-    path = tmp_path / "bad.toml"
-    path.write_text(content, encoding="utf-8")
-    sentence = refused("x", "--config", str(path))
-    assert str(path) in sentence
-    assert part in sentence
+def test_more_beams_than_rows_are_refused():
+    with pytest.raises(SettingsError, match=r"--max-beam-size \(9\) must be at most --rows \(8\): a beam takes a row"):
+        load("--model", "b", "--rows", "8", "--max-beam-size", "9")
+    with pytest.raises(SettingsError, match=r"--max-beam-size \(9\) must be at most --rows \(32\) / --replicas \(4\)"):
+        load("--model", "b", "--rows", "32", "--replicas", "4", "--max-beam-size", "9")
 
 
-def test_long_values_are_cut():
-    assert len(refused("x", "--batch-size", "9" * 10_000 + "x")) < 250
-
-
-def test_variables_of_other_commands_are_not_ours():
-    others = {"TRANSLANE_TRAIN_STEPS": "1", "TRANSLANE_EXPORT_FORMAT": "x", "TRANSLANE_CLIENT_SERVER": "y"}
-    assert load("x", **others).batch_size == 8
-
-
-def test_a_command_ignores_the_servers_variables():
-    settings = load("x", prefix="TRANSLANE_TRAIN_", TRANSLANE_PORT="1", TRANSLANE_TRAIN_BATCH_SIZE="5")
-    assert settings.batch_size == 5
-    with pytest.raises(SettingsError, match="TRANSLANE_TRAIN_PORT"):
-        load("x", prefix="TRANSLANE_TRAIN_", TRANSLANE_TRAIN_PORT="1")
-
-
-def test_help(capsys):
-    with pytest.raises(SystemExit) as caught:
-        load("--help")
-    assert caught.value.code == 0
-    text = capsys.readouterr().out
-    for part in ("An example of a command", "--batch-size", "How many at once. (default: 8)", "--config", "--no-fast"):
-        assert part in text
-    assert "None" not in text
+def test_a_replica_has_a_row():
+    with pytest.raises(SettingsError, match=r"--replicas \(9\) must be at most --rows \(8\)"):
+        load("--model", "b", "--rows", "8", "--replicas", "9")

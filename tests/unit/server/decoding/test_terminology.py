@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from translane_server.decoding.beam import best_continuations
-from translane_server.decoding.terminology import Requirements
+from translane_server.decoding.required_phrases import Requirements
 from translane_server.options import RequiredPhrase
 
 EOS = 1

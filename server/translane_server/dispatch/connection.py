@@ -1,0 +1,166 @@
+"""The server's end of a replica that runs elsewhere, at the other end of a socket."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from typing import Any, Protocol, cast
+
+from translane_server.errors import StartupError
+from translane_server.job import Job
+from translane_server.replica.messages import RECEIVED_AT_ONCE, Frames, framed, pack_task, unpack_report
+from translane_server.replica.seam import ReplicaListener
+from translane_server.replica.setup import ReplicaSetup
+
+_log = logging.getLogger(__name__)
+
+
+class Host(Protocol):
+    """Where a replica runs. Its methods may block."""
+
+    def launch(self, connection: socket.socket) -> None:
+        """Start what serves `connection`, which is closed here afterwards.
+
+        Raises:
+            OSError: the operating system has no room for it.
+        """
+
+    def end(self, *, at_once: bool) -> str:
+        """Wait until it has ended, which it does when its connection closes, or end it; what became of it."""
+
+
+class RemoteReplica(asyncio.BufferedProtocol):
+    """A replica behind a socket; see `Replica`.
+
+    What is sent in one turn of the event loop goes in one piece.
+
+    Args:
+        setup: what it is told first.
+        host: where it runs.
+    """
+
+    def __init__(self, setup: ReplicaSetup, host: Host) -> None:
+        self._setup = setup
+        self._host = host
+        self._frames = Frames()
+        self._buffer = memoryview(bytearray(RECEIVED_AT_ONCE))
+        self._listener: ReplicaListener
+        self._loop: asyncio.AbstractEventLoop
+        self._ready: asyncio.Future[None]
+        self._transport: asyncio.WriteTransport | None = None
+        self._unsent: list[tuple[Any, ...] | int] = []  # tasks, and numbers of those that are given up
+        self._sends_soon = False
+        self._ending: asyncio.Task[None] | None = None
+        self._serves = False  # until then it loads the model, and does not look whether anybody is there
+        self._stopping = False
+        self._launched = False
+
+    @property
+    def rows(self) -> int:
+        """See `Replica.rows`."""
+        return self._setup.rows
+
+    async def start(self, listener: ReplicaListener) -> None:
+        """See `Replica.start`."""
+        self._listener = listener
+        self._loop = asyncio.get_running_loop()
+        self._ready = self._loop.create_future()
+        await self._loop.connect_accepted_socket(lambda: self, self._launch())
+        self._write(self._setup)
+        await self._ready
+
+    def submit(self, number: int, job: Job) -> None:
+        """See `Replica.submit`."""
+        self._send(pack_task(number, job))
+
+    def cancel(self, number: int) -> None:
+        """See `Replica.cancel`."""
+        self._send(number)
+
+    async def stop(self) -> None:
+        """See `Replica.stop`."""
+        self._stopping = True
+        if self._transport:
+            self._transport.abort()
+        if self._launched:
+            self._ready.cancel()
+            await asyncio.to_thread(self._host.end, at_once=not self._serves)
+
+    def _launch(self) -> socket.socket:
+        """Start the replica; return this end of its socket."""
+        try:
+            ours, theirs = socket.socketpair()
+            with theirs:
+                try:
+                    self._host.launch(theirs)
+                except OSError:
+                    ours.close()
+                    raise
+            self._launched = True
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise StartupError(f"replica {self._setup.number} cannot be started: {reason}") from None
+        return ours
+
+    def _send(self, task: tuple[Any, ...] | int) -> None:
+        self._unsent.append(task)
+        if not self._sends_soon:
+            self._sends_soon = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._sends_soon = False
+        tasks, self._unsent = self._unsent, []
+        if tasks:
+            self._write(tasks)
+
+    def _write(self, message: object) -> None:
+        if self._transport:
+            self._transport.write(framed(message))
+
+    # asyncio.BufferedProtocol: others are given new memory for each message, which the operating system maps
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See `asyncio.BaseProtocol`."""
+        self._transport = cast("asyncio.WriteTransport", transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 messages are small
+        """See `asyncio.BufferedProtocol`."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """See `asyncio.BufferedProtocol`."""
+        scheduled, self._sends_soon = self._sends_soon, True
+        self._received(self._buffer[:nbytes])
+        if not scheduled:  # what a report makes room for goes at once, and costs no turn of the event loop
+            self._flush()
+
+    def _received(self, data: memoryview) -> None:
+        for message in self._frames.feed(data):
+            if self._serves:
+                self._listener.reported(self, unpack_report(message))
+            elif self._ready.done():  # nobody waits for it any more
+                return
+            elif message is None:
+                self._serves = True
+                self._ready.set_result(None)
+            else:
+                self._ready.set_exception(message)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 whatever it was, it is lost
+        """See `asyncio.BaseProtocol`."""
+        self._transport = None
+        if not self._stopping:
+            self._ending = self._loop.create_task(self._tell_why())
+
+    async def _tell_why(self) -> None:
+        if self._serves:
+            self._listener.lost(self)  # before it is known why: nothing more is to be sent
+        ending = await asyncio.to_thread(self._host.end, at_once=False)
+        reason = f"replica {self._setup.number} {ending}"
+        if self._serves:
+            _log.error("%s", reason)
+        elif not self._ready.done():
+            self._ready.set_exception(StartupError(f"{reason} while it loaded the model"))

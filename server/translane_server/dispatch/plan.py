@@ -1,0 +1,63 @@
+"""How the CPUs and the rows are divided among replicas of the model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from translane_server.cpus import available_cpus
+from translane_server.devices import Device
+from translane_server.errors import SettingsError
+from translane_server.settings import ServerSettings
+
+# Models of fewer parameters are decoded by a replica on each CPU: the operators of a step are too short for several
+# threads to share them. Measured in docs/engine-costs.md.
+_SMALL_MODEL = 20_000_000
+
+# More than these have no more to do: what takes requests and answers them is one process.
+_MOST_REPLICAS = 16
+
+
+@dataclass(frozen=True)
+class Replicas:
+    """The replicas of a server.
+
+    Attributes:
+        rows: of each.
+        threads: of each.
+    """
+
+    rows: tuple[int, ...]
+    threads: int
+
+
+def plan_replicas(settings: ServerSettings, parameters: int, device: Device, cpus: int | None = None) -> Replicas:
+    """The replicas that are set, or those that suit a model of so many parameters.
+
+    Args:
+        settings: of the server.
+        parameters: of the model.
+        device: what runs it.
+        cpus: granted; by default those of this process.
+
+    Raises:
+        SettingsError: several replicas are set for CUDA.
+    """
+    cpus = cpus or available_cpus()
+    chosen = None if settings.replicas else _suitable_number(settings, parameters, device, cpus)
+    number = settings.replicas or chosen or 1
+    if device == "cuda" and number > 1:
+        raise SettingsError(f"--replicas is {number}, and on cuda there is one: a step takes the whole GPU")
+    rows, more = divmod(settings.rows_of(number), number)
+    return Replicas(
+        rows=tuple(rows + (replica < more) for replica in range(number)),
+        threads=settings.threads or (1 if chosen and chosen > 1 else max(1, cpus // number)),
+    )
+
+
+def _suitable_number(settings: ServerSettings, parameters: int, device: Device, cpus: int) -> int:
+    if device == "cuda" or settings.threads or parameters >= _SMALL_MODEL:
+        return 1
+    number = min(cpus, _MOST_REPLICAS)
+    while number > 1 and settings.rows_of(number) // number < settings.beam_limit:
+        number -= 1
+    return number

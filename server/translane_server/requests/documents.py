@@ -1,0 +1,91 @@
+"""Texts of many sentences in the protocol's terms: what may be asked for them, and their translations as one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from translane.v1 import translation_pb2 as pb
+from translane_server.errors import FieldViolation, InvalidRequestError
+from translane_server.text.splitting import Encode, SplitText, TooManySentencesError, split_text
+
+
+def check_split(options: pb.DecodingOptions) -> list[FieldViolation]:
+    """Which options cannot be had for a text that is cut into sentences: they are for one sentence."""
+    if not options.split_sentences:
+        return []
+    refused = {
+        "num_hypotheses": options.num_hypotheses > 1,
+        "return_alternatives": options.return_alternatives,
+        "target_prefix": bool(options.target_prefix),
+    }
+    return [
+        FieldViolation(f"options.{name}", "cannot be combined with split_sentences")
+        for name, present in refused.items()
+        if present
+    ]
+
+
+def split_texts(
+    texts: Mapping[str, str], language: str, encode: Encode, *, max_tokens: int, max_sentences: int
+) -> list[SplitText]:
+    """Cut texts into sentences; see `split_text`.
+
+    Args:
+        texts: by the field that has them, which errors name.
+        language: a BCP-47 tag.
+        encode: gives the tokens of texts.
+        max_tokens: most tokens of a sentence.
+        max_sentences: most sentences of all texts together.
+
+    Raises:
+        InvalidRequestError: there are more.
+    """
+    found: list[SplitText] = []
+    remaining = max_sentences
+    for field, text in texts.items():
+        try:
+            split = split_text(text, language, encode, max_tokens=max_tokens, max_sentences=remaining)
+        except TooManySentencesError:
+            message = f"has too many sentences, at most {max_sentences} are accepted in a request"
+            raise InvalidRequestError(FieldViolation(field, message)) from None
+        if (most := max(map(len, split.source_ids), default=0)) > max_tokens:
+            message = f"has a character of {most} tokens, at most {max_tokens} are accepted"
+            raise InvalidRequestError(FieldViolation(field, message))
+        remaining -= len(split.sentences)
+        found.append(split)
+    return found
+
+
+def merge_translations(text: SplitText, translations: Sequence[pb.Translation], target_language: str) -> pb.Translation:
+    """The translation of a text, of those of its sentences, which have one hypothesis each.
+
+    The score is the sum of the sentences' scores, where they have one. Tokens follow one another, and alignments count
+    them so.
+    """
+    merged = pb.Hypothesis(finish_reason=pb.FINISH_REASON_END_OF_SENTENCE)
+    whole = pb.Translation()
+    score, target_tokens, texts = 0.0, 0, []
+    for translation in translations:
+        (hypothesis,) = translation.hypotheses
+        texts.append(hypothesis.text)
+        score += hypothesis.score
+        merged.tokens.extend(hypothesis.tokens)
+        merged.token_log_probs.extend(hypothesis.token_log_probs)
+        for point in hypothesis.alignment.points:
+            merged.alignment.points.add(
+                source_token=whole.source_tokens + point.source_token,
+                target_token=target_tokens + point.target_token,
+                weight=point.weight,
+            )
+        ended = hypothesis.finish_reason == pb.FINISH_REASON_END_OF_SENTENCE
+        if not ended:
+            merged.finish_reason = hypothesis.finish_reason
+        # the tokens are there only where they were asked for; each but the end-of-sentence token is aligned
+        target_tokens += len(hypothesis.tokens) or len(hypothesis.alignment.points) + ended
+        whole.source_tokens += translation.source_tokens
+        whole.source_pieces.extend(translation.source_pieces)
+    merged.text = text.join(texts, target_language)
+    if any(hypothesis.HasField("score") for translation in translations for hypothesis in translation.hypotheses):
+        merged.score = score
+    whole.hypotheses.append(merged)
+    return whole

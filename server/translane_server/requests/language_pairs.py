@@ -1,0 +1,148 @@
+"""Which languages a request is translated between, and how the model is told them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from translane_server.bundle import Languages, LanguageTokens
+from translane_server.errors import FieldViolation
+from translane_server.requests.limits import shown
+from translane_server.text.language_tags import lookup
+from translane_server.text.tokenizer import Tokenizer
+
+_NO_TOKENS = LanguageTokens()
+_SHOWN_LANGUAGES = 12
+
+
+@dataclass(frozen=True)
+class LanguagePair:
+    """Two languages of a model.
+
+    Attributes:
+        source: the model's tag.
+        target: the model's tag.
+        tokenizer: the model's; sources are as the model takes them for these languages.
+        forced_ids: target ids that the decoder is made to generate first. They are no part of the text.
+    """
+
+    source: str
+    target: str
+    tokenizer: Tokenizer
+    forced_ids: tuple[int, ...] = ()
+
+
+class LanguagePairs:
+    """Languages of a model.
+
+    Args:
+        languages: what they are, and how the model is told them.
+        tokenizer: the model's.
+    """
+
+    def __init__(self, languages: Languages, tokenizer: Tokenizer) -> None:
+        self._languages = languages
+        self._tokenizer = tokenizer
+
+    def find(self, source: str, target: str) -> tuple[LanguagePair, list[FieldViolation]]:
+        """The pair that `source` and `target` of a request mean, and what is wrong with them.
+
+        Where something is, the pair is another of the model's, to look at the rest of the request with.
+        """
+        sources, targets = self._languages.source, self._languages.target
+        wrong = [
+            *_check("source_language", source, sources),
+            *_check("target_language", target, targets),
+        ]
+        found = lookup(source, sources) or sources[0], lookup(target, targets) or targets[0]
+        pairs = self._languages.templates.pair_prefixes
+        if not wrong and pairs and found[1] not in pairs.get(found[0], {}):
+            possible = [f"{one} to {other}" for one, others in pairs.items() for other in others]
+            problem = f"the model does not translate {found[0]} to {found[1]}; it does {_listed(possible)}"
+            wrong.append(FieldViolation("target_language", problem))
+        return self._pair(*found), wrong
+
+    def default(self) -> LanguagePair:
+        """The first pair."""
+        templates, languages = self._languages.templates, self._languages
+        source, others = next(iter(templates.pair_prefixes.items()), (languages.source[0], languages.target))
+        return self._pair(source, next(iter(others)))
+
+    def _pair(self, source: str, target: str) -> LanguagePair:
+        templates = self._languages.templates
+        of_source, of_target = templates.source.get(source, _NO_TOKENS), templates.target.get(target, _NO_TOKENS)
+        prefix = (*of_source.source_prefix, *of_target.source_prefix)
+        suffix = (*of_source.source_suffix, *of_target.source_suffix)
+        text_prefix = templates.pair_prefixes.get(source, {}).get(target, templates.text_prefix)
+        tokenizer = self._tokenizer
+        if prefix or suffix or text_prefix:
+            tokenizer = TemplateTokenizer(tokenizer, text_prefix, prefix, suffix)
+        return LanguagePair(source, target, tokenizer, (*of_source.forced, *of_target.forced))
+
+
+class TemplateTokenizer:
+    """A tokenizer whose sources stand in a template: the ids of text_prefix + text, between `prefix` and `suffix`.
+
+    The template's tokens stand for no part of a text, and a text without tokens has no template either.
+    """
+
+    def __init__(
+        self, tokenizer: Tokenizer, text_prefix: str, prefix: tuple[int, ...], suffix: tuple[int, ...]
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._text_prefix = text_prefix
+        self._prefix = prefix
+        self._suffix = suffix
+        self._nothing = tokenizer.encode([text_prefix])[0] if text_prefix else []
+        surfaces = tokenizer.source_surfaces(text_prefix) if text_prefix else []
+        self._prefix_tokens = max((place for place, surface in enumerate(surfaces, start=1) if surface), default=0)
+
+    @property
+    def target_surfaces(self) -> Sequence[bytes]:
+        """See `Tokenizer.target_surfaces`."""
+        return self._tokenizer.target_surfaces
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """See `Tokenizer.encode`."""
+        encoded = self._tokenizer.encode([self._text_prefix + text for text in texts])
+        return [[*self._prefix, *ids, *self._suffix] if ids != self._nothing else [] for ids in encoded]
+
+    def encode_target(self, texts: Sequence[str]) -> list[list[int]]:
+        """See `Tokenizer.encode_target`."""
+        return self._tokenizer.encode_target(texts)
+
+    def decode(self, ids: Sequence[Sequence[int]], unknowns: Sequence[Mapping[int, str]] = ()) -> list[str]:
+        """See `Tokenizer.decode`."""
+        return self._tokenizer.decode(ids, unknowns)
+
+    def source_pieces(self, ids: Sequence[int]) -> list[str]:
+        """See `Tokenizer.source_pieces`."""
+        return self._tokenizer.source_pieces(ids)
+
+    def target_pieces(self, ids: Sequence[int]) -> list[str]:
+        """See `Tokenizer.target_pieces`."""
+        return self._tokenizer.target_pieces(ids)
+
+    def source_surfaces(self, text: str) -> list[str]:
+        """See `Tokenizer.source_surfaces`."""
+        if not self.encode([text])[0]:
+            return []
+        surfaces = self._tokenizer.source_surfaces(self._text_prefix + text)
+        blank = [""] * (len(self._prefix) + self._prefix_tokens)
+        return [*blank, *surfaces[self._prefix_tokens :], *[""] * len(self._suffix)]
+
+
+def _check(name: str, wanted: str, available: Sequence[str]) -> list[FieldViolation]:
+    if not wanted:
+        if len(available) == 1:
+            return []
+        return [FieldViolation(name, f"is needed, the model has several: {_listed(available)}")]
+    if lookup(wanted, available):
+        return []
+    return [FieldViolation(name, f"{shown(wanted)} is not a language of the model, which has: {_listed(available)}")]
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _SHOWN_LANGUAGES
+    first = ", ".join(names[:_SHOWN_LANGUAGES])
+    return f"{first} and {more} more" if more > 0 else first

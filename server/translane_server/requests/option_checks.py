@@ -1,0 +1,204 @@
+"""What DecodingOptions may hold: the range of each field, and what cannot be combined.
+
+What depends on tokens (does the prefix fit, can the vocabulary spell a term?) is `option_resolution`'s.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from translane.v1 import translation_pb2 as pb
+from translane_server.errors import FieldViolation
+from translane_server.requests.documents import check_split
+from translane_server.settings import TokenLimits
+
+# Each costs time in every step of the sentences it applies to, or in every request.
+MAX_SUPPRESSED_PHRASES = 64
+MAX_PHRASE_CHARACTERS = 128
+MAX_TERMS = 1024
+
+# Used where terminology is to be kept and beam_size is not set.
+_TERMINOLOGY_BEAMS = 4
+
+# Options that are no numbers and can be anything by themselves, or are looked at by a function of their own.
+UNRANGED = frozenset(
+    {
+        "early_stopping",
+        "seed",
+        "target_prefix",
+        "suppress_unknown",
+        "replace_unknowns",
+        "suppressed_phrases",
+        "terminology",
+        "return_tokens",
+        "return_token_scores",
+        "return_alignment",
+        "split_sentences",
+        "return_alternatives",
+    }
+)
+
+
+@dataclass(frozen=True)
+class OptionLimits:
+    """What the options are held to.
+
+    Attributes:
+        tokens: the lengths of source and target.
+        beam_size: most beams, and most hypotheses.
+        alignment: whether the model tells which source token a target token comes from.
+    """
+
+    tokens: TokenLimits
+    beam_size: int
+    alignment: bool
+
+
+@dataclass(frozen=True)
+class Range:
+    """The numbers from `least` (or above it) to `most`."""
+
+    least: float
+    most: float = math.inf
+    above: bool = False
+
+    def __contains__(self, value: float) -> bool:
+        if not math.isfinite(value):
+            return False
+        return (value > self.least if self.above else value >= self.least) and value <= self.most
+
+    def __str__(self) -> str:
+        if self.most == math.inf:
+            return f"above {self.least}" if self.above else f"{self.least} or more"
+        return f"above {self.least} and at most {self.most}" if self.above else f"from {self.least} to {self.most}"
+
+
+def ranges(limits: OptionLimits) -> Mapping[str, Range]:
+    """The range of each option that is a number."""
+    positive, count = Range(0, above=True), Range(0)
+    return {
+        "beam_size": Range(1, limits.beam_size),
+        "num_hypotheses": Range(1, limits.beam_size),
+        "length_penalty": Range(-10, 10),
+        "patience": positive,
+        "coverage_penalty": Range(-100, 100),
+        "repetition_penalty": positive,
+        "no_repeat_ngram_size": count,
+        "min_length": count,
+        "max_length": Range(1, limits.tokens.target),
+        "top_k": Range(1),
+        "top_p": Range(0, 1, above=True),
+        "temperature": positive,
+    }
+
+
+def is_sampled(options: pb.DecodingOptions) -> bool:
+    """Whether tokens are to be drawn."""
+    return any(options.HasField(name) for name in ("temperature", "top_k", "top_p"))
+
+
+def beam_size(options: pb.DecodingOptions, most: int) -> int:
+    """How many beams are asked for; `most` is the server's limit."""
+    if options.HasField("beam_size"):
+        return options.beam_size
+    beams = bool(options.terminology) and not is_sampled(options) and not options.return_alternatives
+    return min(_TERMINOLOGY_BEAMS, most) if beams else 1
+
+
+def check_options(options: pb.DecodingOptions, limits: OptionLimits) -> list[FieldViolation]:
+    """Everything that is wrong with `options`, as far as can be told without tokens."""
+    wrong = [*_outside(options, limits)]
+    named = {violation.field for violation in wrong}
+    # what is out of its range is not held against the others
+    wrong += [each for each in _combinations(options, limits) if each.field not in named]
+    return [
+        *wrong,
+        *_check_phrases(options),
+        *_check_terms(options),
+        *_check_alignment(options, limits),
+        *check_split(options),
+    ]
+
+
+def _outside(options: pb.DecodingOptions, limits: OptionLimits) -> Iterator[FieldViolation]:
+    for name, allowed in ranges(limits).items():
+        if options.HasField(name) and (value := getattr(options, name)) not in allowed:
+            needed = f"{allowed}" if math.isfinite(value) else f"a finite number {allowed}"
+            yield _violation(name, f"is {_shown(value)}, it must be {needed}")
+
+
+def _combinations(options: pb.DecodingOptions, limits: OptionLimits) -> Iterator[FieldViolation]:
+    beams, sampled, alternatives = (
+        beam_size(options, limits.beam_size),
+        is_sampled(options),
+        options.return_alternatives,
+    )
+    hypotheses = options.num_hypotheses if options.HasField("num_hypotheses") else 1
+    patience = options.patience if options.HasField("patience") else 1.0
+    if beams > 1 and sampled:
+        yield _violation("beam_size", "above 1 cannot be combined with sampling: temperature, top_k or top_p")
+    if alternatives and (beams > 1 or sampled):
+        yield _violation(
+            "return_alternatives", f"cannot be combined with {'sampling' if sampled else 'beam_size above 1'}"
+        )
+    if not (sampled or alternatives):
+        if hypotheses > max(1, beams):
+            yield _violation("num_hypotheses", f"is {hypotheses}, more than the {beams} of beam_size")
+        elif math.isfinite(patience) and beams > 1 and hypotheses > max(1, round(patience * beams)):
+            yield _violation("patience", f"is {_shown(patience)}: patience * beam_size is less than num_hypotheses")
+    if options.terminology and (sampled or alternatives or beams < 2):
+        if limits.beam_size < 2:
+            yield _violation("terminology", "takes beams, and this server has a limit of one")
+        else:
+            other = "sampling" if sampled else "return_alternatives" if alternatives else "beam_size 1"
+            yield _violation("terminology", f"takes beams: it cannot be combined with {other}")
+    if options.HasField("max_length") and options.min_length > max(0, options.max_length):
+        yield _violation("min_length", f"is {options.min_length}, more than max_length, {options.max_length}")
+
+
+def _check_phrases(options: pb.DecodingOptions) -> Iterator[FieldViolation]:
+    phrases = options.suppressed_phrases
+    if len(phrases) > MAX_SUPPRESSED_PHRASES:
+        yield _violation(
+            "suppressed_phrases", f"has {len(phrases)} phrases, at most {MAX_SUPPRESSED_PHRASES} are accepted"
+        )
+        return
+    for index, phrase in enumerate(phrases):
+        if not phrase:
+            yield _violation(f"suppressed_phrases[{index}]", "is empty")
+        elif len(phrase) > MAX_PHRASE_CHARACTERS:
+            problem = f"has {len(phrase)} characters, at most {MAX_PHRASE_CHARACTERS} are accepted"
+            yield _violation(f"suppressed_phrases[{index}]", problem)
+        elif phrase in options.target_prefix:
+            yield _violation(f"suppressed_phrases[{index}]", "occurs in target_prefix")
+
+
+def _check_terms(options: pb.DecodingOptions) -> Iterator[FieldViolation]:
+    terms = options.terminology
+    if len(terms) > MAX_TERMS:
+        yield _violation("terminology", f"has {len(terms)} terms, at most {MAX_TERMS} are accepted")
+        return
+    for index, term in enumerate(terms):
+        for side, text in (("source", term.source), ("target", term.target)):
+            if not text.strip():
+                yield _violation(f"terminology[{index}].{side}", "is empty")
+            elif len(text) > MAX_PHRASE_CHARACTERS:
+                problem = f"has {len(text)} characters, at most {MAX_PHRASE_CHARACTERS} are accepted"
+                yield _violation(f"terminology[{index}].{side}", problem)
+
+
+def _check_alignment(options: pb.DecodingOptions, limits: OptionLimits) -> Iterator[FieldViolation]:
+    if not limits.alignment:
+        for name in ("return_alignment", "replace_unknowns", "coverage_penalty"):
+            if getattr(options, name):
+                yield _violation(name, "takes attention weights, and the model bundle gives none: export it again")
+
+
+def _shown(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:g}"
+
+
+def _violation(name: str, description: str) -> FieldViolation:
+    return FieldViolation(f"options.{name}", description)

@@ -1,0 +1,126 @@
+"""The protocol's messages, built from the engine's results and the model's manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import version
+
+from google.protobuf.duration_pb2 import Duration
+
+from translane.v1 import translation_pb2 as pb
+from translane_server.bundle import Manifest, SpecialIds
+from translane_server.request import AlignedToken, FinishReason, Hypothesis, SentenceResult
+from translane_server.requests.limits import RequestLimits
+from translane_server.requests.options import ResolvedOptions, Source
+from translane_server.requests.unknowns import replacements
+from translane_server.text.tokenizer import Tokenizer
+
+_FINISH_REASONS = {
+    FinishReason.END_OF_SENTENCE: pb.FINISH_REASON_END_OF_SENTENCE,
+    FinishReason.MAX_LENGTH: pb.FINISH_REASON_MAX_LENGTH,
+}
+
+
+_NANOSECONDS = 1_000_000_000  # of a second
+
+
+class TranslationBuilder:
+    """Makes messages of what the engine returns.
+
+    Args:
+        tokenizer: makes text of tokens.
+        special_ids: of the model.
+        resolved: what the request wants to know.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, special_ids: SpecialIds, resolved: ResolvedOptions) -> None:
+        self._tokenizer = tokenizer
+        self._ids = special_ids
+        self.resolved = resolved
+        self._returned = resolved.returned
+
+    def translation(self, source: Source, result: SentenceResult) -> pb.Translation:
+        """The message of a sentence's hypotheses."""
+        translation = pb.Translation(
+            hypotheses=[self.hypothesis(source, each) for each in result.hypotheses], source_tokens=len(source.ids)
+        )
+        if self._returned.tokens or self._returned.alignment:
+            translation.source_pieces.extend(self._tokenizer.source_pieces(source.ids))
+        return translation
+
+    def hypothesis(self, source: Source, hypothesis: Hypothesis) -> pb.Hypothesis:
+        """The message of a hypothesis."""
+        message = pb.Hypothesis(
+            text=self.text(source, hypothesis.token_ids, hypothesis.alignment),
+            score=hypothesis.score,
+            finish_reason=_FINISH_REASONS[hypothesis.finish_reason],
+        )
+        hidden = self.resolved.language_tokens
+        if self._returned.tokens:
+            message.tokens.extend(self._tokenizer.target_pieces(self._with_end(hypothesis)[hidden:]))
+        if self._returned.token_scores:
+            message.token_log_probs.extend(hypothesis.token_log_probs[hidden:])
+        if self._returned.alignment:
+            message.alignment.points.extend(
+                pb.AlignmentPoint(source_token=each.source_token, target_token=position, weight=each.weight)
+                for position, each in enumerate(hypothesis.alignment[hidden:])
+            )
+        return message
+
+    def text(self, source: Source, token_ids: Sequence[int], alignment: Sequence[AlignedToken]) -> str:
+        """What `token_ids`, the whole or the beginning of a translation of `source`, read as."""
+        unknown = self._ids.unk
+        if not self.resolved.replace_unknowns or unknown not in token_ids:
+            return self._tokenizer.decode([token_ids])[0]
+        surfaces = self._tokenizer.source_surfaces(source.text)
+        return self._tokenizer.decode([token_ids], [replacements(token_ids, alignment, unknown, surfaces)])[0]
+
+    def _with_end(self, hypothesis: Hypothesis) -> tuple[int, ...]:
+        ended = hypothesis.finish_reason is FinishReason.END_OF_SENTENCE
+        return (*hypothesis.token_ids, self._ids.eos) if ended else hypothesis.token_ids
+
+
+def empty_translation() -> pb.Translation:
+    """Of a text without tokens."""
+    return pb.Translation(hypotheses=[pb.Hypothesis(finish_reason=pb.FINISH_REASON_END_OF_SENTENCE)])
+
+
+def timing(results: Sequence[SentenceResult], total: float) -> pb.Timing:
+    """The slowest sentence of each phase, and `total` seconds in all."""
+    message = pb.Timing()
+    queue = encode = decode = 0.0
+    for result in results:
+        phases = result.timing
+        queue, encode, decode = max(queue, phases.queue), max(encode, phases.encode), max(decode, phases.decode)
+    _set_duration(message.queue, queue)
+    _set_duration(message.encode, encode)
+    _set_duration(message.decode, decode)
+    _set_duration(message.total, total)
+    return message
+
+
+def model_list(manifest: Manifest, device: str, limits: RequestLimits) -> pb.ListModelsResponse:
+    """The one model this server has, and what requests are held to."""
+    model = pb.Model(
+        name=manifest.name,
+        version=manifest.version,
+        source_languages=manifest.source_languages,
+        target_languages=manifest.target_languages,
+        precision=manifest.precision,
+        device=device,
+        license=manifest.license,
+        parameters=manifest.architecture.parameters,
+        max_source_tokens=limits.tokens.source,
+        max_target_tokens=limits.tokens.target,
+        default_max_length=limits.tokens.default_max_length,
+    )
+    requests = pb.Limits(
+        texts_per_request=limits.texts_per_request,
+        sentences_waiting=limits.sentences_waiting,
+        beam_size=limits.beam_size,
+    )
+    return pb.ListModelsResponse(models=[model], server_version=version("translane"), limits=requests)
+
+
+def _set_duration(duration: Duration, seconds: float) -> None:
+    duration.seconds, duration.nanos = divmod(round(seconds * _NANOSECONDS), _NANOSECONDS)

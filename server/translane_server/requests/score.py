@@ -1,0 +1,111 @@
+"""Given translations as sentences for the engine, and how probable it finds them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from translane.v1 import translation_pb2 as pb
+from translane_server.bundle import Manifest
+from translane_server.errors import FieldViolation
+from translane_server.options import DecodingOptions
+from translane_server.request import Sentence, SentenceResult
+from translane_server.requests.language_pairs import LanguagePairs
+from translane_server.requests.limits import (
+    RequestLimits,
+    check_characters,
+    check_count,
+    check_tokens,
+    refuse,
+)
+from translane_server.text.tokenizer import Tokenizer
+
+_FORCED_ONLY = DecodingOptions(max_length=0)
+
+
+@dataclass(frozen=True)
+class PreparedScores:
+    """What the engine is asked for; the first `language_tokens` of what is forced tell the model its language."""
+
+    sentences: Sequence[Sentence]
+    language_tokens: int = 0
+
+
+class Scoring:
+    """Checks and prepares requests for one model.
+
+    Args:
+        manifest: of the model.
+        tokenizer: the model's.
+        limits: what requests are held to.
+    """
+
+    def __init__(self, manifest: Manifest, tokenizer: Tokenizer, limits: RequestLimits) -> None:
+        self._manifest = manifest
+        self._tokenizer = tokenizer
+        self._pairs = LanguagePairs(manifest.languages, tokenizer)
+        self._limits = limits
+
+    def check(self, request: pb.ScoreRequest) -> None:
+        """Refuse what is not worth the work of counting tokens.
+
+        Raises:
+            InvalidRequestError: there are no inputs, too many of them, or too long ones.
+        """
+        tokens = self._limits.tokens
+        wrong = check_count("inputs", len(request.inputs), self._limits.texts_per_request)
+        if not wrong:
+            wrong = [
+                *check_characters(_named(request, "source"), tokens.source),
+                *check_characters(_named(request, "target"), tokens.target),
+            ]
+        if wrong:
+            refuse([*wrong, *self._pairs.find(request.source_language, request.target_language)[1]])
+
+    def prepare(self, request: pb.ScoreRequest) -> PreparedScores:
+        """Make tokens of a request that passed `check`. Takes a while: not for the event loop.
+
+        An empty target is scored: it is the end-of-sentence token alone.
+
+        Raises:
+            InvalidRequestError: naming everything that is wrong.
+        """
+        limits, eos = self._limits.tokens, self._manifest.special_ids.eos
+        pair, wrong = self._pairs.find(request.source_language, request.target_language)
+        sources = pair.tokenizer.encode([each.source for each in request.inputs])
+        encoded = pair.tokenizer.encode_target([each.target for each in request.inputs])
+        targets = [[*pair.forced_ids, *ids, eos] for ids in encoded]
+        named_sources = [(f"inputs[{index}].source", ids) for index, ids in enumerate(sources)]
+        named_targets = [(f"inputs[{index}].target", ids) for index, ids in enumerate(targets)]
+        refuse(
+            [
+                *[FieldViolation(name, "has no tokens") for name, ids in named_sources if not ids],
+                *check_tokens(named_sources, limits.source),
+                *check_tokens(named_targets, limits.target),
+                *wrong,
+            ]
+        )
+        sentences = [
+            Sentence(source, _FORCED_ONLY, forced_ids=tuple(target))
+            for source, target in zip(sources, targets, strict=True)
+        ]
+        return PreparedScores(sentences, len(pair.forced_ids))
+
+    def scores(self, prepared: PreparedScores, results: Sequence[SentenceResult], *, tokens: bool) -> list[pb.Score]:
+        """The message of each sentence's result, with the tokens where they are asked for."""
+        hidden = prepared.language_tokens
+        log_probs = [result.hypotheses[0].token_log_probs[hidden:] for result in results]
+        return [
+            pb.Score(
+                total_log_prob=math.fsum(each),
+                token_log_probs=each,
+                tokens=self._tokenizer.target_pieces(sentence.forced_ids[hidden:]) if tokens else (),
+            )
+            for sentence, each in zip(prepared.sentences, log_probs, strict=True)
+        ]
+
+
+def _named(request: pb.ScoreRequest, side: str) -> list[tuple[str, str]]:
+    """The texts of one side of all inputs, after the names of their fields."""
+    return [(f"inputs[{index}].{side}", getattr(each, side)) for index, each in enumerate(request.inputs)]

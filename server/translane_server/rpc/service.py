@@ -1,0 +1,235 @@
+"""The translane.v1 service: a request of the protocol to one of the engine's, and the results back."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import grpc
+
+from translane.v1 import translation_pb2 as pb
+from translane.v1.translation_pb2_grpc import TranslationServiceServicer
+from translane_server.bundle import Manifest
+from translane_server.devices import Device
+from translane_server.errors import ModelNotFoundError, UnavailableError
+from translane_server.metrics import Metrics
+from translane_server.request import FinishReason, SentenceResult, Translator
+from translane_server.requests.limits import RequestLimits, shown
+from translane_server.requests.responses import model_list, timing
+from translane_server.requests.score import Scoring
+from translane_server.requests.translate import Preparation, PreparedRequest
+from translane_server.rpc.interceptors import note
+from translane_server.rpc.streaming import StreamedSentence, stream_text
+from translane_server.submission import decode
+from translane_server.text.tokenizer import Tokenizer
+
+SERVICE_NAME = pb.DESCRIPTOR.services_by_name["TranslationService"].full_name
+
+# What a caller is told to wait before it tries again [seconds]: while the model loads, and while another server is
+# to take over from this one.
+_RETRY_STARTING = 1.0
+_RETRY_DRAINING = 1.0
+
+# Work on so many bytes of a request and tokens of its answer is done on the event loop: it takes less than a
+# millisecond, and mostly less than it takes to hand it to another thread and back.
+_LITTLE = 1024
+
+_Result = TypeVar("_Result")
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """The model that is served, where it runs and what turns its text into tokens."""
+
+    manifest: Manifest
+    tokenizer: Tokenizer
+    device: Device
+
+
+class TranslationService(TranslationServiceServicer):
+    """Answers the RPCs. Refuses translations until `open`, and again from `close` on.
+
+    Args:
+        model: what translates.
+        limits: what requests are held to.
+        metrics: takes the duration of requests.
+        executor: where tokens are made, away from the event loop, where that takes a while.
+        log_texts: whether the log gets texts and translations.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        model: ServedModel,
+        limits: RequestLimits,
+        metrics: Metrics,
+        executor: Executor,
+        *,
+        log_texts: bool = False,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._model = model
+        self._limits = limits
+        self._preparation = Preparation(model.manifest, model.tokenizer, limits)
+        self._scoring = Scoring(model.manifest, model.tokenizer, limits)
+        self._metrics = metrics
+        self._executor = executor
+        self._log_texts = log_texts
+        self._clock = clock
+        self._engine: Translator | None = None
+        self._closed = False
+        self._running = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def open(self, engine: Translator) -> None:
+        """Translate with `engine` from now on."""
+        self._engine = engine
+
+    def close(self) -> None:
+        """Refuse new translations from now on."""
+        self._closed = True
+
+    async def idle(self) -> None:
+        """Wait until every translation that was accepted is answered."""
+        await self._idle.wait()
+
+    async def Translate(self, request: pb.TranslateRequest, context: Context) -> pb.TranslateResponse:  # noqa: ARG002, N802
+        """See the protocol."""
+        started = self._clock()
+        note(texts=len(request.texts))
+        self._check_model(request.model)
+        with self._accepted() as engine:
+            self._preparation.check(request)
+            engine.check_room(sum(map(bool, request.texts)))
+            prepared = await self._prepare(request)
+            results = await decode(engine, prepared.sentences, request.priority)
+            generated = _generated_tokens(results)
+            translations = await self._run(request.ByteSize() + generated, prepared.translations, results)
+            response = pb.TranslateResponse(
+                translations=translations, model=self._model.manifest.name, timing=self._timed(started, results)
+            )
+        self._tell(generated, request.texts, translations)
+        return response
+
+    async def TranslateStream(self, request: pb.TranslateStreamRequest, context: Context) -> None:  # noqa: N802
+        """See the protocol."""
+        started = self._clock()
+        note(texts=1)
+        self._check_model(request.model)
+
+        async def send(delta: str) -> None:
+            await context.write(pb.TranslateStreamResponse(text_delta=delta))
+
+        with self._accepted() as engine:
+            self._preparation.check(request)
+            engine.check_room(bool(request.text))
+            prepared = await self._prepare(request)
+            (text,) = prepared.texts
+            gaps = text.split.target_gaps(prepared.target_language) if text.split else [""] * (len(text.sources) + 1)
+            sentences = _streamed(prepared)
+            size = request.ByteSize()
+            run = partial(self._run, size)
+            end = await stream_text(engine, sentences, gaps, request.priority, send=send, run=run)
+            generated = _generated_tokens(end.results)
+            (translation,) = await self._run(size + generated, prepared.translations, end.results)
+            await context.write(
+                pb.TranslateStreamResponse(
+                    text_delta=end.rest,
+                    hypothesis=translation.hypotheses[0],
+                    timing=self._timed(started, end.results),
+                )
+            )
+        self._tell(generated, [request.text], [translation])
+
+    async def Score(self, request: pb.ScoreRequest, context: Context) -> pb.ScoreResponse:  # noqa: ARG002, N802
+        """See the protocol."""
+        note(texts=len(request.inputs))
+        self._check_model(request.model)
+        with self._accepted() as engine:
+            self._scoring.check(request)
+            engine.check_room(len(request.inputs))
+            prepared = await self._run(request.ByteSize(), self._scoring.prepare, request)
+            sentences = prepared.sentences
+            note(
+                source_tokens=sum(len(sentence.source_ids) for sentence in sentences),
+                target_tokens=sum(len(sentence.forced_ids) for sentence in sentences),
+            )
+            results = await decode(engine, sentences)
+            scores = self._scoring.scores(prepared, results, tokens=request.return_tokens)
+        if self._log_texts:
+            inputs = request.inputs
+            note(source_texts=[each.source for each in inputs], translations=[each.target for each in inputs])
+        return pb.ScoreResponse(scores=scores)
+
+    async def ListModels(self, request: pb.ListModelsRequest, context: Context) -> pb.ListModelsResponse:  # noqa: ARG002, N802
+        """See the protocol."""
+        return model_list(self._model.manifest, self._model.device, self._limits)
+
+    def _check_model(self, name: str) -> None:
+        loaded = self._model.manifest.name
+        if name not in ("", loaded):
+            raise ModelNotFoundError(f"model: there is no model {shown(name)}; this server has {loaded}")
+
+    @contextmanager
+    def _accepted(self) -> Iterator[Translator]:
+        """From here on the request is answered, whatever the server is told meanwhile."""
+        if self._closed:
+            raise UnavailableError("the server is shutting down", retry_after=_RETRY_DRAINING)
+        if self._engine is None:
+            raise UnavailableError("the server is starting", retry_after=_RETRY_STARTING)
+        self._running += 1
+        self._idle.clear()
+        try:
+            yield self._engine
+        finally:
+            self._running -= 1
+            if not self._running:
+                self._idle.set()
+
+    async def _prepare(self, request: pb.TranslateRequest | pb.TranslateStreamRequest) -> PreparedRequest:
+        prepared = await self._run(request.ByteSize(), self._preparation.prepare, request)
+        note(source_tokens=sum(len(sentence.source_ids) for sentence in prepared.sentences))
+        return prepared
+
+    def _timed(self, started: float, results: Sequence[SentenceResult]) -> pb.Timing:
+        """Where the time of a request went that is answered now."""
+        seconds = self._clock() - started
+        self._metrics.requests.observe(seconds)
+        return timing(results, seconds)
+
+    def _tell(self, generated: int, texts: Sequence[str], translations: Sequence[pb.Translation]) -> None:
+        """Count and log what was generated."""
+        self._metrics.generated_tokens.inc(generated)
+        note(generated_tokens=generated)
+        if self._log_texts:
+            found = [hypothesis.text for translation in translations for hypothesis in translation.hypotheses]
+            note(source_texts=list(texts), translations=found)
+
+    async def _run(self, work: int, function: Callable[..., _Result], /, *arguments: object) -> _Result:
+        """What `function` returns; away from the event loop unless the work is little."""
+        if work <= _LITTLE:
+            return function(*arguments)
+        return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
+
+
+def _streamed(prepared: PreparedRequest) -> list[StreamedSentence]:
+    """The sentences with what makes text of their tokens."""
+    text_of = prepared.builder.text
+    return [
+        StreamedSentence(sentence, partial(text_of, source))
+        for sentence, source in zip(prepared.sentences, prepared.sources, strict=True)
+    ]
+
+
+def _generated_tokens(results: Sequence[SentenceResult]) -> int:
+    ended = FinishReason.END_OF_SENTENCE
+    return sum(len(each.token_ids) + (each.finish_reason is ended) for result in results for each in result.hypotheses)

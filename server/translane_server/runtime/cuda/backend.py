@@ -1,0 +1,178 @@
+"""The backend on ONNX Runtime and a CUDA device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from translane_server.backend import (
+    BEST_TOKEN,
+    BEST_TOKEN_ALONE,
+    Candidates,
+    Int32Array,
+    IntArray,
+    StepNeeds,
+)
+from translane_server.errors import DeviceError, StartupError
+from translane_server.runtime.cuda.bindings import ELEMENT_TYPES, StepBindings
+from translane_server.runtime.cuda.cache import CudaCache
+from translane_server.runtime.cuda.encoding import CudaEncoder
+from translane_server.runtime.cuda.kernels import NAMES, Kernels, load_ptx
+from translane_server.runtime.cuda.step_memory import STEPS_AT_ONCE, StepMemory
+from translane_server.runtime.cuda.steps import StepGraphs, buckets
+from translane_server.runtime.encode_groups import Group
+from translane_server.runtime.graph_backend import GraphBackend
+from translane_server.runtime.sessions import Sessions
+
+# What steps mostly need, beside the best token alone: its probability, or what four beams choose from.
+_USUAL_NEEDS = (StepNeeds(), StepNeeds(num_candidates=8))
+
+
+class CudaBackend(GraphBackend):
+    """Runs a bundle's graphs over rows in device memory; see `translane_server.backend.Backend`.
+
+    Everything is queued on one stream. While it decodes, the host waits for the stream at the end of `encode_ahead`, at
+    the end of a step, and before it captures one.
+
+    Args:
+        sessions: the graphs, on CUDA.
+        rows: how many rows there are.
+        source_capacity: most source tokens of a row.
+        target_capacity: most decoder steps of a row.
+        encode_tokens: most padded source tokens that are encoded ahead.
+        capture: whether steps are captured as CUDA graphs.
+
+    Raises:
+        DeviceError: the device cannot hold the rows, or cannot run the server's kernels.
+    """
+
+    # An estimate, not measured: half a millisecond to launch a run's kernels, and a microsecond for a token of a
+    # base-size model.
+    run_cost = 512
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        *,
+        rows: int,
+        source_capacity: int,
+        target_capacity: int,
+        encode_tokens: int = 2048,
+        capture: bool = True,
+    ) -> None:
+        bundle = sessions.bundle
+        ids = bundle.manifest.special_ids
+        half = np.dtype(np.float16)  # bfloat16, which numpy has not, takes the same room
+        super().__init__(
+            bundle,
+            rows=rows,
+            source_capacity=source_capacity,
+            target_capacity=target_capacity,
+            encode_tokens=encode_tokens,
+            dtype=half,
+            cross_dtype=half,
+        )
+        assert sessions.cuda
+        self._sessions = sessions
+        self._runtime = sessions.cuda
+        self._has_attention = sessions.alignment is not None
+        self._vocab_size = bundle.manifest.architecture.target_vocab_size
+        self._runtime.load_kernels(load_ptx(), NAMES)
+        kernels = Kernels(self._runtime)
+        cache = CudaCache(self._shape, self._encode_tokens, self._runtime, kernels)
+        self._cache = cache
+        self._memory = StepMemory(self._runtime, self._shape, vocab_size=self._vocab_size, start_id=ids.decoder_start)
+        self._encoder = CudaEncoder(
+            sessions,
+            self._runtime,
+            cache,
+            tokens=self._encode_tokens,
+            pad=ids.pad,
+            element_type=ELEMENT_TYPES[bundle.manifest.graphs.cross_dtype],
+        )
+        self._steps = StepGraphs(self._runtime, StepBindings(sessions, cache, kernels, self._memory), capture=capture)
+        self._buckets = buckets(rows)
+        self._bucket_of = [next(size for size in self._buckets if size >= n) for n in range(rows + 1)]
+        self._source_lengths = self._memory.inputs.source_lengths
+
+    @property
+    def has_attention(self) -> bool:
+        """See `Backend.has_attention`."""
+        return self._has_attention
+
+    @property
+    def steps_at_once(self) -> int:
+        """See `Backend.steps_at_once`."""
+        return STEPS_AT_ONCE
+
+    def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN) -> Candidates:
+        """See `Backend.decode_step`."""
+        if needs == BEST_TOKEN_ALONE:
+            return Candidates(self.decode_ahead(token_ids, positions, 1).T)
+        assert needs.num_candidates >= 1, "no candidates"
+        assert self._has_attention or not needs.attention, "the bundle has no attention"
+        n, memory = len(token_ids), self._memory
+        count = min(needs.num_candidates, self._vocab_size)
+        available = StepNeeds(count, logits=needs.logits, attention=needs.attention)
+        bucket = self._check(token_ids, positions, 1)
+        memory.inputs.send(token_ids, positions, bucket)  # before a step is made, which runs it
+        step = self._steps.scored(bucket, available)
+        step.queue()
+        step.candidates.to_host()
+        if needs.logits:
+            memory.logits.to_host(n)
+        if needs.attention:
+            memory.attention.to_host(n)
+        self._runtime.synchronize()
+        ids, log_probs = step.candidates.read(n)
+        return Candidates(
+            ids,
+            log_probs if needs.log_probs else None,
+            memory.logits.read(n) if needs.logits else None,
+            memory.attention.read(n) if needs.attention else None,
+        )
+
+    def decode_ahead(self, token_ids: IntArray, positions: Int32Array, steps: int) -> IntArray:
+        """See `Backend.decode_ahead`."""
+        assert 1 <= steps <= STEPS_AT_ONCE, "no such number of steps"
+        bucket = self._check(token_ids, positions, steps)
+        self._memory.inputs.send(token_ids, positions, bucket)  # before a step is made, which runs it
+        step = self._steps.greedy(bucket)
+        for _ in range(steps):
+            step.queue()
+        self._memory.history_to_host(steps)
+        self._runtime.synchronize()
+        return self._memory.read_history(steps, len(token_ids))
+
+    def close(self) -> None:
+        """See `Backend.close`."""
+        self._steps.clear()
+        self._encoder.close()
+        self._sessions.close()
+
+    def _encode_groups(self, sources: Sequence[Sequence[int]], groups: Sequence[Group]) -> None:
+        self._encoder.queue(sources, groups)
+        self._runtime.synchronize()
+
+    def _check(self, token_ids: IntArray, positions: Int32Array, steps: int) -> int:
+        """Return how many rows a step runs over; a CUDA kernel checks no bounds."""
+        n = len(token_ids)
+        assert 1 <= n <= self.rows, "no such number of rows"
+        assert 0 <= positions.min() <= positions.max() <= self.target_capacity - steps, "a row is full"
+        assert 0 <= token_ids.min() <= token_ids.max() < self._vocab_size, "no such token"
+        return self._bucket_of[n]
+
+    def _does_not_run(self, reason: str) -> StartupError:
+        """The bundle was checked when it was exported, so it is the device, or what onnxruntime has for it."""
+        return DeviceError(f"device cuda: model bundle {self._bundle.folder} does not run: {reason}")
+
+    def _run_all_sizes(self) -> None:
+        """Capture the steps that are usual, too: for every number of rows that has a graph of its own."""
+        start = self._bundle.manifest.special_ids.decoder_start
+        for rows in self._buckets:
+            token_ids, positions = np.full(rows, start, np.int64), np.zeros(rows, np.int32)
+            self.decode_ahead(token_ids, positions, 1)
+            for needs in _USUAL_NEEDS:
+                self.decode_step(token_ids, positions, needs)
+        super()._run_all_sizes()

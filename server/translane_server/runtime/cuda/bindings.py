@@ -1,0 +1,167 @@
+"""The bundle's graphs, bound to addresses in device memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from translane_server.backend import StepNeeds
+from translane_server.bundle import Graph
+from translane_server.runtime.cuda.cache import CudaCache
+from translane_server.runtime.cuda.kernels import Kernels
+from translane_server.runtime.cuda.step_memory import CandidateMemory, StepMemory
+from translane_server.runtime.sessions import Sessions
+
+# ONNX's numbers of types, as numpy has no bfloat16: https://onnx.ai/onnx/api/classes.html#tensorproto
+ELEMENT_TYPES = {"float32": 1, "int32": 6, "int64": 7, "float16": 10, "bfloat16": 16}
+
+Run = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class BoundStep:
+    """What queues a step.
+
+    Attributes:
+        run: queues all of it that may be run again for the same inputs, and changes nothing then.
+        follow: queues what follows, if anything does.
+    """
+
+    run: Run
+    follow: Run | None = None
+
+    def queue(self) -> None:
+        """Queue the whole step, kernel by kernel."""
+        self.run()
+        if self.follow:
+            self.follow()
+
+
+class StepBindings:
+    """Binds decoder steps over the first rows of the cache.
+
+    Args:
+        sessions: the graphs.
+        cache: the rows.
+        kernels: what feeds a greedy step's tokens back.
+        memory: what steps read and write beside the rows.
+    """
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        cache: CudaCache,
+        kernels: Kernels,
+        memory: StepMemory,
+    ) -> None:
+        self._sessions = sessions
+        self._graphs = sessions.bundle.manifest.graphs
+        self._alignment = sessions.bundle.manifest.alignment
+        self._vocab_size = sessions.bundle.manifest.architecture.target_vocab_size
+        self._shape = cache.shape
+        self._cache = cache
+        self._kernels = kernels
+        self._memory = memory
+        self._device = sessions.device
+        self._half = self._graphs.cross_dtype
+
+    def bind(self, rows: int, needs: StepNeeds | None, candidates: CandidateMemory) -> BoundStep:
+        """Bind a step over the first `rows` rows. `needs` None means a greedy step, which feeds its tokens back."""
+        if needs is None:
+            return BoundStep(self._bind_greedy(rows, candidates), self._feed_back(rows, candidates))
+        step = self._bind_scored(rows, needs, candidates)
+        if not needs.attention:
+            return BoundStep(step)
+        alignment = self._bind_alignment(rows)
+
+        def run() -> None:
+            step()
+            alignment()
+
+        return BoundStep(run)
+
+    def _bind_greedy(self, rows: int, candidates: CandidateMemory) -> Run:
+        assert self._graphs.greedy
+        session = self._sessions.greedy
+        binding = self._bind_rows(session, self._graphs.greedy, rows)
+        self._bind(binding.bind_output, "candidate_ids", "int64", (rows, 1), candidates.ids_address)
+        return self._runs(session, binding)
+
+    def _feed_back(self, rows: int, candidates: CandidateMemory) -> Run:
+        inputs = self._memory.inputs
+
+        def run() -> None:
+            self._kernels.feed_back(
+                ids=candidates.ids_address,
+                token_ids=inputs.token_ids_address,
+                positions=inputs.positions_address,
+                history=self._memory.history_address,
+                counter=inputs.counter_address,
+                n=rows,
+                stride=self._shape.rows,
+            )
+
+        return run
+
+    def _bind_scored(self, rows: int, needs: StepNeeds, candidates: CandidateMemory) -> Run:
+        count, blocks = needs.num_candidates, self._graphs.vocabulary_blocks
+        binding = self._bind_rows(self._sessions.decoder, self._graphs.decoder, rows)
+        numbers = {"num_candidates": count, **({"num_blocks": min(count, blocks)} if blocks else {})}
+        kept = [np.array([number], np.int64) for number in numbers.values()]  # as long as the binding
+        for name, number in zip(numbers, kept, strict=True):
+            binding.bind_input(name, "cpu", 0, number.dtype, (1,), number.ctypes.data)
+        self._bind(binding.bind_output, "candidate_ids", "int64", (rows, count), candidates.ids_address)
+        self._bind(binding.bind_output, "candidate_log_probs", "float32", (rows, count), candidates.log_probs_address)
+        if needs.logits:
+            self._bind(binding.bind_output, "logits", "float32", (rows, self._vocab_size), self._memory.logits.address)
+        if needs.attention:
+            width = self._shape.heads * self._shape.head_size
+            self._bind(binding.bind_output, "alignment_query", self._half, (rows, width), self._memory.query_address)
+        return self._runs(self._sessions.decoder, binding, kept)
+
+    def _bind_alignment(self, rows: int) -> Run:
+        assert self._alignment
+        shape, session = self._shape, self._sessions.alignment
+        binding = session.io_binding()
+        keys = self._cache.cross_pointers()[shape.names("cross").index(f"cross_key_{self._alignment.layer}")]
+        block = (rows, shape.heads, shape.source_capacity, shape.head_size)  # [n, H, C, D]
+        width = shape.heads * shape.head_size
+        self._bind(binding.bind_input, "alignment_query", self._half, (rows, width), self._memory.query_address)
+        self._bind(binding.bind_input, "source_lengths", "int32", (rows,), self._memory.inputs.source_lengths_address)
+        self._bind(binding.bind_input, "cross_key", self._half, block, keys)
+        self._bind(
+            binding.bind_output, "attention", "float32", (rows, shape.source_capacity), self._memory.attention.address
+        )
+        return self._runs(session, binding)
+
+    def _bind_rows(self, session: Any, graph: Graph, rows: int) -> Any:
+        """Bind the tokens of `rows` rows, and their keys and values, which are updated in place."""
+        binding, shape, inputs = session.io_binding(), self._shape, self._memory.inputs
+        self._bind(binding.bind_input, "token_ids", "int64", (rows,), inputs.token_ids_address)
+        self._bind(binding.bind_input, "positions", "int32", (rows,), inputs.positions_address)
+        self._bind(binding.bind_input, "source_lengths", "int32", (rows,), inputs.source_lengths_address)
+        returned = {tensor.name for tensor in graph.outputs}
+        for kind, capacity, pointers in (
+            ("self", shape.target_capacity, self._cache.self_pointers()),
+            ("cross", shape.source_capacity, self._cache.cross_pointers()),
+        ):
+            block = (rows, shape.heads, capacity, shape.head_size)  # [n, H, C, D]
+            for name, pointer in zip(shape.names(kind), pointers, strict=True):
+                self._bind(binding.bind_input, name, self._half, block, pointer)
+                if f"present_{name}" in returned:
+                    self._bind(binding.bind_output, f"present_{name}", self._half, block, pointer)
+        return binding
+
+    def _bind(self, bind: Any, name: str, kind: str, shape: tuple[int, ...], address: int) -> None:
+        bind(name, self._device, 0, ELEMENT_TYPES[kind], shape, address)
+
+    def _runs(self, session: Any, binding: Any, kept: object = None) -> Run:
+        options = self._sessions.run_options
+
+        def run(_kept: object = kept) -> None:
+            session.run_with_iobinding(binding, options)
+
+        return run

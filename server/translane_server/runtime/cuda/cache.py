@@ -1,0 +1,61 @@
+"""Rows of keys and values in a GPU's memory; the same layout as `translane_server.runtime.cache.HostCache`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from translane_server.backend import RowMove
+from translane_server.runtime.cache import CacheShape, Staged
+from translane_server.runtime.cuda.kernels import Blocks, Kernels
+from translane_server.runtime.cuda.runtime import CudaRuntime
+
+
+class CudaCache:
+    """See `translane_server.runtime.cache.Cache`. Copies are queued on the runtime's stream, in order with all other work."""
+
+    def __init__(self, shape: CacheShape, staging_tokens: int, runtime: CudaRuntime, kernels: Kernels) -> None:
+        self.shape = shape
+        self._kernels = kernels
+        blocks = 2 * shape.layers
+        own_position = shape.head_size * shape.dtype.itemsize  # bytes of a position of one head
+        cross_position = shape.head_size * shape.cross_dtype.itemsize
+        own_block = shape.rows * shape.heads * shape.target_capacity * own_position
+        cross_block = shape.rows * shape.heads * shape.source_capacity * cross_position
+        self._self = Blocks(
+            runtime.allocate(blocks * own_block), blocks, shape.rows, shape.heads, shape.target_capacity, own_position
+        )
+        self._cross = Blocks(
+            runtime.allocate(blocks * cross_block),
+            blocks,
+            shape.rows,
+            shape.heads,
+            shape.source_capacity,
+            cross_position,
+        )
+        self._staged_token = shape.heads * cross_position
+        self._staging_block = staging_tokens * self._staged_token
+        self._staging = runtime.allocate(blocks * self._staging_block)
+
+    def self_pointers(self) -> list[int]:
+        """See `Cache.self_pointers`."""
+        return _pointers(self._self.address, self._self.block_bytes, self._self.count)
+
+    def cross_pointers(self) -> list[int]:
+        """See `Cache.cross_pointers`."""
+        return _pointers(self._cross.address, self._cross.block_bytes, self._cross.count)
+
+    def staging_pointers(self, start: int) -> list[int]:
+        """See `Cache.staging_pointers`."""
+        return _pointers(self._staging + start * self._staged_token, self._staging_block, self._cross.count)
+
+    def enter(self, sources: Sequence[Staged], rows: Sequence[int]) -> None:
+        """See `Cache.enter`."""
+        self._kernels.enter_rows(self._cross, self._staging, self._staging_block, sources, rows)
+
+    def move(self, moves: Sequence[RowMove]) -> None:
+        """See `Cache.move`."""
+        self._kernels.move_rows(self._self, self._cross, moves)
+
+
+def _pointers(start: int, block: int, count: int) -> list[int]:
+    return [start + index * block for index in range(count)]

@@ -1,0 +1,85 @@
+"""Sources for the encoder, and where it leaves their keys and values: all in device memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from translane_server.backend import Int32Array, IntArray
+from translane_server.runtime.cuda.cache import CudaCache
+from translane_server.runtime.cuda.runtime import CudaRuntime
+from translane_server.runtime.cuda.step_memory import Mirrored
+from translane_server.runtime.encode_groups import Group
+from translane_server.runtime.sessions import Sessions
+
+_MOST_BINDINGS = 1024  # a binding takes some kilobytes
+
+
+class CudaEncoder:
+    """Runs the encoder over groups of sources.
+
+    Args:
+        sessions: the graphs.
+        runtime: of the device.
+        cache: whose staging memory the encoder writes to.
+        tokens: how many ids there are at most, padding included.
+        pad: the id to pad with.
+        element_type: ONNX's number of the type of keys and values.
+    """
+
+    def __init__(
+        self, sessions: Sessions, runtime: CudaRuntime, cache: CudaCache, *, tokens: int, pad: int, element_type: int
+    ) -> None:
+        self._sessions = sessions
+        self._cache = cache
+        self._pad = pad
+        self._vocab_size = sessions.bundle.manifest.architecture.source_vocab_size
+        self._element_type = element_type
+        self._memory = Mirrored(runtime, tokens * (8 + 4))
+        self._ids: IntArray = self._memory.host[: 8 * tokens].view(np.int64)
+        self._lengths: Int32Array = self._memory.host[8 * tokens :].view(np.int32)
+        self._lengths_address = self._memory.address + 8 * tokens
+        self._bindings: dict[tuple[int, int, int], Any] = {}  # by number of sources, padded length, and start
+
+    def queue(self, sources: Sequence[Sequence[int]], groups: Sequence[Group]) -> None:
+        """Queue the encoder over `groups` of `sources`.
+
+        This overwrites the inputs of earlier runs, so the caller has waited for them.
+        """
+        assert all(0 <= min(source) <= max(source) < self._vocab_size for source in sources), "no such token"
+        for group in groups:
+            count, longest, start = len(group.numbers), group.longest, group.start
+            padded = self._ids[start : start + count * longest].reshape(count, longest)  # [B, S]
+            padded.fill(self._pad)
+            for row, number in zip(padded, group.numbers, strict=True):
+                row[: len(sources[number])] = sources[number]
+            self._lengths[start : start + count] = [len(sources[number]) for number in group.numbers]
+        self._memory.to_device()
+        for group in groups:
+            binding = self._binding(len(group.numbers), group.longest, group.start)
+            self._sessions.encoder.run_with_iobinding(binding, self._sessions.run_options)
+
+    def close(self) -> None:
+        """Let go of the graph."""
+        self._bindings.clear()
+
+    def _binding(self, count: int, longest: int, start: int) -> Any:
+        key = count, longest, start
+        binding = self._bindings.get(key)
+        if binding is None:
+            if len(self._bindings) >= _MOST_BINDINGS:
+                self._bindings.clear()
+            binding = self._bindings[key] = self._bind(count, longest, start)
+        return binding
+
+    def _bind(self, count: int, longest: int, start: int) -> Any:
+        binding, shape, device = self._sessions.encoder.io_binding(), self._cache.shape, self._sessions.device
+        ids, lengths = self._memory.address + 8 * start, self._lengths_address + 4 * start
+        binding.bind_input("source_ids", device, 0, np.int64, (count, longest), ids)
+        binding.bind_input("source_lengths", device, 0, np.int32, (count,), lengths)
+        block = (count, shape.heads, longest, shape.head_size)  # [B, H, S, D]
+        for name, pointer in zip(shape.names("cross"), self._cache.staging_pointers(start), strict=True):
+            binding.bind_output(name, device, 0, self._element_type, block, pointer)
+        return binding

@@ -1,0 +1,140 @@
+"""The server's own kernels: what they are given, and how large their grids are.
+
+`kernels.cu` holds the kernels; scripts/build-kernels compiles them to `kernels.ptx`. A kernel takes one structure by
+value, so a launch needs no copy to the device. The device checks nothing: rows and lengths are asserted here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from translane_server.backend import RowMove
+from translane_server.runtime.cache import Staged
+from translane_server.runtime.cuda.kernel_arguments import LANE, MOVES, SOURCES, BlocksArgument, Fed, Moves, Sources
+from translane_server.runtime.cuda.kernel_arguments import Blocks as Blocks
+from translane_server.runtime.cuda.move_groups import independent_groups
+
+NAMES = ("move_rows", "enter_rows", "feed_back")
+
+_WARP = 32
+_COPYING = 128  # most threads of a block that copies
+_FEEDING = 1024
+
+Extent = tuple[int, int, int]  # of a grid or a block: x, y, z
+
+
+class Launcher(Protocol):
+    """Runs kernels one after the other."""
+
+    def launch(self, name: str, grid: Extent, block: Extent, arguments: Sequence[ctypes.Structure]) -> None:
+        """Queue a kernel behind all others. The arguments may change as soon as this returns."""
+
+
+class Kernels:
+    """Prepares and launches the kernels. Preparing is part of every beam step, so the large arguments are reused."""
+
+    def __init__(self, launcher: Launcher) -> None:
+        self._launcher = launcher
+        self._moves, self._sources = Moves(), Sources()
+
+    def move_rows(self, own: Blocks, cross: Blocks, moves: Sequence[RowMove]) -> None:
+        """Copy rows over others in every block, in the order given: one launch for every 320 moves.
+
+        Args:
+            own: keys and values of self-attention, of decoded positions.
+            cross: keys and values of cross-attention, of encoded positions.
+            moves: see `RowMove`.
+        """
+        for first in range(0, len(moves), MOVES):
+            self._move_rows(own, cross, moves[first : first + MOVES])
+
+    def _move_rows(self, own: Blocks, cross: Blocks, moves: Sequence[RowMove]) -> None:
+        moves, groups = independent_groups(moves)
+        sources, targets, ends, source_lengths, starts = zip(*moves, strict=True)
+        assert min(*sources, *targets) >= 0, "no such row"
+        assert max(*sources, *targets) < min(own.rows, cross.rows), "no such row"
+        first, end, source_length = min(starts), max(ends), max(source_lengths)
+        assert min(first, *ends, *source_lengths) >= 0, "no such position"
+        assert max(end, *starts) <= own.capacity, "more positions than a row has"
+        assert source_length <= cross.capacity, "more positions than a row has"
+        own_lanes, cross_lanes = max(0, end - first) * own.lanes, source_length * cross.lanes
+        own_pairs, cross_pairs = own.pairs if own_lanes else 0, cross.pairs if cross_lanes else 0
+        if not own_pairs and not cross_pairs:
+            return
+        argument, n = self._moves, len(moves)
+        argument.own, argument.cross = BlocksArgument.of(own), BlocksArgument.of(cross)
+        argument.own_pairs, argument.first_position = own_pairs, first
+        argument.source[:n], argument.target[:n] = sources, targets
+        argument.start[:n], argument.end[:n], argument.source_length[:n] = starts, ends, source_lengths
+        argument.group[: len(groups)] = groups
+        lanes, pairs = max(own_lanes, cross_lanes), own_pairs + cross_pairs
+        self._copy("move_rows", lanes, pairs, len(groups) - 1, argument)
+
+    def enter_rows(
+        self,
+        cross: Blocks,
+        staging_address: int,
+        staging_block_bytes: int,
+        sources: Sequence[Staged],
+        rows: Sequence[int],
+    ) -> None:
+        """Copy the valid positions of encoded sources into rows: one launch for every 240 sources.
+
+        Args:
+            cross: keys and values of cross-attention.
+            staging_address: of the first staging block; there is one for each of `cross`.
+            staging_block_bytes: size of a staging block.
+            sources: where they lie in every staging block.
+            rows: the row of each source, all different.
+        """
+        assert len(sources) == len(rows) == len(set(rows)), "a row of its own for each source"
+        assert staging_address % LANE == staging_block_bytes % LANE == 0, "threads copy 16 bytes at once"
+        tokens = staging_block_bytes // (cross.heads * cross.position_bytes)
+        for source, row in zip(sources, rows, strict=True):
+            assert 0 <= row < cross.rows, "no such row"
+            assert 0 <= source.length <= min(source.padded, cross.capacity), "more positions than a row has"
+            assert 0 <= source.start <= tokens - source.padded, "beyond the staging block"
+        argument = self._sources
+        argument.cross = BlocksArgument.of(cross)
+        argument.staging, argument.staging_block_bytes = staging_address, staging_block_bytes
+        for first in range(0, len(sources), SOURCES):
+            starts, padded, lengths = zip(*sources[first : first + SOURCES], strict=True)
+            n, longest = len(starts), max(lengths)
+            argument.start[:n], argument.padded[:n], argument.length[:n] = starts, padded, lengths
+            argument.row[:n] = rows[first : first + n]
+            if longest:
+                self._copy("enter_rows", longest * cross.lanes, cross.pairs, n, argument)
+
+    def feed_back(
+        self, *, ids: int, token_ids: int, positions: int, history: int, counter: int, n: int, stride: int
+    ) -> None:
+        """Feed the first n rows the tokens that a greedy step chose, and count the step. Can be captured in a graph.
+
+        Args:
+            ids: address of the chosen tokens, int64 [n].
+            token_ids: address of the next step's tokens, int64 [n].
+            positions: address of the rows' positions, int32 [n]; each grows by 1.
+            history: address of the chosen tokens of all steps, int64 [steps, stride]; line `counter` gets these.
+            counter: address of the number of steps counted before, int32 [1]; it grows by 1.
+            n: number of rows.
+            stride: length of a line of `history`, at least n.
+        """
+        assert 0 < n <= stride, "more rows than a line of the history has"
+        argument = Fed(ids, token_ids, positions, history, counter, n, stride)
+        self._launcher.launch("feed_back", (1, 1, 1), (_threads(n, _FEEDING), 1, 1), (argument,))
+
+    def _copy(self, name: str, lanes: int, pairs: int, parts: int, argument: ctypes.Structure) -> None:
+        threads = _threads(lanes, _COPYING)
+        self._launcher.launch(name, (-(-lanes // threads), pairs, parts), (threads, 1, 1), (argument,))
+
+
+def load_ptx() -> bytes:
+    """The kernels' code, for cuModuleLoadData: it ends with a zero byte."""
+    return Path(__file__).with_name("kernels.ptx").read_bytes() + b"\0"
+
+
+def _threads(wanted: int, most: int) -> int:
+    return min(most, -(-wanted // _WARP) * _WARP)

@@ -1,0 +1,128 @@
+"""Decoder steps as CUDA graphs: one launch each, whatever the number of kernels.
+
+A graph has fixed shapes and addresses. So a step over n rows runs over a few more, as many as the next of `buckets`.
+Each bucket has a graph for each need, which is captured when a step first needs it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from translane_server.backend import StepNeeds
+from translane_server.errors import first_line
+from translane_server.runtime.cuda.bindings import BoundStep, StepBindings
+from translane_server.runtime.cuda.runtime import CudaRuntime
+from translane_server.runtime.cuda.step_memory import CandidateMemory
+
+_log = logging.getLogger(__name__)
+
+_MOST_STEPS = 160  # with the memory of their candidates, and their graphs in the device's memory
+
+
+def buckets(rows: int) -> list[int]:
+    """The numbers of rows that there are graphs for, in order; the last one is all `rows`.
+
+    At most a third of a step over more than four rows is for rows that nobody holds.
+    """
+    sizes = {1, 2, 3, rows}
+    power = 4
+    while power < rows:
+        sizes |= {power, power * 3 // 2}
+        power *= 2
+    return sorted(size for size in sizes if size <= rows)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step that is ready to run.
+
+    Attributes:
+        bound: queues the step kernel by kernel. It holds memory that the graph reads.
+        candidates: where the step leaves its candidates.
+        graph: the handle of the step's CUDA graph, if it is captured.
+        queue: queues the step.
+    """
+
+    bound: BoundStep
+    candidates: CandidateMemory
+    graph: int | None
+    queue: Callable[[], None]
+
+
+class StepGraphs:
+    """Makes steps, and keeps them.
+
+    Args:
+        runtime: of the device.
+        bindings: bind the graphs of the bundle.
+        capture: whether to capture steps as CUDA graphs; else their kernels are queued one by one.
+    """
+
+    def __init__(self, runtime: CudaRuntime, bindings: StepBindings, *, capture: bool) -> None:
+        self._runtime = runtime
+        self._bindings = bindings
+        self._captures = capture
+        self._steps: dict[tuple[int, StepNeeds | None], Step] = {}
+
+    def greedy(self, bucket: int) -> Step:
+        """A greedy step over `bucket` rows, which feeds every row the token that it chooses."""
+        return self._find(bucket, None)
+
+    def scored(self, bucket: int, needs: StepNeeds) -> Step:
+        """A step over `bucket` rows that returns what `needs` asks for."""
+        return self._find(bucket, needs)
+
+    def clear(self) -> None:
+        """Release all steps."""
+        for step in self._steps.values():
+            self._release(step)
+        self._steps.clear()
+
+    def _find(self, bucket: int, needs: StepNeeds | None) -> Step:
+        step = self._steps.pop((bucket, needs), None)
+        if step is None:
+            if len(self._steps) >= _MOST_STEPS:
+                self._release(self._steps.pop(next(iter(self._steps))))  # used longest ago
+            step = self._make(bucket, needs)
+        self._steps[bucket, needs] = step
+        return step
+
+    def _release(self, step: Step) -> None:
+        if step.graph is not None:
+            self._runtime.destroy_graph(step.graph)
+        step.candidates.memory.free()
+
+    def _make(self, bucket: int, needs: StepNeeds | None) -> Step:
+        candidates = CandidateMemory.allocate(self._runtime, bucket, needs.num_candidates if needs else 1)
+        bound = self._bindings.bind(bucket, needs, candidates)
+        if self._captures:
+            # Nothing may reserve memory within a capture. Libraries reserve it when they first need it. ONNX Runtime
+            # measures its own need in the first run, and reserves it as one block in the second.
+            bound.run()
+            bound.run()
+            try:
+                graph = self._capture(bound)
+            except Exception as error:  # noqa: BLE001 - whatever ONNX Runtime or CUDA says, steps run without graphs, too
+                _log.warning(
+                    "a step over %d rows cannot be captured as a CUDA graph; it takes longer, and so do all later ones"
+                    " of other kinds: %s",
+                    bucket,
+                    first_line(error),
+                )
+                self._captures = False
+            else:
+                return Step(bound, candidates, graph, partial(self._runtime.launch_graph, graph))
+        return Step(bound, candidates, None, bound.queue)
+
+    def _capture(self, step: BoundStep) -> int:
+        self._runtime.synchronize()
+        self._runtime.begin_capture()
+        try:
+            step.queue()
+        except BaseException:
+            self._runtime.abandon_capture()
+            raise
+        return self._runtime.end_capture()

@@ -1,0 +1,38 @@
+"""The backend of a device."""
+
+from __future__ import annotations
+
+from translane_server.runtime.cuda.backend import CudaBackend
+from translane_server.runtime.graph_backend import GraphBackend
+from translane_server.runtime.ort import OrtBackend
+from translane_server.runtime.sessions import Sessions
+
+
+def device_backend(
+    sessions: Sessions,
+    *,
+    rows: int,
+    source_capacity: int,
+    target_capacity: int,
+    encode_tokens: int = 2048,
+) -> GraphBackend:
+    """A backend on the device that `sessions` are on; it is not warmed up.
+
+    Args:
+        sessions: the graphs.
+        rows: how many rows there are.
+        source_capacity: most source tokens of a row.
+        target_capacity: most decoder steps of a row.
+        encode_tokens: most padded source tokens that are encoded ahead.
+
+    Raises:
+        DeviceError: the device has no memory for the rows, or cannot run the server's kernels.
+    """
+    kind = CudaBackend if sessions.cuda else OrtBackend
+    return kind(
+        sessions,
+        rows=rows,
+        source_capacity=source_capacity,
+        target_capacity=target_capacity,
+        encode_tokens=encode_tokens,
+    )

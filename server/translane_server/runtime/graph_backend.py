@@ -1,0 +1,177 @@
+"""What the backends of all devices share: the sizes of their rows, and whole calls made of the seam's smaller ones."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+
+from translane_server.backend import (
+    BEST_TOKEN,
+    BEST_TOKEN_ALONE,
+    Candidates,
+    Int32Array,
+    IntArray,
+    RowMove,
+    StepNeeds,
+)
+from translane_server.bundle import Bundle
+from translane_server.errors import BundleError, StartupError, first_line
+from translane_server.runtime.cache import Cache, CacheShape, Staged
+from translane_server.runtime.encode_groups import Group, group_sources
+
+
+class GraphBackend(ABC):
+    """Runs a bundle's graphs over rows of its own; see `translane_server.backend.Backend`.
+
+    Args:
+        bundle: whose graphs they are.
+        rows: how many rows there are.
+        source_capacity: most source tokens of a row.
+        target_capacity: most decoder steps of a row.
+        encode_tokens: most padded source tokens that are encoded ahead; it is at least one whole source.
+        dtype: of keys and values of self-attention, in numpy's terms.
+        cross_dtype: of those of cross-attention.
+    """
+
+    run_cost: int  # how many padded source tokens cost as much as another run of the encoder
+    _cache: Cache
+    _source_lengths: Int32Array  # of all rows, [R]
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        *,
+        rows: int,
+        source_capacity: int,
+        target_capacity: int,
+        encode_tokens: int,
+        dtype: np.dtype[np.generic],
+        cross_dtype: np.dtype[np.generic],
+    ) -> None:
+        architecture = bundle.manifest.architecture
+        self._bundle = bundle
+        self._shape = CacheShape(
+            layers=architecture.decoder_layers,
+            rows=rows,
+            heads=architecture.heads,
+            head_size=architecture.head_size,
+            source_capacity=source_capacity,
+            target_capacity=target_capacity,
+            dtype=dtype,
+            cross_dtype=cross_dtype,
+        )
+        self._encode_tokens = max(min(encode_tokens, rows * source_capacity), source_capacity)
+        self._staged: dict[int, Staged] = {}  # sources that are encoded ahead, by number
+
+    @property
+    def rows(self) -> int:
+        """See `Backend.rows`."""
+        return self._shape.rows
+
+    @property
+    def source_capacity(self) -> int:
+        """See `Backend.source_capacity`."""
+        return self._shape.source_capacity
+
+    @property
+    def target_capacity(self) -> int:
+        """See `Backend.target_capacity`."""
+        return self._shape.target_capacity
+
+    @property
+    @abstractmethod
+    def has_attention(self) -> bool:
+        """See `Backend.has_attention`."""
+
+    @property
+    @abstractmethod
+    def steps_at_once(self) -> int:
+        """See `Backend.steps_at_once`."""
+
+    @abstractmethod
+    def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN) -> Candidates:
+        """See `Backend.decode_step`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """See `Backend.close`."""
+
+    @abstractmethod
+    def _encode_groups(self, sources: Sequence[Sequence[int]], groups: Sequence[Group]) -> None:
+        """Run the encoder over each group of `sources`, and leave what it returns where the group starts."""
+
+    def encode_ahead(self, sources: Sequence[Sequence[int]]) -> int:
+        """See `Backend.encode_ahead`."""
+        lengths = [len(source) for source in sources]
+        assert 1 <= min(lengths) <= max(lengths) <= self.source_capacity, "a source is empty or too long"
+        groups = group_sources(lengths, self._encode_tokens, self.run_cost)
+        self._encode_groups(sources, groups)
+        self._staged = {
+            number: Staged(group.start + place * group.longest, group.longest, lengths[number])
+            for group in groups
+            for place, number in enumerate(group.numbers)
+        }
+        return len(self._staged)
+
+    def enter(self, sources: Sequence[int], rows: Sequence[int]) -> None:
+        """See `Backend.enter`."""
+        staged = [self._staged[source] for source in sources]
+        self._cache.enter(staged, rows)
+        for source, row in zip(staged, rows, strict=True):
+            self._source_lengths[row] = source.length
+
+    def move_rows(self, moves: Sequence[RowMove]) -> None:
+        """See `Backend.move_rows`."""
+        self._cache.move(moves)
+        lengths = self._source_lengths
+        for move in moves:
+            lengths[move.target] = lengths[move.source]
+
+    def decode_ahead(self, token_ids: IntArray, positions: Int32Array, steps: int) -> IntArray:
+        """See `Backend.decode_ahead`."""
+        tokens: list[IntArray] = []
+        for step in range(steps):
+            token_ids = self.decode_step(token_ids, positions + np.int32(step), BEST_TOKEN_ALONE).token_ids[:, 0].copy()
+            tokens.append(token_ids)
+        return np.stack(tokens)
+
+    def encode(self, sources: Sequence[Sequence[int]], first_row: int) -> None:
+        """Encode B sources, and make rows `first_row` … `first_row` + B - 1 theirs."""
+        end = first_row + len(sources)
+        while first_row < end:
+            encoded = self.encode_ahead(sources[-(end - first_row) :])
+            self.enter(range(encoded), range(first_row, first_row + encoded))
+            first_row += encoded
+
+    def warm_up(self) -> None:
+        """Run all graphs at the smallest and the largest size, so that the first request does not wait.
+
+        Raises:
+            BundleError: the graphs are not what the manifest says they are.
+            DeviceError: the device does not run them.
+        """
+        try:
+            self._run_all_sizes()
+        except Exception as error:
+            if isinstance(error, StartupError):
+                raise
+            raise self._does_not_run(first_line(error)) from None
+
+    def _does_not_run(self, reason: str) -> StartupError:
+        """What is wrong where ONNX Runtime fails at warm-up."""
+        return BundleError(
+            f"model bundle {self._bundle.folder}: its graphs do not run as its manifest describes them: {reason}"
+        )
+
+    def _run_all_sizes(self) -> None:
+        ids = self._bundle.manifest.special_ids
+        for sources in (1, min(self.rows, max(1, self._encode_tokens // self.source_capacity))):
+            self.encode([[ids.pad] * self.source_capacity] * sources, 0)
+        # more candidates than there are blocks of the vocabulary, if it is searched by blocks
+        candidates = 1 + (self._bundle.manifest.graphs.vocabulary_blocks or 0)
+        for rows in (1, self.rows):
+            needs = StepNeeds(candidates, logits=rows == 1, attention=self.has_attention)
+            for kind in (BEST_TOKEN_ALONE, needs):
+                self.decode_step(np.full(rows, ids.decoder_start, np.int64), np.zeros(rows, np.int32), kind)

@@ -1,0 +1,194 @@
+"""The backend on ONNX Runtime and a CPU.
+
+Graph inputs and outputs are bound by address to the first n rows of the cache, so a step allocates nothing and the
+new keys and values are written where the old ones are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from translane_server.backend import (
+    BEST_TOKEN,
+    BEST_TOKEN_ALONE,
+    Candidates,
+    Int32Array,
+    IntArray,
+    StepNeeds,
+)
+from translane_server.bundle import COMPUTED_IN
+from translane_server.errors import DeviceError
+from translane_server.runtime.attention import AttentionGraph
+from translane_server.runtime.cache import HostCache
+from translane_server.runtime.encode_buffers import EncodeBuffers
+from translane_server.runtime.encode_groups import Group
+from translane_server.runtime.graph_backend import GraphBackend
+from translane_server.runtime.sessions import Sessions
+from translane_server.runtime.step_buffers import StepBuffers
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A step that was bound: its graph, how many candidates it returns of each row, and where."""
+
+    session: Any
+    binding: Any
+    num_candidates: int
+    candidates: Candidates
+
+
+class OrtBackend(GraphBackend):
+    """Runs a bundle's graphs over rows of its own; see `translane_server.backend.Backend`.
+
+    Args:
+        sessions: the graphs.
+        rows: how many rows there are.
+        source_capacity: most source tokens of a row.
+        target_capacity: most decoder steps of a row.
+        encode_tokens: most padded source tokens that are encoded ahead.
+
+    Raises:
+        DeviceError: there is no memory for the rows.
+    """
+
+    run_cost = 6  # from 5 (7 million parameters) to 8 (77 million), int8 or fp32
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        *,
+        rows: int,
+        source_capacity: int,
+        target_capacity: int,
+        encode_tokens: int = 2048,
+    ) -> None:
+        bundle = sessions.bundle
+        graphs = bundle.manifest.graphs
+        super().__init__(
+            bundle,
+            rows=rows,
+            source_capacity=source_capacity,
+            target_capacity=target_capacity,
+            encode_tokens=encode_tokens,
+            dtype=np.dtype(COMPUTED_IN[bundle.manifest.precision]),
+            # Cross-attention's keys and values stay as they are once a sentence is encoded, and may be smaller.
+            cross_dtype=np.dtype(graphs.cross_dtype),
+        )
+        self._encode_buffers = EncodeBuffers(self._encode_tokens, bundle.manifest.special_ids.pad)
+        self._encoder, self._decoder, self._greedy = sessions.encoder, sessions.decoder, sessions.greedy
+        self._cache = self._allocate_cache()
+        self._returns_cross = graphs.returns_cross
+        self._vocab_size = bundle.manifest.architecture.target_vocab_size
+        asks = any(tensor.name == "with_log_probs" for tensor in graphs.decoder.inputs)
+        self._buffers = StepBuffers(
+            rows,
+            self._vocab_size,
+            asks_for_log_probs=asks,
+            vocabulary_blocks=graphs.vocabulary_blocks,
+        )
+        self._source_lengths = self._buffers.source_lengths
+        self._attention = self._open_attention(sessions) if sessions.alignment else None
+        self._steps: dict[tuple[int, StepNeeds], _Step] = {}  # by number of rows and what is needed
+
+    @property
+    def has_attention(self) -> bool:
+        """See `Backend.has_attention`."""
+        return self._attention is not None
+
+    @property
+    def steps_at_once(self) -> int:
+        """See `Backend.steps_at_once`."""
+        return 1
+
+    def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN) -> Candidates:
+        """See `Backend.decode_step`."""
+        n = len(token_ids)
+        step = self._steps.get((n, needs)) or self._prepare(n, needs)
+        self._buffers.write(token_ids, positions, step.num_candidates)
+        step.session.run_with_iobinding(step.binding)
+        if self._attention and needs.attention:
+            return replace(step.candidates, attention=self._attention.run(n))
+        return step.candidates
+
+    def _prepare(self, n: int, needs: StepNeeds) -> _Step:
+        """Bind a step over rows 0 … n-1 for as long as what it needs keeps its place."""
+        assert 1 <= n <= self.rows, "no such number of rows"
+        assert needs.num_candidates >= 1, "no candidates"
+        assert self.has_attention or not needs.attention, "the bundle has no attention"
+        available = replace(needs, num_candidates=min(needs.num_candidates, self._vocab_size))
+        if self._buffers.reserve(available):
+            self._steps.clear()
+        session = self._greedy if self._greedy and available == BEST_TOKEN_ALONE else self._decoder
+        binding = self._bind(session, n, available)
+        step = _Step(session, binding, available.num_candidates, self._buffers.read(n, available))
+        self._steps[n, needs] = step
+        return step
+
+    def close(self) -> None:
+        """See `Backend.close`."""
+        self._steps.clear()
+        self._encode_buffers.clear()
+        if self._attention:
+            self._attention.close()
+
+    def _allocate_cache(self) -> HostCache:
+        try:
+            return HostCache(self._shape, self._encode_tokens)
+        except (MemoryError, ValueError):  # numpy raises the latter for sizes beyond any memory
+            raise DeviceError(
+                f"device cpu: there is no memory for {self._shape.rows} rows of"
+                f" {self._shape.source_capacity} source and {self._shape.target_capacity} target tokens"
+            ) from None
+
+    def _open_attention(self, sessions: Sessions) -> AttentionGraph:
+        alignment, shape = self._bundle.manifest.alignment, self._shape
+        assert alignment
+        query = np.zeros((shape.rows, shape.heads * shape.head_size), shape.dtype)
+        keys = self._cache.cross_pointers()[shape.names("cross").index(f"cross_key_{alignment.layer}")]
+        return AttentionGraph(sessions.alignment, shape, query=query, keys=keys, source_lengths=self._source_lengths)
+
+    def _encode_groups(self, sources: Sequence[Sequence[int]], groups: Sequence[Group]) -> None:
+        for group in groups:
+            self._encode_together([sources[number] for number in group.numbers], group.longest, group.start)
+
+    def _encode_together(self, sources: Sequence[Sequence[int]], longest: int, start: int) -> None:
+        """Run the encoder over sources padded to `longest`, and leave what it returns from `start` on."""
+        batch = len(sources)
+        self._encode_buffers.write(sources, longest)
+        binding = self._encode_buffers.binding(batch, longest, start, self._bind_encoder)
+        self._encoder.run_with_iobinding(binding)
+
+    def _bind_encoder(self, sources: int, longest: int, start: int) -> Any:
+        """Bind a run over so many sources, padded to so many tokens, to the addresses where everything lies."""
+        binding = self._encoder.io_binding()
+        self._encode_buffers.bind_inputs(binding, sources, longest)
+        shape = (sources, self._shape.heads, longest, self._shape.head_size)
+        for name, pointer in zip(self._shape.names("cross"), self._cache.staging_pointers(start), strict=True):
+            binding.bind_output(name, "cpu", 0, self._shape.cross_dtype, shape, pointer)
+        return binding
+
+    def _bind(self, session: Any, n: int, needs: StepNeeds) -> Any:
+        """Bind a step over rows 0 … n-1 to the addresses where everything lies."""
+        binding = session.io_binding()
+        if session is self._greedy:
+            self._buffers.bind_greedy_inputs(binding, n)
+        else:
+            self._buffers.bind_inputs(binding, n, needs)
+        self._buffers.bind_outputs(binding, n, needs)
+        if self._attention and needs.attention:
+            self._attention.bind_query(binding, n)
+        shape = self._shape
+        for kind, dtype, capacity, pointers, returned in (
+            ("self", shape.dtype, shape.target_capacity, self._cache.self_pointers(), True),
+            ("cross", shape.cross_dtype, shape.source_capacity, self._cache.cross_pointers(), self._returns_cross),
+        ):
+            block = (n, shape.heads, capacity, shape.head_size)  # [n, H, C, D]
+            for name, pointer in zip(shape.names(kind), pointers, strict=True):
+                binding.bind_input(name, "cpu", 0, dtype, block, pointer)
+                if returned:
+                    binding.bind_output(f"present_{name}", "cpu", 0, dtype, block, pointer)
+        return binding

@@ -1,0 +1,149 @@
+"""A bundle's graphs in ONNX Runtime, on a CPU or a CUDA device. The only module that imports onnxruntime."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+# Some builds of ONNX Runtime report their use to their vendor unless this is set before they are loaded.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+import onnxruntime
+
+from translane_server.bundle import Bundle, Graph
+from translane_server.cpus import adds_int8_exactly
+from translane_server.devices import Device
+from translane_server.errors import BundleError, DeviceError, first_line
+from translane_server.runtime.cuda.runtime import CudaRuntime
+
+_CUDA_PROVIDER = "CUDAExecutionProvider"
+# Which attention kernels onnxruntime may choose from, as bits of its provider option sdpa_kernel: Flash (1), memory
+# efficient (2), TensorRT's (4), and the unfused one (16). Not cuDNN's (8): that builds a graph for every new shape,
+# while requests wait.
+_ATTENTION_KERNELS = 1 | 2 | 4 | 16
+
+
+def has_cuda() -> bool:
+    """Whether this onnxruntime is built with CUDA; on a machine without a GPU, it may be, too."""
+    return _CUDA_PROVIDER in onnxruntime.get_available_providers()
+
+
+def run_on_cuda(model: bytes, inputs: Mapping[str, Any], output: Any) -> Any:
+    """What `model` makes of arrays, every node of it on CUDA; `output` is what its only output holds before.
+
+    Raises:
+        Exception: whatever goes wrong; onnxruntime's exceptions share no base of their own.
+    """
+    _load_cuda()
+    options = onnxruntime.SessionOptions()
+    options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    session = onnxruntime.InferenceSession(model, options, providers=[_CUDA_PROVIDER])
+    if _CUDA_PROVIDER not in session.get_providers():
+        raise DeviceError("onnxruntime's CUDA provider does not load")
+    binding = session.io_binding()
+    for name, array in inputs.items():
+        binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array, "cuda", 0))
+    written = onnxruntime.OrtValue.ortvalue_from_numpy(output, "cuda", 0)
+    binding.bind_ortvalue_output(session.get_outputs()[0].name, written)
+    session.run_with_iobinding(binding)
+    return written.numpy()
+
+
+def _load_cuda() -> None:
+    """Load CUDA's libraries from where pip puts them, which nothing else looks at; once in each process is enough."""
+    onnxruntime.preload_dlls(directory="")
+
+
+class Sessions:
+    """The bundle's graphs, loaded. On one operator thread a graph runs on the thread that calls it.
+
+    Args:
+        bundle: what to load.
+        device: where to run it.
+        threads: threads of one operator.
+        spinning: whether idle operator threads spin before they sleep: faster steps, and processor time spent idle.
+        profile: a file name prefix for onnxruntime's profiles, or None.
+
+    Attributes:
+        cuda: the runtime of the device, with the stream that the graphs run on; None on a CPU.
+        run_options: what runs of the graphs are given: on CUDA they are queued, and the host goes on.
+        encoder: the session of the encoder.
+        decoder: the session of the decoder.
+        greedy: the session of the greedy step, or None where the bundle has none.
+        alignment: the session of the alignment graph, or None where the bundle has none.
+
+    Raises:
+        BundleError: onnxruntime cannot load a graph.
+        DeviceError: the device is not there.
+    """
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        *,
+        device: Device = "cpu",
+        threads: int,
+        spinning: bool = False,
+        profile: str | None = None,
+    ) -> None:
+        self.bundle = bundle
+        self.device: Device = device
+        self._threads = threads
+        self._spinning = spinning
+        self.cuda: CudaRuntime | None = None
+        self.run_options: Any = None
+        if device == "cuda":
+            _load_cuda()
+            self.cuda = CudaRuntime()
+            self.run_options = onnxruntime.RunOptions()
+            self.run_options.add_run_config_entry("disable_synchronize_execution_providers", "1")
+        graphs = bundle.manifest.graphs
+        self.encoder: Any = self._load(graphs.encoder, profile and f"{profile}-encoder")
+        self.decoder: Any = self._load(graphs.decoder, profile and f"{profile}-decoder")
+        self.greedy: Any = None
+        if graphs.greedy:
+            self.greedy = self._load(graphs.greedy, profile and f"{profile}-greedy")
+        self.alignment: Any = None
+        if graphs.alignment:
+            self.alignment = self._load(graphs.alignment, profile and f"{profile}-alignment")
+
+    def close(self) -> None:
+        """Let go of the graphs, and then of the device that they ran on."""
+        self.encoder = self.decoder = self.greedy = self.alignment = None
+        if self.cuda:
+            self.cuda.close()
+
+    def _load(self, graph: Graph, profile: str | None) -> Any:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = self._threads
+        options.inter_op_num_threads = 1
+        options.add_session_config_entry("session.intra_op.allow_spinning", "1" if self._spinning else "0")
+        # On x86 processors without VNNI, products of int8 are otherwise added up in int16, which overflows: wrong sums,
+        # in another way for another number of rows. Where there is VNNI it would take twice the time for nothing.
+        options.add_session_config_entry("session.x64quantprecision", "0" if adds_int8_exactly() else "1")
+        options.log_severity_level = 4  # what fails is raised, too
+        if profile:
+            options.enable_profiling = True
+            options.profile_file_prefix = profile
+        providers: list[Any] = ["CPUExecutionProvider"]
+        if self.cuda:
+            provider_options = {"user_compute_stream": str(self.cuda.stream), "sdpa_kernel": str(_ATTENTION_KERNELS)}
+            providers.insert(0, (_CUDA_PROVIDER, provider_options))
+        try:
+            session = onnxruntime.InferenceSession(str(self.bundle.path(graph.file)), options, providers=providers)
+        except Exception as error:  # noqa: BLE001 - onnxruntime's exceptions share no base of their own
+            raise BundleError(
+                f"model bundle {self.bundle.folder}: {graph.file} does not load: {first_line(error)}"
+            ) from None
+        if self.cuda and _CUDA_PROVIDER not in session.get_providers():
+            raise DeviceError("device cuda: onnxruntime's CUDA provider did not load; are its CUDA libraries there?")
+        for kind, found, listed in (
+            ("inputs", session.get_inputs(), graph.inputs),
+            ("outputs", session.get_outputs(), graph.outputs),
+        ):
+            if different := {tensor.name for tensor in found} ^ {tensor.name for tensor in listed}:
+                raise BundleError(
+                    f"model bundle {self.bundle.folder}: {graph.file} has other {kind} than the manifest says:"
+                    f" {min(different)} is only in one of them"
+                )
+        return session

@@ -1,0 +1,255 @@
+"""Loads a command's settings: flag > environment variable > TOML file > default, checked once and frozen.
+
+A setting has one name in three spellings: the field `metrics_port` is the flag ``--metrics-port``, the environment
+variable ``TRANSLANE_METRICS_PORT`` and the file's key ``metrics_port``. An unknown name is an error in all three, so
+that a typing mistake never leaves a setting at its default without a word.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tomllib
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from importlib.metadata import version
+from pathlib import Path
+from types import NoneType
+from typing import Any, Literal, NoReturn, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from translane_server.errors import SettingsError
+
+# Each command reads the variables of its own prefix; the server's prefix is the start of the others'.
+_COMMAND_PREFIXES = ("TRANSLANE_TRAIN_", "TRANSLANE_EXPORT_", "TRANSLANE_CLIENT_")
+_CONFIG = "config"  # the setting that names the file of the others
+_SHOWN_CHARACTERS = 60
+_METAVARS: Mapping[Any, str] = {int: "N", float: "X", str: "TEXT", Path: "PATH"}
+
+
+class Settings(BaseModel):
+    """Base of a command's settings. Built by `load_settings`, or by keyword where a program composes its own."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+
+@dataclass(frozen=True)
+class Flag:
+    """How a setting looks on the command line, where its name and its type do not say it.
+
+    It is metadata of a field's annotation: ``host: Annotated[str, Flag("HOST")]``.
+    """
+
+    metavar: str | None = None
+    """The word for its value in the help. None: by its type, such as N for an int."""
+    short: str | None = None
+    """A second spelling, such as ``-o``."""
+    positional: bool = False
+    """Whether the value stands alone, without ``--name``."""
+    heading: str | None = None
+    """The heading of the section of the help that begins with this setting."""
+
+
+SettingsT = TypeVar("SettingsT", bound=Settings)
+
+
+@dataclass
+class _Layers:
+    """The values found so far, and for each the name under which its author knows it."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    origins: dict[str, str] = field(default_factory=dict)
+
+    def add(self, name: str, value: Any, origin: str) -> None:
+        self.values[name] = value
+        self.origins[name] = origin
+
+
+def load_settings(
+    cls: type[SettingsT], argv: Sequence[str], environ: Mapping[str, str], *, prog: str, env_prefix: str
+) -> SettingsT:
+    """Build `cls` from the arguments `argv`, the environment and the file that either of them names.
+
+    Raises:
+        SettingsError: a setting is unknown, missing or wrong; the message is one sentence.
+        SystemExit: ``--help`` or ``--version`` was asked for, and printed.
+    """
+    flags = _read_flags(cls, argv, prog, env_prefix)
+    variables = _read_environment(cls, environ, env_prefix)
+    layers = _Layers()
+    if file := flags.pop(_CONFIG, variables.pop(_CONFIG, None)):
+        for name, value in _read_file(cls, Path(file)).items():
+            layers.add(name, value, f"{name} in {file}")
+    for name, value in variables.items():
+        layers.add(name, value, _variable(env_prefix, name))
+    for name, value in flags.items():
+        layers.add(name, value, flag_name(cls, name))
+    try:
+        return cls(**layers.values)
+    except ValidationError as error:
+        raise SettingsError(_sentence(cls, error.errors()[0], layers, env_prefix)) from None
+
+
+def flag_name(cls: type[Settings], name: str) -> str:
+    """How the command line spells the field `name`: ``--metrics-port``, or ``CHECKPOINT`` where it has no flag."""
+    return name.upper() if _flag(cls.model_fields[name]).positional else "--" + name.replace("_", "-")
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        # Of "unrecognized arguments" only the first is surely wrong: the next may be its value.
+        prefix, _, rest = message.partition("unrecognized arguments: ")
+        if not prefix and rest:
+            raise SettingsError(f"unknown argument {rest.split()[0]}; --help lists the known ones")
+        raise SettingsError(message.removeprefix("argument "))
+
+
+def _read_flags(cls: type[Settings], argv: Sequence[str], prog: str, env_prefix: str) -> dict[str, Any]:
+    values = vars(_parser(cls, prog, env_prefix).parse_args(argv))
+    return {
+        name: [part for value in values[name] for part in value.split(",")] if _is_list(cls, name) else values[name]
+        for name in values
+    }
+
+
+def _parser(cls: type[Settings], prog: str, env_prefix: str) -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog=prog,
+        usage=" ".join([prog, *_usage(cls)]),
+        description=(cls.__doc__ or "").strip(),
+        epilog=f"Every flag has an environment twin: {_variable(env_prefix, _CONFIG)} is --{_CONFIG}. A flag wins over"
+        " the environment, the environment over the file, the file over the default.",
+        formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=30),
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"{prog} {version('translane')}", help="show the version"
+    )
+    parser.add_argument(f"--{_CONFIG}", metavar="FILE", help="TOML file of settings; its keys are flags with _ for -")
+    section: argparse._ActionsContainer = parser
+    for name, setting in cls.model_fields.items():
+        flag = _flag(setting)
+        if flag.heading:
+            section = parser.add_argument_group(flag.heading)
+        keywords: dict[str, Any] = {"help": _help(setting)}
+        if setting.annotation is bool:
+            keywords |= {"action": argparse.BooleanOptionalAction}
+        else:
+            keywords |= {"metavar": _metavar(cls, name)}
+        if _is_list(cls, name):
+            keywords |= {"action": "append"}
+        if flag.positional:
+            section.add_argument(name, nargs="?", **keywords)  # the environment or the file may give it
+        else:
+            section.add_argument(*([flag.short] if flag.short else []), flag_name(cls, name), dest=name, **keywords)
+    return parser
+
+
+def _usage(cls: type[Settings]) -> Iterator[str]:
+    """The words after the command's name: what has to be given, and what may be."""
+    required = [name for name, setting in cls.model_fields.items() if setting.is_required()]
+    yield from (f"{flag_name(cls, name)} {_metavar(cls, name)}" for name in required if not _is_positional(cls, name))
+    yield "[options]"
+    yield from (_metavar(cls, name) for name in cls.model_fields if _is_positional(cls, name))
+
+
+def _flag(setting: FieldInfo) -> Flag:
+    return next((each for each in setting.metadata if isinstance(each, Flag)), Flag())
+
+
+def _is_positional(cls: type[Settings], name: str) -> bool:
+    return _flag(cls.model_fields[name]).positional
+
+
+def _metavar(cls: type[Settings], name: str) -> str:
+    setting = cls.model_fields[name]
+    flag = _flag(setting)
+    if flag.metavar or flag.positional:
+        return flag.metavar or flag_name(cls, name)
+    kind = next(_kinds(setting.annotation))
+    if typing.get_origin(kind) is Literal:
+        return "{" + ",".join(map(str, typing.get_args(kind))) + "}"
+    return _METAVARS.get(kind, name.upper())
+
+
+def _kinds(annotation: Any) -> Iterator[Any]:
+    """The types that a value may have: those of a list's items and of an option's parts, None left out."""
+    if annotation in (NoneType, Ellipsis):
+        return
+    parts = typing.get_args(annotation)
+    if not parts or typing.get_origin(annotation) is Literal:
+        yield annotation
+        return
+    for part in parts:
+        yield from _kinds(part)
+
+
+def _help(setting: FieldInfo) -> str:
+    """The setting's description, and its default where the description leaves that open."""
+    default = setting.default
+    if setting.is_required():
+        shown = " (required)"
+    elif isinstance(default, bool):
+        shown = f" (default: {'yes' if default else 'no'})"
+    else:
+        shown = "" if default in (None, "", ()) else f" (default: {default})"
+    return (setting.description or "").replace("%", "%%") + shown
+
+
+def _read_environment(cls: type[Settings], environ: Mapping[str, str], env_prefix: str) -> dict[str, Any]:
+    others = tuple(prefix for prefix in _COMMAND_PREFIXES if prefix != env_prefix and prefix.startswith(env_prefix))
+    names = {_variable(env_prefix, name): name for name in (*cls.model_fields, _CONFIG)}
+    values: dict[str, Any] = {}
+    for variable, value in sorted(environ.items()):
+        if not variable.startswith(env_prefix) or variable.startswith(others):
+            continue
+        if variable not in names:
+            raise SettingsError(f"unknown environment variable {variable}{_hint(variable, names)}")
+        name = names[variable]
+        values[name] = value.split(",") if _is_list(cls, name) else value
+    return values
+
+
+def _read_file(cls: type[Settings], path: Path) -> dict[str, Any]:
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"settings file {path}: it cannot be read: {error.strerror}") from None
+    except ValueError as error:  # not UTF-8, or not TOML
+        raise SettingsError(f"settings file {path}: it is not TOML: {error}") from None
+    for name in values:
+        if name not in cls.model_fields:
+            raise SettingsError(f"settings file {path}: unknown key {name}{_hint(name, cls.model_fields)}")
+    return values
+
+
+def _sentence(cls: type[Settings], problem: ErrorDetails, layers: _Layers, env_prefix: str) -> str:
+    message = problem["msg"].removeprefix("Value error, ")
+    if not problem["loc"]:  # several settings contradict each other; the validator names them
+        return message
+    name = str(problem["loc"][0])
+    if problem["type"] == "missing":
+        return f"{flag_name(cls, name)} is required (or {_variable(env_prefix, name)}, or {name} in the settings file)"
+    value = repr(problem["input"])
+    shown = value if len(value) <= _SHOWN_CHARACTERS else value[:_SHOWN_CHARACTERS] + "…"
+    return f"{layers.origins.get(name, name)}: {message[:1].lower()}{message[1:]}, not {shown}"
+
+
+def _is_list(cls: type[Settings], name: str) -> bool:
+    setting = cls.model_fields.get(name)
+    annotation = setting.annotation if setting else None
+    return any(typing.get_origin(part) in (tuple, list) for part in (annotation, *typing.get_args(annotation)))
+
+
+def _variable(env_prefix: str, name: str) -> str:
+    return env_prefix + name.upper()
+
+
+def _hint(name: str, known: Mapping[str, object]) -> str:
+    close = get_close_matches(name, known, n=1, cutoff=0.8)
+    return f"; did you mean {close[0]}?" if close else ""

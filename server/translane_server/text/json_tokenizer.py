@@ -1,0 +1,162 @@
+"""A tokenizer.json as a tokenizer, by the library tokenizers: https://huggingface.co/docs/tokenizers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import tokenizers
+
+from translane_server.text.sentencepiece_tokenizer import join_surfaces
+
+_UNKNOWN = " \N{DOUBLE QUESTION MARK} "  # what SentencePiece writes for it
+_BYTE_TOKEN_LENGTH = len("<0x00>")
+
+
+class JsonTokenizer:
+    """One tokenizer.json for both sides, less what it puts around texts.
+
+    Special tokens are never made of a text: the name of one is text or, if the library finds it in the vocabulary all
+    the same, unknown. They add nothing to a text but the unknown token. Target texts are the tokens' surfaces one after
+    the other, less the first space. The library's own decoder keeps that space where tokens are bytes, and drops every
+    one of the first token where they are not.
+
+    Args:
+        content: of tokenizer.json.
+        size: how many ids the translation model has.
+        unknown: the unknown token's id.
+        eos: the end-of-sentence id, with which sources end; None where they do not.
+        special: ids that are never made of a text and add nothing to one, besides those the file says are special.
+
+    Raises:
+        ValueError: the file is not what the library reads, or decodes tokens in a way that is not supported.
+    """
+
+    def __init__(
+        self, content: bytes, size: int, *, unknown: int, eos: int | None, special: Collection[int] = ()
+    ) -> None:
+        try:
+            description = json.loads(content)
+            self._tokenizer = tokenizers.Tokenizer.from_buffer(content)
+        except Exception as error:  # noqa: BLE001 (the library raises no more specific one)
+            raise ValueError(f"is not a tokenizer.json: {error}") from None
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._tokenizer.encode_special_tokens = True
+        self._pieces: dict[int, str] = {
+            id_: piece for piece, id_ in self._tokenizer.get_vocab(with_added_tokens=True).items()
+        }
+        self._unknown = unknown
+        self._end = [] if eos is None else [eos]
+        added = self._tokenizer.get_added_tokens_decoder()
+        self._special = {*special, *(id_ for id_, token in added.items() if token.special)} - {unknown}
+        spelling = _Spelling(description.get("decoder"))
+        self._surfaces = tuple(
+            _UNKNOWN.encode()
+            if id_ == unknown
+            else b""
+            if id_ in self._special or id_ not in self._pieces
+            else self._pieces[id_].encode()
+            if id_ in added
+            else spelling.surface(self._pieces[id_])
+            for id_ in range(size)
+        )
+
+    @property
+    def largest_id(self) -> int:
+        """Of the tokens that texts are made of. Special ones may lie beyond the model's: bart-large-cnn has no mask."""
+        return max(self._pieces.keys() - self._special, default=0)
+
+    @property
+    def target_surfaces(self) -> Sequence[bytes]:
+        """See `Tokenizer.target_surfaces`."""
+        return self._surfaces
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """See `Tokenizer.encode`. A text of white space has no tokens, though the library gives it some."""
+        return [[*self._ids(text), *self._end] if text.strip() else [] for text in texts]
+
+    def encode_target(self, texts: Sequence[str]) -> list[list[int]]:
+        """See `Tokenizer.encode_target`."""
+        return [self._ids(text) for text in texts]
+
+    def decode(self, ids: Sequence[Sequence[int]], unknowns: Sequence[Mapping[int, str]] = ()) -> list[str]:
+        """See `Tokenizer.decode`."""
+        return join_surfaces(self._surfaces, self._unknown, ids, unknowns)
+
+    def source_pieces(self, ids: Sequence[int]) -> list[str]:
+        """See `Tokenizer.source_pieces`."""
+        return [self._pieces.get(id_, f"<{id_}>") for id_ in ids]
+
+    def target_pieces(self, ids: Sequence[int]) -> list[str]:
+        """See `Tokenizer.target_pieces`."""
+        return self.source_pieces(ids)
+
+    def source_surfaces(self, text: str) -> list[str]:
+        """See `Tokenizer.source_surfaces`. Tokens of one character each have it as their surface."""
+        if not text.strip():
+            return []
+        return [*(text[start:end] for start, end in self._encode(text).offsets), *("" for _ in self._end)]
+
+    def _ids(self, text: str) -> list[int]:
+        ids = self._encode(text).ids
+        return ids if self._special.isdisjoint(ids) else [self._unknown if id_ in self._special else id_ for id_ in ids]
+
+    def _encode(self, text: str) -> tokenizers.Encoding:
+        # one text a call: those of many are encoded on all of the host's cores, however few of them are granted
+        return self._tokenizer.encode(text, add_special_tokens=False)
+
+
+class _Spelling:
+    """How the vocabulary spells text, by the decoder of tokenizer.json."""
+
+    def __init__(self, decoder: Mapping[str, Any] | None) -> None:
+        self._space = ""
+        self._bytes: dict[str, int] = {}
+        self._byte_tokens = False
+        for step in _steps(decoder):
+            match step["type"]:
+                case "ByteLevel":
+                    self._bytes = _byte_characters()
+                case "Metaspace":
+                    self._space = step["replacement"]
+                case "Replace" if step["content"] == " " and "String" in step["pattern"]:
+                    self._space = step["pattern"]["String"]
+                case "ByteFallback":
+                    self._byte_tokens = True
+                case "Fuse" | "Strip":
+                    pass
+                case kind:
+                    raise ValueError(f"has a decoder that is not supported, {kind}")
+        if not self._bytes and not self._space:
+            raise ValueError("has no decoder that is supported: ByteLevel, Metaspace, or Replace of its mark of spaces")
+
+    def surface(self, piece: str) -> bytes:
+        """What a token adds to a text."""
+        if self._bytes:
+            return b"".join(
+                bytes([self._bytes[character]]) if character in self._bytes else character.encode()
+                for character in piece
+            )
+        if self._byte_tokens and len(piece) == _BYTE_TOKEN_LENGTH and piece.startswith("<0x") and piece.endswith(">"):
+            return bytes([int(piece[len("<0x") : -len(">")], 16)])
+        return piece.replace(self._space, " ").encode()
+
+
+def _steps(decoder: Mapping[str, Any] | None) -> Iterator[Mapping[str, Any]]:
+    if decoder and decoder["type"] == "Sequence":
+        for step in decoder["decoders"]:
+            yield from _steps(step)
+    elif decoder:
+        yield decoder
+
+
+def _byte_characters() -> dict[str, int]:
+    """The byte that each character stands for in the vocabulary of a byte-level BPE.
+
+    Those that print stand for themselves, the others for what follows U+00FF: Radford et al. 2019, GPT-2.
+    """
+    printed = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    hidden = sorted(set(range(256)) - set(printed))
+    return {chr(byte): byte for byte in printed} | {chr(256 + place): byte for place, byte in enumerate(hidden)}

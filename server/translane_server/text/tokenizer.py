@@ -1,0 +1,146 @@
+"""Text to token ids and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import sentencepiece
+
+from translane_server import bundle as entries
+from translane_server.bundle import Bundle, LanguageTemplates, SpecialIds
+from translane_server.errors import BundleError
+from translane_server.text.json_tokenizer import JsonTokenizer
+from translane_server.text.sentencepiece_tokenizer import SentencePieceTokenizer, SentencePieceVocabulary
+
+
+class Tokenizer(Protocol):
+    """Safe to call from several threads at once."""
+
+    @property
+    def target_surfaces(self) -> Sequence[bytes]:
+        """For each target id the UTF-8 it adds to a text; see `TargetVocabulary.surfaces`."""
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Source ids of each text, ended by the end-of-sentence id; an empty list where a text has no tokens."""
+
+    def encode_target(self, texts: Sequence[str]) -> list[list[int]]:
+        """Target ids of each text, without the end-of-sentence id."""
+
+    def decode(self, ids: Sequence[Sequence[int]], unknowns: Sequence[Mapping[int, str]] = ()) -> list[str]:
+        """Target texts of lists of ids, which hold no end-of-sentence id.
+
+        `unknowns` has for each list what to write for the unknown tokens at some of its positions.
+        """
+
+    def source_pieces(self, ids: Sequence[int]) -> list[str]:
+        """The source tokens as the vocabulary spells them."""
+
+    def target_pieces(self, ids: Sequence[int]) -> list[str]:
+        """The target tokens as the vocabulary spells them."""
+
+    def source_surfaces(self, text: str) -> list[str]:
+        """For each token of `encode([text])` the part of `text` it stands for; empty for the end of the sentence."""
+
+
+@dataclass(frozen=True)
+class ModelIds:
+    """What a tokenizer has to know of the translation model."""
+
+    special: SpecialIds
+    source_vocab_size: int
+    target_vocab_size: int
+    templates: LanguageTemplates = field(default_factory=LanguageTemplates)
+
+    @property
+    def unwritten(self) -> set[int]:
+        """Ids that no text has: of special tokens and of languages."""
+        ids = self.special
+        languages = [*self.templates.source.values(), *self.templates.target.values()]
+        return {ids.pad, ids.bos, ids.eos, ids.decoder_start} | {
+            id_ for tokens in languages for id_ in (*tokens.source_prefix, *tokens.source_suffix, *tokens.forced)
+        }
+
+
+def load_tokenizer(bundle: Bundle) -> Tokenizer:
+    """The tokenizer of `bundle`.
+
+    Raises:
+        BundleError: its files are not what the manifest says they are.
+    """
+    manifest, sizes = bundle.manifest, bundle.manifest.architecture
+    ids = ModelIds(manifest.special_ids, sizes.source_vocab_size, sizes.target_vocab_size, manifest.language_templates)
+    try:
+        return make_tokenizer(manifest.tokenizer, ids, lambda name: bundle.path(name).read_bytes())
+    except ValueError as error:
+        raise BundleError(f"model bundle {bundle.folder}: {error}") from None
+
+
+def make_tokenizer(
+    entry: entries.SentencePieceTokenizer | entries.JsonTokenizer, ids: ModelIds, read: Callable[[str], bytes]
+) -> Tokenizer:
+    """The tokenizer that `entry` of a manifest describes.
+
+    Args:
+        entry: which files it is made of.
+        ids: of the translation model.
+        read: gives the content of a file.
+
+    Raises:
+        ValueError: naming the file that is not what it should be.
+    """
+    eos = ids.special.eos if entry.source_eos else None
+    if isinstance(entry, entries.SentencePieceTokenizer):
+        source = _vocabulary(entry.source, entry.source_ids, ids.source_vocab_size, ids, read)
+        joint = (entry.source, entry.source_ids, ids.source_vocab_size)
+        if joint == (entry.target, entry.target_ids, ids.target_vocab_size):
+            return SentencePieceTokenizer(source, source, eos)
+        target = _vocabulary(entry.target, entry.target_ids, ids.target_vocab_size, ids, read)
+        return SentencePieceTokenizer(source, target, eos)
+    try:
+        size = min(ids.source_vocab_size, ids.target_vocab_size)
+        tokenizer = JsonTokenizer(
+            _read(entry.file, read), ids.target_vocab_size, unknown=ids.special.unk, eos=eos, special=ids.unwritten
+        )
+    except ValueError as error:
+        raise ValueError(f"{entry.file} {error}") from None
+    if tokenizer.largest_id >= size:
+        raise ValueError(f"{entry.file} has the id {tokenizer.largest_id}, and the model embeds {size}")
+    return tokenizer
+
+
+def _vocabulary(
+    name: str, ids_name: str | None, size: int, model: ModelIds, read: Callable[[str], bytes]
+) -> SentencePieceVocabulary:
+    processor = sentencepiece.SentencePieceProcessor()
+    try:
+        processor.LoadFromSerializedProto(_read(name, read))
+    except RuntimeError:
+        raise ValueError(f"{name} is not a SentencePiece model") from None
+    if ids_name is None:
+        if len(processor) > size:
+            raise ValueError(f"{name} has {len(processor)} pieces, and the model embeds {size}")
+        return SentencePieceVocabulary(processor, size)
+    ids = _piece_ids(ids_name, _read(ids_name, read))
+    if (largest := max(ids.values(), default=0)) >= size:
+        raise ValueError(f"{ids_name} has the id {largest}, and the model embeds {size}")
+    return SentencePieceVocabulary(processor, size, unknown=model.special.unk, ids=ids, special=model.unwritten)
+
+
+def _piece_ids(name: str, content: bytes) -> dict[str, int]:
+    try:
+        ids = json.loads(content)
+    except ValueError:
+        ids = None
+    if not isinstance(ids, dict) or not all(type(id_) is int and id_ >= 0 for id_ in ids.values()):
+        raise ValueError(f"{name} is not a JSON object of ids by piece")
+    return ids
+
+
+def _read(name: str, read: Callable[[str], bytes]) -> bytes:
+    try:
+        return read(name)
+    except OSError as error:
+        raise ValueError(f"{name} cannot be read: {error.strerror}") from None

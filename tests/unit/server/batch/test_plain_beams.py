@@ -1,0 +1,117 @@
+"""Plain beams against the same sentences as any beams: those with a listener take the general way."""
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fakes.language_model import EOS, RandomBackend, RandomModel
+from translane_server.batch.running import RunningBatch
+from translane_server.job import PendingRequest
+from translane_server.options import DecodingOptions
+from translane_server.request import Request, Sentence
+
+ROWS = 24
+
+
+class CoarseModel(RandomModel):
+    """Logits that are often equal, or -inf but for one of them."""
+
+    def __init__(self, *, grid, banned, **settings):
+        super().__init__(**settings)
+        self.grid, self.banned = grid, banned
+
+    def logits(self, source, fed):
+        logits = super().logits(source, fed)
+        if self.grid:
+            logits = np.round(logits / np.float32(self.grid)) * np.float32(self.grid)
+        if self.banned:
+            generator = np.random.default_rng([*source, *fed])
+            banned = generator.random(len(logits)) < self.banned
+            banned[generator.integers(len(logits))] = False
+            logits = np.where(banned, np.float32(-np.inf), logits)
+        return logits
+
+
+def draw_model(generator):
+    return CoarseModel(
+        grid=generator.choice([0, 0.5, 1.5]),
+        banned=generator.choice([0, 0, 0.5, 0.9]),
+        vocab_size=generator.choice([3, 5, 40]),
+        seed=generator.randrange(5),
+        scale=generator.choice([0.5, 2.0]),
+        eos_bias=generator.choice([-1.0, 1.0, 3.0]),
+    )
+
+
+def draw_sentence(generator, beam_size):
+    patience = generator.choice([1.0, 1.0, 2.0, 0.5])
+    options = DecodingOptions(
+        max_length=generator.randint(1, 12),
+        beam_size=beam_size,
+        num_hypotheses=generator.randint(1, min(beam_size, max(1, round(patience * beam_size)))),
+        length_penalty=generator.choice([1.0, 0.0, 2.0, -0.5]),
+        early_stopping=generator.random() < 0.5,
+        patience=patience,
+        scores=generator.random() < 0.5,
+    )
+    source = [generator.randint(2, 30) for _ in range(generator.randint(1, 3))]
+    return Sentence([*source, EOS], options)
+
+
+def listening(sentence):
+    return replace(sentence, on_progress=lambda *_: None)
+
+
+def decode(sentences, model, seed, drops=0.05):
+    """Hypotheses of each sentence that is not dropped, and all moves; sentences join, leave and are dropped."""
+    generator = random.Random(seed)
+    backend = RandomBackend(model, rows=ROWS)
+    batch = RunningBatch(ROWS, backend.target_capacity, backend.source_capacity, model.vocabulary)
+    waiting = PendingRequest(Request(sentences, on_done=lambda _: None), 0.0).jobs()
+    results, moves = {}, []
+    while waiting or batch.size:
+        while waiting and waiting[0].rows <= ROWS - batch.reserved and (generator.random() < 0.7 or not batch.size):
+            job = waiting.pop(0)
+            backend.encode_ahead([job.sentence.source_ids])
+            backend.enter([0], batch.add([job]))
+        if generator.random() < drops:
+            unwanted = generator.randrange(len(sentences))
+            batch.drop(lambda job, unwanted=unwanted: job.index == unwanted)
+        closed = batch.compact()
+        backend.move_rows(closed)
+        if batch.size:
+            update = batch.advance(backend.decode_step(batch.token_ids, batch.positions, batch.needs))
+            backend.move_rows(update.moves)
+            moves.append((closed, sorted(update.moves)))
+            results.update({job.index: hypotheses for job, hypotheses in update.done})
+    assert batch.reserved == 0
+    return results, moves
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_they_decode_what_any_beams_decode_in_the_same_rows(seed):
+    generator = random.Random(seed)
+    model, beam_size = draw_model(generator), generator.randint(2, 6)
+    sentences = [draw_sentence(generator, beam_size) for _ in range(generator.randint(1, 9))]
+    plain = decode(sentences, model, seed)
+    assert plain == decode([listening(sentence) for sentence in sentences], model, seed)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_they_decode_the_same_beside_sentences_of_other_kinds(seed):
+    generator = random.Random(seed)
+    model = draw_model(generator)
+    sentences = [draw_sentence(generator, generator.randint(2, 5)) for _ in range(6)]
+    mixed = [
+        listening(sentence)
+        if number % 3 == 1
+        else replace(sentence, options=DecodingOptions(max_length=sentence.options.max_length))
+        if number % 3 == 2
+        else sentence
+        for number, sentence in enumerate(sentences)
+    ]
+    results, _ = decode(mixed, model, seed)
+    alone = {number: decode([mixed[number]], model, seed, drops=0)[0] for number in results}
+    assert {number: {0: found} for number, found in results.items()} == alone

@@ -1,0 +1,205 @@
+"""Replicas that decode, on threads and behind real sockets, are one engine to their callers."""
+
+import asyncio
+import errno
+import random
+
+import pytest
+
+from fakes.backend import EOS, OFFSET, FakeBackend
+from fakes.replicas import fake_replica
+from translane_server.dispatch.connection import RemoteReplica
+from translane_server.dispatch.dispatcher import Dispatcher
+from translane_server.errors import BundleError, EngineError, QueueFullError, StartupError
+from translane_server.job import Job
+from translane_server.observer import NullObserver
+from translane_server.options import DecodingOptions
+from translane_server.replica.messages import Frames, framed, pack_report
+from translane_server.request import Sentence
+from translane_server.submission import decode
+
+
+@pytest.fixture
+def backends():
+    return [FakeBackend(rows=8), FakeBackend(rows=8)]
+
+
+@pytest.fixture
+async def decoding(backends):
+    replicas = [fake_replica(backend, number=number) for number, backend in enumerate(backends)]
+    engine = Dispatcher(replicas, waiting_limit=100, observer=NullObserver())
+    await engine.start()
+    yield engine
+    for backend in backends:
+        if backend.gate:
+            backend.release()
+    await engine.stop()
+    assert all(backend.closed for backend in backends)
+
+
+async def decoded(engine, sources, priority=0):
+    """The tokens of each source."""
+    sentences = [Sentence([*source, EOS], DecodingOptions(32)) for source in sources]
+    return [list(result.hypotheses[0].token_ids) for result in await decode(engine, sentences, priority)]
+
+
+def expected(sources):
+    return [[token + OFFSET for token in source] for source in sources]
+
+
+async def until(condition):
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 set by a thread
+            await asyncio.sleep(0.001)
+
+
+async def test_every_request_gets_its_own_translations(decoding, backends):
+    pick = random.Random(0)
+    requests = [
+        [[pick.randrange(10, 900)] * pick.randrange(1, 9) for _ in range(pick.randint(1, 8))] for _ in range(99)
+    ]
+
+    async def call(sources):
+        while True:
+            try:
+                return await decoded(decoding, sources, pick.randrange(3))
+            except QueueFullError:
+                await asyncio.sleep(0.001)
+
+    assert await asyncio.gather(*map(call, requests)) == [expected(sources) for sources in requests]
+    assert decoding.active_rows == decoding.waiting == 0
+    assert all(backend.step_rows for backend in backends)
+
+
+async def test_many_are_given_up_and_the_others_get_their_own(decoding):
+    pick = random.Random(1)
+    requests = [[[pick.randrange(10, 900)] * pick.randrange(1, 9) for _ in range(3)] for _ in range(30)]
+    for _ in range(5):
+        tasks = [asyncio.create_task(decoded(decoding, sources)) for sources in requests]
+        await asyncio.sleep(pick.random() / 100)
+        given_up = [pick.random() < 0.4 for _ in tasks]
+        for task, is_given_up in zip(tasks, given_up, strict=True):
+            if is_given_up:
+                task.cancel()
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        for outcome, sources, is_given_up in zip(outcomes, requests, given_up, strict=True):
+            assert outcome == expected(sources) or (is_given_up and isinstance(outcome, asyncio.CancelledError))
+        await until(lambda: decoding.active_rows == 0)
+        assert decoding.waiting == 0
+
+
+async def test_one_goes_on_while_the_other_is_in_a_step(decoding, backends):
+    for backend in backends:
+        backend.hold()
+    calls = [asyncio.create_task(decoded(decoding, [[9] * 20])) for _ in range(2)]
+    await until(lambda: decoding.active_rows == 2)
+    backends[1].release()
+    await calls[1]
+    assert not calls[0].done()
+    assert decoding.active_rows == 1
+    backends[0].release()
+    assert await calls[0] == expected([[9] * 20])
+
+
+async def test_cancelled_rows_are_free_at_the_next_step(decoding, backends):
+    for backend in backends:
+        backend.hold()
+    call = asyncio.create_task(decoded(decoding, [[9] * 20] * 6))
+    for backend in backends:
+        assert await asyncio.to_thread(backend.step_started.acquire, timeout=10)
+    call.cancel()
+    await asyncio.gather(call, return_exceptions=True)
+    for backend in backends:
+        backend.release()
+    await until(lambda: decoding.active_rows == 0)
+    assert [backend.step_rows for backend in backends] == [[3], [3]]
+
+
+async def test_a_backend_that_fails_ends_all(decoding, backends, caplog):
+    backends[1].fail_at_step = 3
+    with pytest.raises(EngineError, match="restart"):
+        await decoded(decoding, [[9] * 20] * 4)
+    assert decoding.failed.is_set()
+    await until(lambda: len(caplog.messages) == 2)
+    assert caplog.messages == ["the engine failed", "replica 1 ended with exit code 1"]
+
+
+async def test_what_keeps_a_replica_from_starting_is_told(backends):
+    refusal = BundleError("model bundle x: its graphs do not run")
+    engine = Dispatcher(
+        [fake_replica(backends[0]), fake_replica(refusal, number=1)], waiting_limit=9, observer=NullObserver()
+    )
+    with pytest.raises(BundleError, match="model bundle x: its graphs do not run"):
+        await engine.start()
+    assert backends[0].closed, "the other one is stopped"
+
+
+async def test_idle_replicas_run_no_steps(decoding, backends):
+    for _ in range(10):
+        await decoded(decoding, [[9]])
+    steps = [len(backend.log) for backend in backends]
+    await asyncio.sleep(0.05)
+    assert [len(backend.log) for backend in backends] == steps
+
+
+class NoHost:
+    """Has no room for a replica."""
+
+    def launch(self, connection):
+        raise OSError(errno.EAGAIN, "whatever")
+
+    def end(self, *, at_once):
+        raise AssertionError("nothing was started")
+
+
+async def test_a_replica_that_cannot_be_started_is_one_sentence(backends):
+    setup = fake_replica(backends[0])._setup
+    engine = Dispatcher([RemoteReplica(setup, NoHost())], waiting_limit=9, observer=NullObserver())
+    with pytest.raises(StartupError, match=r"^replica 0 cannot be started: Resource temporarily unavailable$"):
+        await engine.start()
+
+
+class ObservedHost:
+    """Is a replica that does nothing; tests read what it is sent."""
+
+    def launch(self, connection):
+        self.connection = connection.dup()
+        self.connection.settimeout(10)
+        self._frames = Frames()
+        self.connection.sendall(framed(None))
+
+    def end(self, *, at_once):
+        self.connection.close()
+        return "is done"
+
+    def messages(self, number):
+        messages = []
+        while len(messages) < number:
+            messages += self._frames.feed(self.connection.recv(1 << 16))
+        return messages
+
+
+class Listener:
+    """Sends a replica two more sentences whenever it reports."""
+
+    def __init__(self, job):
+        self.job = job
+
+    def reported(self, replica, report):
+        for number in (8, 9):
+            replica.submit(number, self.job)
+
+
+async def test_what_a_turn_of_the_event_loop_has_for_a_replica_is_one_message(backends):
+    job, host = Job(Sentence([7, EOS], DecodingOptions(9)), 0, 0.0), ObservedHost()
+    replica = RemoteReplica(fake_replica(backends[0])._setup, host)
+    await replica.start(Listener(job))
+    await asyncio.to_thread(host.messages, 1)  # the setup
+    replica.submit(1, job)
+    replica.cancel(1)
+    replica.submit(2, job)
+    host.connection.sendall(framed(pack_report([], [], [])))
+    messages = await asyncio.to_thread(host.messages, 2)
+    sent = [[each if isinstance(each, int) else each[:1] for each in message] for message in messages]
+    assert sent == [[(1,), 1, (2,)], [(8,), (9,)]]
+    await replica.stop()

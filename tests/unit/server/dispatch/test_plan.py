@@ -1,0 +1,54 @@
+"""How a server's CPUs and rows are divided."""
+
+import pytest
+
+from fakes.serving import make_settings
+from translane_server.dispatch.plan import Replicas, plan_replicas
+from translane_server.errors import SettingsError
+
+SMALL, LARGE = 7_000_000, 80_000_000
+
+
+def plan(parameters=SMALL, device="cpu", cpus=2, **settings):
+    return plan_replicas(make_settings(**settings), parameters, device, cpus)
+
+
+def test_a_small_model_has_a_replica_on_each_cpu():
+    assert plan() == Replicas(rows=(32, 32), threads=1)
+    assert plan(cpus=1) == Replicas(rows=(64,), threads=1)
+    assert plan(cpus=12) == Replicas(rows=(32,) * 12, threads=1)
+    assert plan(cpus=99) == Replicas(rows=(32,) * 16, threads=1)
+
+
+def test_a_large_model_has_one():
+    assert plan(LARGE) == Replicas(rows=(64,), threads=2)
+
+
+def test_replicas_and_threads_can_be_set():
+    assert plan(LARGE, replicas=2) == Replicas(rows=(32, 32), threads=1)
+    assert plan(LARGE, replicas=2, cpus=8).threads == 4
+    assert plan(replicas=3, threads=2, rows=20) == Replicas(rows=(7, 7, 6), threads=2)
+    assert plan(replicas=4, cpus=2).threads == 1
+
+
+def test_threads_alone_are_those_of_one_replica():
+    assert plan(threads=1) == Replicas(rows=(64,), threads=1)
+
+
+@pytest.mark.parametrize(
+    ("rows", "max_beam_size", "replicas"),
+    [(64, None, 4), (256, None, 16), (64, 32, 2), (64, 2, 16), (8, None, 1), (None, 32, 16), (None, 64, 1)],
+)
+def test_the_largest_beam_fits_into_each_replica(rows, max_beam_size, replicas):
+    planned = plan(cpus=16, rows=rows, max_beam_size=max_beam_size)
+    assert len(planned.rows) == replicas
+    assert sum(planned.rows) == (rows or max(64, 32 * replicas))
+    assert planned.threads == (1 if replicas > 1 else 16)
+    assert min(planned.rows) >= make_settings(rows=rows, max_beam_size=max_beam_size).beam_limit
+
+
+def test_cuda_has_one():
+    assert plan(device="cuda") == Replicas(rows=(64,), threads=2)
+    assert len(plan(device="cuda", replicas=1).rows) == 1
+    with pytest.raises(SettingsError, match="--replicas is 2, and on cuda there is one"):
+        plan(device="cuda", replicas=2)

@@ -1,0 +1,28 @@
+"""What is told of an answer beside its translations."""
+
+import pytest
+
+from translane_server.request import SentenceResult, Timing
+from translane_server.requests.responses import timing
+
+
+def results(*timings):
+    return [SentenceResult((), Timing(*each)) for each in timings]
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1e-9, 0.123456789, 0.9999999999, 1.0, 59.5, 86400.25])
+def test_durations_are_told_to_the_nanosecond(seconds):
+    message = timing(results((seconds, seconds, seconds)), seconds)
+    for duration in (message.queue, message.encode, message.decode, message.total):
+        assert duration.ToNanoseconds() == round(seconds * 1e9)
+        assert 0 <= duration.nanos < 1_000_000_000
+
+
+def test_each_phase_is_the_slowest_sentences():
+    message = timing(results((1.0, 0.25, 0.5), (0.5, 2.0, 0.125)), 3.0)
+    assert [each.ToMilliseconds() for each in (message.queue, message.encode, message.decode)] == [1000, 2000, 500]
+
+
+def test_phases_that_took_no_time_are_told():
+    message = timing([], 0.0)
+    assert {field.name for field, _ in message.ListFields()} == {"queue", "encode", "decode", "total"}

@@ -1,0 +1,64 @@
+"""Given translations to sentences for the engine, and its results to scores."""
+
+import math
+
+import pytest
+
+from fakes.backend import EOS
+from fakes.serving import FakeTokenizer, make_manifest
+from translane.v1 import translation_pb2 as pb
+from translane_server.errors import InvalidRequestError
+from translane_server.request import FinishReason, Hypothesis, SentenceResult, Timing
+from translane_server.requests.limits import RequestLimits
+from translane_server.requests.score import Scoring
+from translane_server.settings import TokenLimits
+
+LIMITS = RequestLimits(3, 8, TokenLimits(6, 5, 5), beam_size=4)
+scoring = Scoring(make_manifest(), FakeTokenizer(), LIMITS)
+
+
+def request(*pairs, **fields):
+    return pb.ScoreRequest(inputs=[pb.ScoreInput(source=a, target=b) for a, b in pairs], **fields)
+
+
+def check_and_prepare(wrong):
+    scoring.check(wrong)
+    scoring.prepare(wrong)
+
+
+def violations(wrong):
+    with pytest.raises(InvalidRequestError) as caught:
+        check_and_prepare(wrong)
+    return [violation.field for violation in caught.value.violations]
+
+
+def test_targets_are_forced_with_their_end():
+    first, second = scoring.prepare(request(("ab", "xyz"), ("c", ""))).sentences
+    assert first.forced_ids == (*FakeTokenizer().encode_target(["xyz"])[0], EOS)
+    assert first.source_ids == FakeTokenizer().encode(["ab"])[0]
+    assert first.options.max_length == 0
+    assert second.forced_ids == (EOS,)
+
+
+def test_scores_are_sums():
+    prepared = scoring.prepare(request(("ab", "xy")))
+    (sentence,) = prepared.sentences
+    hypothesis = Hypothesis(sentence.forced_ids[:-1], 0.0, FinishReason.END_OF_SENTENCE, (-0.1, -0.2, -0.3))
+    results = [SentenceResult((hypothesis,), Timing(0, 0, 0))]
+    (score,) = scoring.scores(prepared, results, tokens=True)
+    assert score.total_log_prob == math.fsum((-0.1, -0.2, -0.3))
+    assert score.token_log_probs == pytest.approx([-0.1, -0.2, -0.3])
+    assert score.tokens == ["x", "y", "</s>"]
+    assert not scoring.scores(prepared, results, tokens=False)[0].tokens
+
+
+def test_wrong_inputs_are_named():
+    assert violations(request()) == ["inputs"]
+    assert violations(request(*[("a", "b")] * 4)) == ["inputs"]
+    assert violations(request(("a", "b"), ("", "b"), ("a" * 6, "b" * 5), source_language="de")) == [
+        "inputs[1].source",
+        "inputs[2].source",
+        "inputs[2].target",
+        "source_language",
+    ]
+    assert violations(request(("a", "b" * 1000), target_language="xx")) == ["inputs[0].target", "target_language"]

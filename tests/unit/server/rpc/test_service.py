@@ -1,0 +1,454 @@
+"""The service, called as gRPC calls it: requests in, the engine's results out."""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from fakes.backend import EOS
+from fakes.serving import UNKNOWN, FakeTokenizer, make_manifest, make_model, make_settings
+from translane.v1 import translation_pb2 as pb
+from translane_server import errors
+from translane_server.metrics import Metrics
+from translane_server.request import AlignedToken, FinishReason, Hypothesis, SentenceResult, Timing
+from translane_server.requests.limits import RequestLimits
+from translane_server.rpc.service import ServedModel, TranslationService
+from translane_server.settings import token_limits
+
+
+class FakeEngine:
+    """Answers at its next turn, with the source as the translation; or holds its requests."""
+
+    def __init__(self):
+        self.requests = []
+        self.cancelled = []
+        self.hold = False
+        self.outcome = None
+        self.refusal = None
+
+    def check_room(self, sentences):
+        if self.refusal:
+            raise self.refusal
+
+    def submit(self, request):
+        self.requests.append(request)
+        if not self.hold:
+            outcome = self.outcome or tuple(map(self._result, request.sentences))
+            asyncio.get_running_loop().call_soon(request.on_done, outcome)
+
+    async def submitted(self):
+        while not self.requests:  # noqa: ASYNC110 nobody tells
+            await asyncio.sleep(0.001)
+
+    def cancel(self, request):
+        self.cancelled.append(request)
+
+    @staticmethod
+    def _result(sentence):
+        ids = tuple(i + 1000 for i in sentence.source_ids[:-1])
+        timing = Timing(queue=len(ids) / 10, encode=1.0, decode=1 / len(ids))
+        return SentenceResult((Hypothesis(ids, -float(len(ids)), FinishReason.MAX_LENGTH),), timing)
+
+
+@pytest.fixture
+def engine():
+    return FakeEngine()
+
+
+@pytest.fixture
+def make_service(engine):
+    with ThreadPoolExecutor(1) as executor:
+
+        def make(open_=True, model=None):
+            model = model or make_model()
+            limits = RequestLimits(4, 8, token_limits(make_settings(), model.manifest), beam_size=6)
+            service = TranslationService(model, limits, Metrics(), executor)
+            if open_:
+                service.open(engine)
+            return service
+
+        yield make
+
+
+async def translate(service, *texts, **fields):
+    return await service.Translate(pb.TranslateRequest(texts=texts, **fields), None)
+
+
+async def violations(service, *texts, **fields):
+    with pytest.raises(errors.InvalidRequestError) as caught:
+        await translate(service, *texts, **fields)
+    return {violation.field: violation.description for violation in caught.value.violations}
+
+
+async def test_translations_in_order(make_service):
+    response = await translate(make_service(), "one", "", "three", "  ")
+    assert [t.hypotheses[0].text for t in response.translations] == ["one", "", "three", ""]
+    assert [t.hypotheses[0].score for t in response.translations] == [-3, 0, -5, 0]
+    assert [t.source_tokens for t in response.translations] == [4, 0, 6, 0]
+    reasons = [t.hypotheses[0].finish_reason for t in response.translations]
+    assert reasons == [pb.FINISH_REASON_MAX_LENGTH, pb.FINISH_REASON_END_OF_SENTENCE] * 2
+    assert response.model == "fake"
+
+
+@pytest.mark.parametrize(("characters", "thread"), [(300, "MainThread"), (1200, "tokens_0")])
+async def test_long_requests_are_prepared_away_from_the_event_loop(engine, characters, thread):
+    """And answered there; short ones are not, as there and back takes longer than their tokens."""
+    seen = set()
+
+    class SeenTokenizer(FakeTokenizer):
+        def encode(self, texts):
+            seen.add(threading.current_thread().name)
+            return super().encode(texts)
+
+        def decode(self, ids, unknowns=()):
+            seen.add(threading.current_thread().name)
+            return super().decode(ids, unknowns)
+
+    model = ServedModel(make_manifest(), SeenTokenizer(), "cpu")
+    limits = RequestLimits(64, 64, token_limits(make_settings(), model.manifest), beam_size=6)
+    texts = ["x" * 30] * (characters // 30)
+    with ThreadPoolExecutor(1, thread_name_prefix="tokens") as executor:
+        service = TranslationService(model, limits, Metrics(), executor)
+        service.open(engine)
+        response = await translate(service, *texts)
+    assert [t.hypotheses[0].text for t in response.translations] == texts
+    assert seen == {thread}
+
+
+async def test_timing_is_the_slowest_of_each_phase(make_service):
+    timing = (await translate(make_service(), "ab", "abcd")).timing
+    assert timing.queue.ToTimedelta().total_seconds() == 0.4
+    assert timing.encode.ToTimedelta().total_seconds() == 1.0
+    assert timing.decode.ToTimedelta().total_seconds() == 0.5
+    assert 0 < timing.total.ToTimedelta().total_seconds() < 5
+
+
+async def test_texts_without_tokens_never_enter_the_engine(make_service, engine):
+    response = await translate(make_service(), "", " \t")
+    assert [t.hypotheses[0].text for t in response.translations] == ["", ""]
+    await translate(make_service(), "", "x")
+    assert [len(request.sentences) for request in engine.requests] == [1]
+
+
+async def test_what_the_engine_gets(make_service, engine):
+    await translate(make_service(), "hi", priority=-3, options=pb.DecodingOptions(max_length=7))
+    await translate(make_service(), "hi")
+    first, second = engine.requests
+    assert (first.priority, first.sentences[0].options.max_length) == (-3, 7)
+    assert (second.priority, second.sentences[0].options.max_length) == (0, 20)
+    assert first.sentences[0].source_ids == FakeTokenizer().encode(["hi"])[0]
+
+
+@pytest.mark.parametrize(
+    "text", ["日本語と汉字", "👩‍👩‍👧‍👦🏳️‍🌈", "a\x00b\x1b[0m\r\n", "\u202eright to left", "e\u0301", "\U0010ffff"]
+)
+async def test_any_unicode(make_service, text):
+    response = await translate(make_service(), text)
+    assert response.translations[0].hypotheses[0].text == text
+
+
+async def test_wrong_texts(make_service):
+    service = make_service()
+    assert await violations(service) == {"texts": "is empty; at least one is needed"}
+    assert await violations(service, *"abcde") == {"texts": "has 5 entries, at most 4 are accepted"}
+    assert await violations(service, "ok", "x" * 31, "x" * 32) == {
+        "texts[2]": "has 33 tokens, at most 32 are accepted; split_sentences cuts it into sentences"
+    }
+
+
+async def test_a_text_of_megabytes_is_refused_unread(make_service, monkeypatch):
+    monkeypatch.setattr(FakeTokenizer, "encode", None)
+    found = await violations(make_service(), "ok", "x" * 4_000_000)
+    assert found == {"texts[1]": "has 4000000 characters, at most 2048 are accepted"}
+
+
+async def test_a_full_queue_refuses_before_the_work_of_making_tokens(make_service, engine, monkeypatch):
+    monkeypatch.setattr(FakeTokenizer, "encode", None)
+    engine.refusal = errors.QueueFullError("full", retry_after=1.0)
+    with pytest.raises(errors.QueueFullError):
+        await translate(make_service(), "x")
+
+
+async def test_all_violations_are_collected(make_service):
+    options = pb.DecodingOptions(max_length=0, beam_size=7)
+    found = await violations(make_service(), "x" * 40, source_language="de", target_language="fr", options=options)
+    assert set(found) == {
+        "texts[0]",
+        "source_language",
+        "target_language",
+        "options.max_length",
+        "options.beam_size",
+    }
+
+
+@pytest.mark.parametrize("max_length", [-1, 0, 25, 2**31 - 1])
+async def test_wrong_max_length(make_service, max_length):
+    found = await violations(make_service(), "x", options=pb.DecodingOptions(max_length=max_length))
+    assert found == {"options.max_length": f"is {max_length}, it must be from 1 to 24"}
+
+
+async def test_languages(make_service):
+    service = make_service()
+    await translate(service, "x", source_language="ZH-Hans-CN", target_language="en-GB")
+    found = await violations(service, "x", source_language="xx")
+    assert found == {"source_language": "'xx' is not a language of the model, which has: zh"}
+    found = await violations(service, "x", target_language="y" * 1000)
+    assert len(found["target_language"]) < 120
+
+
+async def test_a_language_is_needed_where_there_are_several(make_service):
+    service = make_service(model=make_model(source_languages=("de", "fr")))
+    assert await violations(service, "x") == {"source_language": "is needed, the model has several: de, fr"}
+    await translate(service, "x", source_language="fr")
+
+
+async def test_models(make_service):
+    await translate(make_service(), "x", model="fake")
+    with pytest.raises(errors.ModelNotFoundError, match="there is no model 'other'; this server has fake"):
+        await translate(make_service(), "x", model="other")
+
+
+async def test_refused_before_open_and_after_close(make_service):
+    service = make_service(open_=False)
+    with pytest.raises(errors.UnavailableError, match="starting"):
+        await translate(service, "x")
+    service = make_service()
+    service.close()
+    with pytest.raises(errors.UnavailableError, match="shutting down"):
+        await translate(service, "")
+
+
+async def test_the_engines_errors_reach_the_caller(make_service, engine):
+    engine.outcome = errors.EngineError("broken")
+    with pytest.raises(errors.EngineError):
+        await translate(make_service(), "x")
+    engine.refusal = errors.QueueFullError("full", retry_after=1)
+    with pytest.raises(errors.QueueFullError):
+        await translate(make_service(), "x")
+
+
+async def test_cancellation_reaches_the_engine(make_service, engine):
+    engine.hold = True
+    service = make_service()
+    task = asyncio.create_task(translate(service, "x"))
+    await engine.submitted()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert engine.cancelled == engine.requests
+    engine.requests[0].on_done(errors.CancelledError("late"))  # is ignored
+    await asyncio.wait_for(service.idle(), 1)
+
+
+async def test_idle_waits_for_accepted_requests(make_service, engine):
+    engine.hold = True
+    service = make_service()
+    await asyncio.wait_for(service.idle(), 1)
+    task = asyncio.create_task(translate(service, "x"))
+    await engine.submitted()
+    service.close()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(service.idle(), 0.02)
+    engine.requests[0].on_done((FakeEngine._result(engine.requests[0].sentences[0]),))
+    assert (await task).translations[0].hypotheses[0].text == "x"
+    await asyncio.wait_for(service.idle(), 1)
+
+
+async def test_list_models_fills_every_field(make_service):
+    response = await make_service(open_=False).ListModels(pb.ListModelsRequest(), None)
+    for message in (response, response.models[0], response.limits):
+        assert {field.name for field, _ in message.ListFields()} == set(message.DESCRIPTOR.fields_by_name)
+    model = response.models[0]
+    manifest = make_manifest()
+    assert (model.name, model.version, model.parameters) == (manifest.name, manifest.version, 12345)
+    assert (model.max_source_tokens, model.max_target_tokens, model.default_max_length) == (32, 24, 20)
+    assert (response.limits.texts_per_request, response.limits.sentences_waiting) == (4, 8)
+
+
+async def test_everything_about_a_hypothesis_that_is_asked_for(make_service, engine):
+    ids = tuple(FakeTokenizer().encode_target(["xy"])[0])
+    aligned = (AlignedToken(1, 0.5), AlignedToken(0, 0.75))
+    hypothesis = Hypothesis(ids, -1.5, FinishReason.END_OF_SENTENCE, (-0.25, -0.5, -0.75), aligned)
+    engine.outcome = (SentenceResult((hypothesis,), Timing(0, 0, 0)),)
+    options = pb.DecodingOptions(return_tokens=True, return_token_scores=True, return_alignment=True)
+    (translation,) = (await translate(make_service(), "ab", options=options)).translations
+    assert list(translation.source_pieces) == ["a", "b", "</s>"]
+    (found,) = translation.hypotheses
+    assert list(found.tokens) == ["x", "y", "</s>"]
+    assert list(found.token_log_probs) == [-0.25, -0.5, -0.75]
+    assert [(p.source_token, p.target_token, p.weight) for p in found.alignment.points] == [(1, 0, 0.5), (0, 1, 0.75)]
+    assert engine.requests[0].sentences[0].options.alignment
+    (plain,) = (await translate(make_service(), "ab")).translations
+    assert not plain.source_pieces
+    assert {field.name for field, _ in plain.hypotheses[0].ListFields()} == {"text", "score", "finish_reason"}
+
+
+async def test_a_score_is_told_where_it_was_computed(make_service, engine):
+    """Not by greedy search, unless asked for; a text without tokens is as certain as can be."""
+    ids = FakeTokenizer().encode_target(["x"])[0]
+    engine.outcome = (SentenceResult((Hypothesis(ids, None, FinishReason.END_OF_SENTENCE),), Timing(0, 0, 0)),)
+
+    async def scores(*texts, **options):
+        response = await translate(make_service(), *texts, options=pb.DecodingOptions(**options))
+        found = [translation.hypotheses[0] for translation in response.translations]
+        return [hypothesis.score if hypothesis.HasField("score") else None for hypothesis in found]
+
+    assert await scores("", "ab") == [None, None]
+    assert await scores("", " ", split_sentences=True) == [None, None]
+    assert not engine.requests[-1].sentences[0].options.scores
+    engine.outcome = (SentenceResult((Hypothesis(ids, 0.0, FinishReason.END_OF_SENTENCE),), Timing(0, 0, 0)),)
+    assert await scores("", "ab", return_token_scores=True) == [0, 0]
+    assert await scores("", " ", return_token_scores=True, split_sentences=True) == [0, 0]
+    assert engine.requests[-1].sentences[0].options.scores
+
+
+async def test_unknown_tokens_are_replaced_by_their_source(make_service, engine):
+    aligned = (AlignedToken(1, 0.5), AlignedToken(0, 0.75))
+    ids = (UNKNOWN, *FakeTokenizer().encode_target(["y"])[0])
+    hypothesis = Hypothesis(ids, -1.5, FinishReason.MAX_LENGTH, (-1.0, -0.5), aligned)
+    engine.outcome = (SentenceResult((hypothesis,), Timing(0, 0, 0)),)
+    options = pb.DecodingOptions(replace_unknowns=True)
+    response = await translate(make_service(), "a\u03c0", options=options)
+    assert response.translations[0].hypotheses[0].text == "\u03c0y"
+
+
+async def test_an_empty_text_has_one_empty_hypothesis_whatever_the_options(make_service):
+    options = pb.DecodingOptions(beam_size=4, num_hypotheses=3, target_prefix="x", return_tokens=True)
+    (translation,) = (await translate(make_service(), "", options=options)).translations
+    hypothesis = pb.Hypothesis(score=0, finish_reason=pb.FINISH_REASON_END_OF_SENTENCE)
+    assert translation == pb.Translation(hypotheses=[hypothesis])
+
+
+async def test_sentences_of_a_split_text_are_decoded_side_by_side(make_service, engine):
+    options = pb.DecodingOptions(split_sentences=True)
+    response = await translate(make_service(), "one\n\ntwo", "three", options=options)
+    assert [each.hypotheses[0].text for each in response.translations] == ["one\n\ntwo", "three"]
+    assert [len(request.sentences) for request in engine.requests] == [3]
+
+
+async def test_wrong_options_and_texts_are_named_together(make_service):
+    options = pb.DecodingOptions(target_prefix="\u03c0", max_length=0)
+    assert set(await violations(make_service(), "x" * 3000, options=options)) == {"texts[0]", "options.max_length"}
+    options = pb.DecodingOptions(target_prefix="\u03c0")
+    assert set(await violations(make_service(), "x" * 40, options=options)) == {"texts[0]", "options.target_prefix"}
+
+
+MULTILINGUAL = {
+    "source_languages": ("eng_Latn", "zho_Hans"),
+    "target_languages": ("eng_Latn", "fra_Latn"),
+    "language_templates": {
+        "source": {"zho_Hans": {"source_prefix": [92]}},
+        "target": {"fra_Latn": {"forced": [95]}},
+    },
+}
+
+
+class ForcedEngine(FakeEngine):
+    """Answers with what is forced, then "a", each token less probable than the one before."""
+
+    @staticmethod
+    def _result(sentence):
+        ids = (*sentence.forced_ids, *FakeTokenizer().encode_target(["a"])[0])
+        alignment = tuple(AlignedToken(place, 0.5) for place in range(len(ids)))
+        log_probs = tuple(-1.0 * place for place in range(len(ids) + 1))
+        hypothesis = Hypothesis(ids, -1.0, FinishReason.END_OF_SENTENCE, log_probs, alignment)
+        return SentenceResult((hypothesis,), Timing(0, 0, 0))
+
+
+class LanguageFakeTokenizer(FakeTokenizer):
+    """Language tokens add nothing to a text."""
+
+    def decode(self, ids, unknowns=()):
+        return super().decode([[token for token in each if token != 95] for each in ids], unknowns)
+
+
+@pytest.fixture
+def multilingual(make_service):
+    model = ServedModel(make_manifest(**MULTILINGUAL), LanguageFakeTokenizer(), "cpu")
+    service = make_service(open_=False, model=model)
+    engine = ForcedEngine()
+    service.open(engine)
+    return service, engine
+
+
+async def test_languages_choose_what_the_engine_is_told(multilingual):
+    service, engine = multilingual
+    await translate(service, "hi", source_language="zh", target_language="fr")
+    await translate(service, "hi", source_language="en", target_language="en")
+    first, second = (request.sentences[0] for request in engine.requests)
+    (ids,) = FakeTokenizer().encode(["hi"])
+    assert (first.source_ids, first.forced_ids, first.counted_ids) == ([92, *ids], (95,), 1)
+    assert (second.source_ids, second.forced_ids, second.counted_ids) == (ids, (), 0)
+
+
+async def test_a_prefix_follows_the_language_and_does_not_count(multilingual):
+    service, engine = multilingual
+    options = pb.DecodingOptions(target_prefix="b")
+    await translate(service, "hi", source_language="zh", target_language="fr", options=options)
+    sentence = engine.requests[0].sentences[0]
+    assert (sentence.forced_ids, sentence.counted_ids) == ((95, *FakeTokenizer().encode_target(["b"])[0]), 0)
+    assert sentence.options.max_length == 20
+
+
+async def test_forced_tokens_are_held_to_the_room_there_is(multilingual):
+    service, _ = multilingual
+    languages = {"source_language": "zh", "target_language": "fr"}
+    await translate(service, "hi", **languages, options=pb.DecodingOptions(max_length=24))
+    too_long = pb.DecodingOptions(target_prefix="b" * 23)
+    assert await violations(service, "hi", **languages, options=too_long) == {
+        "options.target_prefix": "has 23 tokens, at most 22 are accepted"
+    }
+    no_room = pb.DecodingOptions(target_prefix="bb", max_length=22)
+    assert await violations(service, "hi", **languages, options=no_room) == {
+        "options.max_length": "is 22, and there is room for 21 tokens after target_prefix"
+    }
+
+
+async def test_a_language_token_is_no_part_of_what_is_returned(multilingual):
+    service, _ = multilingual
+    options = pb.DecodingOptions(return_tokens=True, return_token_scores=True, return_alignment=True)
+    response = await translate(service, "hi", source_language="zh", target_language="fr", options=options)
+    (translation,) = response.translations
+    (hypothesis,) = translation.hypotheses
+    assert hypothesis.text == "a"
+    assert list(hypothesis.tokens) == ["a", "</s>"]
+    assert list(hypothesis.token_log_probs) == [-1.0, -2.0]
+    points = [(point.source_token, point.target_token) for point in hypothesis.alignment.points]
+    assert points == [(1, 0)], "sources are counted with the language's token, targets without"
+    assert translation.source_tokens == 4
+
+
+async def test_sentences_of_a_text_are_each_told_the_language(multilingual):
+    service, engine = multilingual
+    options = pb.DecodingOptions(split_sentences=True)
+    await translate(service, "Hi. Oh.", source_language="zho_Hans", target_language="fra_Latn", options=options)
+    sentences = engine.requests[0].sentences
+    assert len(sentences) == 2
+    assert all(sentence.source_ids[0] == 92 and sentence.forced_ids == (95,) for sentence in sentences)
+
+
+async def test_scores_are_of_the_target_without_the_language(multilingual):
+    service, engine = multilingual
+    request = pb.ScoreRequest(
+        inputs=[pb.ScoreInput(source="hi", target="ab")],
+        source_language="zh",
+        target_language="fr",
+        return_tokens=True,
+    )
+    (score,) = (await service.Score(request, None)).scores
+    sentence = engine.requests[0].sentences[0]
+    assert sentence.source_ids[0] == 92
+    assert sentence.forced_ids == (95, *FakeTokenizer().encode_target(["ab"])[0], EOS)
+    assert (sentence.counted_ids, sentence.options.max_length) == (0, 0)
+    assert list(score.tokens) == ["a", "b", "</s>"]
+    assert score.token_log_probs[0] == -1.0
+
+
+async def test_the_languages_are_listed_as_the_model_calls_them(multilingual):
+    service, _ = multilingual
+    (model,) = (await service.ListModels(pb.ListModelsRequest(), None)).models
+    assert (list(model.source_languages), list(model.target_languages)) == (
+        ["eng_Latn", "zho_Hans"],
+        ["eng_Latn", "fra_Latn"],
+    )

@@ -1,0 +1,341 @@
+"""The kernels do what HostCache does. Here they run on the CPU, compiled from the source that the PTX is made of."""
+
+import ctypes
+import hashlib
+import itertools
+import re
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from helpers.cuda_on_cpu import SOURCE, CpuDevice, compile_kernels, kernels_library
+from translane_server.backend import RowMove
+from translane_server.runtime.cache import CacheShape, HostCache, Staged
+from translane_server.runtime.cuda import kernels as kernels_module
+from translane_server.runtime.cuda.kernels import MOVES, NAMES, SOURCES, Blocks, Kernels, load_ptx
+from translane_server.runtime.cuda.move_groups import independent_groups
+
+SHAPE = CacheShape(
+    layers=1,
+    rows=6,
+    heads=2,
+    head_size=24,  # three lanes of 16 bytes
+    source_capacity=45,  # a row has more lanes than a block has threads
+    target_capacity=50,
+    dtype=np.dtype(np.float16),
+    cross_dtype=np.dtype(np.float16),
+)
+WIDE = CacheShape(1, 1000, 1, 8, 2, 3, np.dtype(np.float16), np.dtype(np.float16))
+STAGING_TOKENS = 150
+
+
+@pytest.fixture(scope="module")
+def library():
+    return kernels_library()
+
+
+class Rows:
+    """Rows on a device and the same rows in a HostCache: random numbers everywhere."""
+
+    def __init__(self, library, shape=SHAPE, seed=0):
+        self.device, self.host = CpuDevice(library, seed), HostCache(shape, STAGING_TOKENS)
+        self.kernels, self.shape = Kernels(self.device), shape
+        self._random = np.random.default_rng(seed)
+        self.own, self._own = self._mirrored(self.host.self_pointers(), shape.blocks(shape.target_capacity))
+        self.cross, self._cross = self._mirrored(self.host.cross_pointers(), shape.blocks(shape.source_capacity))
+        self.own_blocks = Blocks(self.own.ctypes.data, *self.own.shape[:4], 2 * shape.head_size)
+        self.cross_blocks = Blocks(self.cross.ctypes.data, *self.cross.shape[:4], 2 * shape.head_size)
+        staging = self.host.staging_pointers(0)
+        self.staging, self._staging = self._mirrored(
+            staging, (len(staging), STAGING_TOKENS * shape.heads * shape.head_size)
+        )
+        self.fill()
+
+    def _mirrored(self, pointers, shape):
+        size = int(np.prod(shape)) * 2
+        on_device = self.device.view(self.device.allocate(size), np.uint16, *shape)
+        on_host = np.ctypeslib.as_array((ctypes.c_uint16 * (size // 2)).from_address(pointers[0]))
+        return on_device, on_host.reshape(shape)
+
+    def fill(self):
+        """Give every position of every row other numbers."""
+        for on_device, on_host in ((self.own, self._own), (self.cross, self._cross), (self.staging, self._staging)):
+            on_host[:] = self._random.integers(0, 1 << 16, on_host.shape)
+            on_device[:] = on_host
+
+    def move(self, moves):
+        self.host.move(moves)
+        self.kernels.move_rows(self.own_blocks, self.cross_blocks, moves)
+
+    def enter(self, sources, rows):
+        self.host.enter(sources, rows)
+        self.kernels.enter_rows(self.cross_blocks, self.staging.ctypes.data, self.staging[0].nbytes, sources, rows)
+
+    def are_equal(self):
+        """Whether the device and the host hold the same rows, to the last byte."""
+        return np.array_equal(self.own, self._own) and np.array_equal(self.cross, self._cross)
+
+
+def random_moves(random, count, shape):
+    lengths = random.integers(0, shape.target_capacity + 1, count)
+    columns = (
+        random.integers(0, shape.rows, count),
+        random.integers(0, shape.rows, count),
+        lengths,
+        random.integers(0, shape.source_capacity + 1, count) * random.integers(0, 2, count),
+        random.integers(0, lengths + 1),
+    )
+    return [RowMove(*map(int, move)) for move in zip(*columns, strict=True)]
+
+
+@st.composite
+def moves(draw):
+    row = st.integers(0, SHAPE.rows - 1)
+    length = draw(st.integers(0, SHAPE.target_capacity))
+    source_length = draw(st.integers(0, SHAPE.source_capacity))
+    return RowMove(draw(row), draw(row), length, source_length, draw(st.integers(0, length)))
+
+
+@pytest.mark.parametrize("at_once", [2, MOVES])
+@given(moves=st.lists(moves(), max_size=12))
+@example(moves=[RowMove(0, 5, 50, 45), RowMove(1, 0, 50, 45), RowMove(5, 1, 50, 45)])  # a swap by way of a third row
+@example(moves=[RowMove(row + 1, row, 50, 0, 9 * row) for row in range(5)])  # down a chain
+@example(moves=[RowMove(row, row + 1, 43, 44) for row in range(5)])  # up a chain: all become the first
+@example(moves=[RowMove(0, 3, 50, 45), RowMove(1, 3, 42, 43), RowMove(2, 3, 1, 0)])  # over one row
+@example(moves=[RowMove(0, 1, 50, 0, 49), RowMove(2, 3, 50, 20, 48)])  # far from the first position
+@example(moves=[RowMove(0, 1, 0, 0), RowMove(2, 3, 0, 0)])
+@example(moves=[RowMove(2, 2, 50, 45)])
+def test_moves_happen_one_after_another(library, at_once, moves):
+    rows = Rows(library)
+    with patch.object(kernels_module, "MOVES", at_once):
+        rows.move(moves)
+    assert rows.are_equal()
+
+
+def test_thousands_of_random_moves_leave_the_rows_as_they_leave_the_hosts(library):
+    random = np.random.default_rng(0)
+    rows = Rows(library)
+    for _ in range(2000):
+        rows.fill()  # copies make the rows alike
+        rows.move(random_moves(random, random.integers(0, 12), SHAPE))
+        assert rows.are_equal()
+
+
+def test_more_moves_than_a_launch_takes_keep_their_order(library):
+    rows = Rows(library, WIDE)
+    rows.move(random_moves(np.random.default_rng(1), 2 * MOVES + 17, WIDE))
+    assert rows.are_equal()
+    assert rows.device.launches == ["move_rows"] * 3
+
+
+def test_rows_are_shuffled_by_moves_over_one_row_that_is_free(library):
+    """Hundreds of swaps by way of row 0: all moves depend on each other, and no row's content is lost."""
+    rows, random = Rows(library, WIDE), np.random.default_rng(2)
+    swaps = [map(int, random.permutation(np.arange(1, 100))[:2]) for _ in range(MOVES)]
+    rows.move([RowMove(*rest, 3, 2) for a, b in swaps for rest in ((a, 0), (b, a), (0, b))])
+    assert rows.are_equal()
+    assert rows.device.launches == ["move_rows"] * 3
+
+
+@pytest.mark.parametrize("count", [1, 2, MOVES])
+def test_a_steps_moves_are_one_launch(library, count):
+    rows = Rows(library, WIDE)
+    rows.move([RowMove(row, 999 - row, 3, 2, 0) for row in range(count)])
+    assert rows.device.launches == ["move_rows"]
+
+
+@pytest.mark.parametrize("moves", [[], [RowMove(0, 1, 0, 0)], [RowMove(0, 1, 4, 0, 4), RowMove(2, 3, 4, 0, 4)]])
+def test_moves_that_copy_nothing_launch_nothing(library, moves):
+    rows = Rows(library)
+    rows.move(moves)
+    assert rows.device.launches == []
+    assert rows.are_equal()
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        RowMove(6, 0, 1, 0),
+        RowMove(0, 6, 1, 0),
+        RowMove(-1, 0, 1, 0),
+        RowMove(0, -1, 1, 0),
+        RowMove(0, 1, 51, 0),
+        RowMove(0, 1, 1, 46),
+        RowMove(0, 1, 1, -1),
+        RowMove(0, 1, 1, 0, -1),
+    ],
+)
+def test_moves_beyond_the_rows_are_refused(library, move):
+    rows = Rows(library)
+    with pytest.raises(AssertionError, match=r"no such|more positions"):
+        rows.kernels.move_rows(rows.own_blocks, rows.cross_blocks, [RowMove(2, 3, 1, 1), move])
+    assert rows.device.launches == []
+
+
+@given(moves=st.lists(moves(), max_size=20))
+def test_groups_share_no_row_that_is_overwritten(moves):
+    ordered, starts = independent_groups(moves)
+    groups = [ordered[start:end] for start, end in itertools.pairwise(starts)]
+    assert sorted(ordered) == sorted(moves)
+    assert all(groups)
+    for group in groups:
+        written = {move.target for move in group}
+        elsewhere = {row for other in groups if other is not group for move in other for row in move[:2]}
+        assert not written & elsewhere
+
+
+def test_moves_that_read_the_same_row_are_independent():
+    assert list(independent_groups([RowMove(0, row, 3, 0) for row in (3, 1, 2)])[1]) == [0, 1, 2, 3]
+
+
+def test_the_stand_in_finds_moves_that_are_wrongly_taken_for_independent(library):
+    rows = Rows(library)
+    with (
+        patch.object(kernels_module, "independent_groups", lambda moves: (moves, range(len(moves) + 1))),
+        pytest.raises(AssertionError, match="another thread"),
+    ):
+        rows.move([RowMove(0, 1, 3, 0), RowMove(1, 2, 3, 0)])
+
+
+@st.composite
+def entering(draw, most=SHAPE.rows):
+    """Sources of some runs of the encoder, each as long as its longest source, and a row for each, in any order."""
+    sources, start = [], 0
+    for lengths in draw(st.lists(st.lists(st.integers(0, 25), min_size=1, max_size=3), max_size=2)):
+        padded = max(lengths)
+        sources += [Staged(start + place * padded, padded, length) for place, length in enumerate(lengths)]
+        start += len(lengths) * padded
+    entering = draw(st.permutations(sources))[:most]
+    return entering, draw(st.permutations(range(SHAPE.rows)))[: len(entering)]
+
+
+@pytest.mark.parametrize("at_once", [2, SOURCES])
+@given(drawn=entering())
+@example(drawn=([Staged(0, 45, 45), Staged(45, 45, 1), Staged(105, 45, 43)], [5, 0, 2]))
+@example(drawn=([Staged(3, 4, 0)], [1]))
+def test_sources_enter_the_rows_they_are_given(library, at_once, drawn):
+    rows = Rows(library)
+    with patch.object(kernels_module, "SOURCES", at_once):
+        rows.enter(*drawn)
+    assert rows.are_equal()
+
+
+def test_sources_enter_in_one_launch_up_to_the_most_there_are(library):
+    rows = Rows(library, WIDE)
+    sources = [Staged(number % 149, 2, 1 + number % 2) for number in range(SOURCES + 1)]
+    rows.enter(sources[1:], list(range(999, 999 - SOURCES, -1)))
+    assert rows.device.launches == ["enter_rows"]
+    rows.enter(sources, list(range(SOURCES + 1)))
+    assert rows.device.launches == ["enter_rows"] * 3
+    assert rows.are_equal()
+
+
+@pytest.mark.parametrize(
+    ("sources", "rows"),
+    [
+        ([Staged(0, 5, 5), Staged(5, 5, 5)], [1, 1]),
+        ([Staged(0, 5, 5)], [6]),
+        ([Staged(0, 5, 5)], [-1]),
+        ([Staged(0, 5, 6)], [0]),
+        ([Staged(0, 46, 46)], [0]),
+        ([Staged(146, 5, 5)], [0]),
+        ([Staged(-1, 5, 5)], [0]),
+        ([Staged(0, 5, 5)], []),
+    ],
+)
+def test_sources_beyond_the_rows_or_the_staging_blocks_are_refused(library, sources, rows):
+    there = Rows(library)
+    with pytest.raises(AssertionError, match=r"row|staging"):
+        there.kernels.enter_rows(there.cross_blocks, there.staging.ctypes.data, there.staging[0].nbytes, sources, rows)
+    assert there.device.launches == []
+
+
+class Feeding:
+    """What `feed_back` reads and writes, with room for more rows than it is told of."""
+
+    def __init__(self, library, rows, seed=0):
+        self.device, random = CpuDevice(library, seed), np.random.default_rng(seed)
+        self.rows, steps = rows, 5
+        self.ids = self._array(np.int64, rows)
+        self.token_ids = self._array(np.int64, rows)
+        self.positions = self._array(np.int32, rows)
+        self.history = self._array(np.int64, steps, rows)
+        self.counter = self._array(np.int32, 2)
+        self.token_ids[:] = random.integers(1 << 40, size=rows)
+        self.positions[:] = random.integers(500, size=rows)
+        self.history[:] = -1
+
+    def _array(self, dtype, *shape):
+        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        return self.device.view(self.device.allocate(size), dtype, *shape)
+
+    def feed(self, n):
+        names = ("ids", "token_ids", "positions", "history", "counter")
+        addresses = {name: getattr(self, name).ctypes.data for name in names}
+        Kernels(self.device).feed_back(**addresses, n=n, stride=self.rows)
+
+
+@settings(max_examples=30)
+@given(n=st.integers(1, 70), seed=st.integers(0, 1000))
+@example(n=3000, seed=0)  # more rows than a block has threads
+def test_the_chosen_tokens_are_fed_back_step_after_step(library, n, seed):
+    fed, random = Feeding(library, n + 3, seed), np.random.default_rng(seed)
+    token_ids, positions, history = fed.token_ids.copy(), fed.positions.copy(), fed.history.copy()
+    for step in range(4):
+        fed.ids[:] = random.integers(1 << 40, size=n + 3)
+        fed.feed(n)
+        token_ids[:n], history[step, :n] = fed.ids[:n], fed.ids[:n]
+        positions[:n] += 1
+        assert np.array_equal(fed.token_ids, token_ids)
+        assert np.array_equal(fed.positions, positions)
+        assert np.array_equal(fed.history, history)
+        assert fed.counter.tolist() == [step + 1, 0]
+
+
+def test_the_stand_in_finds_a_missing_barrier(tmp_path):
+    source = SOURCE.read_text()
+    assert source.count("__syncthreads();") == 1
+    broken = tmp_path / "kernels.cu"
+    broken.write_text(source.replace("__syncthreads();", ""))
+    fed = Feeding(compile_kernels(tmp_path, broken), 64)
+    fed.ids[:] = 7
+    fed.feed(64)
+    assert (fed.history[1] == 7).any()  # threads that came after the counter moved
+
+
+def test_more_rows_than_a_line_of_the_history_are_refused(library):
+    with pytest.raises(AssertionError, match="history"):
+        Feeding(library, 4).feed(5)
+
+
+def test_blocks_that_lanes_do_not_divide_are_refused():
+    for address, position_bytes in ((64, 24), (72, 32)):
+        with pytest.raises(AssertionError, match="16 bytes"):
+            Blocks(address, 2, 4, 2, 8, position_bytes)
+
+
+def test_the_compiled_kernels_are_those_of_the_source():
+    """Where this fails, run scripts/build-kernels."""
+    assert hashlib.sha256(SOURCE.read_bytes()).hexdigest() in load_ptx().decode()
+
+
+def test_the_compiled_kernels_load_on_every_gpu_from_turing_on():
+    ptx = load_ptx()
+    assert ptx.endswith(b"\0")
+    assert ptx.count(b"\0") == 1
+    code = ptx.decode()
+    assert re.findall(r"\.visible \.entry (\w+)", code) == list(NAMES)
+    assert ".target sm_75\n" in code
+    assert ".version 9.0\n" in code  # which drivers for CUDA 13.0 read
+
+
+def test_the_compiled_kernels_copy_their_arguments_nowhere():
+    assert b".local" not in load_ptx()
+
+
+def test_the_compiled_kernels_copy_16_bytes_at_once():
+    assert b"ld.global.v4.u32" in load_ptx()
+    assert b"st.global.v4.u32" in load_ptx()

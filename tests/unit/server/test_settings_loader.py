@@ -1,0 +1,153 @@
+"""Flag > environment > file > default, and one sentence for whatever is wrong."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import AliasChoices, Field
+from pydantic_settings import CliPositionalArg
+
+from translane_server.errors import SettingsError
+from translane_server.settings_loader import Settings, load_settings
+
+
+class Example(Settings):
+    """An example of a command."""
+
+    source: CliPositionalArg[Path] = Field(description="What to read.")
+    output: Path = Field(
+        default=Path("out"), description="What to write.", validation_alias=AliasChoices("output", "o")
+    )
+    batch_size: int = Field(default=8, ge=1, description="How many at once.")
+    languages: tuple[str, ...] = Field(default=(), description="Which ones.")
+    fast: bool = Field(default=False, description="Hurry.")
+    threads: int | None = Field(default=None, description="By default all.")
+
+
+def load(*argv, prefix="TRANSLANE_", **environ):
+    return load_settings(Example, argv, environ, prog="example", env_prefix=prefix)
+
+
+def refused(*argv, **environ):
+    with pytest.raises(SettingsError) as caught:
+        load(*argv, **environ)
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    assert "pydantic" not in sentence
+    assert caught.value.exit_code == 2
+    return sentence
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "settings.toml"
+    path.write_text('source = "file"\nbatch_size = 2\nlanguages = ["de", "fr"]\n', encoding="utf-8")
+    return str(path)
+
+
+def test_defaults():
+    assert load("here").batch_size == 8
+
+
+def test_precedence(config):
+    assert load("--config", config).batch_size == 2
+    assert load(TRANSLANE_CONFIG=config).batch_size == 2
+    assert load("--config", config, TRANSLANE_BATCH_SIZE="3").batch_size == 3
+    assert load("--config", config, "--batch-size", "4", TRANSLANE_BATCH_SIZE="3").batch_size == 4
+    assert load("--config", config, "flag", TRANSLANE_SOURCE="variable").source == Path("flag")
+    assert load("--config", config, TRANSLANE_SOURCE="variable").source == Path("variable")
+    assert load("--config", config, TRANSLANE_CONFIG="/not/read").source == Path("file")
+
+
+def test_spellings(config):
+    assert load("x", "-o", "there").output == Path("there")
+    assert load("x", "--fast").fast is True
+    assert load("x", "--no-fast", TRANSLANE_FAST="1").fast is False
+    assert load("x", TRANSLANE_FAST="true").fast is True
+    assert load("x", "--languages", "de", "--languages", "fr").languages == ("de", "fr")
+    assert load("x", TRANSLANE_LANGUAGES="de,fr").languages == ("de", "fr")
+    assert load("--config", config).languages == ("de", "fr")
+
+
+def test_settings_are_frozen():
+    with pytest.raises(ValueError, match="frozen"):
+        load("x").batch_size = 3
+
+
+def test_the_constructor_reads_no_environment(monkeypatch):
+    monkeypatch.setenv("BATCH_SIZE", "3")
+    assert Example(source=Path("x")).batch_size == 8
+
+
+@pytest.mark.parametrize(
+    ("argv", "environ", "sentence"),
+    [
+        ((), {}, "SOURCE is required (or TRANSLANE_SOURCE, or source in the settings file)"),
+        (("x", "--sped", "9"), {}, "unknown argument --sped; --help lists the known ones"),
+        (("x", "--batch", "9"), {}, "unknown argument --batch; --help lists the known ones"),
+        (("x", "y"), {}, "unknown argument y; --help lists the known ones"),
+        (("x", "--batch-size"), {}, "--batch-size: expected one argument"),
+        (("x", "--batch-size", "0"), {}, "--batch-size: input should be greater than or equal to 1, not '0'"),
+        (
+            ("x",),
+            {"TRANSLANE_BATCH_SIZE": "many"},
+            "TRANSLANE_BATCH_SIZE: input should be a valid integer, unable to parse string as an integer, not 'many'",
+        ),
+        (
+            ("x",),
+            {"TRANSLANE_BATCH_SISE": "1"},
+            "unknown environment variable TRANSLANE_BATCH_SISE; did you mean TRANSLANE_BATCH_SIZE?",
+        ),
+        (("x",), {"TRANSLANE_ZZZZ": "1"}, "unknown environment variable TRANSLANE_ZZZZ"),
+        (
+            ("--config", "/nowhere.toml"),
+            {},
+            "settings file /nowhere.toml: it cannot be read: No such file or directory",
+        ),
+    ],
+)
+def test_refusals(argv, environ, sentence):
+    assert refused(*argv, **environ) == sentence
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [
+        ("batch-size = 3", "unknown key batch-size; did you mean batch_size?"),
+        ("batch_size = 0", "greater than or equal to 1, not 0"),
+        ("batch_size = ", "it is not TOML"),
+        ("[server]\nbatch_size = 3", "unknown key server"),
+        ('config = "other.toml"', "unknown key config"),
+    ],
+)
+def test_refused_files(tmp_path, content, part):
+    path = tmp_path / "bad.toml"
+    path.write_text(content, encoding="utf-8")
+    sentence = refused("x", "--config", str(path))
+    assert str(path) in sentence
+    assert part in sentence
+
+
+def test_long_values_are_cut():
+    assert len(refused("x", "--batch-size", "9" * 10_000 + "x")) < 250
+
+
+def test_variables_of_other_commands_are_not_ours():
+    others = {"TRANSLANE_TRAIN_STEPS": "1", "TRANSLANE_EXPORT_FORMAT": "x", "TRANSLANE_CLIENT_SERVER": "y"}
+    assert load("x", **others).batch_size == 8
+
+
+def test_a_command_ignores_the_servers_variables():
+    settings = load("x", prefix="TRANSLANE_TRAIN_", TRANSLANE_PORT="1", TRANSLANE_TRAIN_BATCH_SIZE="5")
+    assert settings.batch_size == 5
+    with pytest.raises(SettingsError, match="TRANSLANE_TRAIN_PORT"):
+        load("x", prefix="TRANSLANE_TRAIN_", TRANSLANE_TRAIN_PORT="1")
+
+
+def test_help(capsys):
+    with pytest.raises(SystemExit) as caught:
+        load("--help")
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    for part in ("An example of a command", "--batch-size", "How many at once. (default: 8)", "--config", "--no-fast"):
+        assert part in text
+    assert "None" not in text

@@ -1,0 +1,222 @@
+"""Texts cut into sentences and put together again."""
+
+import re
+import time
+
+import pytest
+import sentencex
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from translane_server.text.graphemes import is_boundary
+from translane_server.text.splitting import TooManySentencesError, split_text
+
+EOS = 3
+PIECES = (
+    "a",
+    "B",
+    "é",
+    "e\u0301",
+    "你",
+    "好",
+    "😀",
+    "👩‍👩‍👧‍👦",
+    "Dr.",
+    "z.B.",
+    "3.5",
+    "...",
+    "http://a.b",
+    "\r\n",
+    "\n\n",
+)
+SIGNS = ".!?,;:。！？，、…\"'“”‘’«»「」()（）[]- \n\r\t\v\x1e\x1f\x85\xa0\u2003\u2028\u3000\u200b\u200d\x00"
+TEXTS = st.lists(st.one_of(st.sampled_from(PIECES), st.sampled_from(SIGNS), st.text(max_size=4))).map("".join)
+LANGUAGES = st.sampled_from(["en", "de", "zh", "zh-Hant-TW", "ja", "hi", "ar", "tlh", "", "x-none", "\x00"])
+
+
+def characters(texts):
+    """A token for each character that is no white space, and the end of the sentence."""
+    ids = [[ord(c) for c in text if not c.isspace()] for text in texts]
+    return [[*each, EOS] if each else [] for each in ids]
+
+
+def split(text, language="en", *, encode=characters, max_tokens=10_000, max_sentences=100_000):
+    return split_text(text, language, encode, max_tokens=max_tokens, max_sentences=max_sentences)
+
+
+def whole(text):
+    return "".join(gap + sentence for gap, sentence in zip(text.gaps, (*text.sentences, ""), strict=True))
+
+
+@given(TEXTS, LANGUAGES, st.sampled_from([2, 5, 17, 1000]))
+@example("B\xa0.\u2028", "xx", 5)
+@example("A.\u3000B。\x85C", "en", 2)
+def test_nothing_of_a_text_is_lost(text, language, max_tokens):
+    parts = split(text, language, max_tokens=max_tokens)
+    assert whole(parts) == text
+    assert all(re.sub(r"\(?[0-9]{1,3}[.)]", "", gap).strip() == "" for gap in parts.gaps)
+    assert all(sentence == sentence.strip() != "" for sentence in parts.sentences)
+    assert all(len(sentence.splitlines()) == 1 for sentence in parts.sentences)
+    assert list(map(list, parts.source_ids)) == characters(parts.sentences)
+
+
+@given(TEXTS, st.sampled_from([2, 3, 7]))
+def test_sentences_have_as_many_tokens_as_the_model_takes_and_are_cut_between_characters(text, max_tokens):
+    parts = split(text, max_tokens=max_tokens)
+    position = 0
+    for gap, sentence, ids in zip(parts.gaps, parts.sentences, parts.source_ids, strict=False):
+        position += len(gap)
+        if not gap and position:
+            assert is_boundary(text, position)
+        position += len(sentence)
+        if len(ids) > max_tokens:
+            assert not any(is_boundary(sentence, index) for index in range(1, len(sentence)))
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "sentences"),
+    [
+        ("en", "Dr. Smith left. Why?  Nobody knows.", ["Dr. Smith left.", "Why?", "Nobody knows."]),
+        ("en-GB", "Mr. Bean, e.g. in London! Yes.", ["Mr. Bean, e.g. in London!", "Yes."]),
+        ("de", "Dr. Müller kam am 3. Mai. Er ging.", ["Dr. Müller kam am 3. Mai.", "Er ging."]),
+        ("de-CH", "Dr. Müller kam am 3. Mai. Er ging.", ["Dr. Müller kam am 3. Mai.", "Er ging."]),
+        ("zh", "你好！今天天气很好，我们去吧。真的吗？", ["你好！", "今天天气很好，我们去吧。", "真的吗？"]),
+        ("zho_Hans", "你好！真的吗？", ["你好！", "真的吗？"]),
+        ("tlh", "Qapla'! Heghlu'meH. QaQ jajvam?", ["Qapla'!", "Heghlu'meH.", "QaQ jajvam?"]),
+        ("en", "Title\nFirst. Second\r\n\r\n\tThird.", ["Title", "First.", "Second", "Third."]),
+        ("en", "One sentence", ["One sentence"]),
+        ("en", "", []),
+        ("en", " \n\t\n", []),
+    ],
+)
+def test_sentences(language, text, sentences):
+    assert list(split(text, language).sentences) == sentences
+
+
+def test_numbers_of_items_are_kept():
+    parts = split("1. One.\n2. Two. (3) 4\n12.", "en")
+    assert parts.sentences == ("One.", "Two.", "(3) 4")
+    assert parts.join(["一。", "二。", "三"], "zh") == "1. 一。\n2. 二。三\n12."
+    assert split("Er kam am\n2. Mai an. Ja!", "de").sentences[1:] == ("2. Mai an.", "Ja!")
+
+
+def test_a_sentence_without_tokens_belongs_to_the_gap():
+    parts = split("One. \u200b\nTwo.", encode=lambda texts: [[1] if "." in text else [] for text in texts])
+    assert parts.sentences == ("One.", "Two.")
+    assert parts.gaps == ("", " \u200b\n", "")
+
+
+@pytest.mark.parametrize(
+    ("target", "text", "translated"),
+    [
+        ("en", "甲。乙。丙", "1 2 3"),
+        ("en", "甲。　乙。\n\n　　丙 ", "1 2\n\n　　3 "),
+        ("en", "A! B!  C!\tD!\r\n", "1 2  3\t4\r\n"),
+        ("zh", "A! B!  C!\tD!\n\n E", "12  3\t4\n\n 5"),
+        ("zh-Hant-TW", "A! B!", "12"),
+        ("zho_Hans", "A! B!", "12"),
+        ("zh-Latn", "甲。乙。", "1 2"),
+        ("yue", "A! B!", "12"),
+        ("ja", "A! B!", "12"),
+        ("ko", "甲。乙。", "1 2"),
+        ("th", "A! B!", "1 2"),
+        ("lzh", "  A! B!  ", "  12  "),
+        ("en", " \n ", " \n "),
+        ("en", "", ""),
+    ],
+)
+def test_translations_stand_as_the_target_language_has_it(target, text, translated):
+    parts = split(text)
+    assert parts.join([str(index) for index, _ in enumerate(parts.sentences, 1)], target) == translated
+
+
+def test_a_sentence_that_is_too_long_is_cut_at_clauses():
+    text = "When it rains, which it does, we stay at home, and the 1,000 others do what they like."
+    parts = split(text, max_tokens=45)
+    assert parts.sentences == (
+        "When it rains, which it does, we stay at home,",
+        "and the 1,000 others do what they like.",
+    )
+    assert split(text, max_tokens=80).sentences == (text,)
+    parts = split("天气很好，我们去公园散步，他们去学校上课，你们在家里休息", max_tokens=16)
+    assert parts.sentences == ("天气很好，我们去公园散步，", "他们去学校上课，你们在家里休息")
+
+
+def test_without_clauses_it_is_cut_between_words_and_without_words_between_characters():
+    parts = split("one two three four five six", max_tokens=12)
+    assert parts.sentences == ("one two three", "four five six")
+    parts = split("👩‍👩‍👧‍👦" * 5, max_tokens=20)
+    assert "".join(parts.sentences) == "👩‍👩‍👧‍👦" * 5
+    assert set(parts.sentences) <= {"👩‍👩‍👧‍👦", "👩‍👩‍👧‍👦" * 2}
+
+
+def test_ten_thousand_characters_without_punctuation_are_cut_to_fit():
+    for text in ("好" * 10_000, "word " * 2_000):
+        parts = split(text, max_tokens=256)
+        assert whole(parts) == text
+        assert max(map(len, parts.source_ids)) <= 256
+        assert len(parts.sentences) <= 64
+
+
+def test_one_character_of_too_many_tokens_is_left_whole():
+    parts = split("e" + "\u0301" * 20 + "x", max_tokens=8)
+    assert parts.sentences == ("e" + "\u0301" * 20, "x")
+
+
+def test_more_sentences_than_accepted():
+    assert len(split("A! B! C!", max_sentences=3).sentences) == 3
+    with pytest.raises(TooManySentencesError):
+        split("A! B! C!", max_sentences=2)
+    with pytest.raises(TooManySentencesError):
+        split("x" * 100, max_tokens=11, max_sentences=9)
+
+
+def test_too_many_sentences_are_found_before_much_work_is_done():
+    calls = []
+
+    def encode(texts):
+        calls.append(texts)
+        return characters(texts)
+
+    with pytest.raises(TooManySentencesError):
+        split("A! " * 1000, encode=encode, max_sentences=10)
+    assert not calls
+    with pytest.raises(TooManySentencesError):
+        split("好" * 100_000, encode=encode, max_tokens=256, max_sentences=10)
+    assert len(calls) == 1
+
+
+def test_a_long_line_is_cut_as_its_sentences_are():
+    sentences = [f"This is sentence {number}, said Dr. Smith." for number in range(1000)]
+    assert list(split(" ".join(sentences)).sentences) == sentences
+    chinese = [f"这是第{number}句话，很长很长的一句话。" for number in range(2000)]
+    assert list(split("".join(chinese), "zh").sentences) == chinese
+
+
+@pytest.mark.parametrize(
+    "unit", ["你好。", "“", "“A. ", "Dr. ", "\n", " \n", "好", "word ", '"a." ', "(a. ", "‘A. B’ "]
+)
+def test_time_grows_with_the_length_alone(unit):
+    def seconds(length):
+        text = (unit * length)[:length]
+        started = time.thread_time()
+        split(text, max_tokens=256)
+        return time.thread_time() - started
+
+    seconds(1_000)
+    assert min(seconds(100_000) for _ in range(2)) < 40 * max(seconds(10_000), 0.005)
+
+
+class Panic(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("outcome", [Panic("a panic"), ["shorter"]])
+def test_a_line_that_sentencex_cannot_cut_is_a_sentence(monkeypatch, outcome):
+    def segment(language, text):
+        if isinstance(outcome, Panic):
+            raise outcome
+        return outcome
+
+    monkeypatch.setattr(sentencex, "segment", segment)
+    assert split("One. Two.\nThree.").sentences == ("One. Two.", "Three.")
