@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from translane_export.checkpoint import Checkpoint
 from translane_export.errors import ExportError
-from translane_server.language_pairs import LanguagePairs
+from translane_export.file_readers import read_text
+from translane_server.requests.language_pairs import LanguagePairs
 
 
 def sample_sources(checkpoint: Checkpoint, file: Path | None) -> list[list[int]]:
@@ -17,16 +19,12 @@ def sample_sources(checkpoint: Checkpoint, file: Path | None) -> list[list[int]]
     Raises:
         ExportError: the file or the tokenizer cannot be read.
     """
-    texts = checkpoint.samples if file is None else _read_lines(file)
+    texts: Sequence[str] = checkpoint.samples
+    if file is not None:
+        try:
+            texts = read_text(file).splitlines()
+        except ExportError as error:
+            raise ExportError(f"--samples {error}") from None
     tokenizer = checkpoint.tokenizer.load(checkpoint.config, checkpoint.languages)
     pair = LanguagePairs(checkpoint.languages, tokenizer).default()
-    return [ids for ids in pair.tokenizer.encode(texts) if ids]
-
-
-def _read_lines(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise ExportError(f"--samples {path}: it cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ExportError(f"--samples {path}: it is not UTF-8 text") from None
+    return [ids for ids in pair.encode(texts) if ids]

@@ -1,18 +1,17 @@
-"""Translates with a bundle as the server does: its engine, its tokenizer."""
+"""Translates with a bundle as the server does."""
 
 from __future__ import annotations
 
-import queue
 from collections.abc import Sequence
 
 from translane_export.errors import ExportError
 from translane_server.bundle import Bundle
-from translane_server.engine import Engine
 from translane_server.errors import RequestError
+from translane_server.local import LocalDecoder
 from translane_server.options import DecodingOptions
-from translane_server.ort import OrtBackend
-from translane_server.request import Request, Sentence, SentenceResult
-from translane_server.sessions import Sessions
+from translane_server.runtime.ort import OrtBackend
+from translane_server.runtime.sessions import Sessions
+from translane_server.sentence import Sentence
 from translane_server.vocabulary import TargetVocabulary
 
 _ROWS = 32
@@ -43,19 +42,13 @@ def translate_greedily(
     backend = OrtBackend(
         Sessions(bundle, threads=threads), rows=_ROWS, source_capacity=longest, target_capacity=len(forced_ids) + most
     )
-    engine = Engine(backend, vocabulary=TargetVocabulary(ids.decoder_start, ids.eos), encode_tokens=2048)
     options = DecodingOptions(most, scores=False)
-    answers: queue.SimpleQueue[tuple[SentenceResult, ...] | RequestError] = queue.SimpleQueue()
     sentences = [
         Sentence(list(source)[:longest], options, forced_ids=tuple(forced_ids)) for source in sources if source
     ]
-    engine.submit(Request(sentences, answers.put))
-    engine.start()
-    try:
-        answer = answers.get()
-    finally:
-        engine.stop()
-    if isinstance(answer, RequestError):
-        raise ExportError(f"the exported model does not decode: {answer}")
-    results = iter(answer)
+    with LocalDecoder(backend, TargetVocabulary(ids.decoder_start, ids.eos)) as decoder:
+        try:
+            results = iter(decoder.decode(sentences))
+        except RequestError as error:
+            raise ExportError(f"the exported model does not decode: {error}") from None
     return [list(next(results).hypotheses[0].token_ids) if source else [] for source in sources]

@@ -7,30 +7,34 @@ import sys
 from importlib.util import find_spec
 
 _HINT = "install translane[server], or translane[server-cuda] for GPUs"
-_OF_REPLICAS = ("numpy", "onnxruntime")  # what the processes need that decode, and this one does not
+_NEEDED_BY_REPLICAS = ("numpy", "onnxruntime")  # this process does not import them, but the replicas' processes do
+_INTERRUPTED = 130  # 128 + SIGINT
 
 
 def main() -> int:
-    """Serve until a signal; the exit code tells how it ended."""
-    # gRPC reads this when it is loaded: what fails in it reaches the log, or the caller, as an error of our own.
+    """Serve until a signal; returns the exit code, which tells how the server ended."""
+    # gRPC reads this when it is imported. Its failures reach the log, or the caller, as Translane's own errors.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         from translane_server.command import run
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("translane"):
             raise
-        print(f"translane-server: {error.name} is not installed; {_HINT}", file=sys.stderr)
-        return 1
+        return _not_installed(error.name)
     except KeyboardInterrupt:
-        return 130
-    for name in _OF_REPLICAS:
+        return _INTERRUPTED
+    for name in _NEEDED_BY_REPLICAS:
         if find_spec(name) is None:
-            print(f"translane-server: {name} is not installed; {_HINT}", file=sys.stderr)
-            return 1
+            return _not_installed(name)
     try:
         return run(sys.argv[1:], os.environ)
     except KeyboardInterrupt:  # before the server listens to signals
-        return 130
+        return _INTERRUPTED
+
+
+def _not_installed(name: str) -> int:
+    print(f"translane-server: {name} is not installed; {_HINT}", file=sys.stderr)
+    return 1
 
 
 if __name__ == "__main__":

@@ -6,13 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
-IntArray = npt.NDArray[np.int64]
-Int32Array = npt.NDArray[np.int32]
-FloatArray = npt.NDArray[np.float32]
-BoolArray = npt.NDArray[np.bool_]
+from translane_server.arrays import FloatArray, Int32Array, IntArray
 
 
 class RowMove(NamedTuple):

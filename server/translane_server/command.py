@@ -11,14 +11,14 @@ from functools import partial
 
 from translane_server.bundle import Bundle
 from translane_server.bundle_choice import choose_bundle
-from translane_server.dispatch.connection import RemoteReplica
+from translane_server.dispatch.connection import ReplicaConnection
 from translane_server.dispatch.dispatcher import Dispatcher
 from translane_server.dispatch.plan import plan_replicas
 from translane_server.dispatch.processes import process_hosts
 from translane_server.errors import StartupError
 from translane_server.logs import configure_logging
 from translane_server.metrics import Metrics
-from translane_server.replica.setup import ReplicaSetup
+from translane_server.replica.setup import ModelSetup, ReplicaSetup
 from translane_server.rpc.service import ServedModel
 from translane_server.server import Server
 from translane_server.settings import ENV_PREFIX, ServerSettings, TokenLimits
@@ -71,8 +71,8 @@ async def _serve(settings: ServerSettings, bundle: Bundle, model: ServedModel) -
     server = Server(settings, model)
     try:
         await server.start()
-        engine = build_engine(settings, bundle, model, server.limits.tokens, server.metrics)
-        opening = asyncio.create_task(server.open(engine))
+        dispatcher = build_dispatcher(settings, bundle, model, server.limits.tokens, server.metrics)
+        opening = asyncio.create_task(server.open(dispatcher))
         stopping = asyncio.create_task(signals.stop.wait())
         await asyncio.wait([opening, stopping], return_when=asyncio.FIRST_COMPLETED)
         if not opening.done():
@@ -101,7 +101,7 @@ async def _serve(settings: ServerSettings, bundle: Bundle, model: ServedModel) -
     return 0
 
 
-def build_engine(
+def build_dispatcher(
     settings: ServerSettings, bundle: Bundle, model: ServedModel, tokens: TokenLimits, metrics: Metrics
 ) -> Dispatcher:
     """What decodes with `bundle`, which `model` serves; not started."""
@@ -109,25 +109,20 @@ def build_engine(
     _log.info("replicas: %d, of %d threads each", len(plan.rows), plan.threads)
     ids = bundle.manifest.special_ids
     vocabulary = TargetVocabulary(ids.decoder_start, ids.eos, model.tokenizer.target_surfaces)
+    setup = ModelSetup(
+        bundle=bundle,
+        device=model.device,
+        threads=plan.threads,
+        source_capacity=tokens.source,
+        target_capacity=tokens.target,
+        encode_tokens=settings.encode_tokens,
+        log_format=settings.log_format,
+        log_level=settings.log_level,
+    )
     hosts = process_hosts(len(plan.rows), plan.threads)
     metrics.watch_replicas([partial(getattr, host, "pid") for host in hosts])
     replicas = [
-        RemoteReplica(
-            ReplicaSetup(
-                number=number,
-                bundle=bundle,
-                device=model.device,
-                threads=plan.threads,
-                rows=rows,
-                source_capacity=tokens.source,
-                target_capacity=tokens.target,
-                encode_tokens=settings.encode_tokens,
-                vocabulary=vocabulary,
-                log_format=settings.log_format,
-                log_level=settings.log_level,
-            ),
-            host,
-        )
+        ReplicaConnection(ReplicaSetup(number, rows, vocabulary, setup), host)
         for number, (rows, host) in enumerate(zip(plan.rows, hosts, strict=True))
     ]
-    return Dispatcher(replicas, waiting_limit=settings.sentences_waiting, observer=metrics)
+    return Dispatcher(replicas, waiting_limit=settings.sentences_waiting, observe=metrics.observe)

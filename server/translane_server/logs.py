@@ -1,7 +1,7 @@
-"""The log: one line per event on standard error, as plain text or JSON.
+"""The log: one line for each event on standard error, as plain text or JSON.
 
-A record's own data travels in ``extra=data(…)``: keys beside the message, in both shapes. Texts of requests are logged
-nowhere but under ``log_texts``.
+A record's own data travels in ``extra=data(…)``: keys beside the message, in both formats. The server logs texts of
+requests only where the setting ``log_texts`` is on.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from collections.abc import Mapping
 from typing import Any, Literal, TextIO
 
 _ATTRIBUTE = "translane_data"
-# What a plain value may hold besides letters and digits; anything else is quoted as JSON, so that no value can
-# fake a line or a key.
+# The signs that a plain value may hold besides letters and digits. A value with any other sign is quoted as JSON, so
+# that no value can fake a line or a key.
 _PLAIN_PUNCTUATION = frozenset("._:/-+[]%,")
 
 
 def data(**values: Any) -> Mapping[str, Any]:
-    """`values` as the `extra` of a logging call."""
+    """The `extra` of a logging call: `values` are the record's own data."""
     return {_ATTRIBUTE: values}
 
 
@@ -29,7 +29,7 @@ def configure_logging(
     level: Literal["debug", "info", "warning", "error"],
     stream: TextIO | None = None,
 ) -> None:
-    """Send this package's records of `level` and others' warnings to `stream`, standard error by default."""
+    """Send the server's records from `level` up, and other packages' warnings, to `stream` or standard error."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format == "json" else PlainFormatter())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
@@ -41,7 +41,7 @@ class PlainFormatter(logging.Formatter):
     """``2030-01-31T12:00:00.123Z INFO listening on 127.0.0.1:50051 key=value``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, and the traceback's lines where there is one."""
+        """One line; the lines of a traceback follow where there is one."""
         values = getattr(record, _ATTRIBUTE, {})
         line = " ".join(
             [_timestamp(record), record.levelname, _one_line(record.getMessage())]

@@ -20,6 +20,8 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from translane_server.measurements import Measurements
+
 # Upper bounds of the buckets [seconds], for what a caller waits for and for what the model does in one go.
 _REQUEST_BUCKETS = (0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0)
 _STEP_BUCKETS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1.0)
@@ -30,7 +32,7 @@ REJECTIONS = ("INVALID_FIELD", "MODEL_NOT_FOUND", "QUEUE_FULL", "UNAVAILABLE")
 
 
 class Metrics:
-    """The metrics of one server, in a registry of their own. It observes the engine (`observer.EngineObserver`)."""
+    """The metrics of one server, in a registry of their own."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
@@ -93,8 +95,8 @@ class Metrics:
         """Say which model is served."""
         self._model.info({"name": name, "version": version, "precision": precision, "device": device})
 
-    def watch_engine(self, rows: int, active_rows: Callable[[], int], waiting: Callable[[], int]) -> None:
-        """Read the gauges from the engine whenever they are scraped."""
+    def watch_rows(self, rows: int, active_rows: Callable[[], int], waiting: Callable[[], int]) -> None:
+        """Read the gauges of the running batches whenever they are scraped."""
         self._rows.labels("active").set_function(active_rows)
         self._rows.labels("free").set_function(lambda: rows - active_rows())
         self._waiting.set_function(waiting)
@@ -103,31 +105,22 @@ class Metrics:
         """Read what the replicas' processes take from the system, whenever it is scraped; `pids` are in their order."""
         self.registry.register(_ReplicaProcesses(pids))
 
-    # The engine's observer: called once a step or rarer.
-
-    def encoded(self, seconds: float, sentences: int, source_tokens: int) -> None:  # noqa: ARG002 the observer's signature
-        """See `EngineObserver`."""
-        self._encode.observe(seconds)
-        self._source_tokens.inc(source_tokens)
-
-    def admitted(self, queue_seconds: float) -> None:
-        """See `EngineObserver`."""
-        self._queue.observe(queue_seconds)
-
-    def stepped(self, seconds: float, rows: int) -> None:
-        """See `EngineObserver`."""
-        self._step.observe(seconds)
-        self._step_rows.observe(rows)
-        self._row_steps.inc(rows)
-
-    def moved(self, seconds: float, rows: int) -> None:
-        """See `EngineObserver`."""
-        self._move.observe(seconds)
-        self._moved_rows.inc(rows)
-
-    def first_token(self, seconds: float) -> None:
-        """See `EngineObserver`."""
-        self._first_token.observe(seconds)
+    def observe(self, measured: Measurements) -> None:
+        """Count what a replica has measured."""
+        for seconds, source_tokens in measured.encodes:
+            self._encode.observe(seconds)
+            self._source_tokens.inc(source_tokens)
+        for seconds in measured.queue_times:
+            self._queue.observe(seconds)
+        for seconds, rows in measured.steps:
+            self._step.observe(seconds)
+            self._step_rows.observe(rows)
+            self._row_steps.inc(rows)
+        for seconds, rows in measured.moves:
+            self._move.observe(seconds)
+            self._moved_rows.inc(rows)
+        for seconds in measured.first_token_times:
+            self._first_token.observe(seconds)
 
 
 class _ReplicaProcesses(Collector):

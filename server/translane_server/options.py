@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import pickle
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from operator import attrgetter
+from typing import Any
+
+_DISTINCT_OPTIONS = 256  # requests of one kind have equal options: these are pickled once
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +75,22 @@ class DecodingOptions:
     def attention(self) -> bool:
         """Whether the cross-attention weights of each step are needed."""
         return self.alignment or self.coverage_penalty != 0.0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (_pickled(self),)
+
+
+_values = attrgetter(*[field.name for field in fields(DecodingOptions)])
+
+
+@lru_cache(_DISTINCT_OPTIONS)
+def _pickled(options: DecodingOptions) -> bytes:
+    return pickle.dumps(_values(options), pickle.HIGHEST_PROTOCOL)
+
+
+@lru_cache(_DISTINCT_OPTIONS)
+def _unpickled(values: bytes) -> DecodingOptions:
+    return DecodingOptions(*pickle.loads(values))  # noqa: S301 from this program
 
 
 @dataclass(frozen=True, slots=True)

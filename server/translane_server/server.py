@@ -1,4 +1,4 @@
-"""One server: the gRPC port, the metrics port, and the engine behind them, from start to drained."""
+"""One server: the gRPC port, the metrics port, and the dispatcher behind them, from start to drained."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Server:
             model, self.limits, self.metrics, self._executor, log_texts=settings.log_texts
         )
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]  # missing from the stubs
-        self._engine: Dispatcher | None = None
+        self._dispatcher: Dispatcher | None = None
         self._watch: asyncio.Task[None] | None = None
         self._metrics_server: MetricsServer | None = None
         self._grpc: grpc.aio.Server | None = None
@@ -107,23 +107,23 @@ class Server:
         _log.info("listening on %s", _address(settings.host, self.port))
         _log.info("metrics on http://%s/metrics", _address(settings.host, self.metrics_port))
 
-    async def open(self, engine: Dispatcher) -> None:
-        """Start `engine`, which this server stops, and translate with it.
+    async def open(self, dispatcher: Dispatcher) -> None:
+        """Start `dispatcher`, which this server stops, and translate with it.
 
         Raises:
             StartupError: it cannot start.
         """
-        self._engine = engine
-        await engine.start()
-        self._watch = asyncio.create_task(self._watch_engine(engine))
-        if engine.failed.is_set():  # one was lost while another one started
+        self._dispatcher = dispatcher
+        await dispatcher.start()
+        self._watch = asyncio.create_task(self._watch_dispatcher(dispatcher))
+        if dispatcher.failed.is_set():  # one was lost while another one started
             return
-        self.metrics.watch_engine(engine.rows, lambda: engine.active_rows, lambda: engine.waiting)
-        self._service.open(engine)
+        self.metrics.watch_rows(dispatcher.rows, lambda: dispatcher.active_rows, lambda: dispatcher.waiting)
+        self._service.open(dispatcher)
         await self._set_health(_SERVING)
         manifest = self._model.manifest
         facts = data(model=manifest.name, version=manifest.version, precision=manifest.precision)
-        _log.info("serving on %s with %d rows", self._model.device, engine.rows, extra=facts)
+        _log.info("serving on %s with %d rows", self._model.device, dispatcher.rows, extra=facts)
 
     async def stop(self, grace: float, hurry: asyncio.Event | None = None) -> bool:
         """Refuse new translations, finish the accepted ones within `grace` seconds, and close.
@@ -139,10 +139,10 @@ class Server:
         if self._watch:
             self._watch.cancel()
         drained = await _first(self._service.idle(), hurry, grace)
-        if drained and self._engine:
+        if drained and self._dispatcher:
             await _first(asyncio.sleep(_LAST_CALLS_TIME), hurry, _LAST_CALLS_TIME)
-        if self._engine:
-            await self._engine.stop()
+        if self._dispatcher:
+            await self._dispatcher.stop()
         if self._grpc:
             if not drained:  # the engine has answered what was left; let the answers be written
                 await _first(self._service.idle(), None, _CLOSING_TIME)
@@ -152,8 +152,8 @@ class Server:
         self._executor.shutdown(wait=False, cancel_futures=True)
         return drained
 
-    async def _watch_engine(self, engine: Dispatcher) -> None:
-        await engine.failed.wait()
+    async def _watch_dispatcher(self, dispatcher: Dispatcher) -> None:
+        await dispatcher.failed.wait()
         _log.error("the engine has failed, and nothing is translated any more; the server needs a restart")
         await self._set_health(_NOT_SERVING)
         self.failed.set()

@@ -14,17 +14,17 @@ from translane_server.settings_loader import Flag, Settings
 
 ENV_PREFIX = "TRANSLANE_"
 
-# Longest source and target where the operator sets none [tokens]: rows of a longer capacity cost memory and cache
-# whether or not sentences are that long.
+# Longest source and target by default [tokens]: rows of a longer capacity cost memory and cache, even where no sentence
+# is that long.
 _DEFAULT_MAX_TOKENS = 256
 
-# Rows where the operator sets none: of all replicas, or of each if that is more.
+# Rows by default: of all replicas together, or of each replica if that gives more.
 _DEFAULT_ROWS, _DEFAULT_ROWS_OF_A_REPLICA = 64, 32
 
-# Most beams where the operator sets no limit: a text with many of them keeps many others waiting.
+# Most beams by default: a text with many beams keeps many other texts waiting.
 _DEFAULT_MAX_BEAM_SIZE = 16
 
-# Largest count the protocol can carry.
+# Largest count that the protocol can carry.
 _MAX_COUNT = 2**31 - 1
 
 
@@ -61,7 +61,13 @@ class ServerSettings(Settings):
         le=4096,
         description="Most hypotheses that decode at once, in all replicas together; by default 64, or 32 for each.",
     )
-    max_beam_size: int | None = Field(
+    encode_tokens: int = Field(
+        default=2048,
+        ge=1,
+        le=_MAX_COUNT,
+        description="Source tokens, padding included, that a replica encodes between two of its decoder steps.",
+    )
+    max_beam_size: Annotated[int | None, Flag(heading="limits")] = Field(
         default=None,
         ge=1,
         le=4096,
@@ -83,24 +89,20 @@ class ServerSettings(Settings):
     sentences_waiting: int = Field(
         default=1024, ge=1, le=_MAX_COUNT, description="Most sentences that wait for a row; more are refused."
     )
-    encode_tokens: int = Field(
-        default=2048,
-        ge=1,
-        le=_MAX_COUNT,
-        description="Source tokens, padding included, that a replica encodes between two of its decoder steps.",
+    max_message_bytes: Annotated[int, Flag("BYTES")] = Field(
+        default=4 * 1024 * 1024, ge=1024, le=2**31 - 1, description="Largest request message [bytes]."
     )
-    grace_period: Annotated[float, Flag("SECONDS", heading="service")] = Field(
+    grace_period: Annotated[float, Flag("SECONDS", heading="operation")] = Field(
         default=30.0, ge=0, le=86400, description="Seconds that running requests get to finish after SIGTERM."
     )
-    log_format: Literal["plain", "json"] = Field(default="plain", description="Shape of the log's lines.")
+    reflection: bool = Field(default=True, description="Answer gRPC server reflection.")
+    log_format: Annotated[Literal["plain", "json"], Flag(heading="log")] = Field(
+        default="plain", description="Shape of the log's lines."
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least severe level to log; debug has a line for each request."
     )
     log_texts: bool = Field(default=False, description="Log the texts of requests and their translations (at debug).")
-    reflection: bool = Field(default=True, description="Answer gRPC server reflection.")
-    max_message_bytes: Annotated[int, Flag("BYTES")] = Field(
-        default=4 * 1024 * 1024, ge=1024, le=2**31 - 1, description="Largest request message [bytes]."
-    )
 
     @field_validator("host")
     @classmethod
@@ -129,19 +131,19 @@ class ServerSettings(Settings):
         return self
 
     def rows_of(self, replicas: int) -> int:
-        """`rows`, or as many as are sensible for so many replicas."""
+        """`rows`; by default a number that suits so many replicas."""
         return self.rows or max(_DEFAULT_ROWS, _DEFAULT_ROWS_OF_A_REPLICA * replicas)
 
     @property
     def beam_limit(self) -> int:
-        """`max_beam_size`, or as many as are sensible with these rows."""
+        """`max_beam_size`; by default a number that suits the rows."""
         replicas = self.replicas or 1
         return self.max_beam_size or min(_DEFAULT_MAX_BEAM_SIZE, self.rows_of(replicas) // replicas)
 
 
 @dataclass(frozen=True)
 class TokenLimits:
-    """Longest source and target of the model on this server [tokens, end-of-sentence included]."""
+    """Longest source and target of the model on this server [tokens, with the end-of-sentence token]."""
 
     source: int
     target: int
@@ -149,10 +151,10 @@ class TokenLimits:
 
 
 def token_limits(settings: ServerSettings, manifest: Manifest) -> TokenLimits:
-    """The limits set, held against the model's.
+    """The limits that `settings` and the model of `manifest` allow.
 
     Raises:
-        SettingsError: a setting asks for more than the model can take.
+        SettingsError: a setting asks for more than the model takes.
     """
     source = _limit("--max-source-tokens", settings.max_source_tokens, manifest.limits.source_tokens)
     target = _limit("--max-target-tokens", settings.max_target_tokens, manifest.limits.target_tokens)

@@ -128,7 +128,7 @@ def _parser(cls: type[Settings], prog: str, env_prefix: str) -> argparse.Argumen
         allow_abbrev=False,
     )
     parser.add_argument(
-        "--version", action="version", version=f"{prog} {version('translane')}", help="show the version"
+        "-V", "--version", action="version", version=f"{prog} {version('translane')}", help="show the version"
     )
     parser.add_argument(f"--{_CONFIG}", metavar="FILE", help="TOML file of settings; its keys are flags with _ for -")
     section: argparse._ActionsContainer = parser
@@ -197,7 +197,8 @@ def _help(setting: FieldInfo) -> str:
     elif isinstance(default, bool):
         shown = f" (default: {'yes' if default else 'no'})"
     else:
-        shown = "" if default in (None, "", ()) else f" (default: {default})"
+        number = f"{default:g}" if isinstance(default, float) else default
+        shown = "" if default in (None, "", ()) else f" (default: {number})"
     return (setting.description or "").replace("%", "%%") + shown
 
 

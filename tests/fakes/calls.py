@@ -10,7 +10,7 @@ import time
 from fakes.backend import EOS, OFFSET
 from translane_server.errors import CancelledError, QueueFullError
 from translane_server.options import DecodingOptions
-from translane_server.request import Request, Sentence
+from translane_server.sentence import Request, Sentence
 
 TIMEOUT = 10
 

@@ -12,9 +12,9 @@ from fakes.backend import FakeBackend
 from fakes.serving import FakeTokenizer, make_manifest
 from translane_server import command
 from translane_server.bundle import Bundle
+from translane_server.dispatch.processes import process_hosts
 from translane_server.replica import __main__ as replica
 from translane_server.replica import opening
-from translane_server.dispatch.processes import process_hosts
 
 STEP_SECONDS = float(os.environ.get("FAKE_STEP_SECONDS", "0"))
 WARM_UP_SECONDS = float(os.environ.get("FAKE_WARM_UP_SECONDS", "0"))

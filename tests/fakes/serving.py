@@ -11,8 +11,8 @@ from fakes.replicas import fake_replica
 from translane.v1 import translation_pb2_grpc
 from translane_server.bundle import Manifest
 from translane_server.dispatch.dispatcher import Dispatcher
-from translane_server.server import Server
 from translane_server.rpc.service import ServedModel
+from translane_server.server import Server
 from translane_server.settings import ServerSettings
 from translane_server.vocabulary import TargetVocabulary
 

@@ -1,26 +1,25 @@
-"""A real engine on a real bundle, that decodes lists of sentences: together, one by one, or as they arrive."""
+"""A bundle that decodes lists of sentences as a server does: together, one by one, or as they arrive."""
 
 from __future__ import annotations
 
-import queue
+import asyncio
 import random
-import time
 from collections.abc import Callable, Sequence
 
 from translane_server.bundle import Bundle
-from translane_server.engine import Engine
+from translane_server.local import LocalDecoder
 from translane_server.runtime.graph_backend import GraphBackend
 from translane_server.runtime.ort import OrtBackend
-from translane_server.request import Hypothesis, Request, Sentence
 from translane_server.runtime.sessions import Sessions
+from translane_server.sentence import Hypothesis, Sentence
 from translane_server.text.tokenizer import load_tokenizer
 from translane_server.vocabulary import TargetVocabulary
 
-_PATIENCE = 240  # seconds for a sentence
+_PATIENCE = 240  # seconds for a request
 
 
-class EngineDriver:
-    """Decodes on an engine of its own; use it in a `with` statement, which stops the engine.
+class BundleDecoder:
+    """Decodes with a bundle; use it in a `with` statement.
 
     Args:
         bundle: what to decode with.
@@ -56,23 +55,22 @@ class EngineDriver:
             rows=rows,
             source_capacity=min(source_capacity, limits.source_tokens),
             target_capacity=min(target_capacity, limits.target_tokens),
+            encode_tokens=512,
         )
         self.step_rows: list[int] = []  # of each decoder step so far
         self._count_steps(self.backend)
-        self.engine = Engine(self.backend, vocabulary=self.vocabulary, encode_tokens=512)
+        self._decoder = LocalDecoder(self.backend, self.vocabulary)
 
-    def __enter__(self) -> EngineDriver:
-        self.engine.start()
+    def __enter__(self) -> BundleDecoder:
+        self._decoder.__enter__()
         return self
 
-    def __exit__(self, *_exception: object) -> None:
-        self.engine.stop()
+    def __exit__(self, *exception: object) -> None:
+        self._decoder.__exit__(*exception)
 
     def together(self, sentences: Sequence[Sentence]) -> list[tuple[Hypothesis, ...]]:
         """Hypotheses of each sentence, best first; all sentences are one request."""
-        answers: queue.SimpleQueue[object] = queue.SimpleQueue()
-        self.engine.submit(Request(sentences, answers.put))
-        return [result.hypotheses for result in _checked(answers.get(timeout=_PATIENCE))]
+        return self._decoder.run(self._decode(sentences))
 
     def one_by_one(self, sentences: Sequence[Sentence]) -> list[tuple[Hypothesis, ...]]:
         """Decode each sentence alone in the batch."""
@@ -80,19 +78,20 @@ class EngineDriver:
 
     def arriving(self, sentences: Sequence[Sentence], seed: int) -> list[tuple[Hypothesis, ...]]:
         """Decode each sentence as a request of its own, in random order and at random moments."""
-        shuffle = random.Random(seed)
-        answers: queue.SimpleQueue[tuple[int, object]] = queue.SimpleQueue()
-        for number in shuffle.sample(range(len(sentences)), len(sentences)):
-            self.engine.submit(
-                Request(
-                    [sentences[number]],
-                    lambda outcome, number=number: answers.put((number, outcome)),
-                    priority=shuffle.randrange(3),
-                )
-            )
-            time.sleep(shuffle.expovariate(2000))  # half a millisecond on average: a fraction of a step
-        outcomes = dict(answers.get(timeout=_PATIENCE) for _ in sentences)
-        return [_checked(outcomes[number])[0].hypotheses for number in range(len(sentences))]
+        return self._decoder.run(self._arriving(sentences, random.Random(seed)))
+
+    async def _arriving(self, sentences: Sequence[Sentence], shuffle: random.Random) -> list[tuple[Hypothesis, ...]]:
+        order = shuffle.sample(range(len(sentences)), len(sentences))
+        requests = {}
+        for number in order:
+            requests[number] = asyncio.create_task(self._decode([sentences[number]], shuffle.randrange(3)))
+            await asyncio.sleep(shuffle.expovariate(2000))  # half a millisecond on average: a fraction of a step
+        return [(await requests[number])[0] for number in range(len(sentences))]
+
+    async def _decode(self, sentences: Sequence[Sentence], priority: int = 0) -> list[tuple[Hypothesis, ...]]:
+        async with asyncio.timeout(_PATIENCE):
+            results = await self._decoder.dispatcher.decode(sentences, priority)
+        return [result.hypotheses for result in results]
 
     def _count_steps(self, backend: GraphBackend) -> None:
         step = backend.decode_step
@@ -102,9 +101,3 @@ class EngineDriver:
             return step(token_ids, *arguments, **keywords)
 
         backend.decode_step = counted_step  # type: ignore[method-assign]
-
-
-def _checked(outcome):
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome

@@ -1,0 +1,1 @@
+"""The running batch: which row decodes what, and what a decoder step makes of it."""

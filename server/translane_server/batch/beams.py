@@ -1,120 +1,180 @@
-"""The beams of the running batch: what they continue with, and which hypotheses end."""
+"""The beams of the running batch: what they go on with, in which rows, and which hypotheses end.
+
+Hypotheses are few and short, and after a step of the decoder nothing of them is in the processor's caches. So they are
+lists, and what goes on is chosen in plain Python; the row table has what the backend is to be fed, and what rules and
+alignments look at.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import starmap
 
-from translane_server.batch.hypotheses import hypothesis_of
-from translane_server.batch.ranking import Child, Offspring, RankedTokens
+import numpy as np
+
+from translane_server.backend import RowMove
+from translane_server.batch.hypotheses import beam_hypothesis, unrolled
+from translane_server.batch.ranking import RankedTokens
 from translane_server.batch.rows import RowTable
-from translane_server.batch.search import Search
+from translane_server.batch.search import LiveBeams, Path, Search
 from translane_server.decoding.alignment import coverage_penalty
-from translane_server.decoding.beam import best_continuations
-
-# What may go on, and what ends now; best first.
-_Continuations = tuple[list[Child], list[Child]]
+from translane_server.decoding.beam import Continuation, best_continuations
+from translane_server.decoding.required_phrases import RequiredPhrases
 
 
-def continue_beams(
-    ranked: RankedTokens, searches: Sequence[Search], table: RowTable, eos: int, offspring: Offspring
-) -> list[Search]:
-    """One step of `searches`: what goes on is added to `offspring`, and ended hypotheses to the pool of their search.
+class BeamStep:
+    """One decoder step of beams.
 
-    Returns:
-        The searches that are done.
+    Args:
+        ranked: the best tokens of each row.
+        by_row: what each row decodes; new rows are appended.
+        table: the state of the rows.
+        eos: the end-of-sentence id.
+
+    Attributes:
+        free: rows that searches which go on no longer need.
+        moves: copies of rows that are left to make for the backend, in order.
     """
-    done: list[Search] = []
-    for search in searches:
-        choose = _unconstrained if search.requirements is None else _constrained
-        _settle(ranked, search, choose(ranked, search, table, eos), table, eos, offspring, done)
-    return done
+
+    def __init__(self, ranked: RankedTokens, by_row: list[Search], table: RowTable, eos: int) -> None:
+        self.free: list[int] = []
+        self.moves: list[RowMove] = []
+        self._ranked = ranked
+        self._by_row = by_row
+        self._table = table
+        self._eos = eos
+
+    def advance(self, search: Search) -> bool:
+        """Give each beam of `search` a token; whether the search goes on."""
+        beams = search.beams
+        assert beams is not None
+        sentence = search.task.sentence
+        if sentence.forced_ids and beams.length < len(sentence.forced_ids):
+            self._force(search, beams, sentence.forced_ids[beams.length])
+            return True
+        if search.required is None:
+            ranked = self._ranked
+            going, ending = best_continuations(
+                search.rows,
+                beams.scores,
+                ranked.token_ids,
+                ranked.scores,
+                ranked.log_probs,
+                beam_size=sentence.options.beam_size,
+                eos=self._eos,
+                all_end=beams.length + 1 >= search.limit,
+            )
+        else:
+            going, ending = self._constrained(search, beams, search.required)
+        pool = beams.pool
+        if ending or not going or pool.is_full:
+            length = beams.length + 1 - search.uncounted  # with the token that is chosen
+            for continuation in ending:
+                self._offer(search, beams, continuation, length)
+            if not going and not pool.hypotheses:  # everything is banned
+                log_prob = self._ranked.log_prob(search.rows[0], self._eos)
+                self._offer(search, beams, (0, self._eos, beams.scores[0] + log_prob, log_prob), length)
+            if not going or pool.is_final(going[0][2], length):
+                return False
+        self._go_on(search, beams, going)
+        return True
+
+    def _force(self, search: Search, beams: LiveBeams, token: int) -> None:
+        """Go on with a forced token, which is no part of the score; its log-probability is told where scores are."""
+        log_prob = self._ranked.log_prob(search.rows[0], token) if search.special_until else 0.0
+        self._go_on(search, beams, [(0, token, 0.0, log_prob)])
+
+    def _constrained(
+        self, search: Search, beams: LiveBeams, required: RequiredPhrases
+    ) -> tuple[list[Continuation], list[Continuation]]:
+        ranked, rows, eos = self._ranked, search.rows, self._eos
+        beam_size = search.task.sentence.options.beam_size
+        parents = [(unrolled(path)[0], score) for path, score in zip(beams.paths, beams.scores, strict=True)]
+        columns = min(2 * beam_size, ranked.scores.shape[1])
+        totals = np.array(beams.scores)
+        steps_left = search.limit - beams.length
+        going, ending = required.select(
+            parents,
+            ranked.token_ids[rows, :columns],
+            totals[:, None] + ranked.scores[rows, :columns],
+            lambda parent, token: beams.scores[parent] + ranked.score(rows[parent], token),
+            beam_size,
+            steps_left,
+        )
+        ended = [(parent, eos, score, ranked.log_prob(rows[parent], eos)) for parent, score in ending]
+        live = [(parent, token, score, ranked.log_prob(rows[parent], token)) for parent, token, score in going]
+        if steps_left > 1:
+            return live, ended
+        complete = [each for each in live if required.progress([*parents[each[0]][0], each[1]]).complete]
+        return [], (ended + complete) or live
+
+    def _offer(self, search: Search, beams: LiveBeams, continuation: Continuation, length: int) -> None:
+        """Put an ended hypothesis of `length` generated tokens into the pool, if it is good enough."""
+        beam, token, total, log_prob = continuation
+        table, pool, options = self._table, beams.pool, search.task.sentence.options
+        score = pool.normalise(total, length)
+        if options.coverage_penalty:
+            row = search.rows[beam]
+            source_length = table.source_length.item(row)
+            coverage = table.attention_weights[row, : beams.length + 1, :source_length].sum(axis=0)
+            score += options.coverage_penalty * coverage_penalty(coverage, source_length)
+        if pool.accepts(score):
+            last = None if token == self._eos else token
+            pool.add(score, beam_hypothesis(table, search, beam, last, log_prob, score))
+
+    def _go_on(self, search: Search, beams: LiveBeams, going: Sequence[Continuation]) -> None:
+        """Make the continuations the live beams, each in a row."""
+        table, rows, paths = self._table, search.rows, beams.paths
+        parents = [beam for beam, _, _, _ in going]
+        if len(set(parents)) == len(parents) == len(rows):
+            search.rows = [rows[beam] for beam in parents]
+        else:
+            search.rows = self._place(search, beams, parents)
+        beams.paths = [(token, log_prob, paths[beam]) for beam, token, _, log_prob in going]
+        beams.scores = [score for _, _, score, _ in going]
+        beams.length += 1
+        next_ids, positions = table.next_ids, table.positions
+        for row, (_, token, _, _) in zip(search.rows, going, strict=True):
+            next_ids[row], positions[row] = token, beams.length
+        if search.keeps_history:
+            table.history[search.rows, beams.length] = [token for _, token, _, _ in going]
+
+    def _place(self, search: Search, beams: LiveBeams, parents: Sequence[int]) -> list[int]:
+        """The row of each child of `parents`: its parent's, one whose hypothesis died, or one behind the others."""
+        table, by_row = self._table, self._by_row
+        rows, paths, length = search.rows, beams.paths, beams.length
+        died = [beam for beam in range(len(rows)) if beam not in parents]
+        stayed: set[int] = set()
+        placed: list[int] = []
+        moves: list[RowMove] = []
+        for parent in parents:
+            row = source = rows[parent]
+            if parent not in stayed:
+                stayed.add(parent)
+            elif died:
+                other = died.pop(0)
+                row = rows[other]
+                shared = length - _differing(paths[parent], paths[other])
+                # the decoder's start is fed before the tokens, and what rows share of both is not copied
+                moves.append(RowMove(source, row, 1 + length, 0, 1 + shared))
+            else:
+                row = len(by_row)
+                by_row.append(search)
+                table.copy_settings(source, row)
+                moves.append(RowMove(source, row, 1 + length, table.source_length.item(source)))
+            placed.append(row)
+        if search.keeps_history:
+            table.copy([move.source for move in moves], [move.target for move in moves])
+        self.moves += moves
+        self.free += [rows[beam] for beam in died]
+        return placed
 
 
-def _unconstrained(ranked: RankedTokens, search: Search, table: RowTable, eos: int) -> _Continuations:
-    rows = search.rows
-
-    def child(beam: int, column: int, token: int, score: float) -> Child:
-        return Child(rows[beam], token, ranked.log_probs.item(rows[beam], column), score)
-
-    going, ending = best_continuations(
-        rows,
-        table.scores[rows].tolist(),
-        ranked.token_ids,
-        ranked.scores,
-        beam_size=search.beam_size,
-        eos=eos,
-        all_end=table.positions.item(rows[0]) + 1 >= table.limit.item(rows[0]),
-    )
-    return list(starmap(child, going)), list(starmap(child, ending))
-
-
-def _constrained(ranked: RankedTokens, search: Search, table: RowTable, eos: int) -> _Continuations:
-    requirements, beam_size = search.requirements, search.beam_size
-    assert requirements is not None
-    rows = search.rows
-    position = int(table.positions[rows[0]])
-    totals = table.scores[rows]
-    parents = [(table.tokens(row, position), float(table.scores[row])) for row in rows]
-    columns = min(2 * beam_size, ranked.scores.shape[1])
-    steps_left = int(table.limit[rows[0]]) - position
-    going, ending = requirements.select(
-        parents,
-        ranked.token_ids[rows, :columns],
-        totals[:, None] + ranked.scores[rows, :columns],
-        lambda parent, token: float(totals[parent]) + ranked.score(rows[parent], token),
-        beam_size,
-        steps_left,
-    )
-    ended = [Child(rows[parent], eos, ranked.log_prob(rows[parent], eos), score) for parent, score in ending]
-    live = [Child(rows[parent], token, ranked.log_prob(rows[parent], token), score) for parent, token, score in going]
-    if steps_left > 1:
-        return live, ended
-    complete = [
-        child
-        for child, (parent, token, _) in zip(live, going, strict=True)
-        if requirements.progress([*parents[parent][0], token]).complete
-    ]
-    return [], (ended + complete) or live
-
-
-def _settle(
-    ranked: RankedTokens,
-    search: Search,
-    continuations: _Continuations,
-    table: RowTable,
-    eos: int,
-    offspring: Offspring,
-    done: list[Search],
-) -> None:
-    going, ending = continuations
-    pool, row = search.pool, search.rows[0]
-    assert pool is not None
-    if going and not ending and not pool.is_full:
-        offspring.add(search, going)
-        return
-    length = int(table.positions[row] + 1 - table.uncounted[row])  # with one more token, what counts as generated
-    for child in ending:
-        _offer(search, child, length, table, eos)
-    if not going and not pool.hypotheses:  # everything is banned
-        log_prob = ranked.log_prob(row, eos)
-        _offer(search, Child(row, eos, log_prob, float(table.scores[row]) + log_prob), length, table, eos)
-    if not going or pool.is_final(going[0].score, length):
-        done.append(search)
-    else:
-        offspring.add(search, going)
-
-
-def _offer(search: Search, child: Child, length: int, table: RowTable, eos: int) -> None:
-    """Put an ended hypothesis of `length` generated tokens into the pool, if it is good enough."""
-    pool, options = search.pool, search.job.sentence.options
-    assert pool is not None
-    score = pool.normalise(child.score, length)
-    position = int(table.positions[child.parent])
-    if options.coverage_penalty:
-        source_length = int(table.source_length[child.parent])
-        coverage = table.attention_weights[child.parent, : position + 1, :source_length].sum(axis=0)
-        score += options.coverage_penalty * coverage_penalty(coverage, source_length)
-    if pool.accepts(score):
-        last = None if child.token == eos else child.token
-        pool.add(score, hypothesis_of(table, search, child.parent, position, last, child.log_prob, score))
+def _differing(path: Path, other: Path) -> int:
+    """How many of their last tokens two hypotheses of equal length do not share."""
+    count = 0
+    while path is not other:
+        assert path is not None
+        assert other is not None
+        path, other = path[2], other[2]
+        count += 1
+    return count

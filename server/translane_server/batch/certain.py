@@ -1,49 +1,50 @@
-"""What is certain of a translation while it is decoded."""
+"""Which tokens of a translation are certain while it is decoded: those that every live hypothesis begins with."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy as np
-import numpy.typing as npt
-
-from translane_server.batch.hypotheses import alignment_of
+from translane_server.batch.hypotheses import alignment_of, unrolled
 from translane_server.batch.rows import RowTable
-from translane_server.batch.search import Search
+from translane_server.batch.search import LiveBeams, Path, Search
+from translane_server.sentence import CertainTokens
 
 
-def report(searches: Sequence[Search], table: RowTable, free: Sequence[int]) -> None:
-    """Tell whoever listens which tokens are certain by now.
-
-    Args:
-        searches: what each row decodes.
-        table: the state of the rows.
-        free: rows whose hypotheses have ended.
-    """
-    for row, search in enumerate(searches):
-        listener = search.job.sentence.on_progress
-        if listener is None or row in free or row != search.rows[0]:
-            continue
-        length = _agreed_length(search, table)
-        if length > search.agreed:
-            search.agreed = length
-            alignment = alignment_of(table, row, length) if search.job.sentence.options.alignment else ()
-            listener(tuple(table.tokens(row, length)), alignment)
-
-
-def _agreed_length(search: Search, table: RowTable) -> int:
-    """How many tokens the live hypotheses share with each other and with the best ended one."""
-    first = search.rows[0]
-    length = int(table.positions[first])
-    if len(search.rows) > 1:
-        history = table.history[search.rows, 1 : length + 1]
-        length = _shared(np.flatnonzero((history != history[0]).any(axis=0)), length)
-    if search.pool and search.pool.hypotheses:
-        ended = np.array(search.pool.hypotheses[0].token_ids, np.int64)
-        length = min(length, len(ended))
-        length = _shared(np.flatnonzero(table.history[first, 1 : length + 1] != ended[:length]), length)
-    return length
+def new_certain_tokens(search: Search, table: RowTable) -> CertainTokens | None:
+    """The tokens of a live search that have become certain since the last call, if there are any."""
+    row, start = search.rows[0], search.certain
+    if search.beams is None:
+        end = table.positions.item(row)
+        tokens = table.tokens(row, start, end)
+    else:
+        end, path = _shared(search.beams)
+        if end <= start:
+            return None
+        whole, _ = unrolled(path)
+        end = _agreed(search.beams, whole)
+        tokens = whole[start:end]
+    if not tokens:
+        return None
+    search.certain = end
+    return CertainTokens(
+        tuple(tokens), alignment_of(table, row, start, end) if search.task.sentence.options.alignment else ()
+    )
 
 
-def _shared(differences: npt.NDArray[np.intp], length: int) -> int:
-    return int(differences[0]) if differences.size else length
+def _shared(beams: LiveBeams) -> tuple[int, Path]:
+    """What the live hypotheses share, and its length. They are all of one length, and equal beginnings are one path."""
+    length, paths = beams.length, {id(path): path for path in beams.paths}
+    while len(paths) > 1:
+        length -= 1
+        paths = {id(path[2]): path[2] for path in paths.values() if path is not None}
+    (path,) = paths.values()
+    return length, path
+
+
+def _agreed(beams: LiveBeams, tokens: list[int]) -> int:
+    """How many of `tokens` the best ended hypothesis begins with; all where none has ended."""
+    if not beams.pool.hypotheses:
+        return len(tokens)
+    ended = beams.pool.hypotheses[0].token_ids
+    return next(
+        (place for place, pair in enumerate(zip(tokens, ended, strict=False)) if pair[0] != pair[1]),
+        min(len(tokens), len(ended)),
+    )

@@ -1,67 +1,80 @@
-"""From a row to the hypothesis it holds."""
+"""From a row, or a beam's path, to the hypothesis it holds."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from translane_server.batch.rows import RowTable
-from translane_server.batch.search import Search
+from translane_server.batch.search import Path, Search
 from translane_server.decoding.alignment import aligned_tokens
 from translane_server.options import DecodingOptions
-from translane_server.request import AlignedToken, FinishReason, Hypothesis
+from translane_server.sentence import AlignedToken, Hypothesis
 
 
-def hypothesis_of(
-    table: RowTable, search: Search, row: int, length: int, last: int | None, log_prob: float, score: float
+def row_hypothesis(table: RowTable, search: Search, row: int, eos: int) -> Hypothesis:
+    """The hypothesis of `row`, whose last token has ended it."""
+    options, length = search.task.sentence.options, table.positions.item(row)
+    token = table.next_ids.item(row)
+    return _hypothesis(
+        options,
+        table.tokens(row, 0, length - 1),
+        table.log_probs[row, :length].tolist() if options.scores else (),
+        None if token == eos else token,
+        table.scores.item(row),
+        alignment_of(table, row, 0, length - (token == eos)) if options.alignment else (),
+    )
+
+
+def beam_hypothesis(
+    table: RowTable, search: Search, beam: int, last: int | None, log_prob: float, score: float
 ) -> Hypothesis:
-    """The hypothesis of `row`: its first `length` tokens and one more, which ends it.
+    """The hypothesis of a live beam and one more token, which ends it.
 
     Args:
         table: the state of the rows.
-        search: what the row decodes.
-        row: its number.
-        length: how many of the row's tokens are part of it.
-        last: the token after these; None where the sentence ends there.
+        search: whose beam it is.
+        beam: its number.
+        last: the token after the beam's; None where the sentence ends there.
         log_prob: natural log-probability of `last`, or of the end of the sentence.
         score: what the search ranks it by.
     """
-    options = search.job.sentence.options
-    tokens = table.tokens(row, length)
-    log_probs = table.log_probs[row, :length].tolist() if options.scores else ()
-    alignment = alignment_of(table, row, length + (last is not None)) if options.alignment else ()
-    return ended_hypothesis(options, tokens, log_probs, last, log_prob, score, alignment)
+    beams, options = search.beams, search.task.sentence.options
+    assert beams is not None
+    tokens, log_probs = unrolled(beams.paths[beam])
+    length = len(tokens) + (last is not None)
+    alignment = alignment_of(table, search.rows[beam], 0, length) if options.alignment else ()
+    return _hypothesis(options, tokens, [*log_probs, log_prob], last, score, alignment)
 
 
-def ended_hypothesis(
+def unrolled(path: Path) -> tuple[list[int], list[float]]:
+    """The tokens of a path, first to last, and their log-probabilities."""
+    tokens: list[int] = []
+    log_probs: list[float] = []
+    while path is not None:
+        token, log_prob, path = path
+        tokens.append(token)
+        log_probs.append(log_prob)
+    return tokens[::-1], log_probs[::-1]
+
+
+def alignment_of(table: RowTable, row: int, start: int, end: int) -> tuple[AlignedToken, ...]:
+    """The alignment of a row's tokens from number `start` up to `end`."""
+    source_length = table.source_length.item(row)
+    return aligned_tokens(table.attention_weights[row, start:end, :source_length], source_length)
+
+
+def _hypothesis(
     options: DecodingOptions,
     token_ids: Sequence[int],
     log_probs: Sequence[float],
     last: int | None,
-    log_prob: float,
     score: float,
-    alignment: tuple[AlignedToken, ...] = (),
+    alignment: tuple[AlignedToken, ...],
 ) -> Hypothesis:
-    """The hypothesis of some tokens and one more, which ends it.
-
-    Args:
-        options: how its sentence is decoded.
-        token_ids: the tokens before the last one.
-        log_probs: their natural log-probabilities, where they are told.
-        last: the token after these; None where the sentence ends there.
-        log_prob: natural log-probability of `last`, or of the end of the sentence.
-        score: what the search ranks it by.
-        alignment: of all tokens, where it is told.
-    """
     return Hypothesis(
-        token_ids=tuple(token_ids) if last is None else (*token_ids, last),
-        score=score if options.scores else None,
-        finish_reason=FinishReason.END_OF_SENTENCE if last is None else FinishReason.MAX_LENGTH,
-        token_log_probs=(*log_probs, log_prob) if options.scores else (),
-        alignment=alignment,
+        tuple(token_ids) if last is None else (*token_ids, last),
+        score if options.scores else None,
+        last is None,
+        tuple(log_probs) if options.scores else (),
+        alignment,
     )
-
-
-def alignment_of(table: RowTable, row: int, length: int) -> tuple[AlignedToken, ...]:
-    """The alignment of a row's first `length` tokens."""
-    source_length = int(table.source_length[row])
-    return aligned_tokens(table.attention_weights[row, :length, :source_length], source_length)

@@ -1,61 +1,19 @@
-"""One step's outcome, row by row: the best tokens under each row's rules, and what a row may go on with."""
+"""The best tokens of each row at a step, under the rules of its search."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
-from translane_server.backend import BoolArray, Candidates, FloatArray, IntArray
+from translane_server.arrays import BoolArray, FloatArray, IntArray
+from translane_server.backend import Candidates
 from translane_server.batch.rows import RowTable
 from translane_server.batch.search import Kind, Search
 from translane_server.decoding import processors
-from translane_server.decoding.masks import MaskTable
 
 _NO_NUMBERS = np.zeros(0, np.float32)
-
-
-class Child(NamedTuple):
-    """A hypothesis with one more token: `score` is that of all its generated tokens."""
-
-    parent: int  # row
-    token: int
-    log_prob: float
-    score: float
-    stream: int = 0  # of random numbers
-
-
-@dataclass(slots=True)
-class Offspring:
-    """What searches go on with, search by search and best first.
-
-    Attributes:
-        searches: each once.
-        parents: rows, of each search's children.
-        token_ids: of all children in this order, as all that follows.
-        log_probs: natural log-probabilities of these tokens.
-        scores: of all their generated tokens.
-        streams: of random numbers.
-    """
-
-    searches: list[Search] = field(default_factory=list)
-    parents: list[list[int]] = field(default_factory=list)
-    token_ids: list[int] = field(default_factory=list)
-    log_probs: list[float] = field(default_factory=list)
-    scores: list[float] = field(default_factory=list)
-    streams: list[int] = field(default_factory=list)
-
-    def add(self, search: Search, children: Sequence[Child]) -> None:
-        """Let a search go on with `children`."""
-        parents, token_ids, log_probs, scores, streams = zip(*children, strict=True)
-        self.searches.append(search)
-        self.parents.append(list(parents))
-        self.token_ids += token_ids
-        self.log_probs += log_probs
-        self.scores += scores
-        self.streams += streams
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +24,8 @@ class RankedTokens:
         token_ids: [n, K].
         scores: what the search ranks by, [n, K]; -inf is banned.
         log_probs: natural log-probabilities under the model alone, [n, K].
-        logits: [n, V], where some row has rules or forced tokens.
-        normalisers: log of the sum of the exponentials of the logits, [n], of those rows; empty without logits.
+        logits: [n, V], where some row needs them.
+        normalisers: log of the sum of the exponentials of the logits, [n], of these rows; empty without logits.
         rules: of the rows that have some.
         rule_rows: row -> its number in `rules`.
     """
@@ -94,56 +52,69 @@ class RankedTokens:
         return float(scores[0])
 
 
-def rank_tokens(
-    candidates: Candidates, forced: BoolArray, table: RowTable, searches: Sequence[Search], masks: MaskTable, eos: int
-) -> RankedTokens:
-    """The best tokens of each row, under the rules of those that have some.
+def rank_tokens(candidates: Candidates, special: Sequence[Search], table: RowTable, eos: int) -> RankedTokens:
+    """The best tokens of each row.
 
     Args:
         candidates: what the step returned for n rows.
-        forced: which rows have their next token forced, [n].
+        special: the searches whose rows need logits at this step.
         table: the state of the rows.
-        searches: what each row decodes.
-        masks: the tokens that rows ban.
         eos: the end-of-sentence id.
     """
-    n = len(searches)
     token_ids, log_probs, logits = candidates.token_ids, candidates.log_probs, candidates.logits
     if log_probs is None:  # no row looks at them
         log_probs = np.zeros(token_ids.shape, np.float32)
-    if logits is None:  # no row is special
+    if not special:
         return RankedTokens(token_ids, log_probs, log_probs, None, _NO_NUMBERS, None, {})
-    normalisers = np.zeros(n, np.float32)
-    special = np.flatnonzero(table.positions[:n] < table.special_until[:n])
-    normalisers[special] = logits[special, token_ids[special, 0]] - log_probs[special, 0]
-    ruled = special[~forced[special]]
-    if not ruled.size:
+    assert logits is not None
+    rows = np.array([row for search in special for row in search.rows])
+    normalisers = np.zeros(len(token_ids), np.float32)
+    normalisers[rows] = logits[rows, token_ids[rows, 0]] - log_probs[rows, 0]
+    owners = [
+        (row, search)
+        for search in special
+        if table.positions[search.rows[0]] >= len(search.task.sentence.forced_ids)
+        for row in search.rows
+    ]
+    if not owners:
         return RankedTokens(token_ids, log_probs, log_probs, logits, normalisers, None, {})
-    rules = _rules(ruled, table, searches, masks, eos)
-    needed = np.minimum(table.needed[ruled], token_ids.shape[1])
+    ruled = np.array([row for row, _ in owners])
+    rules = _rules(ruled, [search for _, search in owners], table, eos)
+    needed = np.array([min(search.needed_candidates, token_ids.shape[1]) for _, search in owners], np.int32)
     processed = processors.process(rules, token_ids[ruled], logits[ruled], normalisers[ruled], needed)
     token_ids, scores, log_probs = token_ids.copy(), log_probs.copy(), log_probs.copy()
     token_ids[ruled], scores[ruled], log_probs[ruled] = processed.token_ids, processed.scores, processed.log_probs
-    numbers = {row: number for number, row in enumerate(ruled.tolist())}
+    numbers = {row: number for number, (row, _) in enumerate(owners)}
     return RankedTokens(token_ids, scores, log_probs, logits, normalisers, rules, numbers)
 
 
-def _rules(rows: IntArray, table: RowTable, searches: Sequence[Search], masks: MaskTable, eos: int) -> processors.Rules:
+def _rules(rows: IntArray, searches: Sequence[Search], table: RowTable, eos: int) -> processors.Rules:
+    """The rules of `rows` [P], each with its search."""
     positions = table.positions[rows]
-    is_first = positions == table.forced_length[rows]
+    options = [search.task.sentence.options for search in searches]
     return processors.Rules(
         history=table.history[rows],
         lengths=positions + 1,
-        on_logits=table.kind[rows] != Kind.BEAM,
-        eos_banned=positions < table.eos_from[rows],
-        repetition_penalty=table.repetition_penalty[rows],
-        ngram_size=table.ngram_size[rows],
-        masks=masks.masks,
-        row_masks=np.stack([table.mask[rows], np.where(is_first, table.first_mask[rows], 0)], axis=1),
+        on_logits=np.array([search.kind is not Kind.BEAM for search in searches]),
+        eos_banned=positions < np.array([search.eos_from for search in searches]),
+        repetition_penalty=np.array([each.repetition_penalty for each in options], np.float32),
+        ngram_size=np.array([each.no_repeat_ngram_size for each in options], np.int32),
         eos=eos,
-        phrases={
-            number: phrases.banned(table.tokens(row, int(table.positions[row])))
-            for number, row in enumerate(rows.tolist())
-            if (phrases := searches[row].phrases)
+        masks={
+            number: masks
+            for number, (row, search) in enumerate(zip(rows.tolist(), searches, strict=True))
+            if (masks := _masks(search, table, row))
         },
     )
+
+
+def _masks(search: Search, table: RowTable, row: int) -> list[BoolArray]:
+    """The masks of banned tokens of a row."""
+    position, masks = table.positions.item(row), []
+    if search.banned is not None:
+        masks.append(search.banned)
+    if search.banned_first is not None and position == len(search.task.sentence.forced_ids):
+        masks.append(search.banned_first)
+    if search.phrases is not None:
+        masks.append(search.phrases.banned(table.tokens(row, 0, position)))
+    return masks

@@ -1,46 +1,63 @@
-"""A sentence while it is decoded: which rows hold its live hypotheses, and which hypotheses have ended."""
+"""A sentence while it is decoded: how its rows get their tokens, and which hypotheses it has."""
 
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
+import numpy as np
+
+from translane_server.arrays import BoolArray
 from translane_server.decoding.beam import HypothesisPool
 from translane_server.decoding.phrases import SuppressedPhrases
-from translane_server.decoding.required_phrases import Requirements
-from translane_server.job import Job
+from translane_server.decoding.required_phrases import RequiredPhrases
 from translane_server.options import DecodingOptions
-from translane_server.request import Hypothesis, Sentence
-from translane_server.vocabulary import TargetVocabulary
+from translane_server.sentence import Hypothesis, Sentence, Task, Timing
 
 # A step sorts as many candidates for every row as one of them needs; who samples among more looks at the logits.
 _MOST_CANDIDATES = 256
+# Candidates that a row with rules asks for beyond those it needs, in place of banned ones.
+_SPARE_CANDIDATES = 8
+
+_ALWAYS = np.iinfo(np.int32).max
+
+# What a sentence and its options may say without rules for every token. Whatever else they say takes the general way
+# through a step, so that an option which is new to this file is not passed over.
+_UNRULED_OPTIONS = {
+    "max_length", "min_length", "beam_size", "num_hypotheses", "length_penalty", "early_stopping", "patience",
+    "coverage_penalty", "sampling", "alternatives", "alignment", "scores",
+}  # fmt: skip
+_RULED_OPTIONS = [(each.name, each.default) for each in fields(DecodingOptions) if each.name not in _UNRULED_OPTIONS]
+_UNRULED_FIELDS = {"source_ids", "options", "forced_ids", "counted_ids", "word_follows"}
+_RULED_FIELDS = [(name, Sentence._field_defaults[name]) for name in Sentence._fields if name not in _UNRULED_FIELDS]
 
 
-class Kind(enum.IntEnum):
+class Kind(enum.Enum):
     """How a row gets its next token."""
 
-    GREEDY = 0
-    SAMPLE_CANDIDATES = 1  # among the best ones
-    SAMPLE_VOCABULARY = 2
-    BEAM = 3
+    GREEDY = "greedy"
+    SAMPLE_CANDIDATES = "sample among the best candidates"
+    SAMPLE_VOCABULARY = "sample among all tokens"
+    BEAM = "beam"
 
 
-# The last token of a hypothesis, its natural log-probability where that is told, and the hypothesis before it; None is
-# one without tokens. Hypotheses that begin with the same tokens share them.
+# The last token of a hypothesis, its natural log-probability, and the hypothesis before it; None is one without tokens.
+# Hypotheses that begin with the same tokens share them.
 Path = tuple[int, float, "Path"] | None
 
 
 @dataclass(slots=True)
 class LiveBeams:
-    """The hypotheses of plain beams, in the order of their search's rows: best first.
+    """The hypotheses of beams, in the order of their search's rows: best first.
 
     Attributes:
-        length: how many tokens each has.
-        scores: of each.
-        paths: the tokens of each.
+        pool: those that have ended.
+        length: how many tokens each live one has, forced ones included.
+        scores: of each live one.
+        paths: the tokens of each live one.
     """
 
+    pool: HypothesisPool[Hypothesis]
     length: int = 0
     scores: list[float] = field(default_factory=lambda: [0.0])
     paths: list[Path] = field(default_factory=lambda: [None])
@@ -48,76 +65,109 @@ class LiveBeams:
 
 @dataclass(eq=False, slots=True)
 class Search:
-    """The decoding of one sentence.
+    """The decoding of one sentence. It begins with one row, which may become several when a token is generated.
 
     Attributes:
-        job: the sentence.
+        task: the sentence.
         rows: its live hypotheses; beams best first.
         kind: how its rows get their tokens.
-        plain: whether its rows take nothing of a step but their best tokens, and it has one row or is beams.
-        ended: its ended hypotheses, where rows are independent of each other.
-        pool: its ended hypotheses, where they are beams.
-        beams: its live hypotheses, where they are plain beams; others are in the row table.
-        branches: how many rows the first one still has to become; 1 when that is done.
+        limit: how many tokens a row has at most, forced ones included.
+        uncounted: how many forced tokens do not count as generated.
+        eos_from: how many tokens a row has before the sentence may end.
+        special_until: up to how many tokens of a row the best candidates are not enough: the row needs logits.
+        keeps_history: whether the row table has the tokens and the attention weights of its beams.
+        branches: how many rows the first one still has to become, where these are no beams; 1 when that is done.
+        banned: tokens that are never generated, [V].
+        banned_first: tokens that are not the first generated one, [V].
         phrases: what may not occur in the text.
-        requirements: what has to occur in it.
-        agreed: how many tokens were reported as certain.
+        required: what has to occur in it.
+        beams: its hypotheses, where they are beams.
+        ended: its ended hypotheses, where rows are independent of each other.
+        certain: how many tokens were reported as certain.
+        admitted_at: when it was taken to be encoded [seconds].
+        encoded_at: when it was, and got its row [seconds].
     """
 
-    job: Job
+    task: Task
     rows: list[int]
     kind: Kind
-    plain: bool
-    pool: HypothesisPool[Hypothesis] | None = None
-    beams: LiveBeams | None = None
+    limit: int
+    uncounted: int
+    eos_from: int
+    special_until: int
+    keeps_history: bool
     branches: int = 1
+    banned: BoolArray | None = None
+    banned_first: BoolArray | None = None
     phrases: SuppressedPhrases | None = None
-    requirements: Requirements | None = None
+    required: RequiredPhrases | None = None
+    beams: LiveBeams | None = None
     ended: list[Hypothesis] = field(default_factory=list)
-    agreed: int = 0
+    certain: int = 0
+    admitted_at: float = 0.0
+    encoded_at: float = 0.0
 
     @classmethod
-    def begin(
-        cls, job: Job, row: int, vocabulary: TargetVocabulary, phrases: SuppressedPhrases | None = None
-    ) -> Search:
-        """Begin with one row; it becomes more when the first token is generated."""
-        sentence = job.sentence
-        options = sentence.options
-        search = cls(job, [row], _kind_of(options), _is_plain(sentence), phrases=phrases)
-        if search.kind is Kind.BEAM:
-            search.pool = HypothesisPool(options)
-            search.beams = LiveBeams() if search.plain else None
+    def begin(cls, task: Task, row: int) -> Search:
+        """Begin with one row; what has to do with the vocabulary is not set."""
+        sentence, options = task.sentence, task.sentence.options
+        forced, kind = len(sentence.forced_ids), _kind_of(options)
+        uncounted = forced - sentence.counted_ids
+        special_until = _special_until(sentence, kind, uncounted)
+        search = cls(
+            task,
+            [row],
+            kind,
+            limit=max(uncounted + options.max_length, forced + min(options.max_length, 1)),
+            uncounted=uncounted,
+            eos_from=uncounted + options.min_length,
+            special_until=special_until,
+            keeps_history=special_until > 0 or options.attention,
+        )
+        if kind is Kind.BEAM:
+            search.beams = LiveBeams(HypothesisPool(options))
         elif options.sampling or options.alternatives:
             search.branches = options.num_hypotheses
-        if sentence.required_phrases:
-            search.requirements = Requirements(sentence.required_phrases, vocabulary.surfaces, vocabulary.eos)
         return search
 
     @property
-    def goes_on_in_groups(self) -> bool:
-        """Whether its next tokens are chosen for all its rows together, or make several rows of one."""
-        return self.pool is not None or self.branches > 1
+    def is_greedy(self) -> bool:
+        """Whether its row takes the best candidate of every step, whatever it is, from the first one on."""
+        return (
+            self.kind is Kind.GREEDY
+            and self.branches == 1
+            and not self.special_until
+            and not self.task.sentence.forced_ids
+        )
 
     @property
-    def beam_size(self) -> int:
-        """How many hypotheses it keeps, where they are beams."""
-        return self.job.sentence.options.beam_size
-
-    @property
-    def num_candidates(self) -> int:
-        """How many candidates a row of it takes."""
-        options = self.job.sentence.options
+    def needed_candidates(self) -> int:
+        """How many candidates decide its next tokens."""
+        options = self.task.sentence.options
         if self.kind is Kind.BEAM:
-            return 2 * self.beam_size
-        if options.sampling:
-            return options.sampling.top_k if self.kind is Kind.SAMPLE_CANDIDATES else 1
-        return self.branches
+            return 2 * options.beam_size
+        if self.kind is Kind.SAMPLE_CANDIDATES:
+            assert options.sampling is not None
+            return options.sampling.top_k
+        return self.branches if self.kind is Kind.GREEDY else 1
+
+    @property
+    def asked_candidates(self) -> int:
+        """How many candidates its rows ask for: some are banned where there are rules."""
+        ruled = self.special_until > len(self.task.sentence.forced_ids)
+        return self.needed_candidates + (_SPARE_CANDIDATES if ruled else 0)
+
+    def timing(self, now: float) -> Timing:
+        """Where its time went; it is decoded."""
+        return Timing(
+            self.admitted_at - self.task.submitted_at, self.encoded_at - self.admitted_at, now - self.encoded_at
+        )
 
     def hypotheses(self) -> tuple[Hypothesis, ...]:
         """The ended hypotheses, best first."""
-        count = self.job.sentence.options.num_hypotheses
-        if self.pool:
-            return tuple(self.pool.hypotheses[:count])
+        count = self.task.sentence.options.num_hypotheses
+        if self.beams:
+            return tuple(self.beams.pool.hypotheses[:count])
         if len(self.ended) == 1:
             return tuple(self.ended)
         return tuple(sorted(self.ended, key=lambda hypothesis: (-(hypothesis.score or 0.0), hypothesis.token_ids)))
@@ -132,19 +182,16 @@ def _kind_of(options: DecodingOptions) -> Kind:
     return Kind.GREEDY
 
 
-def _is_plain(sentence: Sentence) -> bool:
-    options = sentence.options
-    return (
-        (options.rows == 1 or options.beam_size > 1)
-        and options.sampling is None
-        and not options.attention
-        and sentence.on_progress is None
-        and not sentence.forced_ids
-        and not sentence.word_follows
-        and not sentence.required_phrases
-        and not options.min_length
-        and options.repetition_penalty == 1
-        and not options.no_repeat_ngram_size
-        and not options.suppressed_ids
-        and not options.suppressed_phrases
+def _special_until(sentence: Sentence, kind: Kind, uncounted: int) -> int:
+    options, forced = sentence.options, len(sentence.forced_ids)
+    if kind is Kind.SAMPLE_VOCABULARY or _has_rules(sentence, options):
+        return _ALWAYS
+    told = forced if options.scores else 0  # a forced token's log-probability is of the logits
+    first = forced + 1 if sentence.word_follows else 0
+    return max(told, first, uncounted + options.min_length if options.min_length else 0)
+
+
+def _has_rules(sentence: Sentence, options: DecodingOptions) -> bool:
+    return any([getattr(options, name) != default for name, default in _RULED_OPTIONS]) or any(
+        [getattr(sentence, name) != default for name, default in _RULED_FIELDS]
     )

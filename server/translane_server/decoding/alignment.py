@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from translane_server.backend import FloatArray
-from translane_server.request import AlignedToken
+from translane_server.arrays import FloatArray
+from translane_server.sentence import AlignedToken
 
 # A source token that nothing has attended to counts as covered by so much: its logarithm stays finite.
 LEAST_COVERAGE = 1e-9

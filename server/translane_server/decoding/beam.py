@@ -12,12 +12,12 @@ import math
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
-from translane_server.backend import FloatArray, IntArray
+from translane_server.arrays import FloatArray, IntArray
 from translane_server.options import DecodingOptions
 
 Ended = TypeVar("Ended")
-# number of the beam, column of its candidate, that token, score with it
-Continuation = tuple[int, int, int, float]
+# number of the beam, its next token, the score with it, and the token's natural log-probability
+Continuation = tuple[int, int, float, float]
 
 _MOST_EXPONENT = 700.0  # e to its power is still a float64; scores beyond are all the same, and order does not matter
 
@@ -27,6 +27,7 @@ def best_continuations(
     totals: Sequence[float],
     token_ids: IntArray,
     scores: FloatArray,
+    log_probs: FloatArray,
     *,
     beam_size: int,
     eos: int,
@@ -42,6 +43,7 @@ def best_continuations(
         totals: scores of the beams.
         token_ids: candidates of each row, best first, [n, K].
         scores: what they add to a beam's score, [n, K]; -inf is banned.
+        log_probs: their natural log-probabilities, [n, K].
         beam_size: how many go on at most.
         eos: the end-of-sentence id, which is among a row's candidates once at most.
         all_end: whether all that is chosen ends, because it is as long as it may be.
@@ -62,11 +64,11 @@ def best_continuations(
         row, column = rows[beam], columns[beam]
         token = token_at(row, column)
         if token != eos and not all_end:
-            going.append((beam, column, token, score))
+            going.append((beam, token, score, log_probs.item(row, column)))
             if len(going) == beam_size:
                 break
         elif rank < beam_size:
-            ending.append((beam, column, token, score))
+            ending.append((beam, token, score, log_probs.item(row, column)))
         columns[beam] = column = column + 1
         heads[beam] = totals[beam] + score_at(row, column) if column < width else -math.inf
     return going, ending

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from translane_server.backend import BoolArray
+from translane_server.arrays import BoolArray
 from translane_server.decoding.surfaces import SurfaceIndex, tail_of
 
 

@@ -11,13 +11,13 @@ certain. Where these are too few, the whole row of logits is looked at. A row's 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from translane_server.backend import BoolArray, FloatArray, Int32Array, IntArray
+from translane_server.arrays import BoolArray, FloatArray, Int32Array, IntArray
 
 _LARGEST = np.finfo(np.float32).max
 
@@ -32,8 +32,8 @@ class Rules:
         eos_banned: whether the sentence may not end yet, [P].
         repetition_penalty: [P]; 1 is off.
         ngram_size: [P]; 0 is off.
-        masks: which of the V tokens are banned, [M, V]; each row has two of them, `row_masks` [P, 2].
-        phrases: for rows that have suppressed phrases, which of the V tokens would complete one, [V].
+        eos: the end-of-sentence id.
+        masks: for rows that ban tokens, which of the V tokens; several masks [V] add up.
     """
 
     history: IntArray
@@ -42,10 +42,8 @@ class Rules:
     eos_banned: BoolArray
     repetition_penalty: FloatArray
     ngram_size: Int32Array
-    masks: BoolArray
-    row_masks: IntArray
     eos: int
-    phrases: Mapping[int, BoolArray] = field(default_factory=dict)
+    masks: Mapping[int, Sequence[BoolArray]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +78,6 @@ def process(
     bound[rules.repetition_penalty < 1] = np.inf  # which may raise any token
     scores = _penalised(scores, _seen(rules, token_ids), rules.repetition_penalty[:, None])
     scores[_banned(rules, token_ids)] = -np.inf
-    for row, completing in rules.phrases.items():
-        scores[row, completing[token_ids[row]]] = -np.inf
     order = np.lexsort((token_ids, -scores), axis=1)
     ids = np.take_along_axis(token_ids, order, axis=1)
     scores, log_probs = np.take_along_axis(scores, order, axis=1), np.take_along_axis(log_probs, order, axis=1)
@@ -104,8 +100,6 @@ def score_tokens(rules: Rules, row: int, token_ids: IntArray, logits: FloatArray
     scores = logits[token_ids] if rules.on_logits[row] else logits[token_ids] - normaliser
     scores = _penalised(scores[None], _seen(one, token_ids[None]), one.repetition_penalty[:, None])
     scores[_banned(one, token_ids[None])] = -np.inf
-    if row in rules.phrases:
-        scores[0, rules.phrases[row][token_ids]] = -np.inf
     result: FloatArray = scores[0]
     return result
 
@@ -118,16 +112,13 @@ def whole_row(rules: Rules, row: int, logits: FloatArray, normaliser: np.float32
     if penalty != 1:
         seen = np.unique(rules.history[row, :length])
         scores[seen] = _penalised(scores[seen], np.True_, penalty)
-    first, second = rules.row_masks[row]
-    for mask in {int(first), int(second)} - {0}:
-        scores[rules.masks[mask]] = -np.inf
+    for mask in rules.masks.get(row, ()):
+        scores[mask] = -np.inf
     if rules.eos_banned[row]:
         scores[rules.eos] = -np.inf
     if rules.ngram_size[row]:
         _, followers = _repeated(one)
         scores[followers] = -np.inf
-    if row in rules.phrases:
-        scores[rules.phrases[row]] = -np.inf
     return scores
 
 
@@ -151,9 +142,8 @@ def _one(rules: Rules, row: int) -> Rules:
         rules.eos_banned[rows],
         rules.repetition_penalty[rows],
         rules.ngram_size[rows],
-        rules.masks,
-        rules.row_masks[rows],
         rules.eos,
+        {0: rules.masks[row]} if row in rules.masks else {},
     )
 
 
@@ -183,11 +173,11 @@ def _seen(rules: Rules, token_ids: IntArray) -> BoolArray:
 
 
 def _banned(rules: Rules, token_ids: IntArray) -> BoolArray:
-    """Whether a rule other than phrases bans each token: [P, K] -> [P, K]."""
+    """Whether a rule bans each token: [P, K] -> [P, K]."""
     banned: BoolArray = rules.eos_banned[:, None] & (token_ids == rules.eos)
-    if rules.row_masks.any():
-        for column in rules.row_masks.T:
-            banned |= rules.masks[column[:, None], token_ids]
+    for row, masks in rules.masks.items():
+        for mask in masks:
+            banned[row] |= mask[token_ids[row]]
     if rules.ngram_size.any():
         rows, followers = _repeated(rules)
         np.logical_or.at(banned, rows, token_ids[rows] == followers[:, None])

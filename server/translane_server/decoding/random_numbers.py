@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from translane_server.backend import Int32Array, IntArray
+from translane_server.arrays import Int32Array, IntArray
 
 UIntArray = npt.NDArray[np.uint64]
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from translane_server.backend import IntArray
+from translane_server.arrays import IntArray
 from translane_server.decoding.surfaces import extended, tail_of
 from translane_server.options import RequiredPhrase
 
@@ -26,7 +26,7 @@ Parent = tuple[Sequence[int], float]
 Ending = tuple[int, float]
 
 
-class Continuation(NamedTuple):
+class Extension(NamedTuple):
     """The hypothesis number `parent` with one more token, and its cumulative score then."""
 
     parent: int
@@ -35,7 +35,7 @@ class Continuation(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class PhraseProgress:
     """How far a hypothesis is.
 
     Attributes:
@@ -88,13 +88,13 @@ class _State(NamedTuple):
 
 
 class _Child(NamedTuple):
-    """A continuation and what then remains to be generated for the phrases."""
+    """A extension and what then remains to be generated for the phrases."""
 
     remaining: int
-    continuation: Continuation
+    extension: Extension
 
 
-class Requirements:
+class RequiredPhrases:
     """The phrases that have to occur in the text of one sentence.
 
     Args:
@@ -119,12 +119,14 @@ class Requirements:
         ]
         self._nested = any(self._inside)
 
-    def progress(self, generated_ids: Sequence[int]) -> Progress:
+    def progress(self, generated_ids: Sequence[int]) -> PhraseProgress:
         """How far the hypothesis is that consists of these tokens, forced ones included."""
         state = self._state(generated_ids)
         everything = range(len(self._phrases))
         met = len(self._phrases) - len(state.lacking)
-        return Progress(met, self._remaining(state.lacking, everything), self._next_tokens(state.lacking, everything))
+        return PhraseProgress(
+            met, self._remaining(state.lacking, everything), self._next_tokens(state.lacking, everything)
+        )
 
     def select(
         self,
@@ -134,7 +136,7 @@ class Requirements:
         score_of: Callable[[int, int], float],
         beam_size: int,
         steps_left: int,
-    ) -> tuple[list[Continuation], list[Ending]]:
+    ) -> tuple[list[Extension], list[Ending]]:
         """Choose what a sentence's B hypotheses go on with.
 
         No hypothesis ends without the phrases, and none is chosen that is too long for them while there are others.
@@ -167,17 +169,17 @@ class Requirements:
                     known[token] = score
             for token, score in known.items():
                 remaining = self._remaining(self._lacking_after(state, token), goals)
-                children.append(_Child(remaining, Continuation(parent, token, score)))
+                children.append(_Child(remaining, Extension(parent, token, score)))
         children.sort(key=_by_score)
         endings.sort(key=lambda ending: -ending[1])
-        complete = [child.continuation.score for child in children if not child.remaining]
+        complete = [child.extension.score for child in children if not child.remaining]
         ended = [
             ending
             for rank, ending in enumerate(endings)
             if rank + sum(score > ending[1] for score in complete) < beam_size
         ]
         running = _deal(_in_time(children, steps_left - 1), beam_size)
-        return [child.continuation for child in sorted(running, key=_by_score)], ended
+        return [child.extension for child in sorted(running, key=_by_score)], ended
 
     def _state(self, generated_ids: Sequence[int]) -> _State:
         text = extended(None, b"".join([self._surfaces[token] for token in generated_ids]))
@@ -227,7 +229,7 @@ class Requirements:
 
 
 def _by_score(child: _Child) -> float:
-    return -child.continuation.score
+    return -child.extension.score
 
 
 def _in_time(children: Sequence[_Child], steps: int) -> list[_Child]:

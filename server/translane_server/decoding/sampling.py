@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from translane_server.backend import FloatArray, IntArray
+from translane_server.arrays import FloatArray, IntArray
 
 Float64Array = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.floating[Any]]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from translane_server.backend import BoolArray, IntArray
+from translane_server.arrays import BoolArray, IntArray
 
 _SEPARATOR = b"\xff"  # in no text: UTF-8 does not use it
 

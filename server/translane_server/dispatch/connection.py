@@ -6,13 +6,21 @@ import asyncio
 import logging
 import os
 import socket
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 from translane_server.errors import StartupError
-from translane_server.job import Job
-from translane_server.replica.messages import RECEIVED_AT_ONCE, Frames, framed, pack_task, unpack_report
+from translane_server.replica.messages import (
+    RECEIVED_AT_ONCE,
+    Frames,
+    Orders,
+    Ready,
+    framed,
+    pack_orders,
+    unpack_report,
+)
 from translane_server.replica.seam import ReplicaListener
 from translane_server.replica.setup import ReplicaSetup
+from translane_server.sentence import Task
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +39,7 @@ class Host(Protocol):
         """Wait until it has ended, which it does when its connection closes, or end it; what became of it."""
 
 
-class RemoteReplica(asyncio.BufferedProtocol):
+class ReplicaConnection(asyncio.BufferedProtocol):
     """A replica behind a socket; see `Replica`.
 
     What is sent in one turn of the event loop goes in one piece.
@@ -50,7 +58,8 @@ class RemoteReplica(asyncio.BufferedProtocol):
         self._loop: asyncio.AbstractEventLoop
         self._ready: asyncio.Future[None]
         self._transport: asyncio.WriteTransport | None = None
-        self._unsent: list[tuple[Any, ...] | int] = []  # tasks, and numbers of those that are given up
+        self._tasks: list[Task] = []  # that are not sent
+        self._cancelled: list[int] = []  # numbers of tasks, not sent either
         self._sends_soon = False
         self._ending: asyncio.Task[None] | None = None
         self._serves = False  # until then it loads the model, and does not look whether anybody is there
@@ -71,13 +80,15 @@ class RemoteReplica(asyncio.BufferedProtocol):
         self._write(self._setup)
         await self._ready
 
-    def submit(self, number: int, job: Job) -> None:
+    def submit(self, task: Task) -> None:
         """See `Replica.submit`."""
-        self._send(pack_task(number, job))
+        self._tasks.append(task)
+        self._send_soon()
 
     def cancel(self, number: int) -> None:
         """See `Replica.cancel`."""
-        self._send(number)
+        self._cancelled.append(number)
+        self._send_soon()
 
     async def stop(self) -> None:
         """See `Replica.stop`."""
@@ -104,17 +115,17 @@ class RemoteReplica(asyncio.BufferedProtocol):
             raise StartupError(f"replica {self._setup.number} cannot be started: {reason}") from None
         return ours
 
-    def _send(self, task: tuple[Any, ...] | int) -> None:
-        self._unsent.append(task)
+    def _send_soon(self) -> None:
         if not self._sends_soon:
             self._sends_soon = True
             self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
         self._sends_soon = False
-        tasks, self._unsent = self._unsent, []
-        if tasks:
-            self._write(tasks)
+        if self._tasks or self._cancelled:
+            orders = Orders(self._tasks, self._cancelled)
+            self._tasks, self._cancelled = [], []
+            self._write(pack_orders(orders))
 
     def _write(self, message: object) -> None:
         if self._transport:
@@ -143,7 +154,7 @@ class RemoteReplica(asyncio.BufferedProtocol):
                 self._listener.reported(self, unpack_report(message))
             elif self._ready.done():  # nobody waits for it any more
                 return
-            elif message is None:
+            elif isinstance(message, Ready):
                 self._serves = True
                 self._ready.set_result(None)
             else:

@@ -5,69 +5,75 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from operator import attrgetter
+from typing import NamedTuple
 
-from translane_server.errors import QueueFullError, RequestError
-from translane_server.job import PendingRequest, RequestedJob, abandonment, refusal
-from translane_server.observer import EngineObserver
+from translane_server.dispatch.load import ReplicaLoad
+from translane_server.errors import EngineError, QueueFullError, RequestError, UnavailableError
+from translane_server.measurements import Measurements
+from translane_server.priority_queue import PriorityQueue
 from translane_server.replica.seam import Replica, Report
-from translane_server.request import Request
-from translane_server.scheduler import WaitingJobs
+from translane_server.sentence import AlignedToken, CertainTokens, Sentence, SentenceResult, Task
 
 # Bounds of the delay suggested to a caller who finds the queue full [seconds].
 _RETRY_AFTER_MIN, _RETRY_AFTER_MAX = 0.1, 10.0
+_RETRY_DRAINING = 1.0  # [seconds]: another server is to take over
 
 _rows = attrgetter("rows")
 
 
-class _Member:
-    """A replica, and what the sentences it was sent do there: they decode as soon as it has rows, in order.
+class _Request:
+    """Accepted sentences that are answered together.
 
     Attributes:
-        replica: decodes.
-        rows: that all its sentences may come to take.
-        active_rows: those of them that the decoding sentences may.
+        results: of each sentence, once it is decoded.
+        missing: how many sentences are not decoded.
+        error: why the others never will be.
+        certain: of streamed sentences, the tokens that nobody has taken yet; by their places.
+        changed: set when there is something new to look at.
     """
 
-    def __init__(self, replica: Replica) -> None:
-        self.replica = replica
-        self.rows = 0
-        self.active_rows = 0
-        self._capacity = replica.rows
-        self._waiting: dict[int, int] = {}  # rows by number of the sentence
+    def __init__(self, sentences: int, *, streamed: bool) -> None:
+        self.streamed = streamed
+        self.results: list[SentenceResult | None] = [None] * sentences
+        self.missing = sentences
+        self.error: RequestError | None = None
+        self.certain: dict[int, tuple[list[int], list[AlignedToken]]] = {}
+        self.changed = asyncio.Event()
 
-    @property
-    def waiting(self) -> int:
-        """How many of its sentences wait."""
-        return len(self._waiting)
+    def add_certain(self, place: int, tokens: CertainTokens) -> None:
+        """Keep tokens that are certain until somebody takes them."""
+        ids, alignment = self.certain.setdefault(place, ([], []))
+        ids += tokens.token_ids
+        alignment += tokens.alignment
+        self.changed.set()
 
-    def has_room_for(self, rows: int) -> bool:
-        """Whether a sentence of so many rows is to be sent to it.
+    def take_certain(self, place: int) -> CertainTokens | None:
+        """The certain tokens of a sentence since the last call, if there are any."""
+        found = self.certain.pop(place, None)
+        return CertainTokens(tuple(found[0]), tuple(found[1])) if found else None
 
-        As many as it has rows may wait there: they are encoded together, ahead of time, and rows become busy again as
-        soon as they are free.
-        """
-        return self.rows + rows <= 2 * self._capacity
+    def finish(self, place: int, result: SentenceResult) -> None:
+        """Take the result of a sentence."""
+        assert self.results[place] is None, "a sentence finishes once"
+        self.results[place] = result
+        self.missing -= 1
+        if self.streamed or not self.missing:
+            self.changed.set()
 
-    def add(self, number: int, rows: int) -> None:
-        """A sentence is sent to it."""
-        self.rows += rows
-        if self._waiting or self.active_rows + rows > self._capacity:
-            self._waiting[number] = rows
-        else:
-            self.active_rows += rows
+    def fail(self, error: RequestError) -> None:
+        """Answer with `error`."""
+        self.error = error
+        self.changed.set()
 
-    def remove(self, number: int, rows: int) -> None:
-        """A sentence needs its rows no more."""
-        self.rows -= rows
-        if self._waiting.pop(number, None) is None:
-            self.active_rows -= rows
-        while self._waiting:
-            first = next(iter(self._waiting))
-            if self.active_rows + self._waiting[first] > self._capacity:
-                return
-            self.active_rows += self._waiting.pop(first)
+
+class _Accepted(NamedTuple):
+    """A sentence of a request, and its place there."""
+
+    request: _Request
+    place: int
+    task: Task
 
 
 class Dispatcher:
@@ -76,7 +82,7 @@ class Dispatcher:
     Args:
         replicas: decode, all the same model; each as the others do.
         waiting_limit: how many sentences may wait for a row; a request that would exceed it is refused whole.
-        observer: is told of every step, a little late.
+        observe: takes what replicas have measured, a little late.
         clock: seconds, monotonic, the same in all processes.
 
     Attributes:
@@ -88,36 +94,36 @@ class Dispatcher:
         replicas: Sequence[Replica],
         *,
         waiting_limit: int,
-        observer: EngineObserver,
+        observe: Callable[[Measurements], None] = lambda _measurements: None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         assert replicas, "somebody decodes"
         self.failed = asyncio.Event()
-        self._members = {id(replica): _Member(replica) for replica in replicas}
+        self._loads = {id(replica): ReplicaLoad(replica) for replica in replicas}
         self._waiting_limit = waiting_limit
-        self._observer = observer
+        self._observe = observe
         self._clock = clock
-        self._jobs = WaitingJobs[RequestedJob]()
+        self._queue: PriorityQueue[_Accepted] = PriorityQueue()
         self._numbers = itertools.count()
-        self._pending: dict[Request, PendingRequest] = {}
-        self._sent: dict[int, tuple[RequestedJob, _Member]] = {}
+        self._requests: set[_Request] = set()  # that are not answered
+        self._sent: dict[int, tuple[_Accepted, ReplicaLoad]] = {}
         self._last_wait = 0.0
         self._over = False  # stopped, or failed: everything is answered
 
     @property
     def rows(self) -> int:
         """How many hypotheses decode at once at most."""
-        return sum(member.replica.rows for member in self._members.values())
+        return sum(load.replica.rows for load in self._loads.values())
 
     @property
     def active_rows(self) -> int:
         """How many rows the sentences that are decoding take, or may come to take."""
-        return sum(member.active_rows for member in self._members.values())
+        return sum(load.active_rows for load in self._loads.values())
 
     @property
     def waiting(self) -> int:
         """How many accepted sentences wait for a row."""
-        return len(self._jobs) + sum([member.waiting for member in self._members.values()])
+        return len(self._queue) + sum([load.waiting for load in self._loads.values()])
 
     async def start(self) -> None:
         """Start all replicas.
@@ -125,7 +131,7 @@ class Dispatcher:
         Raises:
             StartupError: one of them cannot start.
         """
-        starting = [asyncio.create_task(member.replica.start(self)) for member in self._members.values()]
+        starting = [asyncio.create_task(load.replica.start(self)) for load in self._loads.values()]
         try:
             await asyncio.gather(*starting)
         except BaseException:
@@ -136,50 +142,100 @@ class Dispatcher:
     async def stop(self) -> None:
         """Answer what is left with UnavailableError, and end the replicas."""
         self._over = True
-        self._answer_all(failed=False)
-        await asyncio.gather(*(member.replica.stop() for member in self._members.values()))
+        self._fail_all(UnavailableError("the server has shut down", retry_after=_RETRY_DRAINING))
+        await asyncio.gather(*(load.replica.stop() for load in self._loads.values()))
 
     # For callers
 
     def check_room(self, sentences: int) -> None:
-        """Raise what `submit` would raise now for a request of so many sentences: cheaper than making one."""
+        """Raise what `decode` would raise now for so many sentences: cheaper than making them.
+
+        Raises:
+            QueueFullError: they would exceed the waiting limit.
+            UnavailableError: the server stops.
+            EngineError: decoding has failed.
+        """
+        if self.failed.is_set():
+            raise EngineError("the engine has failed; the server needs a restart")
         if self._over:
-            raise refusal(failed=self.failed.is_set())
+            raise UnavailableError("the server is shutting down", retry_after=_RETRY_DRAINING)
         if (waiting := self.waiting) + sentences > self._waiting_limit:
             raise QueueFullError(
                 f"{waiting} sentences are waiting, {sentences} more would exceed the limit of {self._waiting_limit}",
                 retry_after=min(max(self._last_wait, _RETRY_AFTER_MIN), _RETRY_AFTER_MAX),
             )
 
-    def submit(self, request: Request) -> None:
-        """Accept `request`; its `on_done` will be called once.
+    async def decode(self, sentences: Sequence[Sentence], priority: int = 0) -> tuple[SentenceResult, ...]:
+        """Decode `sentences`, and return the result of each.
+
+        Where the task that waits is cancelled, their rows are free at the next step.
+
+        Args:
+            sentences: to decode.
+            priority: a higher one enters the batch first; equal ones enter in order of arrival.
 
         Raises:
-            QueueFullError: its sentences would exceed the waiting limit.
-            UnavailableError: the server stops.
-            EngineError: decoding has failed.
+            RequestError: see `check_room`; or decoding fails.
         """
-        assert request.sentences, "a request has sentences"
-        self.check_room(len(request.sentences))
-        pending = self._pending[request] = PendingRequest(request, self._clock())
-        self._jobs.add(pending.jobs())
-        self._dispatch()
+        request = self._accept(sentences, priority, streamed=False)
+        try:
+            if request.missing:
+                await request.changed.wait()
+        finally:
+            self._forget(request)
+        if request.error:
+            raise request.error
+        return tuple([result for result in request.results if result])
 
-    def cancel(self, request: Request) -> None:
-        """Give up `request`: its rows are free at the next step, and it is answered with CancelledError.
+    async def stream(
+        self, sentences: Sequence[Sentence], priority: int = 0
+    ) -> AsyncGenerator[CertainTokens | SentenceResult, None]:
+        """Decode `sentences` side by side; yield what becomes of them, one after the other.
 
-        A request that is answered already stays so.
+        Of each sentence come the tokens that are certain, as often as there are more, and then the result. A reader who
+        is slow gets more tokens at a time. Where the generator is closed early, the rows are free at the next step.
+
+        Raises:
+            RequestError: see `check_room`; or decoding fails.
         """
-        pending = self._pending.get(request)
-        if pending is None or pending.cancelled:
+        request = self._accept(sentences, priority, streamed=True)
+        try:
+            for place in range(len(sentences)):
+                while True:
+                    request.changed.clear()
+                    if request.error:
+                        raise request.error
+                    if result := request.results[place]:
+                        yield result
+                        break
+                    if tokens := request.take_certain(place):
+                        yield tokens
+                    else:
+                        await request.changed.wait()
+        finally:
+            self._forget(request)
+
+    def _accept(self, sentences: Sequence[Sentence], priority: int, *, streamed: bool) -> _Request:
+        request = _Request(len(sentences), streamed=streamed)
+        if sentences:
+            self.check_room(len(sentences))
+            self._requests.add(request)
+            now = self._clock()
+            for place, sentence in enumerate(sentences):
+                task = Task(next(self._numbers), priority, now, streamed, sentence)
+                self._queue.add(_Accepted(request, place, task), priority)
+            self._dispatch()
+        return request
+
+    def _forget(self, request: _Request) -> None:
+        """Give up what is left of a request whose caller waits no more."""
+        self._requests.discard(request)
+        if not request.missing or request.error:
             return
-        pending.cancelled = True
-        dropped = self._jobs.remove(lambda job: job.pending is pending)
-        for number, (job, member) in self._sent.items():
-            if job.pending is pending:
-                member.replica.cancel(number)
-        if pending.drop(dropped):
-            self._end(pending)
+        dropped = self._queue.remove(lambda accepted: accepted.request is request)
+        for number, (accepted, load) in self._sent.items():
+            if accepted.request is request:
+                load.replica.cancel(number)
         if dropped:  # what waited behind it may have room
             self._dispatch()
 
@@ -189,48 +245,45 @@ class Dispatcher:
         """See `ReplicaListener`."""
         if self._over:
             return
-        member = self._members[id(replica)]
-        for number, token_ids, alignment in report.progress:
-            job, _ = self._sent[number]
-            if job.sentence.on_progress and not job.pending.cancelled:
-                job.sentence.on_progress(token_ids, alignment)
+        load, sent = self._loads[id(replica)], self._sent
+        for number, tokens in report.certain:
+            accepted, _ = sent[number]
+            accepted.request.add_certain(accepted.place, tokens)
         for number, result in report.ended:
-            job, _ = self._sent.pop(number)
-            member.remove(number, job.rows)
-            pending = job.pending
-            if pending.drop(1) if result is None else pending.finish(job, result):
-                self._end(pending)
-        if report.ended:
+            accepted, _ = sent.pop(number)
+            load.remove(accepted.task)
+            accepted.request.finish(accepted.place, result)
+        for number in report.dropped:
+            accepted, _ = sent.pop(number)
+            load.remove(accepted.task)
+        if report.ended or report.dropped:
             self._dispatch()
-        for name, *values in report.measurements:
-            if name == "admitted":
-                (self._last_wait,) = values
-            getattr(self._observer, name)(*values)
+        if report.measurements.queue_times:
+            self._last_wait = report.measurements.queue_times[-1]
+        self._observe(report.measurements)
 
     def lost(self, replica: Replica) -> None:  # noqa: ARG002 the listener's signature
         """See `ReplicaListener`."""
         self._over = True
         self.failed.set()
-        self._answer_all(failed=True)
+        self._fail_all(EngineError("decoding failed; the server needs a restart"))
 
     def _dispatch(self) -> None:
-        jobs, members = self._jobs, self._members.values()
-        while job := jobs.first:
-            member = min(members, key=_rows)
-            if not member.has_room_for(job.rows):
+        """Send what waits to the replicas, as long as they have room."""
+        queue, loads = self._queue, self._loads.values()
+        while accepted := queue.first:
+            load = min(loads, key=_rows)
+            if not load.has_room_for(accepted.task.rows):
                 return
-            jobs.pop()
-            number = next(self._numbers)
-            self._sent[number] = job, member
-            member.add(number, job.rows)
-            member.replica.submit(number, job)
+            queue.pop()
+            task = accepted.task
+            self._sent[task.number] = accepted, load
+            load.add(task)
+            load.replica.submit(task)
 
-    def _end(self, pending: PendingRequest, error: RequestError | None = None) -> None:
-        del self._pending[pending.request]
-        pending.answer(error)
-
-    def _answer_all(self, *, failed: bool) -> None:
-        self._jobs.clear()
+    def _fail_all(self, error: RequestError) -> None:
+        self._queue.clear()
         self._sent.clear()
-        for pending in list(self._pending.values()):
-            self._end(pending, abandonment(failed=failed))
+        for request in self._requests:
+            request.fail(error)
+        self._requests.clear()

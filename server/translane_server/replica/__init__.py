@@ -1,6 +1,4 @@
-"""Replicas of the model: each decodes a running batch of its own in a process of its own.
+"""A replica of the model: a process that decodes a running batch of its own, for the server that it has a socket to.
 
-What receives requests and what decodes them share no interpreter, so neither waits for the other's lock. `dispatcher`
-hands sentences to replicas; `process` is its end of their processes, and `served` what runs there. Several may fork
-from one process (`forked`).
+What receives requests and what decodes them share no interpreter, so neither waits for the other's lock.
 """

@@ -39,21 +39,43 @@ def main() -> int:
 
 
 def _load(setup: ReplicaSetup) -> Sessions:
+    """The model, which several replicas may read.
+
+    Raises:
+        StartupError: the model, or ONNX Runtime, does not load.
+    """
     from translane_server.errors import StartupError
     from translane_server.logs import configure_logging
 
-    configure_logging(setup.log_format, setup.log_level)
+    model = setup.model
+    assert model is not None, "a process is told its model"
+    configure_logging(model.log_format, model.log_level)
     try:
-        from translane_server.replica.opening import load_model
+        from translane_server.runtime.sessions import Sessions
     except ImportError as error:
         raise StartupError(f"onnxruntime does not load: {error}; is it installed once, for this machine?") from None
-    return load_model(setup)
+    return Sessions(model.bundle, device=model.device, threads=model.threads)
 
 
 def _open(setup: ReplicaSetup, sessions: Sessions) -> GraphBackend:
-    from translane_server.replica.opening import open_backend
+    """A replica's own backend, warmed up.
 
-    return open_backend(setup, sessions)
+    Raises:
+        StartupError: the model does not run, or its rows find no memory.
+    """
+    from translane_server.runtime.device_backend import device_backend
+
+    model = setup.model
+    assert model is not None, "a process is told its model"
+    backend = device_backend(
+        sessions,
+        rows=setup.rows,
+        source_capacity=model.source_capacity,
+        target_capacity=model.target_capacity,
+        encode_tokens=model.encode_tokens,
+    )
+    backend.warm_up()
+    return backend
 
 
 if __name__ == "__main__":

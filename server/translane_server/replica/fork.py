@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from translane_server.backend import Backend
 from translane_server.errors import StartupError
-from translane_server.replica.messages import Frames, framed
+from translane_server.replica.connection import ServerConnection, ServerGoneError
 from translane_server.replica.serve import decode, receive_setup
 from translane_server.replica.setup import ReplicaSetup
 
@@ -49,19 +49,20 @@ def serve_forked(
     Returns:
         The exit code of a process that does nothing else.
     """
-    frames = [Frames() for _ in connections]
+    servers = [ServerConnection(connection) for connection in connections]
     setups: list[ReplicaSetup] = []
-    for connection, of_connection in zip(connections, frames, strict=True):
-        setup = receive_setup(connection, of_connection)
-        if setup is None:  # the server has gone
+    for server in servers:
+        try:
+            setup = receive_setup(server)
+        except ServerGoneError:
             return 0
-        # Each is told the same of the model, and it is large where the vocabulary is.
-        setups.append(replace(setup, bundle=setups[0].bundle, vocabulary=setups[0].vocabulary) if setups else setup)
+        # Each is told the same of the model, and that is large where the vocabulary is.
+        setups.append(replace(setup, model=setups[0].model, vocabulary=setups[0].vocabulary) if setups else setup)
     try:
         model = load(setups[0])
     except StartupError as error:
-        for connection in connections:
-            _answer(connection, error)
+        for server in servers:
+            _answer(server, error)
         return error.exit_code
     gc.collect()
     gc.freeze()  # a collection writes to all it looks at, and memory that is written to is shared no longer
@@ -71,7 +72,7 @@ def serve_forked(
         try:
             pid = os.fork()
         except OSError as error:
-            _answer(connection, StartupError(f"replica {setup.number} cannot be started: {error.strerror}"))
+            _answer(servers[number], StartupError(f"replica {setup.number} cannot be started: {error.strerror}"))
             connection.close()
             continue
         if pid == 0:
@@ -79,7 +80,7 @@ def serve_forked(
                 other.close()
             os.close(reports)
             _end_with(parent)
-            _become(connection, frames[number], setup, lambda setup: open_backend(setup, model))
+            _become(servers[number], setup, lambda setup: open_backend(setup, model))
         connection.close()
         numbers[pid] = number
         _tell(reports, f"{number} pid {pid}")
@@ -89,13 +90,11 @@ def serve_forked(
     return 0
 
 
-def _become(
-    connection: socket.socket, frames: Frames, setup: ReplicaSetup, open_backend: Callable[[ReplicaSetup], Backend]
-) -> None:
+def _become(server: ServerConnection, setup: ReplicaSetup, open_backend: Callable[[ReplicaSetup], Backend]) -> None:
     """Be a replica to the end; does not return."""
     code = 1
     try:
-        code = decode(connection, frames, setup, open_backend)
+        code = decode(server, setup, open_backend)
     except BaseException:  # noqa: BLE001 whatever it is, this must not go back to what has forked
         _log.exception("replica %d failed", setup.number)
     finally:
@@ -115,6 +114,6 @@ def _tell(reports: int, line: str) -> None:
         os.write(reports, f"{line}\n".encode())
 
 
-def _answer(connection: socket.socket, error: StartupError) -> None:
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the server has gone
-        connection.sendall(framed(error))
+def _answer(server: ServerConnection, error: StartupError) -> None:
+    with contextlib.suppress(ServerGoneError):
+        server.send(error)

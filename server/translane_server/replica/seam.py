@@ -5,34 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from translane_server.job import Job
-from translane_server.request import AlignedToken, SentenceResult
-
-
-class Progress(NamedTuple):
-    """What is certain of a sentence that is decoding; see `request.OnProgress`."""
-
-    number: int
-    token_ids: tuple[int, ...]
-    alignment: tuple[AlignedToken, ...]
-
-
-Measurement = tuple[str, float] | tuple[str, float, int] | tuple[str, float, int, int]
-"""The name of a method of an `EngineObserver`, and what it is called with."""
+from translane_server.measurements import Measurements
+from translane_server.sentence import CertainTokens, SentenceResult, Task
 
 
 class Report(NamedTuple):
-    """What a replica has to tell.
+    """What a replica has to tell. Tasks are named by their numbers.
 
     Attributes:
-        ended: numbers of tasks that need no more rows, and their results; None where they were cancelled.
-        progress: the newest of each task.
-        measurements: in order.
+        ended: tasks that are decoded, and their results.
+        dropped: tasks that were given up, and take no more rows.
+        certain: tokens that have become certain, of streamed tasks, in order.
+        measurements: since the last report.
     """
 
-    ended: Sequence[tuple[int, SentenceResult | None]] = ()
-    progress: Sequence[Progress] = ()
-    measurements: Sequence[Measurement] = ()
+    ended: Sequence[tuple[int, SentenceResult]]
+    dropped: Sequence[int]
+    certain: Sequence[tuple[int, CertainTokens]]
+    measurements: Measurements
 
 
 class ReplicaListener(Protocol):
@@ -59,11 +49,11 @@ class Replica(Protocol):
             StartupError: it cannot be.
         """
 
-    def submit(self, number: int, job: Job) -> None:
-        """Decode a sentence, the task of that number; a report will tell of its end."""
+    def submit(self, task: Task) -> None:
+        """Decode a sentence; a report will tell of its end."""
 
     def cancel(self, number: int) -> None:
-        """Give a task up; a report will tell of its end, unless it has."""
+        """Give the task of that number up; a report will tell of its end, unless it has."""
 
     async def stop(self) -> None:
         """End now, whatever is decoding."""

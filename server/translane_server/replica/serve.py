@@ -1,17 +1,16 @@
-"""What runs where a replica is: one worker, which reads its tasks from a socket between two steps."""
+"""What runs where a replica is: it receives its setup, opens its backend, and decodes what is ordered."""
 
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Callable
 
 from translane_server.backend import Backend
 from translane_server.errors import StartupError
-from translane_server.replica.connected_ledger import ConnectedLedger
-from translane_server.replica.messages import RECEIVED_AT_ONCE, Frames, framed
+from translane_server.replica.connection import ServerConnection, ServerGoneError
+from translane_server.replica.loop import ReplicaLoop
+from translane_server.replica.messages import Ready
 from translane_server.replica.setup import ReplicaSetup
-from translane_server.worker import Worker
 
 
 def serve(connection: socket.socket, open_backend: Callable[[ReplicaSetup], Backend]) -> int:
@@ -20,38 +19,36 @@ def serve(connection: socket.socket, open_backend: Callable[[ReplicaSetup], Back
     Returns:
         The exit code of a process that does nothing else.
     """
-    frames = Frames()
-    setup = receive_setup(connection, frames)
-    return 0 if setup is None else decode(connection, frames, setup, open_backend)
-
-
-def receive_setup(connection: socket.socket, frames: Frames) -> ReplicaSetup | None:
-    """What is told first; None if the server has gone before."""
+    server = ServerConnection(connection)
     try:
-        while data := connection.recv(RECEIVED_AT_ONCE):
-            if messages := frames.feed(data):
-                setup: ReplicaSetup
-                (setup,) = messages  # nothing else is sent until the answer
-                return setup
-    except ConnectionResetError:
+        setup = receive_setup(server)
+    except ServerGoneError:
+        return 0
+    return decode(server, setup, open_backend)
+
+
+def receive_setup(server: ServerConnection) -> ReplicaSetup:
+    """What is told first.
+
+    Raises:
+        ServerGoneError: nothing was.
+    """
+    while not (messages := server.receive()):
         pass
-    return None
+    setup: ReplicaSetup
+    (setup,) = messages  # nothing else is sent until the answer
+    return setup
 
 
-def decode(
-    connection: socket.socket, frames: Frames, setup: ReplicaSetup, open_backend: Callable[[ReplicaSetup], Backend]
-) -> int:
+def decode(server: ServerConnection, setup: ReplicaSetup, open_backend: Callable[[ReplicaSetup], Backend]) -> int:
     """Decode what comes after the setup; returns what `serve` does."""
     try:
         try:
             backend = open_backend(setup)
         except StartupError as error:
-            connection.sendall(framed(error))
+            server.send(error)
             return error.exit_code
-        connection.sendall(framed(None))
-    except (BrokenPipeError, ConnectionResetError):  # the server has gone
+        server.send(Ready())
+    except ServerGoneError:
         return 0
-    ledger = ConnectedLedger(connection, frames, setup.encode_tokens)
-    worker = Worker(f"replica {setup.number}", backend, ledger, setup.vocabulary, ledger.recorder, time.perf_counter)
-    worker.run()
-    return 0 if ledger.failed is None else 1
+    return 0 if ReplicaLoop(backend, server, setup.vocabulary).run() else 1

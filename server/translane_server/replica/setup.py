@@ -1,4 +1,4 @@
-"""What makes one replica different from another, and from those of another model."""
+"""What a replica is told first."""
 
 from __future__ import annotations
 
@@ -11,31 +11,42 @@ from translane_server.vocabulary import TargetVocabulary
 
 
 @dataclass(frozen=True)
-class ReplicaSetup:
-    """What a replica's process is told first.
+class ModelSetup:
+    """How the replicas of a model run it.
 
     Attributes:
-        number: of the replica.
-        bundle: what it decodes with; it is checked.
+        bundle: what they decode with; it is checked.
         device: what runs it.
-        threads: of ONNX Runtime.
-        rows: how many hypotheses decode at once at most.
+        threads: of ONNX Runtime, in each replica.
         source_capacity: most source tokens of a sentence.
         target_capacity: most decoder steps of a sentence.
-        encode_tokens: how many padded source tokens it encodes at most between two decoder steps.
-        vocabulary: of the target.
+        encode_tokens: how many padded source tokens a replica encodes at most between two decoder steps.
         log_format: see `logs.configure_logging`.
         log_level: likewise.
     """
 
-    number: int
     bundle: Bundle
     device: Device
     threads: int
-    rows: int
     source_capacity: int
     target_capacity: int
     encode_tokens: int
-    vocabulary: TargetVocabulary
     log_format: Literal["plain", "json"] = "plain"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+@dataclass(frozen=True)
+class ReplicaSetup:
+    """What one replica is told.
+
+    Attributes:
+        number: of the replica.
+        rows: how many hypotheses decode at once at most.
+        vocabulary: of the target.
+        model: what it runs; None where its host has a backend at hand.
+    """
+
+    number: int
+    rows: int
+    vocabulary: TargetVocabulary
+    model: ModelSetup | None = None

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from translane_server.bundle import Languages, LanguageTokens
 from translane_server.errors import FieldViolation
@@ -15,21 +14,61 @@ _NO_TOKENS = LanguageTokens()
 _SHOWN_LANGUAGES = 12
 
 
-@dataclass(frozen=True)
 class LanguagePair:
-    """Two languages of a model.
+    """Two languages of a model, and how sources are told which: in a template.
 
-    Attributes:
+    A source is the ids of text_prefix + text, between `prefix` and `suffix`. The template's tokens stand for no part of
+    a text, and a text without tokens has no template either.
+
+    Args:
         source: the model's tag.
         target: the model's tag.
-        tokenizer: the model's; sources are as the model takes them for these languages.
+        tokenizer: the model's.
         forced_ids: target ids that the decoder is made to generate first. They are no part of the text.
+        text_prefix: what every source text begins with.
+        prefix: what its ids begin with.
+        suffix: what they end with.
     """
 
-    source: str
-    target: str
-    tokenizer: Tokenizer
-    forced_ids: tuple[int, ...] = ()
+    def __init__(
+        self,
+        source: str,
+        target: str,
+        tokenizer: Tokenizer,
+        forced_ids: tuple[int, ...] = (),
+        *,
+        text_prefix: str = "",
+        prefix: tuple[int, ...] = (),
+        suffix: tuple[int, ...] = (),
+    ) -> None:
+        self.source = source
+        self.target = target
+        self.tokenizer = tokenizer
+        self.forced_ids = forced_ids
+        self._text_prefix = text_prefix
+        self._prefix = prefix
+        self._suffix = suffix
+        self._has_template = bool(text_prefix or prefix or suffix)
+        self._nothing = tokenizer.encode([text_prefix])[0] if text_prefix else []
+        surfaces = tokenizer.source_surfaces(text_prefix) if text_prefix else []
+        self._prefix_tokens = max((place for place, surface in enumerate(surfaces, start=1) if surface), default=0)
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Source ids of each text, as the model takes them; an empty list where a text has no tokens."""
+        if not self._has_template:
+            return self.tokenizer.encode(texts)
+        encoded = self.tokenizer.encode([self._text_prefix + text for text in texts])
+        return [[*self._prefix, *ids, *self._suffix] if ids != self._nothing else [] for ids in encoded]
+
+    def source_surfaces(self, text: str) -> list[str]:
+        """For each token of `encode([text])` the part of `text` it stands for; empty for the template's."""
+        if not self._has_template:
+            return self.tokenizer.source_surfaces(text)
+        if not self.encode([text])[0]:
+            return []
+        surfaces = self.tokenizer.source_surfaces(self._text_prefix + text)
+        blank = [""] * (len(self._prefix) + self._prefix_tokens)
+        return [*blank, *surfaces[self._prefix_tokens :], *[""] * len(self._suffix)]
 
 
 class LanguagePairs:
@@ -71,65 +110,15 @@ class LanguagePairs:
     def _pair(self, source: str, target: str) -> LanguagePair:
         templates = self._languages.templates
         of_source, of_target = templates.source.get(source, _NO_TOKENS), templates.target.get(target, _NO_TOKENS)
-        prefix = (*of_source.source_prefix, *of_target.source_prefix)
-        suffix = (*of_source.source_suffix, *of_target.source_suffix)
-        text_prefix = templates.pair_prefixes.get(source, {}).get(target, templates.text_prefix)
-        tokenizer = self._tokenizer
-        if prefix or suffix or text_prefix:
-            tokenizer = TemplateTokenizer(tokenizer, text_prefix, prefix, suffix)
-        return LanguagePair(source, target, tokenizer, (*of_source.forced, *of_target.forced))
-
-
-class TemplateTokenizer:
-    """A tokenizer whose sources stand in a template: the ids of text_prefix + text, between `prefix` and `suffix`.
-
-    The template's tokens stand for no part of a text, and a text without tokens has no template either.
-    """
-
-    def __init__(
-        self, tokenizer: Tokenizer, text_prefix: str, prefix: tuple[int, ...], suffix: tuple[int, ...]
-    ) -> None:
-        self._tokenizer = tokenizer
-        self._text_prefix = text_prefix
-        self._prefix = prefix
-        self._suffix = suffix
-        self._nothing = tokenizer.encode([text_prefix])[0] if text_prefix else []
-        surfaces = tokenizer.source_surfaces(text_prefix) if text_prefix else []
-        self._prefix_tokens = max((place for place, surface in enumerate(surfaces, start=1) if surface), default=0)
-
-    @property
-    def target_surfaces(self) -> Sequence[bytes]:
-        """See `Tokenizer.target_surfaces`."""
-        return self._tokenizer.target_surfaces
-
-    def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """See `Tokenizer.encode`."""
-        encoded = self._tokenizer.encode([self._text_prefix + text for text in texts])
-        return [[*self._prefix, *ids, *self._suffix] if ids != self._nothing else [] for ids in encoded]
-
-    def encode_target(self, texts: Sequence[str]) -> list[list[int]]:
-        """See `Tokenizer.encode_target`."""
-        return self._tokenizer.encode_target(texts)
-
-    def decode(self, ids: Sequence[Sequence[int]], unknowns: Sequence[Mapping[int, str]] = ()) -> list[str]:
-        """See `Tokenizer.decode`."""
-        return self._tokenizer.decode(ids, unknowns)
-
-    def source_pieces(self, ids: Sequence[int]) -> list[str]:
-        """See `Tokenizer.source_pieces`."""
-        return self._tokenizer.source_pieces(ids)
-
-    def target_pieces(self, ids: Sequence[int]) -> list[str]:
-        """See `Tokenizer.target_pieces`."""
-        return self._tokenizer.target_pieces(ids)
-
-    def source_surfaces(self, text: str) -> list[str]:
-        """See `Tokenizer.source_surfaces`."""
-        if not self.encode([text])[0]:
-            return []
-        surfaces = self._tokenizer.source_surfaces(self._text_prefix + text)
-        blank = [""] * (len(self._prefix) + self._prefix_tokens)
-        return [*blank, *surfaces[self._prefix_tokens :], *[""] * len(self._suffix)]
+        return LanguagePair(
+            source,
+            target,
+            self._tokenizer,
+            (*of_source.forced, *of_target.forced),
+            text_prefix=templates.pair_prefixes.get(source, {}).get(target, templates.text_prefix),
+            prefix=(*of_source.source_prefix, *of_target.source_prefix),
+            suffix=(*of_source.source_suffix, *of_target.source_suffix),
+        )
 
 
 def _check(name: str, wanted: str, available: Sequence[str]) -> list[FieldViolation]:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from translane.v1 import translation_pb2 as pb
 from translane_server.errors import FieldViolation
 from translane_server.options import DecodingOptions, RequiredPhrase, Sampling
-from translane_server.request import Sentence
 from translane_server.requests.option_checks import OptionLimits, beam_size, check_options, is_sampled
+from translane_server.sentence import Sentence
 from translane_server.settings import TokenLimits
 from translane_server.text.glossary import Glossary, Term
 from translane_server.text.tokenizer import Tokenizer

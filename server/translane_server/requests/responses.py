@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 
 from google.protobuf.duration_pb2 import Duration
 
 from translane.v1 import translation_pb2 as pb
 from translane_server.bundle import Manifest, SpecialIds
-from translane_server.request import AlignedToken, FinishReason, Hypothesis, SentenceResult
+from translane_server.requests.language_pairs import LanguagePair
 from translane_server.requests.limits import RequestLimits
 from translane_server.requests.options import ResolvedOptions, Source
 from translane_server.requests.unknowns import replacements
-from translane_server.text.tokenizer import Tokenizer
-
-_FINISH_REASONS = {
-    FinishReason.END_OF_SENTENCE: pb.FINISH_REASON_END_OF_SENTENCE,
-    FinishReason.MAX_LENGTH: pb.FINISH_REASON_MAX_LENGTH,
-}
-
+from translane_server.sentence import AlignedToken, CertainTokens, Hypothesis, SentenceResult
 
 _NANOSECONDS = 1_000_000_000  # of a second
 
@@ -28,13 +22,14 @@ class TranslationBuilder:
     """Makes messages of what the engine returns.
 
     Args:
-        tokenizer: makes text of tokens.
+        pair: its tokenizer makes text of tokens.
         special_ids: of the model.
         resolved: what the request wants to know.
     """
 
-    def __init__(self, tokenizer: Tokenizer, special_ids: SpecialIds, resolved: ResolvedOptions) -> None:
-        self._tokenizer = tokenizer
+    def __init__(self, pair: LanguagePair, special_ids: SpecialIds, resolved: ResolvedOptions) -> None:
+        self._pair = pair
+        self._tokenizer = pair.tokenizer
         self._ids = special_ids
         self.resolved = resolved
         self._returned = resolved.returned
@@ -51,9 +46,9 @@ class TranslationBuilder:
     def hypothesis(self, source: Source, hypothesis: Hypothesis) -> pb.Hypothesis:
         """The message of a hypothesis."""
         message = pb.Hypothesis(
-            text=self.text(source, hypothesis.token_ids, hypothesis.alignment),
+            text=self._text(source, hypothesis),
             score=hypothesis.score,
-            finish_reason=_FINISH_REASONS[hypothesis.finish_reason],
+            finish_reason=pb.FINISH_REASON_END_OF_SENTENCE if hypothesis.is_complete else pb.FINISH_REASON_MAX_LENGTH,
         )
         hidden = self.resolved.language_tokens
         if self._returned.tokens:
@@ -67,17 +62,29 @@ class TranslationBuilder:
             )
         return message
 
-    def text(self, source: Source, token_ids: Sequence[int], alignment: Sequence[AlignedToken]) -> str:
-        """What `token_ids`, the whole or the beginning of a translation of `source`, read as."""
+    def surfaces(self, source: Source, tokens: CertainTokens) -> list[bytes]:
+        """What some tokens of a translation of `source` add to its text, as UTF-8."""
+        known = self._tokenizer.target_surfaces
+        parts = [known[token] for token in tokens.token_ids]
+        for place, text in self._unknowns(source, tokens.token_ids, tokens.alignment).items():
+            parts[place] = text.encode()
+        return parts
+
+    def _text(self, source: Source, hypothesis: Hypothesis) -> str:
+        unknowns = self._unknowns(source, hypothesis.token_ids, hypothesis.alignment)
+        return self._tokenizer.decode([hypothesis.token_ids], [unknowns] if unknowns else ())[0]
+
+    def _unknowns(
+        self, source: Source, token_ids: Sequence[int], alignment: Sequence[AlignedToken]
+    ) -> Mapping[int, str]:
+        """What is written for the unknown tokens among some tokens, by their places."""
         unknown = self._ids.unk
         if not self.resolved.replace_unknowns or unknown not in token_ids:
-            return self._tokenizer.decode([token_ids])[0]
-        surfaces = self._tokenizer.source_surfaces(source.text)
-        return self._tokenizer.decode([token_ids], [replacements(token_ids, alignment, unknown, surfaces)])[0]
+            return {}
+        return replacements(token_ids, alignment, unknown, self._pair.source_surfaces(source.text))
 
     def _with_end(self, hypothesis: Hypothesis) -> tuple[int, ...]:
-        ended = hypothesis.finish_reason is FinishReason.END_OF_SENTENCE
-        return (*hypothesis.token_ids, self._ids.eos) if ended else hypothesis.token_ids
+        return (*hypothesis.token_ids, self._ids.eos) if hypothesis.is_complete else hypothesis.token_ids
 
 
 def empty_translation() -> pb.Translation:

@@ -10,7 +10,6 @@ from translane.v1 import translation_pb2 as pb
 from translane_server.bundle import Manifest
 from translane_server.errors import FieldViolation
 from translane_server.options import DecodingOptions
-from translane_server.request import Sentence, SentenceResult
 from translane_server.requests.language_pairs import LanguagePairs
 from translane_server.requests.limits import (
     RequestLimits,
@@ -19,6 +18,7 @@ from translane_server.requests.limits import (
     check_tokens,
     refuse,
 )
+from translane_server.sentence import Sentence, SentenceResult
 from translane_server.text.tokenizer import Tokenizer
 
 _FORCED_ONLY = DecodingOptions(max_length=0)
@@ -73,7 +73,7 @@ class Scoring:
         """
         limits, eos = self._limits.tokens, self._manifest.special_ids.eos
         pair, wrong = self._pairs.find(request.source_language, request.target_language)
-        sources = pair.tokenizer.encode([each.source for each in request.inputs])
+        sources = pair.encode([each.source for each in request.inputs])
         encoded = pair.tokenizer.encode_target([each.target for each in request.inputs])
         targets = [[*pair.forced_ids, *ids, eos] for ids in encoded]
         named_sources = [(f"inputs[{index}].source", ids) for index, ids in enumerate(sources)]

@@ -9,7 +9,6 @@ from functools import lru_cache
 from translane.v1 import translation_pb2 as pb
 from translane_server.bundle import Manifest
 from translane_server.errors import FieldViolation, InvalidRequestError
-from translane_server.request import Sentence, SentenceResult
 from translane_server.requests.documents import merge_translations, split_texts
 from translane_server.requests.language_pairs import LanguagePair, LanguagePairs
 from translane_server.requests.limits import (
@@ -22,6 +21,7 @@ from translane_server.requests.limits import (
 from translane_server.requests.option_checks import OptionLimits, check_options
 from translane_server.requests.options import Source, check_sentences, resolve
 from translane_server.requests.responses import TranslationBuilder, empty_translation
+from translane_server.sentence import Sentence, SentenceResult
 from translane_server.text.language_tags import standard_tag
 from translane_server.text.splitting import SplitText
 from translane_server.text.tokenizer import Tokenizer
@@ -52,20 +52,16 @@ class PreparedRequest:
     target_language: str
     builder: TranslationBuilder
 
-    @property
-    def sources(self) -> list[Source]:
-        """Of each of `sentences`."""
-        return [source for text in self.texts for source in text.sources]
-
     def translations(self, results: Sequence[SentenceResult]) -> list[pb.Translation]:
         """A message for each text, of a result for each sentence."""
         remaining = iter(results)
         return [
-            self._translation(text, [self.builder.translation(source, next(remaining)) for source in text.sources])
+            self.translation(text, [self.builder.translation(source, next(remaining)) for source in text.sources])
             for text in self.texts
         ]
 
-    def _translation(self, text: PreparedText, translations: Sequence[pb.Translation]) -> pb.Translation:
+    def translation(self, text: PreparedText, translations: Sequence[pb.Translation]) -> pb.Translation:
+        """The message of a text, of those of its sentences."""
         if text.split:
             message = merge_translations(text.split, translations, self.target_language)
         else:
@@ -155,7 +151,7 @@ class Preparation:
         return _Manner(
             pair,
             options.split_sentences,
-            TranslationBuilder(pair.tokenizer, ids, resolved) if resolved else None,
+            TranslationBuilder(pair, ids, resolved) if resolved else None,
             [*wrong, *wrong_options],
             standard_tag(source_language or pair.source),
             standard_tag(target_language or pair.target),
@@ -164,7 +160,7 @@ class Preparation:
     def _encode(self, request: _Request, manner: _Manner) -> tuple[list[PreparedText], list[FieldViolation]]:
         """A sentence of each text that has tokens, and which are too long."""
         texts, most = _texts(request), self._limits.tokens.source
-        encoded = manner.pair.tokenizer.encode(texts)
+        encoded = manner.pair.encode(texts)
         prepared = [PreparedText((Source(*each),) if each[1] else ()) for each in zip(texts, encoded, strict=True)]
         if max(map(len, encoded), default=0) <= most:
             return prepared, []
@@ -176,7 +172,7 @@ class Preparation:
             splits = split_texts(
                 dict(zip(_names(request), _texts(request), strict=True)),
                 manner.source_language,
-                manner.pair.tokenizer.encode,
+                manner.pair.encode,
                 max_tokens=self._limits.tokens.source,
                 max_sentences=self._limits.sentences_waiting,
             )

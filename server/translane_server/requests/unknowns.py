@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from translane_server.request import AlignedToken
+from translane_server.sentence import AlignedToken
 
 
 def replacements(

@@ -1,4 +1,4 @@
-"""The translane.v1 service: a request of the protocol to one of the engine's, and the results back."""
+"""The translane.v1 service: a request of the protocol to sentences for the dispatcher, and the results back."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from translane.v1 import translation_pb2 as pb
 from translane.v1.translation_pb2_grpc import TranslationServiceServicer
 from translane_server.bundle import Manifest
 from translane_server.devices import Device
+from translane_server.dispatch.dispatcher import Dispatcher
 from translane_server.errors import ModelNotFoundError, UnavailableError
 from translane_server.metrics import Metrics
-from translane_server.request import FinishReason, SentenceResult, Translator
 from translane_server.requests.limits import RequestLimits, shown
+from translane_server.requests.options import Source
 from translane_server.requests.responses import model_list, timing
 from translane_server.requests.score import Scoring
 from translane_server.requests.translate import Preparation, PreparedRequest
 from translane_server.rpc.interceptors import note
 from translane_server.rpc.streaming import StreamedSentence, stream_text
-from translane_server.submission import decode
+from translane_server.sentence import SentenceResult
 from translane_server.text.tokenizer import Tokenizer
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["TranslationService"].full_name
@@ -84,15 +85,15 @@ class TranslationService(TranslationServiceServicer):
         self._executor = executor
         self._log_texts = log_texts
         self._clock = clock
-        self._engine: Translator | None = None
+        self._dispatcher: Dispatcher | None = None
         self._closed = False
         self._running = 0
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def open(self, engine: Translator) -> None:
-        """Translate with `engine` from now on."""
-        self._engine = engine
+    def open(self, dispatcher: Dispatcher) -> None:
+        """Translate with `dispatcher` from now on."""
+        self._dispatcher = dispatcher
 
     def close(self) -> None:
         """Refuse new translations from now on."""
@@ -107,11 +108,11 @@ class TranslationService(TranslationServiceServicer):
         started = self._clock()
         note(texts=len(request.texts))
         self._check_model(request.model)
-        with self._accepted() as engine:
+        with self._accepted() as dispatcher:
             self._preparation.check(request)
-            engine.check_room(sum(map(bool, request.texts)))
+            dispatcher.check_room(sum(map(bool, request.texts)))
             prepared = await self._prepare(request)
-            results = await decode(engine, prepared.sentences, request.priority)
+            results = await dispatcher.decode(prepared.sentences, request.priority)
             generated = _generated_tokens(results)
             translations = await self._run(request.ByteSize() + generated, prepared.translations, results)
             response = pb.TranslateResponse(
@@ -129,18 +130,17 @@ class TranslationService(TranslationServiceServicer):
         async def send(delta: str) -> None:
             await context.write(pb.TranslateStreamResponse(text_delta=delta))
 
-        with self._accepted() as engine:
+        with self._accepted() as dispatcher:
             self._preparation.check(request)
-            engine.check_room(bool(request.text))
+            dispatcher.check_room(bool(request.text))
             prepared = await self._prepare(request)
             (text,) = prepared.texts
             gaps = text.split.target_gaps(prepared.target_language) if text.split else [""] * (len(text.sources) + 1)
-            sentences = _streamed(prepared)
-            size = request.ByteSize()
-            run = partial(self._run, size)
-            end = await stream_text(engine, sentences, gaps, request.priority, send=send, run=run)
+            translations: list[pb.Translation] = []
+            sentences = self._streamed(prepared, request.ByteSize(), translations)
+            end = await stream_text(dispatcher, sentences, gaps, request.priority, send)
             generated = _generated_tokens(end.results)
-            (translation,) = await self._run(size + generated, prepared.translations, end.results)
+            translation = prepared.translation(text, translations)
             await context.write(
                 pb.TranslateStreamResponse(
                     text_delta=end.rest,
@@ -154,16 +154,16 @@ class TranslationService(TranslationServiceServicer):
         """See the protocol."""
         note(texts=len(request.inputs))
         self._check_model(request.model)
-        with self._accepted() as engine:
+        with self._accepted() as dispatcher:
             self._scoring.check(request)
-            engine.check_room(len(request.inputs))
+            dispatcher.check_room(len(request.inputs))
             prepared = await self._run(request.ByteSize(), self._scoring.prepare, request)
             sentences = prepared.sentences
             note(
                 source_tokens=sum(len(sentence.source_ids) for sentence in sentences),
                 target_tokens=sum(len(sentence.forced_ids) for sentence in sentences),
             )
-            results = await decode(engine, sentences)
+            results = await dispatcher.decode(sentences)
             scores = self._scoring.scores(prepared, results, tokens=request.return_tokens)
         if self._log_texts:
             inputs = request.inputs
@@ -180,16 +180,16 @@ class TranslationService(TranslationServiceServicer):
             raise ModelNotFoundError(f"model: there is no model {shown(name)}; this server has {loaded}")
 
     @contextmanager
-    def _accepted(self) -> Iterator[Translator]:
+    def _accepted(self) -> Iterator[Dispatcher]:
         """From here on the request is answered, whatever the server is told meanwhile."""
         if self._closed:
             raise UnavailableError("the server is shutting down", retry_after=_RETRY_DRAINING)
-        if self._engine is None:
+        if self._dispatcher is None:
             raise UnavailableError("the server is starting", retry_after=_RETRY_STARTING)
         self._running += 1
         self._idle.clear()
         try:
-            yield self._engine
+            yield self._dispatcher
         finally:
             self._running -= 1
             if not self._running:
@@ -214,6 +214,21 @@ class TranslationService(TranslationServiceServicer):
             found = [hypothesis.text for translation in translations for hypothesis in translation.hypotheses]
             note(source_texts=list(texts), translations=found)
 
+    def _streamed(
+        self, prepared: PreparedRequest, size: int, translations: list[pb.Translation]
+    ) -> list[StreamedSentence]:
+        """The sentences with what makes text of their tokens; each appends its translation when it ends."""
+        builder = prepared.builder
+
+        async def text(source: Source, result: SentenceResult) -> str:
+            translations.append(await self._run(size, builder.translation, source, result))
+            return translations[-1].hypotheses[0].text
+
+        return [
+            StreamedSentence(sentence, partial(builder.surfaces, source), partial(text, source))
+            for sentence, source in zip(prepared.sentences, prepared.texts[0].sources, strict=True)
+        ]
+
     async def _run(self, work: int, function: Callable[..., _Result], /, *arguments: object) -> _Result:
         """What `function` returns; away from the event loop unless the work is little."""
         if work <= _LITTLE:
@@ -221,15 +236,5 @@ class TranslationService(TranslationServiceServicer):
         return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
 
 
-def _streamed(prepared: PreparedRequest) -> list[StreamedSentence]:
-    """The sentences with what makes text of their tokens."""
-    text_of = prepared.builder.text
-    return [
-        StreamedSentence(sentence, partial(text_of, source))
-        for sentence, source in zip(prepared.sentences, prepared.sources, strict=True)
-    ]
-
-
 def _generated_tokens(results: Sequence[SentenceResult]) -> int:
-    ended = FinishReason.END_OF_SENTENCE
-    return sum(len(each.token_ids) + (each.finish_reason is ended) for result in results for each in result.hypotheses)
+    return sum(len(each.token_ids) + each.is_complete for result in results for each in result.hypotheses)

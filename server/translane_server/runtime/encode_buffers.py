@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from translane_server.backend import Int32Array, IntArray
+from translane_server.arrays import Int32Array, IntArray
 from translane_server.runtime.step_buffers import bind_host
 
 _MOST_BINDINGS = 1024  # a binding takes some kilobytes, and some 30 µs to make

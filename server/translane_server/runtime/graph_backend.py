@@ -7,15 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from translane_server.backend import (
-    BEST_TOKEN,
-    BEST_TOKEN_ALONE,
-    Candidates,
-    Int32Array,
-    IntArray,
-    RowMove,
-    StepNeeds,
-)
+from translane_server.arrays import Int32Array, IntArray
+from translane_server.backend import BEST_TOKEN, BEST_TOKEN_ALONE, Candidates, RowMove, StepNeeds
 from translane_server.bundle import Bundle
 from translane_server.errors import BundleError, StartupError, first_line
 from translane_server.runtime.cache import Cache, CacheShape, Staged

@@ -1,84 +1,31 @@
 """What is decoded for a sentence does not depend on what it is batched with: same tokens, and bit-identical scores.
 
-The sentences go through the real engine and backend: one at a time, all at once, and joining a running batch in random
-order at random moments.
+The sentences go through the real dispatcher, replica loop and backend: one at a time, all at once, and joining a running
+batch in random order at random moments.
 """
 
 import gzip
-import queue
 import random
-import time
 from pathlib import Path
 
 import pytest
 
 from helpers.bundles import SOURCES, random_bundle
+from helpers.driver import BundleDecoder
 from translane_server.bundle import load_bundle
-from translane_server.engine import Engine
 from translane_server.options import DecodingOptions
-from translane_server.runtime.ort import OrtBackend
-from translane_server.request import Request, Sentence
-from translane_server.runtime.sessions import Sessions
+from translane_server.sentence import Sentence
 from translane_server.text.tokenizer import load_tokenizer
-from translane_server.vocabulary import TargetVocabulary
 
 ROOT = Path(__file__).resolve().parents[3]
 DEMO = ROOT / "models" / "zh-en"
 TEST_SPLIT = ROOT.parent / "shared" / "data" / "tatoeba-zh-en" / "test.tsv.gz"
 ROWS = 24
-MAX_LENGTH = 48
+OPTIONS = DecodingOptions(max_length=48)
 
 
-class Decoder:
-    """An engine on a bundle, that decodes lists of source ids."""
-
-    def __init__(self, bundle, threads):
-        self.steps = []
-        ids = bundle.manifest.special_ids
-        self.engine = Engine(
-            self.open_backend(Sessions(bundle, threads=threads)),
-            vocabulary=TargetVocabulary(ids.decoder_start, ids.eos),
-            encode_tokens=512,
-        )
-        self.engine.start()
-
-    def open_backend(self, sessions):
-        backend = OrtBackend(
-            sessions,
-            rows=ROWS,
-            source_capacity=min(64, sessions.bundle.manifest.limits.source_tokens),
-            target_capacity=MAX_LENGTH,
-        )
-        step = backend.decode_step
-        backend.decode_step = lambda tokens, *rest: (self.steps.append(len(tokens)), step(tokens, *rest))[1]
-        return backend
-
-    def submit(self, number, source, answers):
-        on_done = lambda result: answers.put((number, result))  # noqa: E731
-        self.engine.submit(Request([Sentence(source, DecodingOptions(MAX_LENGTH))], on_done))
-
-    def collect(self, count, answers):
-        results = dict(answers.get(timeout=120) for _ in range(count))
-        return [
-            (results[number][0].hypotheses[0].token_ids, results[number][0].hypotheses[0].score)
-            for number in range(count)
-        ]
-
-    def one_by_one(self, sources):
-        answers = queue.SimpleQueue()
-        results = []
-        for source in sources:
-            self.submit(0, source, answers)
-            results += self.collect(1, answers)
-        return results
-
-    def in_order(self, sources, order, pauses=None):
-        answers = queue.SimpleQueue()
-        for number in order:
-            self.submit(number, sources[number], answers)
-            if pauses is not None:
-                time.sleep(pauses.expovariate(2000))  # half a millisecond on average: a fraction of a step
-        return self.collect(len(sources), answers)
+def found(hypotheses):
+    return [(best.token_ids, best.score) for (best,) in hypotheses]
 
 
 def differences(results, expected):
@@ -88,22 +35,18 @@ def differences(results, expected):
 
 
 def check(bundle, sources, *, threads):
-    decoder = Decoder(bundle, threads)
-    try:
-        alone = decoder.one_by_one(sources)
-        assert set(decoder.steps) == {1}
-        decoder.steps.clear()
+    sentences = [Sentence(source, OPTIONS) for source in sources]
+    with BundleDecoder(bundle, threads=threads, rows=ROWS, target_capacity=OPTIONS.max_length) as decoder:
+        alone = found(decoder.one_by_one(sentences))
+        assert set(decoder.step_rows) == {1}
+        decoder.step_rows.clear()
         everywhere_same = {"tokens": 0, "scores": 0}
-        assert differences(decoder.in_order(sources, range(len(sources))), alone) == everywhere_same
-        assert max(decoder.steps) == min(ROWS, len(sources))
+        assert differences(found(decoder.together(sentences)), alone) == everywhere_same
+        assert max(decoder.step_rows) == min(ROWS, len(sources))
         for seed in range(3):
-            shuffle = random.Random(seed)
-            order = shuffle.sample(range(len(sources)), len(sources))
-            assert differences(decoder.in_order(sources, order, shuffle), alone) == everywhere_same
-        assert len(set(decoder.steps)) > 5, "the batch was to grow and shrink"
+            assert differences(found(decoder.arriving(sentences, seed)), alone) == everywhere_same
+        assert len(set(decoder.step_rows)) > 5, "the batch was to grow and shrink"
         return alone
-    finally:
-        decoder.engine.stop()
 
 
 @pytest.mark.parametrize("threads", [1, 2])

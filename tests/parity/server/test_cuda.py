@@ -23,12 +23,12 @@ from helpers.backend_checks import (
 )
 from helpers.cuda_backend_on_cpu import cuda_backend_on_cpu
 from helpers.cuda_bundles import CUDA_MODELS, DECODED
-from helpers.driver import EngineDriver
+from helpers.driver import BundleDecoder
 from translane_server.backend import RowMove, StepNeeds
+from translane_server.devices import why_no_cuda
 from translane_server.runtime.cuda.backend import CudaBackend
 from translane_server.runtime.cuda.step_memory import STEPS_AT_ONCE
 from translane_server.runtime.cuda.steps import buckets
-from translane_server.devices import why_no_cuda
 from translane_server.runtime.ort import OrtBackend
 from translane_server.runtime.sessions import Sessions
 
@@ -244,9 +244,9 @@ def test_beams_and_other_searches_find_what_the_cpu_finds(open_backend, bundle, 
         for sentence in mixed(hugging_face.sources(model_and_bundle[0], 64, seed=1))
         if sentence.options.sampling is None
     ]
-    with EngineDriver(bundle, **sizes) as driver:
+    with BundleDecoder(bundle, **sizes) as driver:
         expected = driver.together(sentences)
-    with EngineDriver(bundle, open_backend=open_backend, **sizes) as driver:
+    with BundleDecoder(bundle, open_backend=open_backend, **sizes) as driver:
         outcomes = [driver.together(sentences), driver.arriving(sentences, seed=1)]
     for found in outcomes:
         different = 0

@@ -13,7 +13,7 @@ from helpers import hugging_face
 from helpers.backend_checks import NEEDS, mixed
 from helpers.cuda_backend_on_cpu import cuda_backend_on_cpu
 from helpers.cuda_bundles import CUDA_MODELS, DECODED
-from helpers.driver import EngineDriver
+from helpers.driver import BundleDecoder
 from translane_server.backend import BEST_TOKEN_ALONE, RowMove, StepNeeds
 from translane_server.runtime.cuda import steps
 from translane_server.runtime.cuda.step_memory import STEPS_AT_ONCE
@@ -133,13 +133,13 @@ def test_a_step_is_one_copy_in_one_launch_one_copy_out_and_one_wait(bundle, sour
 def test_an_engine_decodes_every_kind_of_sentence_as_on_the_cpu(bundle, sources, capture):
     sentences = mixed(sources)
     sizes = {"rows": 9, "source_capacity": 24, "target_capacity": 16}
-    with EngineDriver(bundle, **sizes) as driver:
+    with BundleDecoder(bundle, **sizes) as driver:
         expected = driver.together(sentences)
 
     def open_backend(bundle, **sizes):
         return cuda_backend_on_cpu(bundle, capture=capture, **sizes)[0]
 
-    with EngineDriver(bundle, open_backend=open_backend, **sizes) as driver:
+    with BundleDecoder(bundle, open_backend=open_backend, **sizes) as driver:
         assert driver.together(sentences) == expected
         assert driver.arriving(sentences, seed=1) == expected
         plain = [sentence for sentence in sentences if not sentence.options.scores]

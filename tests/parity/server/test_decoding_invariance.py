@@ -10,10 +10,10 @@ import random
 import pytest
 
 from helpers.demo import DEMO
-from helpers.driver import EngineDriver
+from helpers.driver import BundleDecoder
 from helpers.generate_parity import TEST_SPLIT, demo_subject, random_subject
 from translane_server.options import DecodingOptions, RequiredPhrase, Sampling
-from translane_server.request import Sentence
+from translane_server.sentence import Sentence
 
 BEAM = 6
 ROWS = (BEAM, 13, 48)  # the fewest that hold the widest search, and more
@@ -127,12 +127,12 @@ def differences(results, expected, sentences):
 
 def check(bundle, sentences, *, threads, decoder_start=None, rounds=2):
     sizes = {"source_capacity": 64, "target_capacity": 24, "threads": threads, "decoder_start": decoder_start}
-    with EngineDriver(bundle, rows=ROWS[-1], **sizes) as driver:
+    with BundleDecoder(bundle, rows=ROWS[-1], **sizes) as driver:
         alone = driver.one_by_one(sentences)
         check_phrases(sentences, alone, driver.vocabulary.surfaces)
         assert differences(driver.one_by_one(sentences[:40]), alone[:40], sentences[:40]) == []
     for rows in ROWS:
-        with EngineDriver(bundle, rows=rows, **sizes) as driver:
+        with BundleDecoder(bundle, rows=rows, **sizes) as driver:
             assert differences(driver.together(sentences), alone, sentences) == []
             assert max(driver.step_rows) > rows - BEAM, "the batch was to be full"
             for seed in range(rounds):

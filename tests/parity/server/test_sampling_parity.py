@@ -9,7 +9,7 @@ import torch
 
 from helpers.generate_parity import random_subject
 from translane_server.options import DecodingOptions, Sampling
-from translane_server.request import Sentence
+from translane_server.sentence import Sentence
 
 SEEDS = 3000
 FEWEST = 5  # expected samples of a bin; rarer outcomes share one

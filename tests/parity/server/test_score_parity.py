@@ -11,7 +11,7 @@ import pytest
 from helpers.demo import DEMO
 from helpers.generate_parity import RANDOM_MODELS, TEST_SPLIT, demo_subject, random_subject
 from translane_server.options import DecodingOptions, Sampling
-from translane_server.request import FinishReason, Sentence
+from translane_server.sentence import FinishReason, Sentence
 
 TOLERANCE = 1e-4
 

@@ -6,6 +6,7 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client import generate_latest
 
+from translane_server.measurements import Measurements
 from translane_server.metrics import REJECTIONS, Metrics, MetricsServer
 
 
@@ -16,15 +17,10 @@ def metrics():
     return metrics
 
 
-def test_the_engines_work(metrics):
-    metrics.encoded(0.004, sentences=2, source_tokens=9)
-    metrics.admitted(0.2)
-    metrics.stepped(0.0012, rows=3)
-    metrics.stepped(0.0012, rows=1)
-    metrics.moved(0.0004, rows=5)
+def test_what_replicas_measure(metrics):
+    metrics.observe(Measurements([(0.004, 9)], [0.2], [(0.0012, 3), (0.0012, 1)], [(0.0004, 5)], [0.01]))
     metrics.generated_tokens.inc(3)
-    metrics.first_token(0.01)
-    metrics.watch_engine(8, lambda: 3, lambda: 5)
+    metrics.watch_rows(8, lambda: 3, lambda: 5)
     text = generate_latest(metrics.registry).decode()
     for line in (
         "translane_source_tokens_total 9.0",
@@ -75,7 +71,7 @@ def test_request_buckets_fit_translation(metrics):
 
 def test_servers_have_registries_of_their_own(metrics):
     other = Metrics()
-    other.stepped(0.1, rows=1)
+    other.observe(Measurements([], [], [(0.1, 1)], [], []))
     assert "translane_row_steps_total 0.0" in generate_latest(metrics.registry).decode()
 
 

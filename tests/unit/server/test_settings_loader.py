@@ -1,23 +1,24 @@
 """Flag > environment > file > default, and one sentence for whatever is wrong."""
 
+from importlib.metadata import version
 from pathlib import Path
+from typing import Annotated, Literal
 
 import pytest
-from pydantic import AliasChoices, Field
-from pydantic_settings import CliPositionalArg
+from pydantic import Field
 
 from translane_server.errors import SettingsError
-from translane_server.settings_loader import Settings, load_settings
+from translane_server.settings_loader import Flag, Settings, flag_name, load_settings
 
 
 class Example(Settings):
     """An example of a command."""
 
-    source: CliPositionalArg[Path] = Field(description="What to read.")
-    output: Path = Field(
-        default=Path("out"), description="What to write.", validation_alias=AliasChoices("output", "o")
-    )
-    batch_size: int = Field(default=8, ge=1, description="How many at once.")
+    source: Annotated[Path, Flag(positional=True)] = Field(description="What to read.")
+    output: Annotated[Path, Flag("FOLDER", short="-o")] = Field(default=Path("out"), description="What to write.")
+    batch_size: Annotated[int, Flag(heading="speed")] = Field(default=8, ge=1, description="How many at once.")
+    share: float | None = Field(default=0.5, le=1, description="At most 100% of it.")
+    mode: Literal["slow", "quick"] | None = Field(default=None, description="How.")
     languages: tuple[str, ...] = Field(default=(), description="Which ones.")
     fast: bool = Field(default=False, description="Hurry.")
     threads: int | None = Field(default=None, description="By default all.")
@@ -64,6 +65,7 @@ def test_spellings(config):
     assert load("x", "--no-fast", TRANSLANE_FAST="1").fast is False
     assert load("x", TRANSLANE_FAST="true").fast is True
     assert load("x", "--languages", "de", "--languages", "fr").languages == ("de", "fr")
+    assert load("x", "--languages", "de,fr").languages == ("de", "fr")
     assert load("x", TRANSLANE_LANGUAGES="de,fr").languages == ("de", "fr")
     assert load("--config", config).languages == ("de", "fr")
 
@@ -143,11 +145,45 @@ def test_a_command_ignores_the_servers_variables():
         load("x", prefix="TRANSLANE_TRAIN_", TRANSLANE_TRAIN_PORT="1")
 
 
-def test_help(capsys):
+def printed(capsys, *argv):
     with pytest.raises(SystemExit) as caught:
-        load("--help")
+        load(*argv)
     assert caught.value.code == 0
-    text = capsys.readouterr().out
-    for part in ("An example of a command", "--batch-size", "How many at once. (default: 8)", "--config", "--no-fast"):
-        assert part in text
+    return capsys.readouterr().out
+
+
+def test_help(capsys):
+    text = printed(capsys, "--help")
+    assert text.startswith("usage: example [options] SOURCE\n\nAn example of a command.\n")
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    for line in (
+        "SOURCE What to read. (required)",
+        "-o FOLDER, --output FOLDER What to write. (default: out)",
+        "speed:",
+        "--batch-size N How many at once. (default: 8)",
+        "--share X At most 100% of it. (default: 0.5)",
+        "--mode {slow,quick} How.",
+        "--languages TEXT Which ones.",
+        "--fast, --no-fast Hurry. (default: no)",
+        "--threads N By default all.",
+    ):
+        assert line in lines
     assert "None" not in text
+
+
+def test_required_flags_are_in_the_usage(capsys):
+    class Required(Settings):
+        folder: Annotated[Path, Flag("FOLDER")] = Field(description="Where.")
+
+    with pytest.raises(SystemExit):
+        load_settings(Required, ["-h"], {}, prog="required", env_prefix="TRANSLANE_")
+    assert capsys.readouterr().out.startswith("usage: required --folder FOLDER [options]\n")
+
+
+def test_version(capsys):
+    assert printed(capsys, "--version") == f"example {version('translane')}\n"
+
+
+def test_a_flag_is_named_as_it_is_typed():
+    assert flag_name(Example, "source") == "SOURCE"
+    assert flag_name(Example, "batch_size") == "--batch-size"

@@ -6,14 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from translane_server.backend import (
-    BEST_TOKEN,
-    BEST_TOKEN_ALONE,
-    Candidates,
-    Int32Array,
-    IntArray,
-    StepNeeds,
-)
+from translane_server.arrays import Int32Array, IntArray
+from translane_server.backend import BEST_TOKEN, BEST_TOKEN_ALONE, Candidates, StepNeeds
 from translane_server.errors import DeviceError, StartupError
 from translane_server.runtime.cuda.bindings import ELEMENT_TYPES, StepBindings
 from translane_server.runtime.cuda.cache import CudaCache

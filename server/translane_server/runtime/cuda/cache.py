@@ -11,7 +11,7 @@ from translane_server.runtime.cuda.runtime import CudaRuntime
 
 
 class CudaCache:
-    """See `translane_server.runtime.cache.Cache`. Copies are queued on the runtime's stream, in order with all other work."""
+    """The cache of the rows on a GPU. Copies are queued on the runtime's stream, in order with all other work."""
 
     def __init__(self, shape: CacheShape, staging_tokens: int, runtime: CudaRuntime, kernels: Kernels) -> None:
         self.shape = shape

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from translane_server.backend import FloatArray, Int32Array, IntArray
+from translane_server.arrays import FloatArray, Int32Array, IntArray
 from translane_server.runtime.cache import CacheShape
 from translane_server.runtime.cuda.runtime import CudaRuntime
 

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.language_model import EOS, RandomBackend, RandomModel
+from fakes.tasks import enter, step, tasks
 from helpers import reference_decoding
 from translane_server.batch.running import RunningBatch
-from translane_server.job import PendingRequest
 from translane_server.options import DecodingOptions, RequiredPhrase, Sampling
-from translane_server.request import FinishReason, Request, Sentence
+from translane_server.sentence import FinishReason, Sentence
 
 MODEL = RandomModel()
 ROWS = 12
@@ -47,46 +47,42 @@ def beam_options(draw):
 
 sources = st.lists(st.integers(2, 30), min_size=1, max_size=5).map(lambda ids: [*ids, EOS])
 prefixes = st.sampled_from([(), (), (4,), (9, 3, 4)])
-sentences = st.builds(
-    Sentence,
-    source_ids=sources,
-    options=st.one_of(greedy_options, beam_options()),
-    forced_ids=prefixes,
-)
+sentences = st.tuples(sources, st.one_of(greedy_options, beam_options()), prefixes).map(lambda drawn: Sentence(*drawn))
 
 
-def step(batch, backend):
-    """Decode one token of each row; return what is done."""
-    backend.move_rows(batch.compact())
-    update = batch.advance(backend.decode_step(batch.token_ids, batch.positions, batch.needs))
-    backend.move_rows(update.moves)
-    return update.done
+def decode(sentences, rows=ROWS, model=MODEL, seed=None, streamed=False):
+    """Hypotheses of each sentence, and the backend; sentences are admitted when there is room, or later.
 
-
-def decode(sentences, rows=ROWS, model=MODEL, seed=None):
-    """Hypotheses of each sentence, and the backend; sentences are admitted when there is room, or later."""
+    Of streamed sentences the certain tokens are checked: they are what the best hypothesis begins with.
+    """
     backend = RandomBackend(model, rows=rows)
     batch = RunningBatch(rows, backend.target_capacity, backend.source_capacity, model.vocabulary)
-    waiting = PendingRequest(Request(sentences, on_done=lambda _: None), 0.0).jobs()
+    waiting = tasks(sentences, streamed=streamed)
     generator = random.Random(seed)
     if seed is not None:
         generator.shuffle(waiting)
-    results = {}
+    results, certain = {}, {}
     while waiting or batch.size:
         admitted = []
-        while waiting and waiting[0].rows <= rows - batch.reserved - sum(job.rows for job in admitted):
+        while waiting and waiting[0].rows <= rows - batch.reserved - sum(task.rows for task in admitted):
             if seed is not None and generator.random() < 0.4 and (batch.size or admitted):
                 break
             admitted.append(waiting.pop(0))
         if admitted:
-            backend.encode_ahead([job.sentence.source_ids for job in admitted])
-            backend.enter(range(len(admitted)), batch.add(admitted))
-        for job, hypotheses in step(batch, backend):
-            assert job.index not in results
-            results[job.index] = hypotheses
+            enter(batch, backend, admitted)
+        update = step(batch, backend)
+        for search, tokens in update.certain:
+            assert tokens.token_ids
+            certain[search.task.number] = certain.get(search.task.number, ()) + tokens.token_ids
+        for search in update.done:
+            assert search.task.number not in results
+            results[search.task.number] = search.hypotheses()
     assert batch.reserved == 0
-    assert not batch._setup.masks._users, "a mask was not given back"
     assert batch.needs.num_candidates == 1
+    assert streamed or not certain
+    for number, ids in certain.items():
+        assert results[number][0].token_ids[: len(ids)] == ids
+    backend.certain = certain
     return [results[index] for index in range(len(sentences))], backend
 
 
@@ -120,12 +116,12 @@ def test_scores_are_bit_identical_alone_and_in_company(batch, seed):
 @given(st.lists(st.tuples(sentences, st.booleans()), min_size=1, max_size=6), st.integers(0, 1000))
 @settings(max_examples=100, deadline=None)
 def test_scores_are_told_where_they_are_wanted_and_change_nothing_else(batch, seed):
-    asked = [replace(each, options=replace(each.options, scores=scores)) for each, scores in batch]
+    asked = [each._replace(options=replace(each.options, scores=scores)) for each, scores in batch]
     found, _ = decode(asked, seed=seed)
     expected, _ = decode([each for each, _ in batch], seed=seed)
     for (_, scores), hypotheses, others in zip(batch, found, expected, strict=True):
         if not scores:
-            others = [replace(other, score=None, token_log_probs=()) for other in others]
+            others = [other._replace(score=None, token_log_probs=()) for other in others]
         assert list(hypotheses) == list(others)
 
 
@@ -312,41 +308,58 @@ def test_the_coverage_penalty_is_part_of_the_score():
         assert one.score < other.score
 
 
+@given(st.lists(sentences, min_size=1, max_size=8), st.integers(0, 1000))
+@settings(max_examples=100, deadline=None)
+def test_streams_are_decoded_as_if_nobody_listened(batch, seed):
+    heard, _ = decode(batch, seed=seed, streamed=True)
+    unheard, _ = decode(batch, seed=seed)
+    assert heard == unheard
+
+
 @pytest.mark.parametrize("beam_size", [1, 4])
-def test_what_is_reported_while_decoding_is_what_the_best_hypothesis_starts_with(beam_size):
-    grew_early = 0
-    for source in range(2, 30):
-        reports = []
-        options = DecodingOptions(max_length=12, min_length=8, beam_size=beam_size)
-        sentence = Sentence(
-            [source, EOS], options, on_progress=lambda tokens, _, reports=reports: reports.append(tokens)
-        )
-        ((hypothesis,),), _ = decode([sentence])
-        assert all(hypothesis.token_ids[: len(tokens)] == tokens for tokens in reports)
-        lengths = [len(tokens) for tokens in reports]
-        assert lengths == sorted(set(lengths))
-        grew_early += bool(reports)
-    assert grew_early > 10
+def test_tokens_are_certain_long_before_the_end(beam_size):
+    options = DecodingOptions(max_length=12, min_length=8, beam_size=beam_size)
+    _, backend = decode([Sentence([source, EOS], options) for source in range(2, 30)], streamed=True)
+    assert len(backend.certain) > 10
+
+
+def test_certain_tokens_come_with_their_alignment():
+    backend = RandomBackend(MODEL, rows=ROWS)
+    batch = RunningBatch(ROWS, backend.target_capacity, backend.source_capacity, MODEL.vocabulary)
+    sentences = [
+        Sentence([7, 8, 9, EOS], DecodingOptions(10, min_length=8, beam_size=size, alignment=True)) for size in (1, 3)
+    ]
+    enter(batch, backend, tasks(sentences, streamed=True))
+    heard = {0: (), 1: ()}
+    while batch.size:
+        update = step(batch, backend)
+        for search, tokens in update.certain:
+            assert len(tokens.alignment) == len(tokens.token_ids)
+            heard[search.task.number] += tokens.alignment
+        for search in update.done:
+            aligned = heard[search.task.number]
+            assert search.hypotheses()[0].alignment[: len(aligned)] == aligned
+            assert aligned
 
 
 def test_dropping_a_sentence_frees_all_its_rows():
     backend = RandomBackend(MODEL, rows=ROWS)
     batch = RunningBatch(ROWS, backend.target_capacity, backend.source_capacity, MODEL.vocabulary)
     options = DecodingOptions(max_length=20, min_length=15, beam_size=4, suppressed_ids=(5,))
-    jobs = PendingRequest(Request([Sentence([s, EOS], options) for s in (5, 6, 7)], lambda _: None), 0.0).jobs()
-    backend.encode_ahead([job.sentence.source_ids for job in jobs])
-    backend.enter(range(len(jobs)), batch.add(jobs))
+    waiting = tasks([Sentence([s, EOS], options) for s in (5, 6, 7)])
+    enter(batch, backend, waiting)
     for _ in range(3):
-        assert step(batch, backend) == []
+        assert step(batch, backend).done == []
     assert batch.size == batch.reserved == 12
-    batch.drop(lambda job: job is jobs[1])
+    assert batch.drop(1)
+    assert not batch.drop(1)
     assert batch.size == batch.reserved == 8
     done = []
     while batch.size:
-        done += step(batch, backend)
-    assert {id(job) for job, _ in done} == {id(jobs[0]), id(jobs[2])}
-    for job, hypotheses in done:
-        check(hypotheses, expected(job.sentence))
+        done += step(batch, backend).done
+    assert {search.task.number for search in done} == {0, 2}
+    for search in done:
+        check(search.hypotheses(), expected(search.task.sentence))
 
 
 def text_of(hypothesis, model=MODEL):

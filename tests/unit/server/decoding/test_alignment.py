@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from translane_server.decoding.alignment import LEAST_COVERAGE, aligned_tokens, coverage_penalty
-from translane_server.request import AlignedToken
+from translane_server.sentence import AlignedToken
 
 
 def test_a_token_comes_from_where_it_attends_most():

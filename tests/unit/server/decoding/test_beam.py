@@ -13,16 +13,16 @@ def pool(beam_size=2, **options):
     return HypothesisPool(DecodingOptions(max_length=9, beam_size=beam_size, **options))
 
 
-def by_definition(rows, totals, token_ids, scores, beam_size, all_end):
+def by_definition(rows, totals, token_ids, scores, log_probs, beam_size, all_end):
     """All candidates sorted: of the 2 * beam_size best, who ends among the first beam_size, and who goes on."""
     candidates = [
-        (beam, column, int(token_ids[row, column]), totals[beam] + float(scores[row, column]))
+        (beam, int(token_ids[row, column]), totals[beam] + float(scores[row, column]), float(log_probs[row, column]))
         for beam, row in enumerate(rows)
         for column in range(token_ids.shape[1])
     ]
-    best = sorted(candidates, key=lambda candidate: -candidate[3])[: 2 * beam_size]
-    best = [candidate for candidate in best if candidate[3] > -np.inf]
-    ends = [candidate[2] == EOS or all_end for candidate in best]
+    best = sorted(candidates, key=lambda candidate: -candidate[2])[: 2 * beam_size]
+    best = [candidate for candidate in best if candidate[2] > -np.inf]
+    ends = [candidate[1] == EOS or all_end for candidate in best]
     going = [candidate for candidate, end in zip(best, ends, strict=True) if not end][:beam_size]
     ending = [candidate for candidate, end in list(zip(best, ends, strict=True))[:beam_size] if end]
     return going, ending
@@ -38,8 +38,11 @@ def test_the_best_continuations_are_those_of_all_candidates_sorted(seed, beam_si
     token_ids = np.stack([generator.permutation(10)[:width] for _ in range(8)])
     scores = -np.sort(generator.integers(0, 8, (8, width)).astype(np.float32) / 2, axis=1)
     scores[generator.random((8, width)).cumsum(axis=1) > generator.uniform(0, width)] = -np.inf
-    expected = by_definition(rows, totals, token_ids, scores, beam_size, all_end)
-    found = best_continuations(rows, totals, token_ids, scores, beam_size=beam_size, eos=EOS, all_end=all_end)
+    log_probs = -generator.random((8, width), np.float32)
+    expected = by_definition(rows, totals, token_ids, scores, log_probs, beam_size, all_end)
+    found = best_continuations(
+        rows, totals, token_ids, scores, log_probs, beam_size=beam_size, eos=EOS, all_end=all_end
+    )
     assert found == expected
 
 

@@ -35,9 +35,13 @@ def rows(draw):
 
 
 def make_rules(options, histories):
-    masks = [np.zeros(V, np.bool_)]
-    for option in options:
-        masks.append(np.isin(np.arange(V), option.suppressed_ids))
+    masks = {}
+    for row, option in enumerate(options):
+        if option.suppressed_ids:
+            half = len(option.suppressed_ids) // 2
+            masks[row] = [
+                np.isin(np.arange(V), ids) for ids in (option.suppressed_ids[:half], option.suppressed_ids[half:])
+            ]
     history = np.full((len(options), max(map(len, histories)) + 3), -7)
     for row, tokens in enumerate(histories):
         history[row, : len(tokens)] = tokens
@@ -48,9 +52,8 @@ def make_rules(options, histories):
         eos_banned=np.array([option.min_length > 0 for option in options]),
         repetition_penalty=np.array([option.repetition_penalty for option in options], np.float32),
         ngram_size=np.array([option.no_repeat_ngram_size for option in options], np.int32),
-        masks=np.stack(masks),
-        row_masks=np.stack([np.arange(1, len(options) + 1), np.zeros(len(options), np.int64)], axis=1),
         eos=EOS,
+        masks=masks,
     )
 
 

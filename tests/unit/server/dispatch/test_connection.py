@@ -8,15 +8,14 @@ import pytest
 
 from fakes.backend import EOS, OFFSET, FakeBackend
 from fakes.replicas import fake_replica
-from translane_server.dispatch.connection import RemoteReplica
+from translane_server.dispatch.connection import ReplicaConnection
 from translane_server.dispatch.dispatcher import Dispatcher
 from translane_server.errors import BundleError, EngineError, QueueFullError, StartupError
-from translane_server.job import Job
-from translane_server.observer import NullObserver
+from translane_server.measurements import Measurements
 from translane_server.options import DecodingOptions
-from translane_server.replica.messages import Frames, framed, pack_report
-from translane_server.request import Sentence
-from translane_server.submission import decode
+from translane_server.replica.messages import Frames, Ready, framed, pack_report
+from translane_server.replica.seam import Report
+from translane_server.sentence import Sentence, Task
 
 
 @pytest.fixture
@@ -27,7 +26,7 @@ def backends():
 @pytest.fixture
 async def decoding(backends):
     replicas = [fake_replica(backend, number=number) for number, backend in enumerate(backends)]
-    engine = Dispatcher(replicas, waiting_limit=100, observer=NullObserver())
+    engine = Dispatcher(replicas, waiting_limit=100)
     await engine.start()
     yield engine
     for backend in backends:
@@ -40,7 +39,7 @@ async def decoding(backends):
 async def decoded(engine, sources, priority=0):
     """The tokens of each source."""
     sentences = [Sentence([*source, EOS], DecodingOptions(32)) for source in sources]
-    return [list(result.hypotheses[0].token_ids) for result in await decode(engine, sentences, priority)]
+    return [list(result.hypotheses[0].token_ids) for result in await engine.decode(sentences, priority)]
 
 
 def expected(sources):
@@ -121,14 +120,12 @@ async def test_a_backend_that_fails_ends_all(decoding, backends, caplog):
         await decoded(decoding, [[9] * 20] * 4)
     assert decoding.failed.is_set()
     await until(lambda: len(caplog.messages) == 2)
-    assert caplog.messages == ["the engine failed", "replica 1 ended with exit code 1"]
+    assert caplog.messages == ["the replica failed", "replica 1 ended with exit code 1"]
 
 
 async def test_what_keeps_a_replica_from_starting_is_told(backends):
     refusal = BundleError("model bundle x: its graphs do not run")
-    engine = Dispatcher(
-        [fake_replica(backends[0]), fake_replica(refusal, number=1)], waiting_limit=9, observer=NullObserver()
-    )
+    engine = Dispatcher([fake_replica(backends[0]), fake_replica(refusal, number=1)], waiting_limit=9)
     with pytest.raises(BundleError, match="model bundle x: its graphs do not run"):
         await engine.start()
     assert backends[0].closed, "the other one is stopped"
@@ -154,7 +151,7 @@ class NoHost:
 
 async def test_a_replica_that_cannot_be_started_is_one_sentence(backends):
     setup = fake_replica(backends[0])._setup
-    engine = Dispatcher([RemoteReplica(setup, NoHost())], waiting_limit=9, observer=NullObserver())
+    engine = Dispatcher([ReplicaConnection(setup, NoHost())], waiting_limit=9)
     with pytest.raises(StartupError, match=r"^replica 0 cannot be started: Resource temporarily unavailable$"):
         await engine.start()
 
@@ -166,7 +163,7 @@ class ObservedHost:
         self.connection = connection.dup()
         self.connection.settimeout(10)
         self._frames = Frames()
-        self.connection.sendall(framed(None))
+        self.connection.sendall(framed(Ready()))
 
     def end(self, *, at_once):
         self.connection.close()
@@ -182,24 +179,25 @@ class ObservedHost:
 class Listener:
     """Sends a replica two more sentences whenever it reports."""
 
-    def __init__(self, job):
-        self.job = job
-
     def reported(self, replica, report):
         for number in (8, 9):
-            replica.submit(number, self.job)
+            replica.submit(task(number))
+
+
+def task(number):
+    return Task(number, 0, 0.0, False, Sentence([7, EOS], DecodingOptions(9)))
 
 
 async def test_what_a_turn_of_the_event_loop_has_for_a_replica_is_one_message(backends):
-    job, host = Job(Sentence([7, EOS], DecodingOptions(9)), 0, 0.0), ObservedHost()
-    replica = RemoteReplica(fake_replica(backends[0])._setup, host)
-    await replica.start(Listener(job))
+    host = ObservedHost()
+    replica = ReplicaConnection(fake_replica(backends[0])._setup, host)
+    await replica.start(Listener())
     await asyncio.to_thread(host.messages, 1)  # the setup
-    replica.submit(1, job)
+    replica.submit(task(1))
     replica.cancel(1)
-    replica.submit(2, job)
-    host.connection.sendall(framed(pack_report([], [], [])))
+    replica.submit(task(2))
+    host.connection.sendall(framed(pack_report(Report([], [], [], Measurements.none()))))
     messages = await asyncio.to_thread(host.messages, 2)
-    sent = [[each if isinstance(each, int) else each[:1] for each in message] for message in messages]
-    assert sent == [[(1,), 1, (2,)], [(8,), (9,)]]
+    sent = [([each[0] for each in tasks], cancelled) for tasks, cancelled in messages]
+    assert sent == [([1, 2], [1]), ([8, 9], [])]
     await replica.stop()

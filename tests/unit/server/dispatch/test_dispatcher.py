@@ -1,21 +1,18 @@
 """Who decodes what, and what becomes of it."""
 
+import asyncio
+
 import pytest
 
 from fakes.backend import EOS
 from translane_server.dispatch.dispatcher import Dispatcher
-from translane_server.errors import (
-    CancelledError,
-    EngineError,
-    QueueFullError,
-    UnavailableError,
-)
-from translane_server.observer import NullObserver
+from translane_server.errors import EngineError, QueueFullError, UnavailableError
+from translane_server.measurements import Measurements
 from translane_server.options import DecodingOptions
-from translane_server.replica.seam import Progress, Report
-from translane_server.request import FinishReason, Hypothesis, Request, Sentence, SentenceResult, Timing
+from translane_server.replica.seam import Report
+from translane_server.sentence import CertainTokens, Hypothesis, Sentence, SentenceResult, Timing
 
-RESULT = SentenceResult((Hypothesis((1,), 0.0, FinishReason.MAX_LENGTH),), Timing(0, 0, 0))
+RESULT = SentenceResult((Hypothesis((1,), 0.0, False),), Timing(0, 0, 0))
 
 
 class ObedientReplica:
@@ -23,19 +20,21 @@ class ObedientReplica:
 
     def __init__(self, rows=8):
         self.rows = rows
-        self.jobs = []
-        self.numbers = []
+        self.tasks = []
         self.left = []  # numbers of those that have not ended
         self.cancelled = []
         self.stopped = False
 
+    @property
+    def numbers(self):
+        return [task.number for task in self.tasks]
+
     async def start(self, listener):
         self.listener = listener
 
-    def submit(self, number, job):
-        self.jobs.append(job)
-        self.numbers.append(number)
-        self.left.append(number)
+    def submit(self, task):
+        self.tasks.append(task)
+        self.left.append(task.number)
 
     def cancel(self, number):
         self.cancelled.append(number)
@@ -43,20 +42,39 @@ class ObedientReplica:
     async def stop(self):
         self.stopped = True
 
-    def end(self, *numbers, result=RESULT, **report):
+    def report(self, *, ended=(), dropped=(), certain=(), measurements=None):
+        measurements = measurements or Measurements.none()
+        self.listener.reported(self, Report(ended, dropped, certain, measurements))
+
+    def end(self, *numbers):
         self.left = [number for number in self.left if number not in numbers]
-        self.listener.reported(self, Report(tuple((number, result) for number in numbers), **report))
+        self.report(ended=[(number, RESULT) for number in numbers])
+
+    def drop(self, *numbers):
+        self.left = [number for number in self.left if number not in numbers]
+        self.report(dropped=numbers)
 
 
-class Call:
-    """A request of `sentences` sentences, and what it was answered."""
+async def turn():
+    """Let whoever waits go on."""
+    for _ in range(3):
+        await asyncio.sleep(0)
 
-    def __init__(self, engine, sentences=1, *, beam_size=1, priority=0, on_progress=None):
-        options = DecodingOptions(9, beam_size=beam_size)
-        self.answers = []
-        sentence = Sentence([7, EOS], options, on_progress=on_progress)
-        self.request = Request([sentence] * sentences, self.answers.append, priority)
-        engine.submit(self.request)
+
+async def call(dispatcher, sentences=1, *, beam_size=1, priority=0):
+    """The task of a request of `sentences` sentences; it is accepted."""
+    sentence = Sentence([7, EOS], DecodingOptions(9, beam_size=beam_size))
+    task = asyncio.create_task(dispatcher.decode([sentence] * sentences, priority))
+    await turn()
+    if task.done():
+        await task
+    return task
+
+
+async def give_up(*tasks):
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @pytest.fixture
@@ -66,28 +84,28 @@ def replicas():
 
 @pytest.fixture
 async def engine(replicas):
-    engine = Dispatcher(replicas, waiting_limit=100, observer=NullObserver())
+    engine = Dispatcher(replicas, waiting_limit=100)
     await engine.start()
     return engine
 
 
 def sent(replicas):
-    return [len(replica.jobs) for replica in replicas]
+    return [len(replica.tasks) for replica in replicas]
 
 
 async def test_sentences_go_to_whoever_has_the_fewest_rows(engine, replicas):
-    Call(engine, 5)
+    await call(engine, 5)
     assert sent(replicas) == [3, 2]
-    Call(engine, beam_size=4)
+    await call(engine, beam_size=4)
     assert sent(replicas) == [3, 3]
-    Call(engine, 2)
+    await call(engine, 2)
     assert sent(replicas) == [5, 3]
     assert engine.active_rows == 11
     assert engine.rows == 16
 
 
 async def test_a_few_wait_at_a_replica_and_the_rest_here(engine, replicas):
-    call = Call(engine, 40)
+    request = await call(engine, 40)
     assert sent(replicas) == [16, 16], "rows, and as many more"
     assert engine.active_rows == 16
     assert engine.waiting == 24
@@ -98,55 +116,55 @@ async def test_a_few_wait_at_a_replica_and_the_rest_here(engine, replicas):
     while any(replica.left for replica in replicas):
         for replica in replicas:
             replica.end(*replica.left)
-    assert call.answers == [(RESULT,) * 40]
+    assert await request == (RESULT,) * 40
     assert engine.waiting == 0
 
 
 async def test_the_limit_counts_what_waits_here_and_there(replicas):
-    engine = Dispatcher(replicas, waiting_limit=6, observer=NullObserver())
+    engine = Dispatcher(replicas, waiting_limit=6)
     await engine.start()
-    Call(engine, 6)
-    Call(engine, 6)
-    Call(engine, 6)
+    await call(engine, 6)
+    await call(engine, 6)
+    await call(engine, 6)
     assert engine.waiting == 2
-    Call(engine, 4)
+    await call(engine, 4)
     with pytest.raises(QueueFullError, match="6 sentences are waiting, 1 more would exceed the limit of 6"):
-        Call(engine, 1)
+        await call(engine, 1)
     replicas[0].end(*replicas[0].numbers[:1])
-    Call(engine, 1)
+    await call(engine, 1)
 
 
 async def test_the_wait_of_the_last_sentence_is_suggested_to_who_is_refused(replicas):
-    engine = Dispatcher(replicas, waiting_limit=1, observer=NullObserver())
+    engine = Dispatcher(replicas, waiting_limit=1)
     await engine.start()
     with pytest.raises(QueueFullError) as refused:
-        Call(engine, 2)
+        await call(engine, 2)
     assert refused.value.retry_after == 0.1
-    replicas[0].end(measurements=(("admitted", 2.5),))
+    replicas[0].report(measurements=Measurements.none()._replace(queue_times=[0.5, 2.5]))
     with pytest.raises(QueueFullError) as refused:
-        Call(engine, 2)
+        await call(engine, 2)
     assert refused.value.retry_after == 2.5
 
 
 async def test_a_higher_priority_is_sent_first(engine, replicas):
-    Call(engine, 32)
-    Call(engine, 2)
-    first = Call(engine, 1, priority=1)
+    await call(engine, 32)
+    await call(engine, 2)
+    first = await call(engine, 1, priority=1)
     replicas[0].end(replicas[0].numbers[0])
-    assert replicas[0].jobs[-1].priority == 1
+    assert replicas[0].tasks[-1].priority == 1
     replicas[0].end(replicas[0].numbers[-1])
-    assert first.answers == [(RESULT,)]
+    assert await first == (RESULT,)
 
 
 async def test_more_beams_than_are_free_wait_and_hold_up_who_comes_later(engine, replicas):
-    Call(engine, 18)
-    Call(engine, beam_size=8)
-    Call(engine, 1)
+    await call(engine, 18)
+    await call(engine, beam_size=8)
+    await call(engine, 1)
     assert sent(replicas) == [9, 9]
     assert engine.waiting == 4
     replicas[1].end(*replicas[1].numbers[:1])
     assert sent(replicas) == [10, 10], "the beams have room, and then the one behind them"
-    assert replicas[1].jobs[-1].sentence.options.beam_size == 8
+    assert replicas[1].tasks[-1].sentence.options.beam_size == 8
     assert engine.waiting == 3
     replicas[1].end(*replicas[1].numbers[1:8])
     assert engine.waiting == 3, "the beams wait at the replica: eight rows are to be free"
@@ -154,106 +172,151 @@ async def test_more_beams_than_are_free_wait_and_hold_up_who_comes_later(engine,
     assert engine.waiting == 2
 
 
-async def test_a_spread_request_is_cancelled_everywhere_and_answered_once(engine, replicas):
-    gone = Call(engine, 24)
+async def test_a_spread_request_is_given_up_everywhere(engine, replicas):
+    gone = await call(engine, 24)
     tasks = [list(replica.numbers) for replica in replicas]
-    stays = Call(engine, 2)
-    engine.cancel(gone.request)
-    engine.cancel(gone.request)
+    stays = await call(engine, 2)
+    await give_up(gone)
     assert [replica.cancelled for replica in replicas] == tasks
-    assert gone.answers == []
     for replica, numbers in zip(replicas, tasks, strict=True):
-        replica.end(*numbers, result=None)
-    (answer,) = gone.answers
-    assert isinstance(answer, CancelledError)
+        replica.drop(*numbers)
     assert engine.active_rows == 2
     for replica in replicas:
         replica.end(*replica.left)
-    assert stays.answers == [(RESULT,) * 2]
-    engine.cancel(gone.request)
+    assert await stays == (RESULT,) * 2
+    assert engine.active_rows == engine.waiting == 0
 
 
-async def test_what_was_sent_nowhere_is_cancelled_at_once(engine, replicas):
-    Call(engine, 32)
-    waiting = Call(engine, 3)
-    engine.cancel(waiting.request)
-    assert [type(answer) for answer in waiting.answers] == [CancelledError]
+async def test_what_was_sent_nowhere_is_given_up_at_once(engine, replicas):
+    await call(engine, 32)
+    waiting = await call(engine, 3)
+    await give_up(waiting)
     assert engine.waiting == 16
+    assert [replica.cancelled for replica in replicas] == [[], []]
 
 
-async def test_what_waits_behind_a_cancelled_request_moves_up(engine, replicas):
-    Call(engine, 18)
-    beams, behind = Call(engine, beam_size=8), Call(engine)
+async def test_what_waits_behind_a_request_that_is_given_up_moves_up(engine, replicas):
+    await call(engine, 18)
+    beams, behind = await call(engine, beam_size=8), await call(engine)
     assert sent(replicas) == [9, 9], "they have no room, and hold up who comes later"
-    engine.cancel(beams.request)
+    await give_up(beams)
     assert sent(replicas) == [10, 9]
     replicas[0].end(replicas[0].numbers[-1])
-    assert behind.answers == [(RESULT,)]
+    assert await behind == (RESULT,)
 
 
 async def test_a_result_that_crosses_its_cancellation(engine, replicas):
-    call = Call(engine)
-    engine.cancel(call.request)
+    await give_up(await call(engine))
     replicas[0].end(*replicas[0].numbers)
-    assert [type(answer) for answer in call.answers] == [CancelledError]
     assert engine.active_rows == 0
 
 
-async def test_progress_reaches_who_listens_until_it_is_cancelled(engine, replicas):
-    heard = []
-    call = Call(engine, on_progress=lambda *news: heard.append(news))
-    Call(engine)
-    for replica in replicas:
-        (number,) = replica.numbers
-        replica.end(progress=(Progress(number, (5, 6), ()),))
-    engine.cancel(call.request)
-    replicas[0].end(progress=(Progress(replicas[0].numbers[0], (5, 6, 7), ()),))
-    assert heard == [((5, 6), ())]
+async def test_nothing_is_given_up_when_all_is_decoded(engine, replicas):
+    request = await call(engine)
+    replicas[0].end(*replicas[0].numbers)
+    await request
+    assert replicas[0].cancelled == []
+
+
+async def test_no_sentences_have_no_results(engine, replicas):
+    assert await engine.decode([]) == ()
+    assert [event async for event in engine.stream([])] == []
+    assert sent(replicas) == [0, 0]
+
+
+def sentences(count):
+    return [Sentence([7, EOS], DecodingOptions(9))] * count
+
+
+def certain(replica, *token_ids):
+    replica.report(certain=[(replica.numbers[0], CertainTokens(token_ids))])
+
+
+async def test_a_stream_yields_the_tokens_of_one_sentence_after_the_other(engine, replicas):
+    stream = engine.stream(sentences(2))
+    first = asyncio.create_task(anext(stream))
+    await turn()
+    assert [replica.tasks[0].streamed for replica in replicas] == [True, True]
+    certain(replicas[1], 8)
+    certain(replicas[0], 5, 6)
+    assert await first == CertainTokens((5, 6))
+    certain(replicas[1], 9)
+    replicas[1].end(*replicas[1].numbers)
+    replicas[0].end(*replicas[0].numbers)
+    assert await anext(stream) == RESULT
+    assert await anext(stream) == RESULT, "of a sentence that has ended the tokens are of no use"
+    with pytest.raises(StopAsyncIteration):
+        await anext(stream)
+    assert [replica.cancelled for replica in replicas] == [[], []]
+
+
+async def test_a_slow_reader_gets_all_tokens_since_the_last_ones(engine, replicas):
+    stream = engine.stream(sentences(1))
+    first = asyncio.create_task(anext(stream))
+    await turn()
+    certain(replicas[0], 5)
+    assert await first == CertainTokens((5,))
+    for token in (6, 7, 8):
+        certain(replicas[0], token)
+    assert await anext(stream) == CertainTokens((6, 7, 8))
+    await stream.aclose()
+    assert replicas[0].cancelled == replicas[0].numbers
+
+
+async def test_a_stream_that_is_closed_gives_up_what_has_not_ended(engine, replicas):
+    stream = engine.stream(sentences(2))
+    first = asyncio.create_task(anext(stream))
+    await turn()
+    replicas[0].end(*replicas[0].numbers)
+    assert await first == RESULT
+    await stream.aclose()
+    assert [replica.cancelled for replica in replicas] == [[], replicas[1].numbers]
+
+
+async def test_a_stream_has_room_for_all_or_none(replicas):
+    engine = Dispatcher(replicas, waiting_limit=6)
+    await engine.start()
+    with pytest.raises(QueueFullError):
+        await anext(engine.stream(sentences(7)))
+    assert engine.waiting == engine.active_rows == 0
+
+
+@pytest.mark.parametrize("how", ["stop", "lose"])
+async def test_a_stream_ends_with_the_dispatcher(engine, replicas, how):
+    event = asyncio.create_task(anext(engine.stream(sentences(2))))
+    await turn()
+    if how == "stop":
+        await engine.stop()
+    else:
+        engine.lost(replicas[0])
+    with pytest.raises(UnavailableError if how == "stop" else EngineError):
+        await event
 
 
 async def test_a_lost_replica_ends_all(engine, replicas):
-    calls = [Call(engine, 3), Call(engine, 30)]
+    calls = [await call(engine, 3), await call(engine, 30)]
     engine.lost(replicas[1])
     assert engine.failed.is_set()
-    assert [type(answer) for call in calls for answer in call.answers] == [EngineError, EngineError]
+    assert [type(answer) for answer in await asyncio.gather(*calls, return_exceptions=True)] == [EngineError] * 2
     with pytest.raises(EngineError):
-        Call(engine)
+        await call(engine)
     replicas[0].end(*replicas[0].numbers)  # it had not heard of it
-    assert [len(call.answers) for call in calls] == [1, 1]
 
 
 async def test_stopping_answers_what_is_left_and_stops_the_replicas(engine, replicas):
-    call = Call(engine, 30)
+    request = await call(engine, 30)
     await engine.stop()
-    assert [type(answer) for answer in call.answers] == [UnavailableError]
+    with pytest.raises(UnavailableError):
+        await request
     assert all(replica.stopped for replica in replicas)
     with pytest.raises(UnavailableError):
-        Call(engine)
+        await call(engine)
 
 
-async def test_a_callback_that_fails_is_its_own_problem(engine, replicas, caplog):
-    def broken(outcome):
-        raise ValueError("broken")
-
-    engine.submit(Request([Sentence([7, EOS], DecodingOptions(9))], broken))
-    other = Call(engine)
-    for replica in replicas:
-        replica.end(*replica.numbers)
-    assert other.answers == [(RESULT,)]
-    assert caplog.messages == ["a request's callback failed"]
-
-
-class Observer:
-    def __init__(self):
-        self.calls = []
-
-    def __getattr__(self, name):
-        return lambda *values: self.calls.append((name, values))
-
-
-async def test_the_observer_is_told_what_replicas_measure(replicas):
-    observer = Observer()
-    engine = Dispatcher(replicas, waiting_limit=9, observer=observer)
+async def test_what_replicas_measure_is_observed(replicas):
+    observed = []
+    engine = Dispatcher(replicas, waiting_limit=9, observe=observed.append)
     await engine.start()
-    replicas[0].end(measurements=(("stepped", 0.5, 3), ("admitted", 0.25)))
-    assert observer.calls == [("stepped", (0.5, 3)), ("admitted", (0.25,))]
+    measured = Measurements([], [0.25], [(0.5, 3)], [], [])
+    replicas[0].report(measurements=measured)
+    assert observed == [measured]

@@ -5,10 +5,11 @@ import socket
 
 import pytest
 
-from fakes.replicas import fake_setup
+from fakes.backend import VOCABULARY
 from translane_server.errors import BundleError, StartupError
 from translane_server.replica.fork import serve_forked
 from translane_server.replica.messages import Frames, framed
+from translane_server.replica.setup import ReplicaSetup
 
 
 @pytest.fixture
@@ -16,7 +17,7 @@ def pairs():
     """The server's and the replicas' ends of two connections, over which the setups were sent."""
     pairs = [socket.socketpair() for _ in range(2)]
     for number, (ours, _) in enumerate(pairs):
-        ours.sendall(framed(fake_setup(number)))
+        ours.sendall(framed(ReplicaSetup(number, 1, VOCABULARY)))
     yield pairs
     for pair in pairs:
         for end in pair:

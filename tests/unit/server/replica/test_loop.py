@@ -1,4 +1,4 @@
-"""A worker on a backend without a model, on the test's own thread: who is encoded when, and who enters."""
+"""The loop of a replica on a backend without a model: who is encoded when, and who enters; what is reported."""
 
 import itertools
 
@@ -6,32 +6,62 @@ import pytest
 
 from fakes.backend import EOS, OFFSET, VOCABULARY, FakeBackend
 from fakes.language_model import RandomBackend, RandomModel
-from translane_server.errors import CancelledError
-from translane_server.job import PendingRequest
-from translane_server.ledger import Ledger
-from translane_server.observer import NullObserver
 from translane_server.options import DecodingOptions
-from translane_server.request import Request, Sentence
-from translane_server.worker import Worker
+from translane_server.replica.connection import ServerGoneError
+from translane_server.replica.loop import ReplicaLoop
+from translane_server.replica.messages import Orders
+from translane_server.sentence import Sentence, Task
 
 MODEL = RandomModel()
 
 
+class ScriptedServer:
+    """Orders what it was told to before the loop runs, or meanwhile; it goes when all tasks have ended."""
+
+    def __init__(self):
+        self.reports = []
+        self.tasks, self.cancelled = [], []
+        self.left = set()
+
+    def order(self, task):
+        self.tasks.append(task)
+        self.left.add(task.number)
+
+    def orders(self, *, wait):
+        if not self.left:
+            raise ServerGoneError
+        if not (self.tasks or self.cancelled):
+            assert not wait, "the loop waits for ever"
+            return []
+        orders = Orders(self.tasks, self.cancelled)
+        self.tasks, self.cancelled = [], []
+        return [orders]
+
+    def report(self, report):
+        self.reports.append(report)
+        self.left -= {number for number, _ in report.ended} | set(report.dropped)
+
+    @property
+    def ended(self):
+        return [each for report in self.reports for each in report.ended]
+
+    @property
+    def dropped(self):
+        return [number for report in self.reports for number in report.dropped]
+
+
 class Calls:
-    """Sentences that are decoded by `run`, which returns when all are answered.
+    """Sentences that are decoded by `run`, which returns when all have ended.
 
     `at_step[n]` is called before the n-th step of the decoder.
     """
 
     def __init__(self, rows):
         self.backend = FakeBackend(rows)
-        self.ledger = Ledger(encode_tokens=1000)
+        self.server = ScriptedServer()
         self.clock = itertools.count().__next__
-        self.worker = Worker("worker", self.backend, self.ledger, VOCABULARY, NullObserver(), self.clock)
-        self.results = {}
-        self.order = []
+        self.loop = ReplicaLoop(self.backend, self.server, VOCABULARY, self.clock)
         self.at_step = {}
-        self.requests = {}
         step = self.backend.decode_step
 
         def step_after_call(*arguments):
@@ -40,41 +70,36 @@ class Calls:
 
         self.backend.decode_step = step_after_call
 
-    def submit(self, token, length, priority=0, **options):
-        def on_done(result):
-            self.results[token] = result
-            self.order.append(token)
-            if len(self.results) == len(self.requests):
-                self.ledger.stop()
-
+    def submit(self, token, length, priority=0, *, streamed=False, **options):
         sentence = Sentence([token] * length + [EOS], DecodingOptions(20, **options))
-        self.requests[token] = Request([sentence], on_done, priority)
-        self.ledger.accept(PendingRequest(self.requests[token], self.clock()))
+        self.server.order(Task(token, priority, self.clock(), streamed, sentence))
 
     def cancel(self, token):
-        self.ledger.cancel(self.requests[token])
+        self.server.cancelled.append(token)
 
     def run(self):
-        self.worker.run()
-        assert self.worker.active_rows == 0
+        assert self.loop.run()
+        assert self.backend.closed
+        assert self.loop._batch.size == 0
+        self.results = dict(self.server.ended)
+        self.order = [number for number, _ in self.server.ended]
         for token, result in self.results.items():
-            if not isinstance(result, Exception):
-                (ids,) = {hypothesis.token_ids for hypothesis in result[0].hypotheses}
-                assert ids == (token + OFFSET,) * len(ids)
+            (ids,) = {hypothesis.token_ids for hypothesis in result.hypotheses}
+            assert ids == (token + OFFSET,) * len(ids)
 
     @property
     def encoded(self):
         return [entry[1] for entry in self.backend.log if entry[0] == "encode"]
 
 
-def test_sentences_that_wait_are_encoded_for_the_free_rows_and_as_many_more_as_there_are_rows():
+def test_what_waits_is_encoded_together_however_few_rows_are_free():
     calls = Calls(rows=4)
-    for token in range(10, 26):
+    for token in range(10, 18):
         calls.submit(token, length=3)
     calls.run()
-    assert calls.encoded == [8, 8]
-    assert calls.backend.step_rows == [4] * 16
-    assert len(calls.results) == 16
+    assert calls.encoded == [8]
+    assert calls.backend.step_rows == [4] * 8
+    assert len(calls.results) == 8
 
 
 def test_whoever_is_encoded_enters_as_soon_as_there_is_a_row_and_nothing_is_moved_for_that():
@@ -114,8 +139,8 @@ def test_what_is_cancelled_after_it_was_encoded_gets_no_row():
     calls.at_step[1] = lambda: calls.cancel(12)
     calls.run()
     assert calls.encoded == [4]
-    assert isinstance(calls.results[12], CancelledError)
-    assert set(calls.order) == {10, 11, 12, 13}
+    assert calls.server.dropped == [12]
+    assert set(calls.order) == {10, 11, 13}
 
 
 def test_cancelling_one_of_those_that_are_encoded_keeps_the_others_apart():
@@ -125,7 +150,7 @@ def test_cancelling_one_of_those_that_are_encoded_keeps_the_others_apart():
     calls.at_step[1] = lambda: calls.cancel(14)
     calls.run()
     assert calls.encoded == [6]
-    assert calls.results[15][0].hypotheses[0].token_ids == (15 + OFFSET,) * 3
+    assert calls.results[15].hypotheses[0].token_ids == (15 + OFFSET,) * 3
 
 
 def test_the_phases_add_up_to_the_whole_time():
@@ -136,7 +161,7 @@ def test_the_phases_add_up_to_the_whole_time():
     calls.run()
     totals = []
     for token, result in calls.results.items():
-        timing = result[0].timing
+        timing = result.timing
         assert min(timing.queue, timing.encode, timing.decode) > 0
         totals.append(submitted[token] + timing.queue + timing.encode + timing.decode)
     assert totals == sorted(totals)
@@ -144,48 +169,32 @@ def test_the_phases_add_up_to_the_whole_time():
 
 
 def test_sentences_of_several_rows_are_encoded_ahead_and_wait_for_room():
-    backend, ledger = RandomBackend(MODEL, rows=4), Ledger(encode_tokens=1000)
-    encode, encoded, results = backend.encode_ahead, [], []
+    backend, server = RandomBackend(MODEL, rows=4), ScriptedServer()
+    encode, encoded = backend.encode_ahead, []
     backend.encode_ahead = lambda sources: encoded.append(len(sources)) or encode(sources)
-
-    def on_done(result):
-        results.append(result)
-        if len(results) == 8:
-            ledger.stop()
-
     for token in range(2, 10):
-        sentence = Sentence([token, 1], DecodingOptions(6, beam_size=2))
-        ledger.accept(PendingRequest(Request([sentence], on_done), 0.0))
-    Worker("worker", backend, ledger, MODEL.vocabulary, NullObserver(), float).run()
-    assert encoded == [4, 4]  # of two rows each
+        server.order(Task(token, 0, 0.0, False, Sentence([token, 1], DecodingOptions(6, beam_size=2))))
+    assert ReplicaLoop(backend, server, MODEL.vocabulary, float).run()
+    assert encoded == [8]  # of two rows each; the dispatcher sends no more than as many rows again
     assert max(backend.steps) == 4
-    assert not any(isinstance(result, Exception) for result in results)
+    assert len(server.ended) == 8
 
 
 @pytest.mark.parametrize("steps_at_once", [2, 3, 4])
 def test_several_steps_at_once_give_every_sentence_what_single_steps_do(steps_at_once):
     """Sentences of all lengths and limits, more than there are rows; now and then beams or a sample is among them."""
-    options = [{}, {}, {}, {"beam_size": 2}, {}, {"return_token_scores": True}, {}, {}, {}, {}]
+    options = [{}, {}, {}, {"beam_size": 2}, {}, {"scores": True}, {}, {}, {}, {}]
 
     def decode(at_once):
-        backend, ledger = RandomBackend(MODEL, rows=4), Ledger(encode_tokens=1000)
+        backend, server = RandomBackend(MODEL, rows=4), ScriptedServer()
         backend.steps_at_once = at_once
-        results = {}
         for number in range(60):
-            extra = dict(options[number % len(options)])
-            scores = extra.pop("return_token_scores", False)
-            sentence = Sentence(
-                [2 + number % 30, 2 + number // 30, 1], DecodingOptions(1 + number % 13, scores=scores, **extra)
-            )
-
-            def on_done(result, number=number):
-                results[number] = result
-                if len(results) == 60:
-                    ledger.stop()
-
-            ledger.accept(PendingRequest(Request([sentence], on_done), 0.0))
-        Worker("worker", backend, ledger, MODEL.vocabulary, NullObserver(), float).run()
-        return {number: result[0].hypotheses for number, result in results.items()}, backend
+            settings = {"scores": False, **options[number % len(options)]}
+            source = [2 + number % 30, 2 + number // 30, 1]
+            sentence = Sentence(source, DecodingOptions(1 + number % 13, **settings))
+            server.order(Task(number, 0, 0.0, False, sentence))
+        assert ReplicaLoop(backend, server, MODEL.vocabulary, float).run()
+        return {number: result.hypotheses for number, result in server.ended}, backend
 
     expected, single = decode(1)
     found, several = decode(steps_at_once)
@@ -221,3 +230,71 @@ def test_a_row_is_never_fed_beyond_its_limit_by_steps_ahead():
     calls.run()
     assert taken == [(0, 4), (4, 4), (8, 4), (12, 4), (16, 4)]
     assert all(position + steps <= 20 for position, steps in taken)
+
+
+def test_higher_priority_enters_first():
+    calls = Calls(rows=1)
+    calls.submit(10, length=2)
+    calls.submit(11, length=2, priority=5)
+    calls.run()
+    assert calls.order == [11, 10]
+
+
+def test_a_cancelled_sentence_frees_its_row_within_a_step_and_is_reported_once():
+    calls = Calls(rows=4)
+    calls.submit(10, length=9)
+    calls.submit(11, length=3)
+    calls.at_step[1] = lambda: calls.cancel(10)
+    calls.at_step[3] = lambda: calls.cancel(10)
+    calls.run()
+    assert calls.backend.step_rows == [2, 2, 1, 1]
+    assert calls.server.dropped == [10]
+    assert calls.order == [11]
+
+
+def test_what_is_cancelled_before_it_is_encoded_never_is():
+    calls = Calls(rows=4)
+    calls.submit(10, length=2)
+    calls.submit(11, length=2)
+    calls.cancel(11)
+    calls.run()
+    assert calls.encoded == [1]
+    assert calls.server.dropped == [11]
+
+
+def test_everything_is_measured():
+    calls = Calls(rows=4)
+    calls.submit(10, length=1)
+    calls.submit(20, length=2)
+    calls.run()
+    measured = [report.measurements for report in calls.server.reports]
+    assert [tokens for each in measured for _, tokens in each.encodes] == [5]
+    assert sum(len(each.queue_times) for each in measured) == sum(len(each.first_token_times) for each in measured) == 2
+    assert [rows for each in measured for _, rows in each.steps] == [2, 2, 1]
+    assert [rows for each in measured for _, rows in each.moves] == [1]
+
+
+def test_measurements_alone_wait_until_there_is_something_to_tell():
+    calls = Calls(rows=4)
+    calls.submit(10, length=18)
+    calls.run()
+    assert len(calls.server.reports) == 1
+
+
+def test_certain_tokens_are_reported_after_every_step_and_none_after_the_result():
+    calls = Calls(rows=4)
+    calls.submit(10, length=4, streamed=True)
+    calls.submit(11, length=6)
+    calls.run()
+    certain = [[(number, ids) for number, (ids, _) in report.certain] for report in calls.server.reports]
+    assert certain == [*[[(10, (1010,))]] * 4, [], []]
+
+
+def test_a_backend_that_fails_ends_the_loop_and_is_closed(caplog):
+    calls = Calls(rows=4)
+    calls.backend.fail_at_step = 2
+    calls.submit(10, length=9)
+    assert not calls.loop.run()
+    assert calls.backend.closed
+    assert "fell off the bus" in caplog.text
+    assert caplog.messages == ["the replica failed"]

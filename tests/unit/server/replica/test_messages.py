@@ -4,19 +4,19 @@ import random
 
 import pytest
 
-from translane_server.job import Job
+from translane_server.measurements import Measurements
 from translane_server.options import DecodingOptions, RequiredPhrase, Sampling
 from translane_server.replica.messages import (
     Frames,
+    Orders,
     framed,
-    pack_end,
+    pack_orders,
     pack_report,
-    pack_task,
+    unpack_orders,
     unpack_report,
-    unpack_task,
 )
-from translane_server.replica.seam import Progress, Report
-from translane_server.request import AlignedToken, FinishReason, Hypothesis, Sentence, SentenceResult, Timing
+from translane_server.replica.seam import Report
+from translane_server.sentence import AlignedToken, CertainTokens, Hypothesis, Sentence, SentenceResult, Task, Timing
 
 ALIGNMENT = (AlignedToken(0, 0.5), AlignedToken(3, 0.25))
 PLAIN = Sentence([5, 6, 3], DecodingOptions(9))
@@ -28,8 +28,8 @@ RICH = Sentence(
     word_follows=True,
     required_phrases=(RequiredPhrase(b"term", (4, 5)),),
 )
-SCORED = Hypothesis((1, 2), -0.125, FinishReason.END_OF_SENTENCE, (-0.1, -0.2, -0.3), ALIGNMENT)
-UNSCORED = Hypothesis((), None, FinishReason.MAX_LENGTH)
+SCORED = Hypothesis((1, 2), -0.125, True, (-0.1, -0.2, -0.3), ALIGNMENT)
+UNSCORED = Hypothesis((), None, False)
 
 
 def through(message, cut=1 << 20):
@@ -40,40 +40,31 @@ def through(message, cut=1 << 20):
     return message
 
 
-def sent(number, sentence, priority=0, submitted_at=0.0, on_progress=None):
-    return unpack_task(through(pack_task(number, Job(sentence, priority, submitted_at))), on_progress)
-
-
-@pytest.mark.parametrize("sentence", [PLAIN, RICH])
-def test_tasks(sentence):
-    task = sent(12, sentence, -3, 17.25)
-    assert (task.number, task.sentence, task.priority, task.submitted_at) == (12, sentence, -3, 17.25)
-    assert (task.rows, task.source_length) == (sentence.options.rows, len(sentence.source_ids))
-    assert not task.cancelled
-
-
-def test_whether_somebody_listens_travels_in_place_of_who():
-    heard = []
-    task = sent(
-        12, Sentence([5, 3], DecodingOptions(9), on_progress=print), on_progress=lambda *news: heard.append(news)
-    )
-    task.sentence.on_progress((7,), ())
-    assert heard == [(12, (7,), ())]
+@pytest.mark.parametrize("streamed", [False, True])
+def test_orders(streamed):
+    orders = Orders([Task(12, -3, 17.25, streamed, PLAIN), Task(13, 0, 0.0, False, RICH)], [12, 4])
+    found = unpack_orders(through(pack_orders(orders), cut=7))
+    assert found == orders
+    assert all(isinstance(task.sentence, Sentence) for task in found.tasks)
+    assert found.tasks[1].rows == 3
 
 
 def test_options_of_one_kind_are_one_object():
-    first, second = (sent(n, Sentence([n], DecodingOptions(77))) for n in (4, 5))
+    tasks = [Task(number, 0, 0.0, False, Sentence([number], DecodingOptions(77))) for number in (4, 5)]
+    first, second = (unpack_orders(through(pack_orders(Orders([task], ())))).tasks[0] for task in tasks)
     assert first.sentence.options is second.sentence.options
 
 
 def test_reports():
     result = SentenceResult((SCORED, UNSCORED), Timing(0.1, 0.2, 0.3))
-    progress = [Progress(5, (1, 2, 3), ALIGNMENT), Progress(6, (1,), ())]
-    measurements = [("stepped", 0.001, 32), ("admitted", 0.5)]
-    ended = [pack_end(3, *result), pack_end(4, None, Timing(0, 0, 0))]
-    packed = pack_report(ended, progress, measurements)
-    assert unpack_report(through(packed, cut=7)) == Report([(3, result), (4, None)], progress, measurements)
-    assert unpack_report(through(pack_report([], [], []))) == Report([], [], [])
+    certain = [(5, CertainTokens((1, 2), ALIGNMENT)), (6, CertainTokens((1,)))]
+    measured = Measurements([(0.5, 12)], [0.5], [(0.001, 32)], [], [0.75])
+    report = Report([(3, result)], [4], certain, measured)
+    found = unpack_report(through(pack_report(report), cut=7))
+    assert found == report
+    assert isinstance(found.ended[0][1].hypotheses[0].alignment[0], AlignedToken)
+    nothing = Report([], [], [], Measurements.none())
+    assert unpack_report(through(pack_report(nothing))) == nothing
 
 
 @pytest.mark.parametrize("seed", range(5))

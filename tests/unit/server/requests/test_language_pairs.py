@@ -34,7 +34,7 @@ def test_one_pair_of_languages_needs_no_tokens():
     pair, wrong = find(Languages(source=("zh",), target=("en",)), "", "")
     assert not wrong
     assert (pair.source, pair.target, pair.forced_ids) == ("zh", "en", ())
-    assert pair.tokenizer.encode(["ab"]) == [[A, B, EOS]]
+    assert pair.encode(["ab"]) == [[A, B, EOS]]
 
 
 @pytest.mark.parametrize(
@@ -48,19 +48,19 @@ def test_one_pair_of_languages_needs_no_tokens():
 def test_languages_put_tokens_around_sources_and_before_targets(source, target, ids, forced):
     pair, wrong = find(MANY, source, target)
     assert not wrong
-    assert pair.tokenizer.encode(["a", " ", ""]) == [ids, [], []]
+    assert pair.encode(["a", " ", ""]) == [ids, [], []]
     assert pair.forced_ids == forced
-    assert pair.tokenizer.source_surfaces("a") == ["a" if id_ == A else "" for id_ in ids]
-    assert pair.tokenizer.source_surfaces(" ") == []
+    assert pair.source_surfaces("a") == ["a" if id_ == A else "" for id_ in ids]
+    assert pair.source_surfaces(" ") == []
     assert pair.tokenizer.encode_target(["ab"]) == FakeTokenizer().encode_target(["ab"])
 
 
 def test_a_pair_has_its_own_text_before_sources():
     pair, wrong = find(PREFIXES, "en", "fr")
     assert not wrong
-    assert pair.tokenizer.encode(["ab"]) == FakeTokenizer().encode(["F: ab"])
-    assert pair.tokenizer.source_surfaces("ab")[-3:] == ["a", "b", ""]
-    assert not any(pair.tokenizer.source_surfaces("ab")[:2])
+    assert pair.encode(["ab"]) == FakeTokenizer().encode(["F: ab"])
+    assert pair.source_surfaces("ab")[-3:] == ["a", "b", ""]
+    assert not any(pair.source_surfaces("ab")[:2])
     assert LanguagePairs(PREFIXES, FakeTokenizer()).default().target == "de"
 
 

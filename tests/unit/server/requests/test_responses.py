@@ -2,8 +2,8 @@
 
 import pytest
 
-from translane_server.request import SentenceResult, Timing
 from translane_server.requests.responses import timing
+from translane_server.sentence import SentenceResult, Timing
 
 
 def results(*timings):

@@ -8,9 +8,9 @@ from fakes.backend import EOS
 from fakes.serving import FakeTokenizer, make_manifest
 from translane.v1 import translation_pb2 as pb
 from translane_server.errors import InvalidRequestError
-from translane_server.request import FinishReason, Hypothesis, SentenceResult, Timing
 from translane_server.requests.limits import RequestLimits
 from translane_server.requests.score import Scoring
+from translane_server.sentence import Hypothesis, SentenceResult, Timing
 from translane_server.settings import TokenLimits
 
 LIMITS = RequestLimits(3, 8, TokenLimits(6, 5, 5), beam_size=4)
@@ -43,7 +43,7 @@ def test_targets_are_forced_with_their_end():
 def test_scores_are_sums():
     prepared = scoring.prepare(request(("ab", "xy")))
     (sentence,) = prepared.sentences
-    hypothesis = Hypothesis(sentence.forced_ids[:-1], 0.0, FinishReason.END_OF_SENTENCE, (-0.1, -0.2, -0.3))
+    hypothesis = Hypothesis(sentence.forced_ids[:-1], 0.0, True, (-0.1, -0.2, -0.3))
     results = [SentenceResult((hypothesis,), Timing(0, 0, 0))]
     (score,) = scoring.scores(prepared, results, tokens=True)
     assert score.total_log_prob == math.fsum((-0.1, -0.2, -0.3))

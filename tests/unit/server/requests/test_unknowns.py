@@ -1,7 +1,7 @@
 """Unknown tokens and what is written for them."""
 
-from translane_server.request import AlignedToken
 from translane_server.requests.unknowns import replacements
+from translane_server.sentence import AlignedToken
 
 UNKNOWN = 1
 

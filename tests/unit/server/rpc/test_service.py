@@ -2,7 +2,9 @@
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import pytest
 
@@ -11,49 +13,60 @@ from fakes.serving import UNKNOWN, FakeTokenizer, make_manifest, make_model, mak
 from translane.v1 import translation_pb2 as pb
 from translane_server import errors
 from translane_server.metrics import Metrics
-from translane_server.request import AlignedToken, FinishReason, Hypothesis, SentenceResult, Timing
 from translane_server.requests.limits import RequestLimits
 from translane_server.rpc.service import ServedModel, TranslationService
+from translane_server.sentence import AlignedToken, Hypothesis, Sentence, SentenceResult, Timing
 from translane_server.settings import token_limits
 
 
-class FakeEngine:
+class Asked(NamedTuple):
+    sentences: Sequence[Sentence]
+    priority: int
+
+
+class FakeDispatcher:
     """Answers at its next turn, with the source as the translation; or holds its requests."""
 
     def __init__(self):
         self.requests = []
         self.cancelled = []
         self.hold = False
+        self.released = asyncio.Event()
         self.outcome = None
+        self.error = None
         self.refusal = None
 
     def check_room(self, sentences):
         if self.refusal:
             raise self.refusal
 
-    def submit(self, request):
-        self.requests.append(request)
-        if not self.hold:
-            outcome = self.outcome or tuple(map(self._result, request.sentences))
-            asyncio.get_running_loop().call_soon(request.on_done, outcome)
+    async def decode(self, sentences, priority=0):
+        if not sentences:
+            return ()
+        self.requests.append(Asked(sentences, priority))
+        try:
+            await (self.released.wait() if self.hold else asyncio.sleep(0))
+        except asyncio.CancelledError:
+            self.cancelled.append(self.requests[-1])
+            raise
+        if self.error:
+            raise self.error
+        return self.outcome or tuple(map(self._result, sentences))
 
     async def submitted(self):
         while not self.requests:  # noqa: ASYNC110 nobody tells
             await asyncio.sleep(0.001)
 
-    def cancel(self, request):
-        self.cancelled.append(request)
-
     @staticmethod
     def _result(sentence):
         ids = tuple(i + 1000 for i in sentence.source_ids[:-1])
         timing = Timing(queue=len(ids) / 10, encode=1.0, decode=1 / len(ids))
-        return SentenceResult((Hypothesis(ids, -float(len(ids)), FinishReason.MAX_LENGTH),), timing)
+        return SentenceResult((Hypothesis(ids, -float(len(ids)), False),), timing)
 
 
 @pytest.fixture
 def engine():
-    return FakeEngine()
+    return FakeDispatcher()
 
 
 @pytest.fixture
@@ -220,7 +233,7 @@ async def test_refused_before_open_and_after_close(make_service):
 
 
 async def test_the_engines_errors_reach_the_caller(make_service, engine):
-    engine.outcome = errors.EngineError("broken")
+    engine.error = errors.EngineError("broken")
     with pytest.raises(errors.EngineError):
         await translate(make_service(), "x")
     engine.refusal = errors.QueueFullError("full", retry_after=1)
@@ -237,7 +250,6 @@ async def test_cancellation_reaches_the_engine(make_service, engine):
     with pytest.raises(asyncio.CancelledError):
         await task
     assert engine.cancelled == engine.requests
-    engine.requests[0].on_done(errors.CancelledError("late"))  # is ignored
     await asyncio.wait_for(service.idle(), 1)
 
 
@@ -250,7 +262,7 @@ async def test_idle_waits_for_accepted_requests(make_service, engine):
     service.close()
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(service.idle(), 0.02)
-    engine.requests[0].on_done((FakeEngine._result(engine.requests[0].sentences[0]),))
+    engine.released.set()
     assert (await task).translations[0].hypotheses[0].text == "x"
     await asyncio.wait_for(service.idle(), 1)
 
@@ -269,7 +281,7 @@ async def test_list_models_fills_every_field(make_service):
 async def test_everything_about_a_hypothesis_that_is_asked_for(make_service, engine):
     ids = tuple(FakeTokenizer().encode_target(["xy"])[0])
     aligned = (AlignedToken(1, 0.5), AlignedToken(0, 0.75))
-    hypothesis = Hypothesis(ids, -1.5, FinishReason.END_OF_SENTENCE, (-0.25, -0.5, -0.75), aligned)
+    hypothesis = Hypothesis(ids, -1.5, True, (-0.25, -0.5, -0.75), aligned)
     engine.outcome = (SentenceResult((hypothesis,), Timing(0, 0, 0)),)
     options = pb.DecodingOptions(return_tokens=True, return_token_scores=True, return_alignment=True)
     (translation,) = (await translate(make_service(), "ab", options=options)).translations
@@ -287,7 +299,7 @@ async def test_everything_about_a_hypothesis_that_is_asked_for(make_service, eng
 async def test_a_score_is_told_where_it_was_computed(make_service, engine):
     """Not by greedy search, unless asked for; a text without tokens is as certain as can be."""
     ids = FakeTokenizer().encode_target(["x"])[0]
-    engine.outcome = (SentenceResult((Hypothesis(ids, None, FinishReason.END_OF_SENTENCE),), Timing(0, 0, 0)),)
+    engine.outcome = (SentenceResult((Hypothesis(ids, None, True),), Timing(0, 0, 0)),)
 
     async def scores(*texts, **options):
         response = await translate(make_service(), *texts, options=pb.DecodingOptions(**options))
@@ -297,7 +309,7 @@ async def test_a_score_is_told_where_it_was_computed(make_service, engine):
     assert await scores("", "ab") == [None, None]
     assert await scores("", " ", split_sentences=True) == [None, None]
     assert not engine.requests[-1].sentences[0].options.scores
-    engine.outcome = (SentenceResult((Hypothesis(ids, 0.0, FinishReason.END_OF_SENTENCE),), Timing(0, 0, 0)),)
+    engine.outcome = (SentenceResult((Hypothesis(ids, 0.0, True),), Timing(0, 0, 0)),)
     assert await scores("", "ab", return_token_scores=True) == [0, 0]
     assert await scores("", " ", return_token_scores=True, split_sentences=True) == [0, 0]
     assert engine.requests[-1].sentences[0].options.scores
@@ -306,7 +318,7 @@ async def test_a_score_is_told_where_it_was_computed(make_service, engine):
 async def test_unknown_tokens_are_replaced_by_their_source(make_service, engine):
     aligned = (AlignedToken(1, 0.5), AlignedToken(0, 0.75))
     ids = (UNKNOWN, *FakeTokenizer().encode_target(["y"])[0])
-    hypothesis = Hypothesis(ids, -1.5, FinishReason.MAX_LENGTH, (-1.0, -0.5), aligned)
+    hypothesis = Hypothesis(ids, -1.5, False, (-1.0, -0.5), aligned)
     engine.outcome = (SentenceResult((hypothesis,), Timing(0, 0, 0)),)
     options = pb.DecodingOptions(replace_unknowns=True)
     response = await translate(make_service(), "a\u03c0", options=options)
@@ -344,7 +356,7 @@ MULTILINGUAL = {
 }
 
 
-class ForcedEngine(FakeEngine):
+class ForcedDispatcher(FakeDispatcher):
     """Answers with what is forced, then "a", each token less probable than the one before."""
 
     @staticmethod
@@ -352,7 +364,7 @@ class ForcedEngine(FakeEngine):
         ids = (*sentence.forced_ids, *FakeTokenizer().encode_target(["a"])[0])
         alignment = tuple(AlignedToken(place, 0.5) for place in range(len(ids)))
         log_probs = tuple(-1.0 * place for place in range(len(ids) + 1))
-        hypothesis = Hypothesis(ids, -1.0, FinishReason.END_OF_SENTENCE, log_probs, alignment)
+        hypothesis = Hypothesis(ids, -1.0, True, log_probs, alignment)
         return SentenceResult((hypothesis,), Timing(0, 0, 0))
 
 
@@ -367,7 +379,7 @@ class LanguageFakeTokenizer(FakeTokenizer):
 def multilingual(make_service):
     model = ServedModel(make_manifest(**MULTILINGUAL), LanguageFakeTokenizer(), "cpu")
     service = make_service(open_=False, model=model)
-    engine = ForcedEngine()
+    engine = ForcedDispatcher()
     service.open(engine)
     return service, engine
 

@@ -11,8 +11,8 @@ import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 
-from translane_server.request import AlignedToken
-from translane_server.text.detokenizer import TextStream
+from translane_server.text.detokenizer import Detokenizer
+from translane_server.text.sentencepiece_tokenizer import SentencePieceTokenizer, SentencePieceVocabulary
 
 DATA = Path(__file__).parents[5] / "shared" / "data"
 KINDS = ["char", "bpe", "unigram"]
@@ -49,23 +49,23 @@ def model(kind):
         eos_id=3,
         minloglevel=2,
     )
-    return sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    vocabulary = SentencePieceVocabulary(processor, len(processor))
+    return SentencePieceTokenizer(vocabulary, vocabulary, None)
 
 
-def decoder(pieces):
-    return lambda ids, alignment: pieces.decode(list(ids))
+def stream(tokenizer, ids, sizes=None):
+    """The deltas of `ids`, of which as many as `sizes` says are certain after each call."""
+    detokenizer, deltas, start = Detokenizer(), [], 0
+    for size in sizes or range(1, len(ids) + 1):
+        deltas.append(detokenizer.push([tokenizer.target_surfaces[token] for token in ids[start:size]]))
+        start = size
+    return [*deltas, detokenizer.finish(tokenizer.decode([ids])[0])]
 
 
-def stream(decode, ids, sizes=None):
-    """The deltas of `ids`, of which as many as `sizes` says are certain at each call."""
-    text_stream = TextStream(decode)
-    deltas = [text_stream.push(tuple(ids[:size])) for size in sizes or range(1, len(ids) + 1)]
-    return [*deltas, text_stream.finish(decode(ids, ()))]
-
-
-def check(decode, ids, sizes=None):
-    deltas = stream(decode, ids, sizes)
-    text = decode(ids, ())
+def check(tokenizer, ids, sizes=None):
+    deltas = stream(tokenizer, ids, sizes)
+    (text,) = tokenizer.decode([ids])
     assert "".join(deltas) == text
     allowed = {0, *(match.end() for match in regex.finditer(r"\X", text))}
     position = 0
@@ -87,17 +87,17 @@ def growing(draw):
 @given(growing())
 def test_deltas_of_any_ids_are_the_text_and_end_with_characters(kind, drawn):
     ids, sizes = drawn
-    pieces = model(kind)
-    ids = [i % pieces.get_piece_size() for i in ids]
-    check(decoder(pieces), ids)
-    check(decoder(pieces), ids, sizes)
+    tokenizer = model(kind)
+    ids = [i % len(tokenizer.target_surfaces) for i in ids]
+    check(tokenizer, ids)
+    check(tokenizer, ids, sizes)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(st.lists(st.sampled_from([*TEXTS, "\u0301", "\u200d", "🇪", "x", " "])).map("".join) | st.text())
 def test_deltas_of_any_text_are_the_text_and_end_with_characters(kind, text):
-    pieces = model(kind)
-    check(decoder(pieces), pieces.encode(text))
+    tokenizer = model(kind)
+    check(tokenizer, *tokenizer.encode_target([text]))
 
 
 def tatoeba(folder, column):
@@ -110,49 +110,42 @@ def tatoeba(folder, column):
 
 @pytest.mark.parametrize(("folder", "column"), [("tatoeba-zh-en", 0), ("tatoeba-zh-en", 1), ("tatoeba-de-en", 0)])
 def test_deltas_of_real_sentences_are_the_sentences(folder, column):
-    pieces = model("unigram")
+    tokenizer = model("unigram")
     sentences = tatoeba(folder, column)[:300]
     for sentence in sentences:
-        deltas = check(decoder(pieces), pieces.encode(sentence))
+        deltas = check(tokenizer, *tokenizer.encode_target([sentence]))
         assert len(deltas[-1]) <= 4, "no more than the last token is left"
 
 
-def words(ids, alignment):
-    """Each token is a word, 0 ends the word before."""
-    return " ".join(f"w{i}" for i in ids).replace(" w0", ".")
+class Words:
+    """Each token is a word; 0 ends the word before."""
+
+    target_surfaces = [b"." if token == 0 else b" w%d" % token for token in range(10)]
+
+    def decode(self, lists):
+        return [b"".join(self.target_surfaces[token] for token in ids).decode().removeprefix(" ") for ids in lists]
 
 
 def test_a_delta_is_what_tokens_were_certain_before_the_last_one():
-    assert stream(words, (7, 8, 0, 9)) == ["", "w7", " w8", ".", " w9"]
-    assert stream(words, (7, 8, 0, 9), [3]) == ["w7 w8", ". w9"]
+    assert stream(Words(), (7, 8, 0, 9)) == ["", "w7", " w8", ".", " w9"]
+    assert stream(Words(), (7, 8, 0, 9), [3]) == ["w7 w8", ". w9"]
 
 
 def test_what_a_token_makes_of_the_one_before_is_waited_for():
-    pieces = model("char")
-    ids = [
-        pieces.piece_to_id(piece)
-        for piece in ("▁", "e", "\u0301", "<0xCC>", "<0xA3>", "t", "<0xE4>", "<0xBD>", "<0xA0>", "t")
-    ]
-    assert stream(decoder(pieces), ids) == ["", "", "", "", "", "e\u0301\u0323", "", "", "t", "你", "t"]
+    tokenizer = model("char")
+    names = tokenizer.target_pieces(range(len(tokenizer.target_surfaces)))
+    pieces = ("▁", "e", "\u0301", "<0xCC>", "<0xA3>", "t", "<0xE4>", "<0xBD>", "<0xA0>", "t")
+    assert stream(tokenizer, [names.index(piece) for piece in pieces]) == [
+        "", "", "", "", "", "e\u0301\u0323", "", "", "t", "你", "t",
+    ]  # fmt: skip
 
 
 def test_the_rest_comes_whole_where_nothing_was_certain():
-    assert stream(words, (1, 2, 3), [0, 1]) == ["", "", "w1 w2 w3"]
-    assert stream(words, ()) == [""]
+    assert stream(Words(), (1, 2, 3), [0, 1]) == ["", "", "w1 w2 w3"]
+    assert stream(Words(), ()) == [""]
 
 
-def test_the_alignment_reaches_the_tokenizer():
-    seen = []
-
-    def decode(ids, alignment):
-        seen.append([(i, aligned.source_token) for i, aligned in zip(ids, alignment, strict=True)])
-        return "x" * len(ids)
-
-    TextStream(decode).push((5, 6), (AlignedToken(0, 1.0), AlignedToken(3, 0.5)))
-    assert seen == [[(5, 0), (6, 3)], [(5, 0)]]
-
-
-def test_text_that_is_taken_back_ends_the_deltas():
-    texts = {1: "a", 2: "a b c", 3: "a b c d", 4: "A B C D", 5: "A B C D E"}
-    decode = lambda ids, alignment: texts.get(len(ids), "")  # noqa: E731
-    assert stream(decode, (1, 2, 3, 4, 5)) == ["", "a", " b c", "", "", ""]
+def test_the_first_space_of_a_text_is_no_part_of_it_whichever_token_brings_it():
+    detokenizer = Detokenizer()
+    assert [detokenizer.push([surface]) for surface in (b"", b" ", b" a", b" b")] == ["", "", "", " a"]
+    assert detokenizer.finish(" a b") == " b"

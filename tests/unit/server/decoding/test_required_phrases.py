@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from translane_server.decoding.beam import best_continuations
-from translane_server.decoding.required_phrases import Requirements
+from translane_server.decoding.required_phrases import RequiredPhrases
 from translane_server.options import RequiredPhrase
 
 EOS = 1
@@ -21,7 +21,7 @@ def phrase(*tokens, text=None, surfaces=SURFACES):
 
 
 def progress(phrases, generated, surfaces=SURFACES):
-    return Requirements(phrases, surfaces, EOS).progress(generated)
+    return RequiredPhrases(phrases, surfaces, EOS).progress(generated)
 
 
 def test_a_phrase_progresses_token_by_token():
@@ -115,7 +115,7 @@ class RandomModel:
 
 def search(model, phrases, beam_size, max_length):
     """Ended hypotheses, best first: their score per token, their tokens, and whether eos ended them."""
-    requirements = Requirements(phrases, model.surfaces, EOS)
+    requirements = RequiredPhrases(phrases, model.surfaces, EOS)
     beams, pool = [((), 0.0)], []
     for step in range(max_length):
         table = model.log_probs[[ids[-1] if ids else 0 for ids, _ in beams]]
@@ -184,14 +184,14 @@ def test_with_the_phrases_there_it_is_ordinary_beam_search(seed, beam_size):
     ids = np.array([generator.permutation(np.arange(1, 30))[: 2 * beam_size] for _ in scores])
     surfaces = [b"", b"", *(b"x%d." % i for i in range(28))]
     parents = [((2, i), score) for i, score in enumerate(scores.tolist())]
-    running, ended = Requirements([phrase(2, surfaces=surfaces)], surfaces, EOS).select(
+    running, ended = RequiredPhrases([phrase(2, surfaces=surfaces)], surfaces, EOS).select(
         parents, ids, scores[:, None] + candidates, lambda *_: pytest.fail("not needed"), beam_size, 9
     )
     going, ending = best_continuations(
-        range(beam_size), scores.tolist(), ids, candidates, beam_size=beam_size, eos=EOS, all_end=False
+        range(beam_size), scores.tolist(), ids, candidates, candidates, beam_size=beam_size, eos=EOS, all_end=False
     )
-    assert running == [(beam, token, score) for beam, _, token, score in going]
-    assert ended == [(beam, score) for beam, _, _, score in ending]
+    assert running == [(beam, token, score) for beam, token, score, _ in going]
+    assert ended == [(beam, score) for beam, _, score, _ in ending]
 
 
 def forced_at_the_end(model, phrases, max_length):
@@ -234,7 +234,7 @@ def select(phrases, parents, scores, beam_size=2, steps_left=10, banned=()):
     table[:, list(banned)] = -np.inf
     ids = np.argsort(-table, axis=1, kind="stable")[:, : 2 * beam_size]
     totals = np.array([score for _, score in parents])[:, None] + np.take_along_axis(table, ids, axis=1)
-    return Requirements(phrases, SURFACES, EOS).select(
+    return RequiredPhrases(phrases, SURFACES, EOS).select(
         parents, ids, totals, lambda p, t: float(parents[p][1] + table[p, t]), beam_size, steps_left
     )
 

@@ -1,4 +1,4 @@
-"""Plain beams against the same sentences as any beams: those with a listener take the general way."""
+"""Beams beside sentences of other kinds, and with a history that alignments need, decode what they decode alone."""
 
 import random
 from dataclasses import replace
@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from fakes.language_model import EOS, RandomBackend, RandomModel
+from fakes.tasks import enter, tasks
 from translane_server.batch.running import RunningBatch
-from translane_server.job import PendingRequest
 from translane_server.options import DecodingOptions
-from translane_server.request import Request, Sentence
+from translane_server.sentence import Sentence
 
 ROWS = 24
 
@@ -60,43 +60,49 @@ def draw_sentence(generator, beam_size):
     return Sentence([*source, EOS], options)
 
 
-def listening(sentence):
-    return replace(sentence, on_progress=lambda *_: None)
+def aligned(sentence):
+    return sentence._replace(options=replace(sentence.options, alignment=True))
 
 
-def decode(sentences, model, seed, drops=0.05):
+def without_alignment(results):
+    return {
+        number: tuple(hypothesis._replace(alignment=()) for hypothesis in hypotheses)
+        for number, hypotheses in results.items()
+    }
+
+
+def decode(sentences, model, seed, drops=0.05, streamed=False):
     """Hypotheses of each sentence that is not dropped, and all moves; sentences join, leave and are dropped."""
     generator = random.Random(seed)
     backend = RandomBackend(model, rows=ROWS)
     batch = RunningBatch(ROWS, backend.target_capacity, backend.source_capacity, model.vocabulary)
-    waiting = PendingRequest(Request(sentences, on_done=lambda _: None), 0.0).jobs()
+    waiting = tasks(sentences, streamed=streamed)
     results, moves = {}, []
     while waiting or batch.size:
         while waiting and waiting[0].rows <= ROWS - batch.reserved and (generator.random() < 0.7 or not batch.size):
-            job = waiting.pop(0)
-            backend.encode_ahead([job.sentence.source_ids])
-            backend.enter([0], batch.add([job]))
+            enter(batch, backend, [waiting.pop(0)])
         if generator.random() < drops:
-            unwanted = generator.randrange(len(sentences))
-            batch.drop(lambda job, unwanted=unwanted: job.index == unwanted)
+            batch.drop(generator.randrange(len(sentences)))
         closed = batch.compact()
         backend.move_rows(closed)
         if batch.size:
             update = batch.advance(backend.decode_step(batch.token_ids, batch.positions, batch.needs))
             backend.move_rows(update.moves)
             moves.append((closed, sorted(update.moves)))
-            results.update({job.index: hypotheses for job, hypotheses in update.done})
+            results.update({search.task.number: search.hypotheses() for search in update.done})
     assert batch.reserved == 0
     return results, moves
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_they_decode_what_any_beams_decode_in_the_same_rows(seed):
+def test_beams_that_keep_their_history_decode_the_same_in_the_same_rows(seed):
     generator = random.Random(seed)
     model, beam_size = draw_model(generator), generator.randint(2, 6)
     sentences = [draw_sentence(generator, beam_size) for _ in range(generator.randint(1, 9))]
     plain = decode(sentences, model, seed)
-    assert plain == decode([listening(sentence) for sentence in sentences], model, seed)
+    assert plain == decode(sentences, model, seed, streamed=True)
+    results, moves = decode([aligned(sentence) for sentence in sentences], model, seed)
+    assert plain == (without_alignment(results), moves)
 
 
 @pytest.mark.parametrize("seed", range(100))
@@ -105,9 +111,9 @@ def test_they_decode_the_same_beside_sentences_of_other_kinds(seed):
     model = draw_model(generator)
     sentences = [draw_sentence(generator, generator.randint(2, 5)) for _ in range(6)]
     mixed = [
-        listening(sentence)
+        aligned(sentence)
         if number % 3 == 1
-        else replace(sentence, options=DecodingOptions(max_length=sentence.options.max_length))
+        else sentence._replace(options=DecodingOptions(max_length=sentence.options.max_length))
         if number % 3 == 2
         else sentence
         for number, sentence in enumerate(sentences)

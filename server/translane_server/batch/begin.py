@@ -1,0 +1,53 @@
+"""What a sentence begins with: its search, and what it shares with other sentences."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from translane_server.arrays import BoolArray
+from translane_server.batch.search import Search
+from translane_server.decoding.phrases import SuppressedPhrases
+from translane_server.decoding.required_phrases import RequiredPhrases
+from translane_server.decoding.surfaces import SurfaceIndex
+from translane_server.sentence import Task
+from translane_server.vocabulary import TargetVocabulary
+
+_SHARED_PHRASES = 16  # sets of suppressed phrases that are kept: each is as large as the vocabulary
+
+
+class SearchFactory:
+    """Begins searches.
+
+    Args:
+        vocabulary: of the target, V tokens.
+    """
+
+    def __init__(self, vocabulary: TargetVocabulary) -> None:
+        self._vocabulary = vocabulary
+        self._index = SurfaceIndex(vocabulary.surfaces)
+        self._continues_word: BoolArray = np.ones(len(vocabulary.surfaces), np.bool_)
+        self._continues_word[self._index.starting(b" ")] = False
+        self._continues_word[vocabulary.eos : vocabulary.eos + 1] = False
+        self._phrases = lru_cache(_SHARED_PHRASES)(lambda phrases: SuppressedPhrases(phrases, self._index))
+
+    def begin(self, task: Task, row: int) -> Search:
+        """Begin with a row."""
+        search = Search.begin(task, row)
+        if search.special_until:
+            self._set_rules(search)
+        return search
+
+    def _set_rules(self, search: Search) -> None:
+        sentence, vocabulary = search.task.sentence, self._vocabulary
+        options = sentence.options
+        if options.suppressed_ids:
+            search.banned = np.zeros(len(vocabulary.surfaces), np.bool_)
+            search.banned[list(options.suppressed_ids)] = True
+        if sentence.word_follows:
+            search.banned_first = self._continues_word
+        if options.suppressed_phrases:
+            search.phrases = self._phrases(options.suppressed_phrases)
+        if sentence.required_phrases:
+            search.required = RequiredPhrases(sentence.required_phrases, vocabulary.surfaces, vocabulary.eos)

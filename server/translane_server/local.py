@@ -1,0 +1,101 @@
+"""Decoding without a server: what the server decodes with, on a thread of this process."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from translane_server.backend import Backend
+from translane_server.dispatch.connection import ReplicaConnection
+from translane_server.dispatch.dispatcher import Dispatcher
+from translane_server.measurements import Measurements
+from translane_server.replica.serve import serve
+from translane_server.replica.setup import ReplicaSetup
+from translane_server.sentence import Sentence, SentenceResult
+from translane_server.vocabulary import TargetVocabulary
+
+_Result = TypeVar("_Result")
+
+
+class ThreadHost:
+    """Runs a replica on a thread of this process; see `dispatch.connection.Host`.
+
+    Args:
+        open_backend: makes the replica's backend, on its thread.
+    """
+
+    def __init__(self, open_backend: Callable[[], Backend]) -> None:
+        self._open_backend = open_backend
+        self._code: int | None = None
+        self._thread: threading.Thread | None = None
+
+    def launch(self, connection: socket.socket) -> None:
+        """Serve `connection` on a new thread."""
+        self._thread = threading.Thread(target=self._serve, args=(connection.dup(),), name="replica", daemon=True)
+        self._thread.start()
+
+    def end(self, *, at_once: bool) -> str:  # noqa: ARG002 a thread cannot be ended
+        """Wait until the thread has ended, which it does when its connection closes."""
+        if self._thread is None:
+            return "was not started"
+        self._thread.join()
+        return f"ended with exit code {self._code}"
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection:
+            self._code = serve(connection, lambda _setup: self._open_backend())
+
+
+class LocalDecoder:
+    """Decodes lists of sentences on `backend`, by the dispatcher and the replica loop that the server has.
+
+    To be used in a `with` statement, which starts and ends it.
+
+    Args:
+        backend: runs the model; closed in the end.
+        vocabulary: of the target.
+        observe: takes what is measured.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        vocabulary: TargetVocabulary,
+        observe: Callable[[Measurements], None] = lambda _measurements: None,
+    ) -> None:
+        setup = ReplicaSetup(0, backend.rows, vocabulary)
+        self._connection = ReplicaConnection(setup, ThreadHost(lambda: backend))
+        self._observe = observe
+        self._runner = asyncio.Runner()
+        self.dispatcher: Dispatcher
+
+    def __enter__(self) -> LocalDecoder:
+        self._runner.__enter__()
+        self.run(self._start())
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        try:
+            self.run(self.dispatcher.stop())
+        finally:
+            self._runner.close()
+
+    def run(self, coroutine: Coroutine[Any, Any, _Result]) -> _Result:
+        """Run a coroutine in the event loop that the dispatcher lives in."""
+        return self._runner.run(coroutine)
+
+    def decode(self, sentences: Sequence[Sentence], priority: int = 0) -> tuple[SentenceResult, ...]:
+        """Decode `sentences`; see `Dispatcher.decode`.
+
+        Raises:
+            EngineError: decoding fails.
+        """
+        return self.run(self.dispatcher.decode(sentences, priority))
+
+    async def _start(self) -> None:
+        self.dispatcher = Dispatcher([self._connection], waiting_limit=sys.maxsize, observe=self._observe)
+        await self.dispatcher.start()

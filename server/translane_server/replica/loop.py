@@ -1,0 +1,192 @@
+"""The loop of a replica: schedule, run, update.
+
+A sentence waits in two places here: in the queue until it is encoded, and encoded until it gets its rows.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from translane_server.backend import Backend, RowMove
+from translane_server.batch.running import RunningBatch
+from translane_server.batch.search import Search
+from translane_server.measurements import Measurements
+from translane_server.priority_queue import PriorityQueue
+from translane_server.replica.connection import ServerGoneError
+from translane_server.replica.messages import Orders
+from translane_server.replica.seam import Report
+from translane_server.sentence import CertainTokens, SentenceResult, Task
+from translane_server.vocabulary import TargetVocabulary
+
+_log = logging.getLogger(__name__)
+
+_MOST_STEPS = 64  # that go unreported while there is nothing else to report
+
+
+class Server(Protocol):
+    """Who gives orders and takes reports: see `connection.ServerConnection`."""
+
+    def orders(self, *, wait: bool) -> list[Orders]:
+        """The orders that have come; raises `ServerGoneError` when there will be no more."""
+
+    def report(self, report: Report) -> None:
+        """Send a report; raises `ServerGoneError` where nobody reads it."""
+
+
+class ReplicaLoop:
+    """Decodes what the server orders.
+
+    Args:
+        backend: runs the model; closed when the loop ends.
+        server: gives orders and takes reports.
+        vocabulary: of the target.
+        clock: seconds, monotonic, that of the server.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        server: Server,
+        vocabulary: TargetVocabulary,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._backend = backend
+        self._server = server
+        self._clock = clock
+        self._batch = RunningBatch(backend.rows, backend.target_capacity, backend.source_capacity, vocabulary)
+        self._queue: PriorityQueue[Task] = PriorityQueue()
+        self._encoded: deque[tuple[Task, int]] = deque()  # and the numbers by which the backend knows the sources
+        self._encode_seconds = 0.0  # what encoding these has taken
+        self._newcomers: list[Search] = []  # that have no token yet
+        self._ended: list[tuple[int, SentenceResult]] = []
+        self._dropped: list[int] = []
+        self._certain: list[tuple[int, CertainTokens]] = []
+        self._measured = Measurements.none()
+
+    def run(self) -> bool:
+        """Decode until the server goes; whether that is what has ended the loop.
+
+        Whatever else goes wrong is logged; the server learns of it when the connection closes.
+        """
+        try:
+            while True:
+                self._exchange()
+                self._step()
+        except ServerGoneError:
+            return True
+        except Exception:  # noqa: BLE001 - whatever it is, the server answers every caller
+            _log.exception("the replica failed")
+            return False
+        finally:
+            self._batch.clear()
+            self._backend.close()
+
+    def _exchange(self) -> None:
+        """Report what there is to tell, and take orders; wait for them where there is nothing to do."""
+        idle = not (self._batch.reserved or self._encoded or self._queue)
+        steps = len(self._measured.steps)
+        if self._ended or self._dropped or self._certain or steps > _MOST_STEPS or (idle and steps):
+            report = Report(self._ended, self._dropped, self._certain, self._measured)
+            self._ended, self._dropped, self._certain, self._measured = [], [], [], Measurements.none()
+            self._server.report(report)
+        for orders in self._server.orders(wait=idle):
+            for task in orders.tasks:
+                self._queue.add(task, task.priority)
+            for number in orders.cancelled:
+                self._cancel(number)
+
+    def _cancel(self, number: int) -> None:
+        waiting = self._queue.remove(lambda task: task.number == number)
+        if not waiting:
+            waiting = len(self._encoded)
+            self._encoded = deque(each for each in self._encoded if each[0].number != number)
+            waiting -= len(self._encoded)
+        if waiting or self._batch.drop(number):  # else it has ended
+            self._dropped.append(number)
+            self._newcomers = [search for search in self._newcomers if search.task.number != number]
+
+    def _step(self) -> None:
+        """One iteration: whoever has come joins, every active row gets one token, whoever has ended leaves."""
+        batch = self._batch
+        if batch.reserved < self._backend.rows:
+            self._admit()
+        if moves := batch.compact():
+            self._move(moves)
+        if batch.reserved:
+            self._decode()
+
+    def _admit(self) -> None:
+        """Give free rows to whoever waits: first to those that are encoded.
+
+        When these have entered, those that wait are encoded together, for the free rows and as many more as there is
+        room for. That costs less than encoding them one by one as rows become free; but a sentence of higher priority
+        that comes later enters after them.
+        """
+        backend, batch, queue = self._backend, self._batch, self._queue
+        if self._encoded:
+            self._enter()
+        while not self._encoded and queue.first and batch.reserved + queue.first.rows <= backend.rows:
+            started = self._clock()
+            count = backend.encode_ahead([task.sentence.source_ids for task in queue])
+            self._encode_seconds = self._clock() - started
+            self._encoded += [(queue.pop(), source) for source in range(count)]
+            tokens = sum([len(task.sentence.source_ids) for task, _ in self._encoded])
+            self._measured.encodes.append((self._encode_seconds, tokens))
+            self._enter()
+
+    def _enter(self) -> None:
+        """Give rows to the first of those that are encoded, as many as there is room for."""
+        encoded, tasks, sources = self._encoded, [], []
+        free = self._backend.rows - self._batch.reserved
+        while encoded and (free := free - encoded[0][0].rows) >= 0:
+            task, source = encoded.popleft()
+            tasks.append(task)
+            sources.append(source)
+        if not tasks:
+            return
+        searches = self._batch.add(tasks)
+        self._backend.enter(sources, [search.rows[0] for search in searches])
+        now = self._clock()
+        admitted_at = now - self._encode_seconds
+        for search in searches:
+            search.admitted_at, search.encoded_at = admitted_at, now
+        self._measured.queue_times.extend([admitted_at - task.submitted_at for task in tasks])
+        self._newcomers += searches
+
+    def _decode(self) -> None:
+        batch, measured = self._batch, self._measured
+        size, steps = batch.size, self._steps_ahead()
+        started = self._clock()
+        if steps > 1:
+            token_ids = self._backend.decode_ahead(batch.token_ids, batch.positions, steps)
+        else:
+            candidates = self._backend.decode_step(batch.token_ids, batch.positions, batch.needs)
+        seconds = (self._clock() - started) / steps
+        measured.steps.extend([(seconds, size)] * steps)
+        update = batch.advance_ahead(token_ids) if steps > 1 else batch.advance(candidates)
+        now = self._clock()
+        if self._newcomers:
+            measured.first_token_times.extend([now - search.task.submitted_at for search in self._newcomers])
+            self._newcomers = []
+        if update.moves:
+            self._move(update.moves)
+        self._ended += [
+            (search.task.number, SentenceResult(search.hypotheses(), search.timing(now))) for search in update.done
+        ]
+        self._certain += [(search.task.number, tokens) for search, tokens in update.certain]
+
+    def _steps_ahead(self) -> int:
+        """How many steps to take before looking at what has come of them: several where that keeps nobody waiting."""
+        most = self._backend.steps_at_once
+        if most == 1 or self._encoded or self._queue:
+            return 1
+        return max(1, min(most, self._batch.greedy_steps))
+
+    def _move(self, moves: Sequence[RowMove]) -> None:
+        started = self._clock()
+        self._backend.move_rows(moves)
+        self._measured.moves.append((self._clock() - started, len(moves)))
