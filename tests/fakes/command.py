@@ -14,7 +14,7 @@ from translane_server import command
 from translane_server.bundle import Bundle
 from translane_server.dispatch.processes import process_hosts
 from translane_server.replica import __main__ as replica
-from translane_server.replica import opening
+from translane_server.runtime import device_backend, sessions
 
 STEP_SECONDS = float(os.environ.get("FAKE_STEP_SECONDS", "0"))
 WARM_UP_SECONDS = float(os.environ.get("FAKE_WARM_UP_SECONDS", "0"))
@@ -36,8 +36,8 @@ class SlowBackend(FakeBackend):
 
 
 def run_replica():
-    opening.Sessions = lambda bundle, **_options: bundle
-    opening.device_backend = SlowBackend
+    sessions.Sessions = lambda bundle, **_options: bundle
+    device_backend.device_backend = SlowBackend
     return replica.main()
 
 

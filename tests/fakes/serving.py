@@ -98,7 +98,7 @@ def make_model(**changes):
 
 def make_engine(backend, metrics, waiting_limit=64):
     vocabulary = TargetVocabulary(DECODER_START, EOS, FakeTokenizer().target_surfaces)
-    return Dispatcher([fake_replica(backend, vocabulary)], waiting_limit=waiting_limit, observer=metrics)
+    return Dispatcher([fake_replica(backend, vocabulary)], waiting_limit=waiting_limit, observe=metrics.observe)
 
 
 def make_settings(**changes):

@@ -21,6 +21,6 @@ def enter(batch, backend, waiting):
 def step(batch, backend):
     """Decode one token of each row; return what the step has changed."""
     backend.move_rows(batch.compact())
-    update = batch.advance(backend.decode_step(batch.token_ids, batch.positions, batch.needs))
+    update = batch.advance(backend.decode_step(*batch.inputs, batch.needs))
     backend.move_rows(update.moves)
     return update

@@ -30,7 +30,7 @@ async def serving_bundle(bundle, *, rows, replicas=1):
     server = Server(settings, model)
     try:
         await server.start()
-        await server.open(command.build_engine(settings, bundle, model, server.limits.tokens, server.metrics))
+        await server.open(command.build_dispatcher(settings, bundle, model, server.limits.tokens, server.metrics))
         async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
             yield Running(server, translation_pb2_grpc.TranslationServiceStub(channel))
     finally:

@@ -86,14 +86,15 @@ class RunningBatch:
         return len(self._by_row) - len(self._holes)
 
     @property
-    def positions(self) -> Int32Array:
-        """Where to feed the next tokens: the number of tokens each row has been fed, [size]; there are no holes."""
-        return self._table.positions[: len(self._by_row)]
+    def has_holes(self) -> bool:
+        """Whether `compact` is to be called before the next step."""
+        return len(self._holes) > 0
 
     @property
-    def token_ids(self) -> IntArray:
-        """The tokens to feed next, [size]; there are no holes."""
-        return self._table.next_ids[: len(self._by_row)]
+    def inputs(self) -> tuple[IntArray, Int32Array]:
+        """The tokens to feed next, and at which positions: how many each row has been fed. Both [size]; no holes."""
+        n = len(self._by_row)
+        return self._table.next_ids[:n], self._table.positions[:n]
 
     @property
     def needs(self) -> StepNeeds:
@@ -135,8 +136,6 @@ class RunningBatch:
 
     def compact(self) -> list[RowMove]:
         """Close the holes with the last live rows; return the moves that takes."""
-        if not self._holes:
-            return []
         size, leaving = self.size, set(self._holes)
         holes = sorted(row for row in leaving if row < size)
         staying = [row for row in range(size, len(self._by_row)) if row not in leaving]
@@ -275,7 +274,8 @@ class RunningBatch:
         over = (tokens == self._eos) | (table.positions[rows] >= table.limit[rows])
         ended = over.nonzero()[0]
         free: list[int] = (ended if isinstance(rows, slice) else rows[ended]).tolist()
-        self._finish_rows(free, update)
+        if free:
+            self._finish_rows(free, update)
         return free
 
     # Beams.

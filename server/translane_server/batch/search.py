@@ -192,6 +192,6 @@ def _special_until(sentence: Sentence, kind: Kind, uncounted: int) -> int:
 
 
 def _has_rules(sentence: Sentence, options: DecodingOptions) -> bool:
-    return any([getattr(options, name) != default for name, default in _RULED_OPTIONS]) or any(
-        [getattr(sentence, name) != default for name, default in _RULED_FIELDS]
+    return any(getattr(options, name) != default for name, default in _RULED_OPTIONS) or any(
+        getattr(sentence, name) != default for name, default in _RULED_FIELDS
     )

@@ -55,6 +55,7 @@ class ReplicaLoop:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._backend = backend
+        self._rows = backend.rows
         self._server = server
         self._clock = clock
         self._batch = RunningBatch(backend.rows, backend.target_capacity, backend.source_capacity, vocabulary)
@@ -112,9 +113,9 @@ class ReplicaLoop:
     def _step(self) -> None:
         """One iteration: whoever has come joins, every active row gets one token, whoever has ended leaves."""
         batch = self._batch
-        if batch.reserved < self._backend.rows:
+        if batch.reserved < self._rows and (self._encoded or self._queue):
             self._admit()
-        if moves := batch.compact():
+        if batch.has_holes and (moves := batch.compact()):
             self._move(moves)
         if batch.reserved:
             self._decode()
@@ -129,7 +130,7 @@ class ReplicaLoop:
         backend, batch, queue = self._backend, self._batch, self._queue
         if self._encoded:
             self._enter()
-        while not self._encoded and queue.first and batch.reserved + queue.first.rows <= backend.rows:
+        while not self._encoded and (first := queue.first) and batch.reserved + first.rows <= self._rows:
             started = self._clock()
             count = backend.encode_ahead([task.sentence.source_ids for task in queue])
             self._encode_seconds = self._clock() - started
@@ -141,7 +142,7 @@ class ReplicaLoop:
     def _enter(self) -> None:
         """Give rows to the first of those that are encoded, as many as there is room for."""
         encoded, tasks, sources = self._encoded, [], []
-        free = self._backend.rows - self._batch.reserved
+        free = self._rows - self._batch.reserved
         while encoded and (free := free - encoded[0][0].rows) >= 0:
             task, source = encoded.popleft()
             tasks.append(task)
@@ -158,33 +159,33 @@ class ReplicaLoop:
         self._newcomers += searches
 
     def _decode(self) -> None:
-        batch, measured = self._batch, self._measured
-        size, steps = batch.size, self._steps_ahead()
+        batch, measured, backend = self._batch, self._measured, self._backend
+        token_ids, positions = batch.inputs
+        steps = self._steps_ahead() if backend.steps_at_once > 1 else 1
         started = self._clock()
         if steps > 1:
-            token_ids = self._backend.decode_ahead(batch.token_ids, batch.positions, steps)
+            decoded = backend.decode_ahead(token_ids, positions, steps)
         else:
-            candidates = self._backend.decode_step(batch.token_ids, batch.positions, batch.needs)
+            candidates = backend.decode_step(token_ids, positions, batch.needs)
         seconds = (self._clock() - started) / steps
-        measured.steps.extend([(seconds, size)] * steps)
-        update = batch.advance_ahead(token_ids) if steps > 1 else batch.advance(candidates)
+        measured.steps.extend([(seconds, len(token_ids))] * steps)
+        update = batch.advance_ahead(decoded) if steps > 1 else batch.advance(candidates)
         now = self._clock()
         if self._newcomers:
             measured.first_token_times.extend([now - search.task.submitted_at for search in self._newcomers])
             self._newcomers = []
         if update.moves:
             self._move(update.moves)
-        self._ended += [
-            (search.task.number, SentenceResult(search.hypotheses(), search.timing(now))) for search in update.done
-        ]
-        self._certain += [(search.task.number, tokens) for search, tokens in update.certain]
+        for search in update.done:
+            self._ended.append((search.task.number, SentenceResult(search.hypotheses(), search.timing(now))))
+        for search, tokens in update.certain:
+            self._certain.append((search.task.number, tokens))
 
     def _steps_ahead(self) -> int:
         """How many steps to take before looking at what has come of them: several where that keeps nobody waiting."""
-        most = self._backend.steps_at_once
-        if most == 1 or self._encoded or self._queue:
+        if self._encoded or self._queue:
             return 1
-        return max(1, min(most, self._batch.greedy_steps))
+        return max(1, min(self._backend.steps_at_once, self._batch.greedy_steps))
 
     def _move(self, moves: Sequence[RowMove]) -> None:
         started = self._clock()

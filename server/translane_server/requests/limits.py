@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from translane_server.errors import FieldViolation, InvalidRequestError
@@ -34,24 +34,27 @@ def check_count(name: str, count: int, limit: int) -> list[FieldViolation]:
     return []
 
 
-def check_characters(texts: Iterable[tuple[str, str]], tokens: int) -> list[FieldViolation]:
-    """Which of `texts`, each after its field's name, are too long to count their tokens.
+def check_characters(field: str, texts: Sequence[str], tokens: int) -> list[FieldViolation]:
+    """Which of `texts` are too long to count their tokens.
 
-    `tokens` is how many tokens each may have.
+    Args:
+        field: that has the texts, with {} for the number of each.
+        texts: of a request.
+        tokens: how many tokens each may have.
     """
     characters = _CHARACTERS_PER_TOKEN * tokens
     return [
-        FieldViolation(name, f"has {len(text)} characters, at most {characters} are accepted")
-        for name, text in texts
+        FieldViolation(field.format(number), f"has {len(text)} characters, at most {characters} are accepted")
+        for number, text in enumerate(texts)
         if len(text) > characters
     ]
 
 
-def check_tokens(ids: Iterable[tuple[str, Sequence[int]]], limit: int, advice: str = "") -> list[FieldViolation]:
-    """Which of `ids`, each after its field's name, are longer than `limit` tokens."""
+def check_tokens(field: str, ids: Sequence[Sequence[int]], limit: int, advice: str = "") -> list[FieldViolation]:
+    """Which of `ids`, those of the texts of `field`, are longer than `limit` tokens."""
     return [
-        FieldViolation(name, f"has {len(each)} tokens, at most {limit} are accepted{advice}")
-        for name, each in ids
+        FieldViolation(field.format(number), f"has {len(each)} tokens, at most {limit} are accepted{advice}")
+        for number, each in enumerate(ids)
         if len(each) > limit
     ]
 

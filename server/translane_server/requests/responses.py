@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 
-from google.protobuf.duration_pb2 import Duration
-
 from translane.v1 import translation_pb2 as pb
 from translane_server.bundle import Manifest, SpecialIds
 from translane_server.requests.language_pairs import LanguagePair
@@ -99,10 +97,9 @@ def timing(results: Sequence[SentenceResult], total: float) -> pb.Timing:
     for result in results:
         phases = result.timing
         queue, encode, decode = max(queue, phases.queue), max(encode, phases.encode), max(decode, phases.decode)
-    _set_duration(message.queue, queue)
-    _set_duration(message.encode, encode)
-    _set_duration(message.decode, decode)
-    _set_duration(message.total, total)
+    for name, seconds in (("queue", queue), ("encode", encode), ("decode", decode), ("total", total)):
+        duration = getattr(message, name)
+        duration.seconds, duration.nanos = divmod(round(seconds * _NANOSECONDS), _NANOSECONDS)
     return message
 
 
@@ -127,7 +124,3 @@ def model_list(manifest: Manifest, device: str, limits: RequestLimits) -> pb.Lis
         beam_size=limits.beam_size,
     )
     return pb.ListModelsResponse(models=[model], server_version=version("translane"), limits=requests)
-
-
-def _set_duration(duration: Duration, seconds: float) -> None:
-    duration.seconds, duration.nanos = divmod(round(seconds * _NANOSECONDS), _NANOSECONDS)

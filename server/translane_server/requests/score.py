@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from translane.v1 import translation_pb2 as pb
@@ -21,6 +21,7 @@ from translane_server.requests.limits import (
 from translane_server.sentence import Sentence, SentenceResult
 from translane_server.text.tokenizer import Tokenizer
 
+_SOURCE, _TARGET = "inputs[{}].source", "inputs[{}].target"
 _FORCED_ONLY = DecodingOptions(max_length=0)
 
 
@@ -32,8 +33,8 @@ class PreparedScores:
     language_tokens: int = 0
 
 
-class Scoring:
-    """Checks and prepares requests for one model.
+class ScoreReader:
+    """Makes sentences of the requests for scores by one model.
 
     Args:
         manifest: of the model.
@@ -47,42 +48,34 @@ class Scoring:
         self._pairs = LanguagePairs(manifest.languages, tokenizer)
         self._limits = limits
 
-    def check(self, request: pb.ScoreRequest) -> None:
-        """Refuse what is not worth the work of counting tokens.
-
-        Raises:
-            InvalidRequestError: there are no inputs, too many of them, or too long ones.
-        """
-        tokens = self._limits.tokens
-        wrong = check_count("inputs", len(request.inputs), self._limits.texts_per_request)
-        if not wrong:
-            wrong = [
-                *check_characters(_named(request, "source"), tokens.source),
-                *check_characters(_named(request, "target"), tokens.target),
-            ]
-        if wrong:
-            refuse([*wrong, *self._pairs.find(request.source_language, request.target_language)[1]])
-
-    def prepare(self, request: pb.ScoreRequest) -> PreparedScores:
-        """Make tokens of a request that passed `check`. Takes a while: not for the event loop.
+    def read(self, request: pb.ScoreRequest, check_room: Callable[[int], None]) -> PreparedScores:
+        """Check a request and make tokens of it. Takes a while: not for the event loop.
 
         An empty target is scored: it is the end-of-sentence token alone.
+
+        Args:
+            request: of `Score`.
+            check_room: raises where so many sentences are more than can wait; called before tokens are made.
 
         Raises:
             InvalidRequestError: naming everything that is wrong.
         """
+        self._check_size(request)
+        check_room(len(request.inputs))
         limits, eos = self._limits.tokens, self._manifest.special_ids.eos
         pair, wrong = self._pairs.find(request.source_language, request.target_language)
         sources = pair.encode([each.source for each in request.inputs])
         encoded = pair.tokenizer.encode_target([each.target for each in request.inputs])
         targets = [[*pair.forced_ids, *ids, eos] for ids in encoded]
-        named_sources = [(f"inputs[{index}].source", ids) for index, ids in enumerate(sources)]
-        named_targets = [(f"inputs[{index}].target", ids) for index, ids in enumerate(targets)]
         refuse(
             [
-                *[FieldViolation(name, "has no tokens") for name, ids in named_sources if not ids],
-                *check_tokens(named_sources, limits.source),
-                *check_tokens(named_targets, limits.target),
+                *[
+                    FieldViolation(_SOURCE.format(number), "has no tokens")
+                    for number, ids in enumerate(sources)
+                    if not ids
+                ],
+                *check_tokens(_SOURCE, sources, limits.source),
+                *check_tokens(_TARGET, targets, limits.target),
                 *wrong,
             ]
         )
@@ -91,6 +84,16 @@ class Scoring:
             for source, target in zip(sources, targets, strict=True)
         ]
         return PreparedScores(sentences, len(pair.forced_ids))
+
+    def _check_size(self, request: pb.ScoreRequest) -> None:
+        """Refuse what is not worth the work of counting tokens."""
+        wrong = check_count("inputs", len(request.inputs), self._limits.texts_per_request)
+        if not wrong:
+            tokens = self._limits.tokens
+            wrong += check_characters(_SOURCE, [each.source for each in request.inputs], tokens.source)
+            wrong += check_characters(_TARGET, [each.target for each in request.inputs], tokens.target)
+        if wrong:
+            refuse([*wrong, *self._pairs.find(request.source_language, request.target_language)[1]])
 
     def scores(self, prepared: PreparedScores, results: Sequence[SentenceResult], *, tokens: bool) -> list[pb.Score]:
         """The message of each sentence's result, with the tokens where they are asked for."""
@@ -104,8 +107,3 @@ class Scoring:
             )
             for sentence, each in zip(prepared.sentences, log_probs, strict=True)
         ]
-
-
-def _named(request: pb.ScoreRequest, side: str) -> list[tuple[str, str]]:
-    """The texts of one side of all inputs, after the names of their fields."""
-    return [(f"inputs[{index}].{side}", getattr(each, side)) for index, each in enumerate(request.inputs)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -92,8 +92,8 @@ class _Manner:
     target_language: str
 
 
-class Preparation:
-    """Checks and prepares requests for one model.
+class TranslateReader:
+    """Makes sentences of the requests for translations by one model.
 
     Args:
         manifest: of the model.
@@ -108,39 +108,42 @@ class Preparation:
         self._options = OptionLimits(limits.tokens, limits.beam_size, manifest.alignment is not None)
         self._remembered_manner = lru_cache(_MANNERS)(self._manner)
 
-    def check(self, request: _Request) -> None:
-        """Refuse what is not worth the work of counting tokens.
+    def read(self, request: _Request, check_room: Callable[[int], None]) -> PreparedRequest:
+        """Check a request and make tokens of it. May take a while: not for the event loop, unless it is short.
 
-        Raises:
-            InvalidRequestError: there are no texts, too many of them, or too long ones.
-        """
-        texts, tokens = _texts(request), self._limits.tokens.source
-        wrong = check_count("texts", len(texts), self._limits.texts_per_request)
-        if not wrong:
-            most = tokens * (self._limits.sentences_waiting if request.options.split_sentences else 1)
-            wrong = check_characters(zip(_names(request), texts, strict=True), most)
-        if wrong:
-            _, wrong_languages = self._pairs.find(request.source_language, request.target_language)
-            refuse([*wrong, *wrong_languages, *check_options(request.options, self._options)])
-
-    def prepare(self, request: _Request) -> PreparedRequest:
-        """Make tokens of a request that passed `check`. May take a while: not for the event loop, unless it is short.
+        Args:
+            request: of `Translate` or `TranslateStream`.
+            check_room: raises where so many sentences are more than can wait; called before tokens are made.
 
         Raises:
             InvalidRequestError: naming everything that is wrong.
         """
+        texts = _texts(request)
+        self._check_size(request, texts)
+        check_room(sum(map(bool, texts)))
         languages, options = (request.source_language, request.target_language), request.options.SerializeToString()
         short = len(languages[0]) + len(languages[1]) + len(options) <= _MANNER_LENGTH
         manner = (self._remembered_manner if short else self._manner)(*languages, options)
-        texts, wrong = self._split(request, manner) if manner.split else self._encode(request, manner)
-        refuse([*wrong, *manner.wrong, *_check_stream(request)])
+        prepared, wrong = (self._split if manner.split else self._encode)(request, texts, manner)
         builder = manner.builder
+        refuse([*wrong, *manner.wrong, *_check_stream(request)])
         assert builder is not None, "options without fault are resolved"
-        sentences = [builder.resolved.sentence(source) for text in texts for source in text.sources]
+        sentences = [builder.resolved.sentence(source) for text in prepared for source in text.sources]
         if request.options.terminology:
-            names = [name for name, text in zip(_names(request), texts, strict=True) for _ in text.sources]
+            field = _field(request)
+            names = [field.format(number) for number, text in enumerate(prepared) for _ in text.sources]
             refuse(check_sentences(zip(names, sentences, strict=True)))
-        return PreparedRequest(texts, sentences, manner.target_language, builder)
+        return PreparedRequest(prepared, sentences, manner.target_language, builder)
+
+    def _check_size(self, request: _Request, texts: Sequence[str]) -> None:
+        """Refuse what is not worth the work of counting tokens."""
+        limits = self._limits
+        tokens = limits.tokens.source * (limits.sentences_waiting if request.options.split_sentences else 1)
+        wrong = check_count("texts", len(texts), limits.texts_per_request)
+        wrong = wrong or check_characters(_field(request), texts, tokens)
+        if wrong:
+            _, wrong_languages = self._pairs.find(request.source_language, request.target_language)
+            refuse([*wrong, *wrong_languages, *check_options(request.options, self._options)])
 
     def _manner(self, source_language: str, target_language: str, serialized_options: bytes) -> _Manner:
         """The manner of requests that have these; options that are equal may be serialized differently."""
@@ -157,20 +160,22 @@ class Preparation:
             standard_tag(target_language or pair.target),
         )
 
-    def _encode(self, request: _Request, manner: _Manner) -> tuple[list[PreparedText], list[FieldViolation]]:
+    def _encode(
+        self, request: _Request, texts: Sequence[str], manner: _Manner
+    ) -> tuple[list[PreparedText], list[FieldViolation]]:
         """A sentence of each text that has tokens, and which are too long."""
-        texts, most = _texts(request), self._limits.tokens.source
+        most = self._limits.tokens.source
         encoded = manner.pair.encode(texts)
         prepared = [PreparedText((Source(*each),) if each[1] else ()) for each in zip(texts, encoded, strict=True)]
-        if max(map(len, encoded), default=0) <= most:
-            return prepared, []
-        return prepared, check_tokens(zip(_names(request), encoded, strict=True), most, _SPLIT_ADVICE)
+        return prepared, check_tokens(_field(request), encoded, most, _SPLIT_ADVICE)
 
-    def _split(self, request: _Request, manner: _Manner) -> tuple[list[PreparedText], list[FieldViolation]]:
+    def _split(
+        self, request: _Request, texts: Sequence[str], manner: _Manner
+    ) -> tuple[list[PreparedText], list[FieldViolation]]:
         """The sentences of each text; all together they can wait for rows."""
         try:
             splits = split_texts(
-                dict(zip(_names(request), _texts(request), strict=True)),
+                {_field(request).format(number): text for number, text in enumerate(texts)},
                 manner.source_language,
                 manner.pair.encode,
                 max_tokens=self._limits.tokens.source,
@@ -195,8 +200,6 @@ def _texts(request: _Request) -> list[str]:
     return list(request.texts) if isinstance(request, pb.TranslateRequest) else [request.text]
 
 
-def _names(request: _Request) -> list[str]:
-    """Of the fields that have the texts."""
-    if isinstance(request, pb.TranslateRequest):
-        return [f"texts[{index}]" for index in range(len(request.texts))]
-    return ["text"]
+def _field(request: _Request) -> str:
+    """The field that has the texts, with {} for the number of each."""
+    return "texts[{}]" if isinstance(request, pb.TranslateRequest) else "text"

@@ -23,8 +23,8 @@ from translane_server.metrics import Metrics
 from translane_server.requests.limits import RequestLimits, shown
 from translane_server.requests.options import Source
 from translane_server.requests.responses import model_list, timing
-from translane_server.requests.score import Scoring
-from translane_server.requests.translate import Preparation, PreparedRequest
+from translane_server.requests.score import ScoreReader
+from translane_server.requests.translate import PreparedRequest, TranslateReader
 from translane_server.rpc.interceptors import note
 from translane_server.rpc.streaming import StreamedSentence, stream_text
 from translane_server.sentence import SentenceResult
@@ -79,8 +79,8 @@ class TranslationService(TranslationServiceServicer):
     ) -> None:
         self._model = model
         self._limits = limits
-        self._preparation = Preparation(model.manifest, model.tokenizer, limits)
-        self._scoring = Scoring(model.manifest, model.tokenizer, limits)
+        self._translate = TranslateReader(model.manifest, model.tokenizer, limits)
+        self._score = ScoreReader(model.manifest, model.tokenizer, limits)
         self._metrics = metrics
         self._executor = executor
         self._log_texts = log_texts
@@ -109,9 +109,7 @@ class TranslationService(TranslationServiceServicer):
         note(texts=len(request.texts))
         self._check_model(request.model)
         with self._accepted() as dispatcher:
-            self._preparation.check(request)
-            dispatcher.check_room(sum(map(bool, request.texts)))
-            prepared = await self._prepare(request)
+            prepared = await self._read(request, dispatcher)
             results = await dispatcher.decode(prepared.sentences, request.priority)
             generated = _generated_tokens(results)
             translations = await self._run(request.ByteSize() + generated, prepared.translations, results)
@@ -131,9 +129,7 @@ class TranslationService(TranslationServiceServicer):
             await context.write(pb.TranslateStreamResponse(text_delta=delta))
 
         with self._accepted() as dispatcher:
-            self._preparation.check(request)
-            dispatcher.check_room(bool(request.text))
-            prepared = await self._prepare(request)
+            prepared = await self._read(request, dispatcher)
             (text,) = prepared.texts
             gaps = text.split.target_gaps(prepared.target_language) if text.split else [""] * (len(text.sources) + 1)
             translations: list[pb.Translation] = []
@@ -155,16 +151,14 @@ class TranslationService(TranslationServiceServicer):
         note(texts=len(request.inputs))
         self._check_model(request.model)
         with self._accepted() as dispatcher:
-            self._scoring.check(request)
-            dispatcher.check_room(len(request.inputs))
-            prepared = await self._run(request.ByteSize(), self._scoring.prepare, request)
+            prepared = await self._run(request.ByteSize(), self._score.read, request, dispatcher.check_room)
             sentences = prepared.sentences
             note(
                 source_tokens=sum(len(sentence.source_ids) for sentence in sentences),
                 target_tokens=sum(len(sentence.forced_ids) for sentence in sentences),
             )
             results = await dispatcher.decode(sentences)
-            scores = self._scoring.scores(prepared, results, tokens=request.return_tokens)
+            scores = self._score.scores(prepared, results, tokens=request.return_tokens)
         if self._log_texts:
             inputs = request.inputs
             note(source_texts=[each.source for each in inputs], translations=[each.target for each in inputs])
@@ -195,9 +189,11 @@ class TranslationService(TranslationServiceServicer):
             if not self._running:
                 self._idle.set()
 
-    async def _prepare(self, request: pb.TranslateRequest | pb.TranslateStreamRequest) -> PreparedRequest:
-        prepared = await self._run(request.ByteSize(), self._preparation.prepare, request)
-        note(source_tokens=sum(len(sentence.source_ids) for sentence in prepared.sentences))
+    async def _read(
+        self, request: pb.TranslateRequest | pb.TranslateStreamRequest, dispatcher: Dispatcher
+    ) -> PreparedRequest:
+        prepared = await self._run(request.ByteSize(), self._translate.read, request, dispatcher.check_room)
+        note(source_tokens=sum([len(sentence.source_ids) for sentence in prepared.sentences]))
         return prepared
 
     def _timed(self, started: float, results: Sequence[SentenceResult]) -> pb.Timing:

@@ -12,11 +12,11 @@ from helpers.real_server import serving_bundle
 from translane.v1 import translation_pb2 as pb
 from translane_server import command
 from translane_server.bundle import load_bundle
-from translane_server.config import ServerSettings, TokenLimits
 from translane_server.errors import BundleError
 from translane_server.metrics import Metrics
-from translane_server.service import ServedModel
-from translane_server.tokenizer import load_tokenizer
+from translane_server.rpc.service import ServedModel
+from translane_server.settings import ServerSettings, TokenLimits
+from translane_server.text.tokenizer import load_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ async def test_a_manifest_that_does_not_fit_its_graphs_is_one_sentence(tmp_path,
     async def start():
         bundle = load_bundle(folder)
         model = ServedModel(bundle.manifest, load_tokenizer(bundle), "cpu")
-        await command.build_engine(ServerSettings(model=folder, rows=2), bundle, model, limits, Metrics()).start()
+        await command.build_dispatcher(ServerSettings(model=folder, rows=2), bundle, model, limits, Metrics()).start()
 
     with pytest.raises(BundleError, match=f"^model bundle {re.escape(str(folder))}: [^\n]+$"):
         await start()

@@ -240,9 +240,9 @@ async def test_a_full_queue():
     async with serving(rows=1, texts_per_request=2, sentences_waiting=2) as running:
         running.backend.hold()
         first = asyncio.create_task(translate(running, "a"))
-        await until(lambda: running.server._engine.active_rows == 1)
+        await until(lambda: running.server._dispatcher.active_rows == 1)
         second = asyncio.create_task(translate(running, "b", "c"))
-        await until(lambda: running.server._engine.waiting == 2)
+        await until(lambda: running.server._dispatcher.waiting == 2)
         code, reason, details = await failure(running.stub.Translate(request("d")))
         assert (code, reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL")
         assert details["RetryInfo"].retry_delay.ToMilliseconds() > 0
@@ -261,13 +261,13 @@ async def test_an_abandoned_call_frees_its_rows(code):
         timeout = 0.2 if code == "DEADLINE_EXCEEDED" else 60
         call = running.stub.Translate(request("abandoned", "too"), timeout=timeout)
         ended = asyncio.create_task(call.code())
-        await until(lambda: running.server._engine.active_rows == 2)
+        await until(lambda: running.server._dispatcher.active_rows == 2)
         if code == "CANCELLED":
             call.cancel()
         assert (await ended).name == code
         assert await handled(running, "Translate", code) == 1
         running.backend.release(steps=1)
-        await until(lambda: running.server._engine.active_rows == 0)
+        await until(lambda: running.server._dispatcher.active_rows == 0)
         running.backend.release()
         assert await translate(running, "next") == ["next"]
 
@@ -325,7 +325,7 @@ async def test_what_the_grace_period_leaves_is_answered(hurried):
     async with serving(rows=1) as running:
         running.backend.hold()
         call = asyncio.create_task(failure(running.stub.Translate(request("slow"))))
-        await until(lambda: running.server._engine.active_rows == 1)
+        await until(lambda: running.server._dispatcher.active_rows == 1)
         hurry = asyncio.Event()
         stopping = asyncio.create_task(running.server.stop(grace=60 if hurried else 0.05, hurry=hurry))
         await asyncio.sleep(0.1)

@@ -73,7 +73,7 @@ async def until(condition):
 
 
 def active(running):
-    return running.server._engine.active_rows
+    return running.server._dispatcher.active_rows
 
 
 @pytest.mark.parametrize("text", ["hello", "a", "日本語 👩‍👩‍👧‍👦 e\u0301!", " spaces  ", "\x00\x1b[31m\r\n\u202e"])
@@ -204,7 +204,7 @@ async def test_a_reader_who_does_not_read_holds_up_nobody():
         calls = [start(running, "never read", timeout=60) for _ in range(8)]
         for number in range(8):
             assert (await stream(running, f"text {number}"))[1].hypothesis.text == f"text {number}"
-        await until(lambda: active(running) == 0 and running.server._engine.waiting == 0)
+        await until(lambda: active(running) == 0 and running.server._dispatcher.waiting == 0)
         assert [await rest(call) for call in calls] == ["never read"] * 8
 
 

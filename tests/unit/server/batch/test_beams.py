@@ -86,7 +86,7 @@ def decode(sentences, model, seed, drops=0.05, streamed=False):
         closed = batch.compact()
         backend.move_rows(closed)
         if batch.size:
-            update = batch.advance(backend.decode_step(batch.token_ids, batch.positions, batch.needs))
+            update = batch.advance(backend.decode_step(*batch.inputs, batch.needs))
             backend.move_rows(update.moves)
             moves.append((closed, sorted(update.moves)))
             results.update({search.task.number: search.hypotheses() for search in update.done})

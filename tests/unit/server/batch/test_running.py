@@ -37,15 +37,15 @@ def batch(rows=8):
 def test_new_rows_start_with_the_start_token_at_position_zero():
     running = batch()
     running.add([job(), job()])
-    assert running.token_ids.tolist() == [2, 2]
-    assert running.positions.tolist() == [0, 0]
+    assert running.inputs[0].tolist() == [2, 2]
+    assert running.inputs[1].tolist() == [0, 0]
 
 
 def test_a_row_ends_with_the_end_of_sentence_token_which_is_not_part_of_the_hypothesis():
     running = batch()
     first, _ = running.add([job(), job()])
     assert running.advance(candidates(10, 11)).done == []
-    assert running.token_ids.tolist() == [10, 11]
+    assert running.inputs[0].tolist() == [10, 11]
     (search,) = running.advance(candidates(EOS, 12)).done
     assert search is first
     (hypothesis,) = search.hypotheses()
@@ -117,8 +117,8 @@ def test_newcomers_fill_the_rows_of_those_that_have_left():
     assert sorted(rows) == [1, 3, 4]
     assert running.compact() == []
     tokens = dict(zip(rows, [2] * 3, strict=True)) | {0: 10, 2: 12}
-    assert running.token_ids.tolist() == [tokens[row] for row in range(5)]
-    assert running.positions.tolist() == [int(tokens[row] != 2) for row in range(5)]
+    assert running.inputs[0].tolist() == [tokens[row] for row in range(5)]
+    assert running.inputs[1].tolist() == [int(tokens[row] != 2) for row in range(5)]
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=8), st.data())
@@ -137,7 +137,7 @@ def test_compaction_keeps_every_surviving_row_and_moves_as_few_as_possible(lengt
     by_row = {search.rows[0]: search for search in survivors}
     assert sorted(by_row) == list(range(running.size))
     for row, search in by_row.items():
-        assert running.token_ids[row] == content[search][0]
+        assert running.inputs[0][row] == content[search][0]
     assert len(moves) == sum(row < running.size for row in leaving)
     for move in moves:
         assert move.target < running.size <= move.source

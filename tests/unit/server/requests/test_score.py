@@ -9,31 +9,30 @@ from fakes.serving import FakeTokenizer, make_manifest
 from translane.v1 import translation_pb2 as pb
 from translane_server.errors import InvalidRequestError
 from translane_server.requests.limits import RequestLimits
-from translane_server.requests.score import Scoring
+from translane_server.requests.score import ScoreReader
 from translane_server.sentence import Hypothesis, SentenceResult, Timing
 from translane_server.settings import TokenLimits
 
 LIMITS = RequestLimits(3, 8, TokenLimits(6, 5, 5), beam_size=4)
-scoring = Scoring(make_manifest(), FakeTokenizer(), LIMITS)
+reader = ScoreReader(make_manifest(), FakeTokenizer(), LIMITS)
 
 
 def request(*pairs, **fields):
     return pb.ScoreRequest(inputs=[pb.ScoreInput(source=a, target=b) for a, b in pairs], **fields)
 
 
-def check_and_prepare(wrong):
-    scoring.check(wrong)
-    scoring.prepare(wrong)
+def read(asked):
+    return reader.read(asked, lambda _sentences: None)
 
 
 def violations(wrong):
     with pytest.raises(InvalidRequestError) as caught:
-        check_and_prepare(wrong)
+        read(wrong)
     return [violation.field for violation in caught.value.violations]
 
 
 def test_targets_are_forced_with_their_end():
-    first, second = scoring.prepare(request(("ab", "xyz"), ("c", ""))).sentences
+    first, second = read(request(("ab", "xyz"), ("c", ""))).sentences
     assert first.forced_ids == (*FakeTokenizer().encode_target(["xyz"])[0], EOS)
     assert first.source_ids == FakeTokenizer().encode(["ab"])[0]
     assert first.options.max_length == 0
@@ -41,15 +40,15 @@ def test_targets_are_forced_with_their_end():
 
 
 def test_scores_are_sums():
-    prepared = scoring.prepare(request(("ab", "xy")))
+    prepared = read(request(("ab", "xy")))
     (sentence,) = prepared.sentences
     hypothesis = Hypothesis(sentence.forced_ids[:-1], 0.0, True, (-0.1, -0.2, -0.3))
     results = [SentenceResult((hypothesis,), Timing(0, 0, 0))]
-    (score,) = scoring.scores(prepared, results, tokens=True)
+    (score,) = reader.scores(prepared, results, tokens=True)
     assert score.total_log_prob == math.fsum((-0.1, -0.2, -0.3))
     assert score.token_log_probs == pytest.approx([-0.1, -0.2, -0.3])
     assert score.tokens == ["x", "y", "</s>"]
-    assert not scoring.scores(prepared, results, tokens=False)[0].tokens
+    assert not reader.scores(prepared, results, tokens=False)[0].tokens
 
 
 def test_wrong_inputs_are_named():

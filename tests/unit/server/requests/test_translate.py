@@ -5,9 +5,9 @@ import pytest
 from fakes.serving import FakeTokenizer, make_manifest, make_settings
 from translane.v1 import translation_pb2 as pb
 from translane_server.errors import InvalidRequestError
-from translane_server.requests import translate as preparation
+from translane_server.requests import translate as reading
 from translane_server.requests.limits import RequestLimits
-from translane_server.requests.translate import Preparation
+from translane_server.requests.translate import TranslateReader
 from translane_server.settings import token_limits
 
 
@@ -15,13 +15,13 @@ from translane_server.settings import token_limits
 def resolved(monkeypatch):
     """The options that were resolved, in their order."""
     seen = []
-    resolve = preparation.resolve
+    resolve = reading.resolve
 
     def seen_resolve(options, *others):
         seen.append(options)
         return resolve(options, *others)
 
-    monkeypatch.setattr(preparation, "resolve", seen_resolve)
+    monkeypatch.setattr(reading, "resolve", seen_resolve)
     return seen
 
 
@@ -29,11 +29,12 @@ def resolved(monkeypatch):
 def prepare():
     manifest = make_manifest(target_languages=["en", "fr"])
     limits = RequestLimits(4, 8, token_limits(make_settings(), manifest), beam_size=6)
-    prepared = Preparation(manifest, FakeTokenizer(), limits)
+    reader = TranslateReader(manifest, FakeTokenizer(), limits)
 
     def prepare(text="x", target="en", kind=pb.TranslateRequest, **options):
         texts = {"texts": [text]} if kind is pb.TranslateRequest else {"text": text}
-        return prepared.prepare(kind(**texts, target_language=target, options=pb.DecodingOptions(**options)))
+        request = kind(**texts, target_language=target, options=pb.DecodingOptions(**options))
+        return reader.read(request, lambda _sentences: None)
 
     return prepare
 
@@ -74,16 +75,16 @@ def test_a_stream_has_one_hypothesis_whatever_others_had(prepare):
 
 
 def test_what_is_remembered_is_bounded(prepare, resolved):
-    for seed in range(preparation._MANNERS + 1):
+    for seed in range(reading._MANNERS + 1):
         prepare(top_k=2, seed=seed)
-    prepare(top_k=2, seed=preparation._MANNERS)
-    assert len(resolved) == preparation._MANNERS + 1
+    prepare(top_k=2, seed=reading._MANNERS)
+    assert len(resolved) == reading._MANNERS + 1
     prepare(top_k=2, seed=0)
-    assert len(resolved) == preparation._MANNERS + 2
+    assert len(resolved) == reading._MANNERS + 2
 
 
 @pytest.mark.parametrize(
-    "long", [{"target": "fr" + "-x" * preparation._MANNER_LENGTH}, {"suppressed_phrases": ["x" * 128] * 64}]
+    "long", [{"target": "fr" + "-x" * reading._MANNER_LENGTH}, {"suppressed_phrases": ["x" * 128] * 64}]
 )
 def test_options_and_languages_of_any_length_are_not_remembered(prepare, resolved, long):
     prepare(**long)

@@ -120,7 +120,7 @@ def test_deltas_of_real_sentences_are_the_sentences(folder, column):
 class Words:
     """Each token is a word; 0 ends the word before."""
 
-    target_surfaces = [b"." if token == 0 else b" w%d" % token for token in range(10)]
+    target_surfaces = tuple(b"." if token == 0 else b" w%d" % token for token in range(10))
 
     def decode(self, lists):
         return [b"".join(self.target_surfaces[token] for token in ids).decode().removeprefix(" ") for ids in lists]

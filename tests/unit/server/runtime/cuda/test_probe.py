@@ -5,10 +5,10 @@ import sys
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
+from helpers.sessions import open_session
 from translane_server.errors import DeviceError
 from translane_server.runtime.cuda import probe as cuda_probe
 
@@ -31,7 +31,7 @@ def graph():
 
 def run(**changed):
     """The probe's result on the CPU."""
-    session = onnxruntime.InferenceSession(cuda_probe.PROBE, providers=["CPUExecutionProvider"])
+    session = open_session(cuda_probe.PROBE)
     inputs, _ = cuda_probe.example()
     return session.run(None, inputs | changed)[0]
 
