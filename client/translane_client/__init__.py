@@ -5,7 +5,7 @@
     with Client("localhost:50051") as client:
         print(client.translate("我有一只猫"))
 
-Needs grpcio and protobuf alone: neither numpy nor a deep-learning framework is imported.
+The client needs grpcio and protobuf, and imports neither numpy nor a deep-learning framework.
 """
 
 from importlib import import_module
@@ -30,9 +30,7 @@ if TYPE_CHECKING:
         Unimplemented,
     )
     from translane_client.options import DecodingOptions
-    from translane_client.retry import RetryPolicy
-    from translane_client.translation_stream import AsyncTranslationStream, TranslationStream
-    from translane_client.types import (
+    from translane_client.results import (
         AlignmentPoint,
         FinishReason,
         Hypothesis,
@@ -44,6 +42,8 @@ if TYPE_CHECKING:
         Timing,
         Translation,
     )
+    from translane_client.retry import RetryPolicy
+    from translane_client.translation_stream import AsyncTranslationStream, TranslationStream
 
 __all__ = [
     "AlignmentPoint",
@@ -100,7 +100,7 @@ _MODULES = {
         "options": ("DecodingOptions",),
         "retry": ("RetryPolicy",),
         "translation_stream": ("AsyncTranslationStream", "TranslationStream"),
-        "types": (
+        "results": (
             "AlignmentPoint",
             "FinishReason",
             "Hypothesis",
@@ -115,11 +115,11 @@ _MODULES = {
     }.items()
     for name in names
 }
-"""Where each exported name is defined."""
+"""Each exported name → the module that defines it."""
 
 
 def __getattr__(name: str) -> Any:
-    """Imports what is exported when it is first used: gRPC takes a while, which the command's start does not spend."""
+    """Imports an exported name at its first use, so that the command can handle Ctrl-C before gRPC is imported."""
     module = _MODULES.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -18,10 +18,18 @@ def main(
     stderr: TextIO | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> int:
-    """Runs the command and returns its exit code: 0, 1 for a failure, 2 for wrong usage, 130 for Ctrl-C."""
+    """Runs the command; returns the exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
     try:
-        from translane_client.command import run
-
+        from translane_client.cli.command import run
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("translane"):
+            raise
+        message = f"translane: {error.name} is not installed; install translane with its dependencies"
+        print(message, file=stderr or sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    try:
         arguments = sys.argv[1:] if argv is None else argv
         return run(arguments, os.environ if environ is None else environ, stdin=stdin, stdout=stdout, stderr=stderr)
     except KeyboardInterrupt:

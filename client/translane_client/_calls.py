@@ -1,4 +1,4 @@
-"""The calls that a method of the blocking client has under way."""
+"""The calls that one method of the blocking client has under way."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ import grpc
 from translane_client.errors import Cancelled
 
 
-class Calls:
-    """The calls one method has under way: leaving it, by an error or Ctrl-C too, leaves none of them behind."""
+class RunningCalls:
+    """The calls that one method has under way. Leaving the context cancels them all, after an error or Ctrl-C too.
+
+    Args:
+        sleep: Waits the given number of seconds. None: a wait that ends at once when the context is left.
+    """
 
     def __init__(self, sleep: Callable[[float], object] | None) -> None:
         self._stopped = threading.Event()
         self._lock = threading.Lock()
         self._running: set[Any] = set()
-        self.sleep = sleep or self._stopped.wait  # which ends at once when the method is left
+        self.sleep = sleep or self._stopped.wait
 
     def __enter__(self) -> Self:
         return self
@@ -28,7 +32,7 @@ class Calls:
         self.stop()
 
     def stop(self) -> None:
-        """Cancels what is under way, and refuses what is to come. May be called again, and by any thread."""
+        """Cancels the calls under way, and refuses later ones. May be called again, and by any thread."""
         with self._lock:
             self._stopped.set()
             running = list(self._running)
@@ -36,24 +40,29 @@ class Calls:
             call.cancel()
 
     def result(self, method: Any, request: object, timeout: float | None) -> Any:
-        """The response; raises what gRPC raises, and Cancelled where another thread has stopped the calls."""
+        """The response.
+
+        Raises:
+            grpc.RpcError: the call failed.
+            Cancelled: another thread has stopped the calls, or the client was closed.
+        """
         with self._begun(method.future, request, timeout) as call:
             return call.result()
 
     def messages(self, method: Any, request: object, timeout: float | None) -> Iterator[Any]:
-        """The messages of a response of many; raises as `result` does."""
+        """The messages of a stream; raises as `result` does."""
         with self._begun(method, request, timeout) as call:
             yield from call
 
     @contextmanager
     def _begun(self, begin: Any, request: object, timeout: float | None) -> Iterator[Any]:
-        """A call, which is cancelled if it is not over when it is left."""
+        """Begins a call. Leaving the context cancels the call if it is not over."""
         with self._lock:
             if self._stopped.is_set():
                 raise Cancelled("the call was cancelled")
             try:
                 call = begin(request, timeout=timeout)
-            except ValueError as error:  # how grpc says that the channel is closed
+            except ValueError as error:  # gRPC's way to say that the channel is closed
                 raise Cancelled("the client was closed") from error
             self._running.add(call)
         try:

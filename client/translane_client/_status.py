@@ -1,4 +1,4 @@
-"""From a gRPC error to an exception of ours."""
+"""Turns a gRPC error into a TranslaneError."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CLASSES: dict[grpc.StatusCode, type[errors.TranslaneError]] = {
     )
 }
 
-# What gRPC's own description of a lost or refused connection holds → what to say about it.
+# A part of gRPC's own description of a lost or refused connection → the cause that the message names.
 _CAUSES = {
     "connection refused": "connection refused",
     "dns resolution failed": "the host name is not known",
@@ -54,18 +54,18 @@ _CAUSES = {
 
 
 def exception_from(error: grpc.RpcError, *, address: str, offset: int = 0) -> errors.TranslaneError:
-    """The exception that says what `error` says.
+    """The TranslaneError for `error`.
 
-    A call that the server cancelled without an ErrorInfo is Unavailable; whether it was this side that cancelled is
-    for the caller to know.
+    A call that the server cancelled without an ErrorInfo becomes Unavailable. The caller has to know whether the client
+    itself cancelled the call.
 
     Args:
-        error: What a call of grpc or grpc.aio raised.
-        address: The server's address, for the messages that are not its own.
-        offset: Index of the request's first item in the caller's list; "texts[i]" and "inputs[i]" are told by the
-            caller's count.
+        error: The exception that a call of grpc or grpc.aio raised.
+        address: The server's address, for messages that the server did not write.
+        offset: Index of the request's first item in the caller's list. The message counts "texts[i]" and "inputs[i]" in
+            the caller's list.
     """
-    call: Any = error  # both of grpc's errors are calls as well, which their types do not say
+    call: Any = error  # gRPC's errors are calls as well, though their types do not say so
     code: grpc.StatusCode = call.code() or grpc.StatusCode.UNKNOWN
     info = error_details_pb2.ErrorInfo()
     bad_request = error_details_pb2.BadRequest()
@@ -79,16 +79,16 @@ def exception_from(error: grpc.RpcError, *, address: str, offset: int = 0) -> er
 
     ours = info.domain == DOMAIN
     retry_after = retry.retry_delay.seconds + retry.retry_delay.nanos / 1e9 if retry.HasField("retry_delay") else None
-    if code is grpc.StatusCode.CANCELLED and not ours:  # not told by the service: its server is shutting down
+    if code is grpc.StatusCode.CANCELLED and not ours:  # not the service's own error: the server is shutting down
         code = grpc.StatusCode.UNAVAILABLE
-        told = "the server cancelled the call; it may be shutting down"
+        message = "the server cancelled the call; it may be shutting down"
     else:
-        told = call.details() if ours and call.details() else _message(code, call.details() or "", address)
+        message = call.details() if ours and call.details() else _message(code, call.details() or "", address)
     kind = _CLASSES.get(code, errors.TranslaneError)
     if kind is errors.ResourceExhausted and retry_after is not None:
         kind = errors.QueueFull
     return kind(
-        recounted(told) if ours else told,
+        recounted(message) if ours else message,
         code=code,
         reason=info.reason if ours else "",
         violations=tuple(
@@ -100,19 +100,19 @@ def exception_from(error: grpc.RpcError, *, address: str, offset: int = 0) -> er
 
 
 def _details(call: Any) -> list[Any]:
-    """The google.protobuf.Any details of google.rpc.Status in the trailing metadata, where there is a sound one."""
+    """The google.protobuf.Any details of a sound google.rpc.Status in the trailing metadata; else none."""
     try:
         status: status_pb2.Status | None = rpc_status.from_call(call)
-    except (ValueError, DecodeError):  # a status that contradicts the call's, or is no status
+    except (ValueError, DecodeError):  # the status contradicts the call's, or is no status at all
         return []
     return list(status.details) if status else []
 
 
 def _message(code: grpc.StatusCode, details: str, address: str) -> str:
-    """A sentence for an error that did not come from Translane: gRPC's own, or that of something in between."""
+    """A sentence for an error that did not come from Translane, but from gRPC or a proxy."""
     if code is grpc.StatusCode.UNAVAILABLE:
         lowered = details.lower()
-        cause = next((told for found, told in _CAUSES.items() if found in lowered), details or "no reason given")
+        cause = next((cause for part, cause in _CAUSES.items() if part in lowered), details or "no reason given")
         return f"cannot reach {address}: {cause}"
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return f"no answer from {address} before the deadline"

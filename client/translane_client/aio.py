@@ -11,29 +11,31 @@ from typing import Any, ClassVar, Self, Unpack, overload
 import grpc
 import grpc.aio
 
-from translane_client._core import BaseClient, Deadline, Gatherer, batches
-from translane_client._messages import (
+from translane_client._base import BaseClient
+from translane_client._batches import async_batches
+from translane_client._exchange import Deadline
+from translane_client._requests import (
     Answer,
     Batch,
     Call,
     Item,
     Job,
-    Received,
     score_job,
     server_call,
     stream_call,
     translate_job,
 )
+from translane_client._responses import ReceivedStream
 from translane_client.errors import Cancelled
 from translane_client.options import DecodingOptions
+from translane_client.results import ModelInfo, Score, ServerInfo, Translation
 from translane_client.translation_stream import AsyncTranslationStream
-from translane_client.types import ModelInfo, Score, ServerInfo, Translation
 
 
 class AsyncClient(BaseClient):
     """`Client` for asyncio: the same arguments, methods and errors; an asynchronous context manager.
 
-    One client belongs to one event loop. Cancelling a task that awaits a method cancels its calls on the server.
+    A client belongs to one event loop. Cancelling a task that awaits a method cancels the method's calls on the server.
     """
 
     _grpc: ClassVar[Any] = grpc.aio
@@ -45,7 +47,7 @@ class AsyncClient(BaseClient):
         await self.close()
 
     async def close(self) -> None:
-        """Cancels what is under way and closes the connection. May be called again."""
+        """Cancels the calls under way and closes the connection. May be called again."""
         channel = self._closing()
         if channel is not None:
             await channel.close(grace=None)
@@ -59,7 +61,7 @@ class AsyncClient(BaseClient):
         source_language: str = ...,
         target_language: str = ...,
         priority: int = ...,
-        timeout: float | None = ...,  # noqa: ASYNC109 - a deadline that the server is told
+        timeout: float | None = ...,  # noqa: ASYNC109 - travels to the server
         **options: Unpack[DecodingOptions],
     ) -> Translation: ...
     @overload
@@ -71,7 +73,7 @@ class AsyncClient(BaseClient):
         source_language: str = ...,
         target_language: str = ...,
         priority: int = ...,
-        timeout: float | None = ...,  # noqa: ASYNC109 - a deadline that the server is told
+        timeout: float | None = ...,  # noqa: ASYNC109 - travels to the server
         **options: Unpack[DecodingOptions],
     ) -> list[Translation]: ...
     async def translate(
@@ -82,10 +84,10 @@ class AsyncClient(BaseClient):
         source_language: str = "",
         target_language: str = "",
         priority: int = 0,
-        timeout: float | None = None,  # noqa: ASYNC109 - a deadline that the server is told
+        timeout: float | None = None,  # noqa: ASYNC109 - travels to the server
         **options: Unpack[DecodingOptions],
     ) -> Translation | list[Translation]:
-        """Translates one text, or a list of texts in order; see `Client.translate`."""
+        """Translates one text, or a list of texts in order, as `Client.translate` does."""
         job = translate_job(model, source_language, target_language, priority, options)
         if isinstance(texts, str):
             return (await self._run(job.call(Batch([texts], 0)), self._deadline(timeout)))[0]
@@ -102,7 +104,7 @@ class AsyncClient(BaseClient):
         timeout: float | None = None,
         **options: Unpack[DecodingOptions],
     ) -> AsyncIterator[Translation]:
-        """Translates any number of texts in order and bounded memory; see `Client.translate_iter`."""
+        """Translates any number of texts in order and bounded memory, as `Client.translate_iter` does."""
         if isinstance(texts, str):
             raise TypeError("translate_iter() takes many texts; translate() takes one")
         return self._lazily(translate_job(model, source_language, target_language, priority, options), texts, timeout)
@@ -118,10 +120,10 @@ class AsyncClient(BaseClient):
         timeout: float | None = None,
         **options: Unpack[DecodingOptions],
     ) -> AsyncTranslationStream:
-        """Hands out the translation of one text while it is being decoded; see `Client.translate_stream`."""
+        """Hands out the translation of one text while it is being decoded, as `Client.translate_stream` does."""
         call, received = stream_call(text, model, source_language, target_language, priority, options)
-        self._deadline(timeout)  # refuses a wrong timeout now and not at the first delta
-        running = _Running()
+        self._deadline(timeout)  # refuses a wrong timeout now, and not at the first delta
+        running = _RunningStream()
         return AsyncTranslationStream(self._deltas(running, call, received, timeout), received, running.stop)
 
     async def score(
@@ -132,9 +134,9 @@ class AsyncClient(BaseClient):
         source_language: str = "",
         target_language: str = "",
         return_tokens: bool = False,
-        timeout: float | None = None,  # noqa: ASYNC109 - a deadline that the server is told
+        timeout: float | None = None,  # noqa: ASYNC109 - travels to the server
     ) -> list[Score]:
-        """Tells how probable the model finds given translations, in order; see `Client.score`."""
+        """Scores given translations, in order, as `Client.score` does."""
         job = score_job(model, source_language, target_language, return_tokens=return_tokens)
         return await self._all(job, pairs, timeout)
 
@@ -148,25 +150,25 @@ class AsyncClient(BaseClient):
         return_tokens: bool = False,
         timeout: float | None = None,
     ) -> AsyncIterator[Score]:
-        """Scores any number of pairs in order and bounded memory; see `Client.score_iter`."""
+        """Scores any number of pairs in order and bounded memory, as `Client.score_iter` does."""
         job = score_job(model, source_language, target_language, return_tokens=return_tokens)
         return self._lazily(job, pairs, timeout)
 
-    async def server_info(self, *, timeout: float | None = None) -> ServerInfo:  # noqa: ASYNC109 - as above
-        """The server's version, limits and models."""
+    async def server_info(self, *, timeout: float | None = None) -> ServerInfo:  # noqa: ASYNC109 - travels to the server
+        """The server's version, limits and models; `timeout` is a deadline in seconds."""
         return await self._run(server_call(), self._deadline(timeout))
 
-    async def models(self, *, timeout: float | None = None) -> list[ModelInfo]:  # noqa: ASYNC109 - as above
-        """The models the server has loaded."""
+    async def models(self, *, timeout: float | None = None) -> list[ModelInfo]:  # noqa: ASYNC109 - travels to the server
+        """The models that the server has loaded; `timeout` is a deadline in seconds."""
         return list((await self.server_info(timeout=timeout)).models)
 
     async def _all(
         self,
         job: Job[Item, Answer],
         items: Iterable[Item],
-        timeout: float | None,  # noqa: ASYNC109 - as above
+        timeout: float | None,  # noqa: ASYNC109 - travels to the server
     ) -> list[Answer]:
-        """Does all of a list within one deadline."""
+        """The answers to all items of a list, within one deadline."""
         deadline = self._deadline(timeout)
         items = list(items)
         if not items:
@@ -177,8 +179,8 @@ class AsyncClient(BaseClient):
     def _lazily(
         self, job: Job[Item, Answer], items: Iterable[Item] | AsyncIterable[Item], timeout: float | None
     ) -> AsyncIterator[Answer]:
-        """Does what is asked for, each request within a deadline of its own."""
-        self._deadline(timeout)  # refuses a wrong timeout now and not at the first answer
+        """The answers as they are asked for; each request has a deadline of its own."""
+        self._deadline(timeout)  # refuses a wrong timeout now, and not at the first answer
         return self._batches(job, items, lambda: self._deadline(timeout), None, patient=True)
 
     async def _batches(
@@ -190,11 +192,11 @@ class AsyncClient(BaseClient):
         *,
         patient: bool,
     ) -> AsyncIterator[Answer]:
-        """Keeps up to `concurrency` batches under way; hands out the oldest one's answers first."""
+        """Keeps up to `concurrency` batches under way; hands out the oldest batch's answers first."""
         window: deque[asyncio.Task[list[Answer]]] = deque()
         try:
             size = size or self._batch_size or self._adopt_limits(await self._run(server_call(), deadline()))
-            async for batch in _gathered(items, size, job.size_of):
+            async for batch in async_batches(items, size, job.size_of):
                 window.append(asyncio.create_task(self._run_batch(job, batch, deadline(), patient)))
                 if len(window) == self._concurrency:
                     for answer in await window[0]:
@@ -218,24 +220,24 @@ class AsyncClient(BaseClient):
         method = self._method(call)
         while True:
             try:
-                with self._telling_closed():
+                with self._closing_as_cancelled():
                     return call.parse(await method(call.request, timeout=exchange.timeout()))
             except grpc.RpcError as failure:
                 await self._pause(exchange.pause_after(failure))
 
     async def _deltas(
         self,
-        running: _Running,
+        running: _RunningStream,
         call: Call[str],
-        received: Received,
-        timeout: float | None,  # noqa: ASYNC109 - as above
+        received: ReceivedStream,
+        timeout: float | None,  # noqa: ASYNC109 - travels to the server
     ) -> AsyncGenerator[str, None]:
-        """The deltas that are not empty; leaves nothing under way wherever it is left."""
+        """The deltas that are not empty. No call stays under way, wherever the caller leaves the iteration."""
         exchange = self._exchange(call, self._deadline(timeout))
         method = self._method(call)
         while True:
             try:
-                with self._telling_closed(running):
+                with self._closing_as_cancelled(running):
                     running.call = method(call.request, timeout=exchange.timeout())
                     try:
                         async for response in running.call:
@@ -253,13 +255,13 @@ class AsyncClient(BaseClient):
         await (self._sleep or asyncio.sleep)(seconds)
 
     @contextmanager
-    def _telling_closed(self, running: _Running | None = None) -> Iterator[None]:
-        """Raises Cancelled for what grpc raises where the client, or what is running, was closed during a call."""
+    def _closing_as_cancelled(self, running: _RunningStream | None = None) -> Iterator[None]:
+        """Raises Cancelled in place of gRPC's own errors where the client or the stream was closed during a call."""
         try:
             if running is not None and running.stopped:
                 raise Cancelled("the call was cancelled")
             yield
-        except grpc.aio.UsageError as error:  # how grpc says that the channel is closed
+        except grpc.aio.UsageError as error:  # gRPC's way to say that the channel is closed
             raise Cancelled("the client was closed") from error
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
@@ -271,8 +273,8 @@ class AsyncClient(BaseClient):
             raise
 
 
-class _Running:
-    """The call a stream has under way, which another task may stop."""
+class _RunningStream:
+    """The call that a stream has under way; another task may stop it."""
 
     def __init__(self) -> None:
         self.call: Any = None
@@ -282,19 +284,3 @@ class _Running:
         self.stopped = True
         if self.call is not None:
             self.call.cancel()
-
-
-async def _gathered(
-    items: Iterable[Item] | AsyncIterable[Item], size: int, size_of: Callable[[Item], int]
-) -> AsyncIterator[Batch[Item]]:
-    """`_core.batches` for either kind of iterable."""
-    if not isinstance(items, AsyncIterable):
-        for batch in batches(items, size, size_of):
-            yield batch
-        return
-    gatherer = Gatherer(size, size_of)
-    async for item in items:
-        for batch in gatherer.add(item):
-            yield batch
-    for batch in gatherer.rest():
-        yield batch

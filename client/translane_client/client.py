@@ -9,41 +9,43 @@ from typing import Any, ClassVar, Self, Unpack, overload
 
 import grpc
 
-from translane_client._calls import Calls
-from translane_client._core import BaseClient, Deadline, batches
-from translane_client._messages import (
+from translane_client._base import BaseClient
+from translane_client._batches import batches
+from translane_client._calls import RunningCalls
+from translane_client._exchange import Deadline
+from translane_client._requests import (
     Answer,
     Batch,
     Call,
     Item,
     Job,
-    Received,
     score_job,
     server_call,
     stream_call,
     translate_job,
 )
+from translane_client._responses import ReceivedStream
 from translane_client.options import DecodingOptions
+from translane_client.results import ModelInfo, Score, ServerInfo, Translation
 from translane_client.translation_stream import TranslationStream
-from translane_client.types import ModelInfo, Score, ServerInfo, Translation
 
 
 class Client(BaseClient):
-    """Translates over gRPC. Safe to share between threads; a context manager.
+    """Translates over gRPC. Threads may share a client; it is a context manager.
 
     Args:
-        address: HOST:PORT of the server (port 50051 where left out), or any target gRPC understands.
-        credentials: TLS credentials, as `grpc.ssl_channel_credentials()` makes them; plain text without.
-        timeout: Deadline in seconds of calls that set none themselves; None or math.inf for no deadline.
-        retry: When to try again; None for the defaults of RetryPolicy.
-        batch_size: Most texts in one request; None for 64, or less where the server's limits say so.
-        concurrency: Most requests of one call under way at a time.
+        address: HOST:PORT of the server, with 50051 as the default port; or any target that gRPC understands.
+        credentials: TLS credentials, as `grpc.ssl_channel_credentials()` makes them. None: plain text.
+        timeout: Default deadline of a call, in seconds. None or math.inf: no deadline.
+        retry: When to try again. None: the defaults of RetryPolicy.
+        batch_size: Most texts in one request. None: 64, or less where the server's limits are lower.
+        concurrency: Most requests that one call has under way at a time.
         clock: Monotonic seconds, for tests.
-        jitter: Random numbers from 0 to 1, for tests.
-        sleep: Waits that many seconds, for tests.
+        jitter: Gives random numbers from 0 to 1, for tests.
+        sleep: Waits the given number of seconds, for tests.
 
-    Every method raises a TranslaneError where the call fails, TypeError or ValueError where an argument makes no
-    sense, and RuntimeError on a closed client.
+    Every method raises TranslaneError where the call fails, TypeError or ValueError where an argument makes no sense,
+    and RuntimeError where the client is closed.
     """
 
     _grpc: ClassVar[Any] = grpc
@@ -55,7 +57,7 @@ class Client(BaseClient):
         self.close()
 
     def close(self) -> None:
-        """Cancels what is under way and closes the connection. May be called again."""
+        """Cancels the calls under way and closes the connection. May be called again."""
         channel = self._closing()
         if channel is not None:
             channel.close()
@@ -98,17 +100,17 @@ class Client(BaseClient):
         """Translates one text, or a list of texts in order.
 
         Args:
-            texts: One sentence, or any number of them; a long list travels in several requests.
-            model: A model's name; may be left out where the server has one model.
-            source_language: BCP-47 tag; may be left out where the model has one language on that side.
-            target_language: The same for the other side.
+            texts: One text, or any number of texts; a long list travels in several requests.
+            model: A model's name. May be left out where the server has one model.
+            source_language: BCP-47 tag. May be left out where the model has one source language.
+            target_language: BCP-47 tag. May be left out where the model has one target language.
             priority: Waiting sentences of a higher priority are translated first.
-            timeout: Deadline in seconds of the whole call, retries included; None for the client's.
-            options: Decoding options by name, such as `max_length=100`; see DecodingOptions.
+            timeout: Deadline in seconds of the whole call, retries included. None: the client's deadline.
+            options: Decoding options by name, such as `max_length=100`; DecodingOptions describes them.
         """
         job = translate_job(model, source_language, target_language, priority, options)
         if isinstance(texts, str):
-            with Calls(self._sleep) as calls:
+            with RunningCalls(self._sleep) as calls:
                 return self._run(calls, job.call(Batch([texts], 0)), self._deadline(timeout))[0]
         return self._all(job, texts, timeout)
 
@@ -125,9 +127,10 @@ class Client(BaseClient):
     ) -> Iterator[Translation]:
         """Translates any number of texts in order and bounded memory.
 
-        At most batch_size · concurrency texts are read ahead of the translation handed out last. `timeout` is that
-        of each request, and a full queue is waited for as long, or for ever where there is none; otherwise as
-        `translate`. A failed request is raised after the translations of those before it.
+        The arguments are those of `translate`, but `timeout` is the deadline of each request. The client reads at most
+        batch_size · concurrency texts ahead of the last translation handed out. While the server's queue is full, the
+        client waits up to the deadline. The error of a failed request is raised after the translations of all
+        requests before it.
         """
         if isinstance(texts, str):
             raise TypeError("translate_iter() takes many texts; translate() takes one")
@@ -146,13 +149,13 @@ class Client(BaseClient):
     ) -> TranslationStream:
         """Translates one text and hands out the translation while it is being decoded.
 
-        The deltas concatenate to the translation, and none ends within a character; beams hand out what all of them
-        agree on. Until the first delta is there, what passes by itself is tried again as `translate` does; after that
-        every error is raised. `timeout` is that of the whole stream; otherwise as `translate`.
+        The arguments are those of `translate`; `timeout` is the deadline of the whole stream. The deltas concatenate
+        to the translation, and no delta ends within a character. Beam search hands out what all beams agree on. The
+        client retries as `translate` does until the first delta has arrived, and raises every error after that.
         """
         call, received = stream_call(text, model, source_language, target_language, priority, options)
-        self._deadline(timeout)  # refuses a wrong timeout now and not at the first delta
-        calls = Calls(self._sleep)
+        self._deadline(timeout)  # refuses a wrong timeout now, and not at the first delta
+        calls = RunningCalls(self._sleep)
         return TranslationStream(self._deltas(calls, call, received, timeout), received, calls.stop)
 
     def score(
@@ -165,15 +168,15 @@ class Client(BaseClient):
         return_tokens: bool = False,
         timeout: float | None = None,
     ) -> list[Score]:
-        """Tells how probable the model finds given translations, in order.
+        """Scores given translations, in order: how probable the model finds each.
 
         Args:
             pairs: Any number of (source, target); a long list travels in several requests.
-            model: As in `translate`, and so the languages.
-            source_language: BCP-47 tag.
-            target_language: BCP-47 tag.
+            model: A model's name. May be left out where the server has one model.
+            source_language: BCP-47 tag. May be left out where the model has one source language.
+            target_language: BCP-47 tag. May be left out where the model has one target language.
             return_tokens: Return the tokens of each target.
-            timeout: Deadline in seconds of the whole call, retries included; None for the client's.
+            timeout: Deadline in seconds of the whole call, retries included. None: the client's deadline.
         """
         job = score_job(model, source_language, target_language, return_tokens=return_tokens)
         return self._all(job, pairs, timeout)
@@ -188,29 +191,29 @@ class Client(BaseClient):
         return_tokens: bool = False,
         timeout: float | None = None,
     ) -> Iterator[Score]:
-        """Scores any number of pairs in order and bounded memory, as `translate_iter` translates texts."""
+        """Scores any number of pairs in order and bounded memory, as `translate_iter` does with texts."""
         job = score_job(model, source_language, target_language, return_tokens=return_tokens)
         return self._lazily(job, pairs, timeout)
 
     def server_info(self, *, timeout: float | None = None) -> ServerInfo:
-        """The server's version, limits and models."""
-        with Calls(self._sleep) as calls:
+        """The server's version, limits and models; `timeout` is a deadline in seconds."""
+        with RunningCalls(self._sleep) as calls:
             return self._run(calls, server_call(), self._deadline(timeout))
 
     def models(self, *, timeout: float | None = None) -> list[ModelInfo]:
-        """The models the server has loaded."""
+        """The models that the server has loaded; `timeout` is a deadline in seconds."""
         return list(self.server_info(timeout=timeout).models)
 
     def _all(self, job: Job[Item, Answer], items: Iterable[Item], timeout: float | None) -> list[Answer]:
-        """Does all of a list within one deadline."""
+        """The answers to all items of a list, within one deadline."""
         deadline = self._deadline(timeout)
         items = list(items)
         size = 1 if len(items) == 1 else None
         return list(self._batches(job, items, lambda: deadline, size, patient=False)) if items else []
 
     def _lazily(self, job: Job[Item, Answer], items: Iterable[Item], timeout: float | None) -> Iterator[Answer]:
-        """Does what is asked for, each request within a deadline of its own."""
-        self._deadline(timeout)  # refuses a wrong timeout now and not at the first answer
+        """The answers as they are asked for; each request has a deadline of its own."""
+        self._deadline(timeout)  # refuses a wrong timeout now, and not at the first answer
         return self._batches(job, items, lambda: self._deadline(timeout), None, patient=True)
 
     def _batches(
@@ -222,9 +225,9 @@ class Client(BaseClient):
         *,
         patient: bool,
     ) -> Iterator[Answer]:
-        """Keeps up to `concurrency` batches under way; hands out the oldest one's answers first."""
+        """Keeps up to `concurrency` batches under way; hands out the oldest batch's answers first."""
         window: deque[Future[list[Answer]]] = deque()
-        with ThreadPoolExecutor(self._concurrency, "translane") as pool, Calls(self._sleep) as calls:
+        with ThreadPoolExecutor(self._concurrency, "translane") as pool, RunningCalls(self._sleep) as calls:
             size = size or self._batch_size or self._adopt_limits(self._run(calls, server_call(), deadline()))
             for batch in batches(items, size, job.size_of):
                 window.append(pool.submit(self._run_batch, calls, job, batch, deadline(), patient))
@@ -234,11 +237,11 @@ class Client(BaseClient):
                 yield from window.popleft().result()
 
     def _run_batch(
-        self, calls: Calls, job: Job[Item, Answer], batch: Batch[Item], deadline: Deadline, patient: bool
+        self, calls: RunningCalls, job: Job[Item, Answer], batch: Batch[Item], deadline: Deadline, patient: bool
     ) -> list[Answer]:
         return self._run(calls, job.call(batch), deadline, patient)
 
-    def _run(self, calls: Calls, call: Call[Answer], deadline: Deadline, patient: bool = False) -> Answer:
+    def _run(self, calls: RunningCalls, call: Call[Answer], deadline: Deadline, patient: bool = False) -> Answer:
         exchange = self._exchange(call, deadline, patient)
         method = self._method(call)
         while True:
@@ -247,8 +250,10 @@ class Client(BaseClient):
             except grpc.RpcError as failure:
                 calls.sleep(exchange.pause_after(failure))
 
-    def _deltas(self, calls: Calls, call: Call[str], received: Received, timeout: float | None) -> Iterator[str]:
-        """The deltas that are not empty; leaves nothing under way wherever it is left."""
+    def _deltas(
+        self, calls: RunningCalls, call: Call[str], received: ReceivedStream, timeout: float | None
+    ) -> Iterator[str]:
+        """The deltas that are not empty. No call stays under way, wherever the caller leaves the iteration."""
         with calls:
             exchange = self._exchange(call, self._deadline(timeout))
             method = self._method(call)

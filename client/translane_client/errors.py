@@ -1,22 +1,22 @@
-"""Everything a call can fail with.
+"""The errors of a call.
 
-    TranslaneError              any status below, and those without a class of their own
+    TranslaneError              any status, also one without a class of its own
     ├── InvalidArgument         the request is wrong; `field` names the place
-    ├── NotFound                no such model
-    ├── ResourceExhausted       a limit was hit, such as the size of a message
+    ├── NotFound                the server has no such model
+    ├── ResourceExhausted       the request hit a limit, such as the size of a message
     │   └── QueueFull           the server has no room now; `retry_after` says when to come back
-    ├── Unavailable             no connection, or the server is starting or draining
-    ├── DeadlineExceeded        no answer within `timeout`
-    ├── Cancelled               the call was cancelled, by either side
+    ├── Unavailable             there is no connection, or the server is starting or draining
+    ├── DeadlineExceeded        no answer came within `timeout`
+    ├── Cancelled               either side cancelled the call
     ├── Unauthenticated         the server wants credentials
-    ├── PermissionDenied        the credentials do not allow this
-    ├── Unimplemented           the server does not offer this
-    └── Internal                the server, or what it answered, is broken
+    ├── PermissionDenied        the credentials do not allow the call
+    ├── Unimplemented           the server does not offer the call
+    └── Internal                the server or its answer is broken
 
-Wrong types of arguments are programming mistakes and raise TypeError or ValueError.
+An argument of a wrong type or range is a mistake of the program and raises TypeError or ValueError.
 """
 
-# ruff: noqa: N818 - the classes are named after the gRPC status codes they stand for
+# ruff: noqa: N818 - the classes have the names of gRPC's status codes
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ import grpc
 
 @dataclass(frozen=True, slots=True)
 class FieldViolation:
-    """One thing that is wrong with a request."""
+    """One mistake in a request."""
 
     field: str
     """Path of the field, such as "texts[3]" or "options.beam_size"."""
@@ -53,20 +53,20 @@ class TranslaneError(Exception):
         if code is not None:
             self.code = code
         self.reason = reason
-        """The server's stable name of what went wrong (ErrorInfo.reason); empty where it gave none."""
+        """The server's stable name of the error (ErrorInfo.reason); empty where the server gave none."""
         self.violations = violations
-        """Every field the server complains about."""
+        """Every field at fault."""
         self.retry_after = retry_after
-        """Seconds the server asks to wait before another attempt (RetryInfo)."""
+        """Seconds that the server asks to wait before another attempt (RetryInfo); None where it does not ask."""
 
     @property
     def field(self) -> str | None:
-        """The first field the server complains about, such as "texts[3]"; None where it names none."""
+        """The first field at fault, such as "texts[3]"; None where the server names no field."""
         return self.violations[0].field if self.violations else None
 
 
 class InvalidArgument(TranslaneError):
-    """The request is wrong and will stay so; `field` and `violations` name the places."""
+    """The request is wrong, and a retry does not help; `field` and `violations` name the places."""
 
     code = grpc.StatusCode.INVALID_ARGUMENT
 
@@ -78,52 +78,52 @@ class NotFound(TranslaneError):
 
 
 class ResourceExhausted(TranslaneError):
-    """A limit was hit. Coming back later helps only where it is a QueueFull."""
+    """The request hit a limit. A retry helps only where the error is a QueueFull."""
 
     code = grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 class QueueFull(ResourceExhausted):
-    """As many sentences wait as the server allows; `retry_after` says when to come back."""
+    """The server's queue is full; `retry_after` says when to come back."""
 
 
 class Unavailable(TranslaneError):
-    """No connection to the server, or it is starting or draining."""
+    """There is no connection to the server, or the server is starting or draining."""
 
     code = grpc.StatusCode.UNAVAILABLE
 
 
 class DeadlineExceeded(TranslaneError):
-    """There was no answer within `timeout`."""
+    """No answer came within `timeout`."""
 
     code = grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 class Cancelled(TranslaneError):
-    """The call was cancelled, by either side."""
+    """Either side cancelled the call."""
 
     code = grpc.StatusCode.CANCELLED
 
 
 class Unauthenticated(TranslaneError):
-    """The server wants credentials it did not get."""
+    """The server wants credentials, and the client sent none or wrong ones."""
 
     code = grpc.StatusCode.UNAUTHENTICATED
 
 
 class PermissionDenied(TranslaneError):
-    """The credentials do not allow this call."""
+    """The credentials do not allow the call."""
 
     code = grpc.StatusCode.PERMISSION_DENIED
 
 
 class Unimplemented(TranslaneError):
-    """The server does not offer this call."""
+    """The server does not offer the call."""
 
     code = grpc.StatusCode.UNIMPLEMENTED
 
 
 class Internal(TranslaneError):
-    """The server, or what it answered, is broken."""
+    """The server or its answer is broken."""
 
     code = grpc.StatusCode.INTERNAL

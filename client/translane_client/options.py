@@ -1,4 +1,4 @@
-"""Decoding options by keyword, as they travel in a request."""
+"""Decoding options: the keywords, and their message in a request."""
 
 from __future__ import annotations
 
@@ -13,69 +13,72 @@ from translane.v1 import translation_pb2 as pb
 
 
 class DecodingOptions(TypedDict, total=False):
-    """How to search for a translation; what is left out, or None, takes the default named here.
+    """How to search for a translation. An option that is left out, or None, takes the default named here.
 
-    Where beam_size is above 1, beams are searched. Where one of temperature, top_k and top_p is set, tokens are
-    sampled. Otherwise the most probable token is taken: greedy search. The names and meanings are those of
-    `translane.v1.DecodingOptions`. What a server does not offer, or what cannot work together, it refuses with
-    InvalidArgument, which names the field.
+    A beam_size above 1 selects beam search. One of temperature, top_k and top_p selects sampling. Otherwise greedy
+    search takes the most probable token. Names and meanings are those of `translane.v1.DecodingOptions`. The server
+    refuses options that it does not offer, or that exclude each other, with an InvalidArgument that names the field.
     """
 
     beam_size: int | None
-    """Number of beams; 1 is greedy search. Default 1, and 4 where terminology is to be kept."""
+    """Number of beams; 1 is greedy search. Default: 1, or 4 with terminology."""
     num_hypotheses: int | None
-    """Hypotheses to return for each text. Default 1; at most beam_size, but for sampling and return_alternatives."""
+    """Hypotheses to return for each text: at most beam_size, unless tokens are sampled or return_alternatives is set.
+    Default: 1."""
     length_penalty: float | None
-    """Beams: hypotheses are ranked by log-probability / length ^ length_penalty. Default 1."""
+    """Beam search: hypotheses are ranked by log-probability / length ^ length_penalty. Default: 1."""
     early_stopping: bool | None
-    """Beams: stop as soon as beam_size hypotheses have ended, not only when none can improve. Default False."""
+    """Beam search: stop as soon as beam_size hypotheses have ended, and not only when no beam can improve. Default:
+    False."""
     patience: float | None
-    """Beams: take patience · beam_size ended hypotheses for beam_size. Default 1."""
+    """Beam search: wait for patience · beam_size ended hypotheses in place of beam_size. Default: 1."""
     coverage_penalty: float | None
-    """Beams: weight of the penalty for source tokens the translation does not attend to. Default 0."""
+    """Beam search: weight of the penalty for source tokens that the translation does not attend to. Default: 0."""
     repetition_penalty: float | None
-    """Tokens that were generated already are made this many times less likely. Default 1."""
+    """Makes tokens that were generated already this many times less likely. Default: 1."""
     no_repeat_ngram_size: int | None
-    """No sequence of this many tokens occurs twice. Default 0, which is off."""
+    """No sequence of this many tokens occurs twice; 0 is off. Default: 0."""
     min_length: int | None
-    """How many tokens come before the end-of-sentence token at least, target_prefix not counted. Default 0."""
+    """Fewest tokens before the end-of-sentence token, without those of target_prefix. Default: 0."""
     max_length: int | None
-    """Most tokens to generate, the end-of-sentence token counted and target_prefix not. Default: the model's."""
+    """Most tokens to generate, with the end-of-sentence token, without those of target_prefix. Default: the model's."""
     top_k: int | None
-    """Sample among this many best tokens. Default: among all."""
+    """Samples among this many best tokens. Default: among all."""
     top_p: float | None
-    """Sample among the fewest best tokens whose probabilities add up to this. Default: among all."""
+    """Samples among the fewest best tokens whose probabilities add up to this. Default: among all."""
     temperature: float | None
-    """Divides the logits before sampling. Default 1."""
+    """Samples; divides the logits by this. Default: 1."""
     seed: int | None
-    """The same seed, of 64 bits, gives the same sample. Default: every sample is another."""
+    """The same seed, of 64 bits, gives the same sample. Default: another seed for each request."""
     target_prefix: str | None
     """The translation starts with this text. Default: none."""
     suppress_unknown: bool | None
-    """Never generate the unknown token. Default False."""
+    """Never generates the unknown token. Default: False."""
     replace_unknowns: bool | None
-    """Put the aligned source token in the place of an unknown token. Default False."""
+    """Replaces each unknown token by the source token that it is aligned to. Default: False."""
     suppressed_phrases: Iterable[str] | None
-    """Phrases that must not occur in the translation, not even as part of a word. Default: none."""
+    """Phrases that must not occur in the translation, not even as a part of a word. Default: none."""
     terminology: Mapping[str, str] | Iterable[Sequence[str]] | None
-    """Source phrase → what its translation has to hold, as a mapping or as pairs; takes beams. Default: none."""
+    """Source phrase → target phrase, as a mapping or as pairs: where the source phrase occurs in a text, the target
+    phrase occurs in the translation. Needs beam search. Default: none."""
     return_tokens: bool | None
-    """Return the tokens of each hypothesis, and those of the source. Default False."""
+    """Returns the tokens of each hypothesis and of the source. Default: False."""
     return_token_scores: bool | None
-    """Return the log-probability of each token, and the score of greedy search, which takes time. Default False."""
+    """Returns the log-probability of each token, and the score of greedy search. It takes time. Default: False."""
     return_alignment: bool | None
-    """Return the source token each target token comes from, and the tokens of the source. Default False."""
+    """Returns the source token that each target token attends to most, and the tokens of the source. Default: False."""
     split_sentences: bool | None
-    """Cut each text into sentences, translate them, and put the translations together again. Default False."""
+    """Cuts each text into sentences, translates the sentences, and joins their translations. Default: False."""
     return_alternatives: bool | None
-    """The hypotheses differ in the token after target_prefix and go on greedily from there. Default False."""
+    """The hypotheses differ in the token after target_prefix, and go on from there by greedy search. Default: False."""
 
 
 def options_message(options: Mapping[str, Any]) -> pb.DecodingOptions:
     """The message that sets what `options` sets, and nothing else.
 
     Raises:
-        TypeError, ValueError: an option's name is unknown or its value is of the wrong type or range; names it.
+        TypeError, ValueError: an option is unknown, or its value is of the wrong type or range; the message names the
+            option.
     """
     message = pb.DecodingOptions()
     for name, value in options.items():
@@ -93,20 +96,20 @@ def options_message(options: Mapping[str, Any]) -> pb.DecodingOptions:
                 setattr(message, name, _CONVERTERS[field.type](value))
         except TypeError as error:
             raise TypeError(f"{name}: {error}") from error
-        except ValueError as error:  # which a UnicodeEncodeError is
+        except ValueError as error:  # also a UnicodeEncodeError
             raise ValueError(f"{name}: {error}") from error
     return message
 
 
 def _terms(terms: Any) -> Iterator[pb.Term]:
     for pair in terms.items() if isinstance(terms, Mapping) else terms:
-        if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:  # "ab" is no pair of "a" and "b"
+        if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:  # "ab" is no pair
             raise TypeError(f"a mapping, or pairs of source and target, is needed; {pair!r} is no pair")
         yield pb.Term(source=_text(pair[0]), target=_text(pair[1]))
 
 
 def _phrases(phrases: Any) -> Iterator[str]:
-    if isinstance(phrases, str):  # which would be taken for a list of characters
+    if isinstance(phrases, str):  # else the characters would be taken for phrases
         raise TypeError("a list of phrases is needed, not a str")
     return map(_text, phrases)
 
@@ -136,7 +139,7 @@ def _integer(low: int, high: int) -> Callable[[Any], int]:
 
 
 FLOAT_MAX = 3.4028234663852886e38
-"""Largest float of 32 bits; a message makes infinity of what is larger."""
+"""Largest float of 32 bits; a message turns a larger value into infinity."""
 
 
 def _number(value: Any) -> float:

@@ -1,4 +1,4 @@
-"""What the client hands back: plain frozen values, without protobuf."""
+"""The results of the client's methods: plain frozen values, without protobuf."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ class FinishReason(StrEnum):
     """Why decoding ended."""
 
     UNSPECIFIED = "unspecified"
-    """The server gave none, or one this client does not know."""
+    """The server gave no reason, or a reason that this client does not know."""
     END_OF_SENTENCE = "end_of_sentence"
     """The model ended the sentence."""
     MAX_LENGTH = "max_length"
-    """max_length, or the server's limit of target tokens, was reached."""
+    """The translation reached max_length, or the server's limit of target tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlignmentPoint:
-    """The source token that a target token attends to most; both are counted from 0."""
+    """A target token, and the source token that it attends to most. Both are counted from 0."""
 
     source_token: int
     """Position in Translation.source_pieces."""
@@ -36,45 +36,46 @@ class Hypothesis:
 
     text: str
     score: float | None
-    """Log-probability of the generated tokens. Beams: normalised as the options say; otherwise their sum. The tokens of
-    target_prefix are no part of it. None for greedy search's one hypothesis, unless return_token_scores was set."""
+    """Log-probability of the generated tokens, without those of target_prefix. Beam search normalises it as the options
+    say; otherwise it is the sum over the tokens. None for greedy search's hypothesis, unless return_token_scores was
+    set."""
     finish_reason: FinishReason = FinishReason.UNSPECIFIED
     tokens: tuple[str, ...] = ()
-    """Filled where return_tokens was set: those of target_prefix and the end-of-sentence token included."""
+    """Filled where return_tokens was set; includes the tokens of target_prefix and the end-of-sentence token."""
     token_log_probs: tuple[float, ...] = ()
-    """Filled where return_token_scores was set: the natural logarithm of each token's probability under the model."""
+    """Filled where return_token_scores was set: natural logarithm of each token's probability under the model."""
     alignment: tuple[AlignmentPoint, ...] = ()
-    """Filled where return_alignment was set: a point for each target token but the end-of-sentence token."""
+    """Filled where return_alignment was set: a point for each target token, without the end-of-sentence token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Where the time of a request went, in seconds. The phases are those of the slowest text of the request."""
+    """Where the time of a request went, in seconds. The phases are the slowest text's."""
 
     queue: float
-    """From acceptance to entering the running batch."""
+    """From the request's acceptance to the text's entry into the running batch."""
     encode: float
     """Running the encoder."""
     decode: float
     """From the first decoder step to the last."""
     total: float
-    """From receiving the request to sending its answer."""
+    """From the request's arrival to the sending of the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """The translation of one text. `str()` is the text of its best hypothesis."""
+    """The translation of one text. `str()` is the best hypothesis' text."""
 
     hypotheses: tuple[Hypothesis, ...]
     """Best first; at least one."""
     source_tokens: int
-    """Length of the source in tokens, the end-of-sentence token included; 0 for an empty text."""
+    """Length of the source in tokens, with the end-of-sentence token; 0 for an empty text."""
     model: str = ""
-    """Name of the model that translated."""
+    """Name of the model that translated the text."""
     timing: Timing | None = None
-    """Timing of the request this text travelled in."""
+    """Timing of the request that the text travelled in."""
     source_pieces: tuple[str, ...] = ()
-    """The tokens of the source, filled where return_tokens or return_alignment was set."""
+    """The tokens of the source; filled where return_tokens or return_alignment was set."""
 
     def __str__(self) -> str:
         return self.text
@@ -97,10 +98,10 @@ class Translation:
 
 @dataclass(frozen=True, slots=True)
 class StreamedTranslation:
-    """What a stream ends with: the best translation of its text. `str()` is its text."""
+    """The whole translation at the end of a stream. `str()` is the translation's text."""
 
     hypothesis: Hypothesis
-    """Its text is what the deltas concatenate to."""
+    """The best hypothesis. The stream's deltas concatenate to its text."""
     timing: Timing | None = None
 
     def __str__(self) -> str:
@@ -108,7 +109,7 @@ class StreamedTranslation:
 
     @property
     def text(self) -> str:
-        """The whole translation."""
+        """The translation's text."""
         return self.hypothesis.text
 
     @property
@@ -127,15 +128,15 @@ class Score:
     """How probable the model finds a given translation."""
 
     total_log_prob: float
-    """Natural logarithm of the probability of the target, its end-of-sentence token included."""
+    """Natural logarithm of the target's probability, with the end-of-sentence token."""
     token_log_probs: tuple[float, ...]
-    """Of each token, the end-of-sentence token included: they add up to the total."""
+    """Log-probability of each token, with the end-of-sentence token; they add up to the total."""
     tokens: tuple[str, ...] = ()
-    """Filled where return_tokens was set: as many as token_log_probs."""
+    """Filled where return_tokens was set: a token for each of token_log_probs."""
 
     @property
     def mean_log_prob(self) -> float:
-        """The total divided by the number of tokens; 0 without any."""
+        """The total divided by the number of tokens; 0 where there are none."""
         return self.total_log_prob / max(1, len(self.token_log_probs))
 
     @property
@@ -145,7 +146,7 @@ class Score:
 
 
 def perplexity_of(mean_log_prob: float) -> float:
-    """exp(-mean_log_prob), or infinity where that is more than a float holds."""
+    """exp(-mean_log_prob), or infinity where a float cannot hold the result."""
     try:
         return math.exp(-mean_log_prob)
     except OverflowError:
@@ -154,7 +155,7 @@ def perplexity_of(mean_log_prob: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """A model the server has loaded."""
+    """A model that the server has loaded."""
 
     name: str
     version: str
@@ -170,18 +171,23 @@ class ModelInfo:
     parameters: int
     """Number of weights."""
     max_source_tokens: int
+    """Longest source of one text, with the end-of-sentence token."""
     max_target_tokens: int
+    """Longest translation of one text, with the end-of-sentence token."""
     default_max_length: int
-    """Tokens generated at most where a request sets no max_length."""
+    """Most tokens to generate where a request sets no max_length."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What every request is held to, whichever the model."""
+    """The server's limits on every request, whichever the model."""
 
     texts_per_request: int
+    """Most texts in one request."""
     sentences_waiting: int
+    """Most sentences that wait in the server's queue."""
     beam_size: int
+    """Most beams, and most hypotheses, of one text."""
 
 
 @dataclass(frozen=True, slots=True)

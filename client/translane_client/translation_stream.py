@@ -5,35 +5,35 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from typing import Self
 
-from translane_client._messages import Received
-from translane_client.types import StreamedTranslation
+from translane_client._responses import ReceivedStream
+from translane_client.results import StreamedTranslation
 
 
 class _Stream:
-    def __init__(self, received: Received) -> None:
+    def __init__(self, received: ReceivedStream) -> None:
         self._received = received
 
     @property
     def result(self) -> StreamedTranslation:
-        """The whole translation, with its score. RuntimeError: the stream has not come to its end."""
+        """The whole translation, with its score. RuntimeError: the stream has not ended."""
         if self._received.translation is None:
             raise RuntimeError("the stream has not ended: there is no translation yet")
         return self._received.translation
 
 
 class TranslationStream(_Stream, Iterator[str]):
-    """The deltas of a translation as they arrive, none of them empty; a context manager.
+    """An iterator over the deltas of a translation as they arrive; no delta is empty. It is a context manager.
 
         with client.translate_stream("我有一只猫") as stream:
             for delta in stream:
                 print(delta, end="", flush=True)
         print(stream.result.finish_reason)
 
-    The call begins when the first delta is asked for. Leaving the `with` block, `close()`, or dropping the stream ends
-    it, and frees its place on the server.
+    The call begins when the first delta is asked for. Leaving the `with` block, calling `close()` or dropping the
+    stream cancels the call and frees the call's place on the server.
     """
 
-    def __init__(self, deltas: Iterator[str], received: Received, cancel: Callable[[], None]) -> None:
+    def __init__(self, deltas: Iterator[str], received: ReceivedStream, cancel: Callable[[], None]) -> None:
         super().__init__(received)
         self._deltas = deltas
         self._cancel = cancel
@@ -51,14 +51,14 @@ class TranslationStream(_Stream, Iterator[str]):
         self.close()
 
     def close(self) -> None:
-        """Cancels the call if it is under way; whoever waits for its next delta gets Cancelled. May be called again."""
+        """Cancels the call if it is under way; a thread that waits for a delta gets Cancelled. May be called again."""
         self._cancel()
 
 
 class AsyncTranslationStream(_Stream, AsyncIterator[str]):
     """`TranslationStream` for asyncio: an asynchronous iterator and context manager."""
 
-    def __init__(self, deltas: AsyncGenerator[str, None], received: Received, cancel: Callable[[], None]) -> None:
+    def __init__(self, deltas: AsyncGenerator[str, None], received: ReceivedStream, cancel: Callable[[], None]) -> None:
         super().__init__(received)
         self._deltas = deltas
         self._cancel = cancel
@@ -81,7 +81,7 @@ class AsyncTranslationStream(_Stream, AsyncIterator[str]):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Cancels the call if it is under way; whoever waits for its next delta gets Cancelled. May be called again."""
+        """Cancels the call if it is under way; a task that waits for a delta gets Cancelled. May be called again."""
         self._cancel()
-        if not self._waiting:  # another task does; the cancelled call wakes it
+        if not self._waiting:  # else another task waits for a delta, and the cancelled call wakes it
             await self._deltas.aclose()

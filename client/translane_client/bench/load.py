@@ -1,4 +1,4 @@
-"""Sends requests at given times, or as fast as clients get answers, and measures."""
+"""Puts load on a server: sends requests at given times, or from clients that wait for answers, and measures."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from translane.v1 import translation_pb2 as pb
-from translane_client._core import CHANNEL_OPTIONS
+from translane_client._base import CHANNEL_OPTIONS
 from translane_client._status import exception_from
 from translane_client.bench.measurement import Measurement
 from translane_client.errors import Internal, TranslaneError
 
 _METHOD = "/translane.v1.TranslationService/Translate"
-_LOOK_EVERY = 0.1
-"""Seconds between two looks at whether a load is hopeless."""
+_CHECK_EVERY = 0.1
+"""Seconds between two checks of whether the bound can still be kept."""
 
 Send = Callable[..., Awaitable[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What the latency is held to: `share` of the requests are answered within `seconds`."""
+    """A bound on the latency: `share` of the requests are answered within `seconds`."""
 
     seconds: float
     share: float = 0.95
 
     def is_kept_by(self, measurement: Measurement) -> bool:
-        """Whether that many are; one that failed is not."""
+        """Whether enough requests were answered in time; a failed request was not."""
         return measurement.quantile_of_all(self.share) <= self.seconds
 
     def late_allowed(self, requests: int) -> int:
-        """How many of the requests may be late."""
+        """How many of so many requests may be late."""
         return requests - math.ceil(self.share * requests)
 
 
@@ -54,22 +54,22 @@ class Window:
         return self.start <= at < self.end
 
     def passed(self, now: float) -> float:
-        """Seconds of it that have passed."""
+        """Seconds of the window that have passed."""
         return min(max(now, self.start), self.end) - self.start
 
 
 class Load:
-    """A server under load. Use it as an asynchronous context manager; it belongs to the event loop that runs then.
+    """A server under load: an asynchronous context manager, which belongs to the event loop that runs then.
 
-    A request and its answer stay bytes: the generator, which may share the server's processors, is to cost little.
+    Requests and answers stay bytes, because the generator may share the server's processors and has to cost little.
 
     Args:
-        address: of the server.
-        requests: serialised TranslateRequests, as many as are asked for.
-        texts_per_request: texts that each of them holds.
-        timeout: deadline of each request [s].
-        connections: to the server; requests take them in turn.
-        count_tokens: whether the answers hold tokens, which are counted.
+        address: The server's address.
+        requests: Serialised TranslateRequests without end.
+        texts_per_request: Texts in each request.
+        timeout: Deadline of each request [s].
+        connections: Connections to the server; requests take them in turn.
+        count_tokens: Whether to count the tokens in the answers.
     """
 
     def __init__(
@@ -91,14 +91,14 @@ class Load:
         self._stack = AsyncExitStack()
         self._senders: Iterator[Send] = iter(())
         self.failures: dict[str, TranslaneError] = {}
-        """By gRPC status, the first failure."""
+        """gRPC status → the first failure with it."""
 
     async def __aenter__(self) -> Self:
-        options = [*CHANNEL_OPTIONS, ("grpc.use_local_subchannel_pool", 1)]  # or all channels share a connection
+        options = [*CHANNEL_OPTIONS, ("grpc.use_local_subchannel_pool", 1)]  # else all channels share a connection
         senders = list[Send]()
         for _ in range(self._connections):
             channel = await self._stack.enter_async_context(grpc.aio.insecure_channel(self._address, options=options))
-            senders.append(channel.unary_unary(_METHOD, None, None))  # bytes as they are
+            senders.append(channel.unary_unary(_METHOD, None, None))  # requests and answers stay bytes
         self._senders = itertools.cycle(senders)
         return self
 
@@ -108,10 +108,10 @@ class Load:
         await self._stack.__aexit__(kind, error, trace)
 
     async def try_once(self) -> None:
-        """Sends a request and waits for its answer, so that what a load before has left is done.
+        """Sends a request and waits for its answer: by then, the server has done the load before.
 
         Raises:
-            TranslaneError: it failed.
+            TranslaneError: the request failed.
         """
         try:
             await next(self._senders)(next(self._requests), timeout=self._timeout)
@@ -121,10 +121,10 @@ class Load:
     async def offer(
         self, times: Iterable[float], measurement: Measurement, *, warm_up: float, duration: float, bound: Bound | None
     ) -> None:
-        """An open loop: a request at each of `times` [s], whatever became of those before.
+        """An open loop: sends a request at each of `times` [s], without waiting for the requests before.
 
-        Requests that are due in the first `warm_up` seconds are sent and not measured. With a `bound`, the rest is
-        given up as soon as that cannot be kept any more.
+        Requests that are due in the first `warm_up` seconds are sent and not measured. With a `bound`, the load ends as
+        soon as the bound cannot be kept any more.
         """
         clock = asyncio.get_running_loop().time
         if bound is not None:
@@ -138,21 +138,21 @@ class Load:
                 due = begun + at
                 if due >= window.end:
                     break
-                await asyncio.sleep(max(0.0, due - clock()))  # even when it is late: others are to run as well
+                await asyncio.sleep(max(0.0, due - clock()))  # even when the request is late, so that other tasks run
                 task = asyncio.create_task(self._exchange(due, window, measurement))
                 due_at[task] = due
                 task.add_done_callback(due_at.pop)
                 if watch and watch.is_hopeless(clock(), due_at.values(), window):
                     break
             while due_at and not (watch and watch.is_hopeless(clock(), due_at.values(), window)):
-                await asyncio.wait(due_at, timeout=_LOOK_EVERY if watch else None)
+                await asyncio.wait(due_at, timeout=_CHECK_EVERY if watch else None)
             if not (watch and watch.hopeless):
                 await asyncio.sleep(max(0.0, window.end - clock()))
         finally:
             await self._end(due_at, measurement, window, clock(), given_up=bool(watch and watch.hopeless))
 
     async def keep_busy(self, clients: int, measurement: Measurement, *, warm_up: float, duration: float) -> None:
-        """A closed loop: clients that each send a request when the one before is answered."""
+        """A closed loop: each client sends a request as soon as its request before is answered."""
         clock = asyncio.get_running_loop().time
         begun = clock()
         window = Window(begun + warm_up, begun + warm_up + duration)
@@ -177,7 +177,7 @@ class Load:
         except grpc.aio.AioRpcError as error:
             failure = exception_from(error, address=self._address)
         except DecodeError:
-            failure = Internal(f"what {self._address} answered is no TranslateResponse")
+            failure = Internal(f"the answer of {self._address} is no TranslateResponse")
         except asyncio.CancelledError:
             measurement.unanswered += due in window
             raise
@@ -212,7 +212,7 @@ class Load:
 
 
 class _Watch:
-    """Tells when a bound cannot be kept any more."""
+    """Watches whether a bound can still be kept."""
 
     def __init__(self, bound: Bound, requests: int, measurement: Measurement) -> None:
         self._bound = bound
@@ -222,9 +222,9 @@ class _Watch:
         self.hopeless = False
 
     def is_hopeless(self, now: float, waiting: Iterable[float], window: Window) -> bool:
-        """Whether more are late than may be; `waiting` are the times at which those that are not answered were due."""
+        """Whether too many requests are late; `waiting` holds the due times of the requests without an answer."""
         if now >= self._next:
-            self._next = now + _LOOK_EVERY
+            self._next = now + _CHECK_EVERY
             limit, measured = self._bound.seconds, self._measurement
             late = sum(latency > limit for latency in measured.latencies) + measured.errors.total()
             late += sum(now - due > limit for due in waiting if due in window)
@@ -233,6 +233,6 @@ class _Watch:
 
 
 def tokens_of(response: bytes) -> int:
-    """The target tokens in a serialised TranslateResponse to a request that asked for tokens."""
+    """The number of target tokens in a serialised TranslateResponse, whose request asked for tokens."""
     message = pb.TranslateResponse.FromString(response)
     return sum(len(each.tokens) for one in message.translations for each in one.hypotheses)

@@ -1,24 +1,24 @@
-"""Which rate to try next, in search of the highest one that a server keeps."""
+"""The search for the highest rate that keeps a bound."""
 
 from __future__ import annotations
 
 import math
 
 _STEP = 1.5
-"""Factor between rates while only one side of the answer is known."""
+"""Factor between rates while no rate is known to be kept, or none to fail."""
 _PRECISION = 1.04
-"""Of the answer: the rate that fails over the one that is kept."""
+"""The search ends where the lowest rate that fails is at most this times the highest rate kept."""
 
 
 class RateSearch:
-    """Brackets the highest rate that is kept between one that is and one that is not, then bisects.
+    """Finds a rate that is kept and a rate that fails, then bisects between the two.
 
-    Rates are compared by their ratio: the middle of two is their geometric mean. A rate fails when it has failed twice
-    in a row: a machine may stall for reasons of its own.
+    The middle of two rates is their geometric mean. A rate counts as failed after two failures in a row, because a
+    machine may stall for reasons of its own.
 
     Args:
-        start: the first rate to try.
-        trials: most trials, those of the same rate counted too.
+        start: The first rate to try.
+        trials: Most trials; second trials of a rate count, too.
     """
 
     def __init__(self, start: float, trials: int) -> None:
@@ -26,14 +26,14 @@ class RateSearch:
         self._trials = trials
         self._again: float | None = None
         self.kept: float | None = None
-        """The highest rate so far that was kept."""
+        """The highest rate so far that was kept; None where none was."""
         self.failed = math.inf
-        """The lowest rate so far that was not."""
+        """The lowest rate so far that failed; infinity where none did."""
         self.lowest = start
-        """The lowest rate that was tried, or is to be tried first."""
+        """The lowest rate that was tried; at first the rate to begin with."""
 
     def next_rate(self) -> float | None:
-        """The next rate to try; None where the answer is precise enough or the trials are used up."""
+        """The next rate to try; None where the result is precise enough or the trials are used up."""
         if not self._trials:
             return None
         if self._again is not None:
@@ -45,7 +45,7 @@ class RateSearch:
         return math.sqrt(self.kept * self.failed) if self.failed / self.kept > _PRECISION else None
 
     def tell(self, rate: float, *, is_kept: bool) -> None:
-        """The outcome of a trial."""
+        """Takes the outcome of a trial."""
         self._trials -= 1
         self.lowest = min(rate, self.lowest)
         if is_kept:

@@ -1,4 +1,4 @@
-"""How measurements are shown: a line of a table each, and JSON."""
+"""The report of measurements: a table with a line for each, and JSON."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _NOTHING = "-"
 
 
 def headings(*, clients: bool, tokens: bool) -> str:
-    """The line above the table; `tokens` adds a column of target tokens per second."""
+    """The table's first line; `tokens` adds a column of target tokens per second."""
     names = ["clients" if clients else "offered/s", "answered/s", *(f"{_label(share)} ms" for share in QUANTILES)]
     return _line([*names, *(["tokens/s"] if tokens else []), "errors"])
 
 
 def row(measurement: Measurement, *, tokens: bool) -> str:
-    """The line of a measurement, under `headings`."""
+    """The line of a measurement."""
     load = f"{measurement.rate:.4g}" if measurement.clients is None else str(measurement.clients)
     cells = [load, f"{measurement.sentences_per_second:.1f}", *map(_milliseconds, measurement.quantiles)]
     if tokens:
@@ -29,17 +29,17 @@ def row(measurement: Measurement, *, tokens: bool) -> str:
 
 
 def notes(measurement: Measurement) -> list[str]:
-    """Sentences on what a reader of the line has to know."""
-    told = []
+    """Sentences that a reader of the measurement's line has to know."""
+    found = []
     load = f"{measurement.rate:.4g} sentences/s" if measurement.clients is None else f"{measurement.clients} clients"
     if measurement.broken_off:
-        told.append(f"{load}: broken off after {measurement.seconds:.1f} s of measuring")
+        found.append(f"{load}: broken off after {measurement.seconds:.1f} s of measuring")
     if measurement.fell_behind:
-        told.append(
+        found.append(
             f"{load}: this generator could not keep up: 1% of the requests were sent {measurement.lag * 1000:.0f} ms "
-            "late or later, which their latency includes"
+            "late or later, and their latency includes that"
         )
-    return told
+    return found
 
 
 def as_json(measurement: Measurement) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def _milliseconds(seconds: float) -> str:
 
 def _errors(measurement: Measurement) -> str:
     counts: Mapping[str, int] = measurement.errors
-    told = [f"{name} {count}" for name, count in sorted(counts.items())]
+    found = [f"{name} {count}" for name, count in sorted(counts.items())]
     if measurement.unanswered:
-        told.append(f"unanswered {measurement.unanswered}")
-    return ", ".join(told) or _NOTHING
+        found.append(f"unanswered {measurement.unanswered}")
+    return ", ".join(found) or _NOTHING

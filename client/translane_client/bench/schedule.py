@@ -1,4 +1,4 @@
-"""When requests are sent, and what is in them."""
+"""The schedule of a load: when requests are sent, and what is in them."""
 
 from __future__ import annotations
 
@@ -10,27 +10,19 @@ from itertools import cycle, islice
 from google.protobuf.message import Message
 
 from translane.v1 import translation_pb2 as pb
-from translane_client.lines import FileError
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text to translate, and where that is fixed, the max_length it is translated with."""
+    """A text to translate."""
 
     text: str
     max_length: int | None = None
-
-
-def text_with_length(line: str, place: str) -> Text:
-    """The text of a line that holds one, a tab and its max_length; FileError names `place` where it does not."""
-    text, tab, number = line.rpartition("\t")
-    if not tab or not number.strip().isdecimal() or not 0 < int(number) < 2**31:
-        raise FileError(f"{place}: a text, a tab and a positive number are needed")
-    return Text(text, int(number))
+    """The max_length of its translation; None for that of the settings."""
 
 
 def arrivals(requests_per_second: float, seed: int) -> Iterator[float]:
-    """The times of a Poisson process, in seconds from its beginning, without end; `seed` settles them."""
+    """The times of a Poisson process without end, in seconds from its beginning; the same seed gives the same times."""
     pick = random.Random(seed)  # noqa: S311 - nothing secret
     at = 0.0
     while True:
@@ -41,10 +33,16 @@ def arrivals(requests_per_second: float, seed: int) -> Iterator[float]:
 def serialized_requests(
     texts: Sequence[Text], texts_per_request: int, settings: pb.TranslateRequest, seed: int
 ) -> Iterator[bytes]:
-    """Serialised TranslateRequests with `settings` and these texts, without end.
+    """Serialised TranslateRequests of these texts, without end.
 
-    All texts are sent equally often, in an order that `seed` settles. A request's max_length is that of its longest
-    text. What was serialised once is not serialised again.
+    All texts are sent equally often. A request's max_length is that of its longest text. No request is serialised
+    twice.
+
+    Args:
+        texts: What to send.
+        texts_per_request: Texts in each request.
+        settings: A request without texts, which every request extends.
+        seed: The same seed gives the same order of the texts.
     """
     order = random.Random(seed).sample(texts, len(texts))  # noqa: S311 - nothing secret
     made = list[bytes]()

@@ -1,4 +1,4 @@
-"""Sentences to send where the user gives none: everyday ones, of 4 to 25 words."""
+"""Built-in sentences, for a load without a file of texts: everyday sentences of up to 25 words."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ BUILT_IN: Mapping[str, Sequence[str]] = {
         "Ich hatte meine Schlüssel vergessen und musste vor der Tür warten, bis meine Frau zurückkam.",
     ),
 }
-"""By the language's BCP-47 subtag."""
+"""Language (the first subtag of a BCP-47 tag) → sentences."""
 
 
 def built_in(languages: Sequence[str]) -> Sequence[str]:
-    """The sentences in the first of these languages (BCP-47 tags) that there are any in; none where there are not."""
+    """The sentences in the first of the languages (BCP-47 tags) that has any; none where no language has."""
     return next((BUILT_IN[tag] for tag in (each.split("-")[0] for each in languages) if tag in BUILT_IN), ())

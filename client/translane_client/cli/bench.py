@@ -4,63 +4,87 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
-from translane_client import bulk, decoding_flags
-from translane_client._messages import translate_settings
-from translane_client.bench.arrivals import Text, serialized_requests, text_with_length
-from translane_client.bench.benchmark import Benchmark
-from translane_client.bench.load import Load
+from translane_client._requests import translate_settings
+from translane_client.bench.benchmark import Benchmark, Plan
+from translane_client.bench.load import Bound, Load
+from translane_client.bench.schedule import Text, serialized_requests
 from translane_client.bench.sentences import BUILT_IN, built_in
-from translane_client.bulk import CommandError
+from translane_client.cli import bulk, decoding_flags
+from translane_client.cli.bulk import CommandError
+from translane_client.cli.flags import ENV_PREFIX, Flags, count, duration, integer, positive, unsigned
+from translane_client.cli.standard_streams import StandardStreams
+from translane_client.cli.text_files import FileError, LineWriter
 from translane_client.client import Client
-from translane_client.flags import Flags, count, duration, integer, positive, unsigned
-from translane_client.lines import FileError, LineWriter
+from translane_client.errors import TranslaneError
+from translane_client.results import ServerInfo
 from translane_client.retry import RetryPolicy
-from translane_client.streams import Streams
-from translane_client.types import ServerInfo
 
 
 def add_flags(parser: argparse.ArgumentParser, flags: Flags) -> None:
     """Declares the arguments of the command."""
-    yes_or_no: dict[str, Any] = {"action": argparse.BooleanOptionalAction, "default": False}
+    parser.description = (
+        f"{parser.description} Latency counts from the moment when a request is due. No request is tried again."
+    )
     flags.section(
-        "load", "one of --rate, --clients and --find-rate; unset: --rate 10. A TIME is in seconds, or as 500ms or 2m"
+        "load (one of --rate, --clients and --find-rate)", "A TIME is a number of seconds, or 500ms, 10s, 2m."
     )
-    flags.add("--rate", type=positive, nargs="+", metavar="R", help="sentences per second, one measurement each")
-    flags.add("--clients", type=count, nargs="+", metavar="N", help="clients that each wait for their last answer")
-    flags.add("--find-rate", help="search the highest rate that keeps --p95, from --rate on where set", **yes_or_no)
-    flags.add("--p95", type=duration, default=0.5, metavar="TIME", help="bound that 95%% of requests are to keep")
-    flags.add("--trials", type=count, default=12, metavar="N", help="most trials of --find-rate")
-    flags.add("--duration", type=duration, default=10.0, metavar="TIME", help="measured time of each rate")
-    flags.add("--warm-up", type=_pause, default=2.0, metavar="TIME", help="time before it under the same load")
-    flags.add("--timeout", type=duration, default=30.0, metavar="TIME", help="deadline of each request")
-    flags.add("--schedule-seed", type=unsigned, default=0, metavar="N", help="settles times and order of the requests")
-    flags.add("--connections", type=count, default=1, metavar="N", help="connections that requests take in turn")
-    flags.section("requests", "what is sent")
     flags.add(
-        "-i", "--input", metavar="FILE", type=Path, help="texts, one on each line; - is standard input; unset: our own"
+        "--rate",
+        type=positive,
+        nargs="+",
+        metavar="R",
+        help="sentences per second, one measurement for each R (default: 10)",
     )
-    flags.add("--max-lengths", help="each line ends with a tab and the max_length of its translation", **yes_or_no)
+    flags.add(
+        "--clients",
+        type=count,
+        nargs="+",
+        metavar="N",
+        help="clients that each wait for their last answer, one measurement for each N",
+    )
+    flags.switch("--find-rate", help="search the highest rate that keeps --p95, beginning with --rate where it is set")
+    flags.add("--p95", type=duration, default="500ms", metavar="TIME", help="latency that 95%% of requests may reach")
+    flags.add("--trials", type=count, default=12, metavar="N", help="most trials of --find-rate")
+    flags.add("--duration", type=duration, default="10s", metavar="TIME", help="length of each measurement")
+    flags.add("--warm-up", type=_pause, default="2s", metavar="TIME", help="time under load before each measurement")
+    flags.add("--timeout", type=duration, default="30s", metavar="TIME", help="deadline of each request")
+    flags.add("--connections", type=count, default=1, metavar="N", help="connections, which requests take in turn")
+    flags.add("--schedule-seed", type=unsigned, default=0, metavar="N", help="the same N gives the same requests")
+    flags.section("requests")
+    flags.add(
+        "-i",
+        "--input",
+        metavar="FILE",
+        type=Path,
+        help="file of texts, one on each line; - is standard input (default: built-in sentences)",
+    )
+    flags.switch("--max-lengths", help="each line ends with a tab and the max_length of its translation")
     flags.add("--texts-per-request", type=count, default=1, metavar="N", help="texts in each request")
     bulk.add_model_flags(flags)
-    flags.add("--priority", type=integer, default=0, metavar="N", help="higher ones are translated first")
-    flags.section("output", "beside the table")
-    flags.add("--json", dest="json_file", metavar="FILE", type=Path, help="write the measurements as JSON")
+    flags.add("--priority", type=integer, default=0, metavar="N", help="texts of a higher priority go first")
+    flags.section("output")
+    flags.add(
+        "--json",
+        dest="json_file",
+        metavar="FILE",
+        type=Path,
+        help=f"write the measurements as JSON, too (environment: {ENV_PREFIX}JSON_FILE)",
+    )
     decoding_flags.add_flags(flags)
-    parser.epilog = "Latency counts from when a request was due. No request is tried again."
 
 
-def run(arguments: argparse.Namespace, streams: Streams) -> int:
-    """Puts load on a server, and writes a table.
+def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:
+    """Puts load on a server, and writes a table; returns the exit code.
 
     Raises:
         FileError: a file cannot be read or written.
-        TranslaneError: the server is away, or refuses the requests.
-        CommandError: there is nothing to send.
+        TranslaneError: the server cannot be reached.
+        CommandError: there is nothing to send, or the server refuses the requests.
     """
     decoding_flags.settle_nbest(arguments)
     _settle_load(arguments)
@@ -80,12 +104,42 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
         count_tokens=bool(arguments.tokens),
     )
     with LineWriter(None, streams.stdout) as output:
-        benchmark = Benchmark(arguments, load, output.write)
+        benchmark = Benchmark(_plan(arguments), load, output.write)
         try:
             asyncio.run(benchmark.run())
-        finally:  # after Ctrl-C, what was measured is told all the same
-            benchmark.finish(streams.stderr)
-    return 0 if benchmark.is_answered else 1
+        except TranslaneError as error:
+            raise CommandError(_message(error, arguments)) from error
+        finally:  # after Ctrl-C, too, the command writes what it has measured
+            benchmark.finish(lambda note: print(f"translane: {note}", file=streams.stderr))
+            if arguments.json_file and benchmark.measurements:
+                report = {"server": arguments.server, **benchmark.as_json()}
+                with LineWriter(arguments.json_file, None, keep_breaks=True) as file:
+                    file.write(json.dumps(report, indent=2))
+    return 0 if benchmark.succeeded else 1
+
+
+def _plan(arguments: argparse.Namespace) -> Plan:
+    return Plan(
+        rates=arguments.rate or (),
+        clients=arguments.clients or (),
+        find_rate=bool(arguments.find_rate),
+        bound=Bound(arguments.p95),
+        trials=arguments.trials,
+        warm_up=arguments.warm_up,
+        duration=arguments.duration,
+        texts_per_request=arguments.texts_per_request,
+        seed=arguments.schedule_seed,
+        count_tokens=bool(arguments.tokens),
+    )
+
+
+def _message(error: TranslaneError, arguments: argparse.Namespace) -> str:
+    """The error's message, with the flag at fault where there is one."""
+    for violation in error.violations:
+        flag = decoding_flags.flag_of(violation.field, arguments)
+        if flag and violation.description:
+            return f"{flag}: {decoding_flags.with_flags(violation.description)}"
+    return str(error)
 
 
 def _pause(text: str) -> float:
@@ -101,22 +155,23 @@ def _settle_load(arguments: argparse.Namespace) -> None:
     if "clients" in chosen and len(chosen) > 1:
         arguments.parser.error("--clients excludes --rate and --find-rate")
     if "find_rate" in chosen and len(arguments.rate or ()) > 1:
-        arguments.parser.error("--find-rate takes one --rate, where it begins")
+        arguments.parser.error("--find-rate takes one --rate, the rate to begin with")
     for name in kinds - chosen - ({"rate"} if "find_rate" in chosen else set()):
         setattr(arguments, name, None)
     if not chosen:
         arguments.rate = [10.0]
 
 
-def _texts(arguments: argparse.Namespace, streams: Streams) -> list[Text]:
-    """What is sent: the lines of the input, or our own sentences in a language that the server's model takes."""
+def _texts(arguments: argparse.Namespace, streams: StandardStreams) -> list[Text]:
+    """The texts to send: the lines of the input, or built-in sentences in a language of the server's model."""
     if arguments.input is None:
         if arguments.max_lengths:
             arguments.parser.error("--max-lengths needs -i")
         with Client(arguments.server, retry=RetryPolicy(attempts=1)) as client:
-            sentences = built_in(_source_languages(client.server_info(timeout=arguments.timeout), arguments))
+            info = client.server_info(timeout=arguments.timeout)
+        sentences = built_in(_source_languages(info, arguments))
         if not sentences:
-            raise CommandError(f"there are sentences in {', '.join(BUILT_IN)} only: -i FILE names a file of others")
+            raise CommandError(f"built-in sentences exist in {', '.join(BUILT_IN)} only: -i FILE names a file of texts")
         return [Text(sentence) for sentence in sentences]
     with ExitStack() as stack:
         lines = bulk.lines_of(arguments.input, streams, stack)
@@ -132,14 +187,28 @@ def _read(lines: Iterator[str], place: Callable[[int], str], *, with_lengths: bo
             yield text_with_length(line, place(index)) if with_lengths else Text(line)
 
 
+def text_with_length(line: str, place: str) -> Text:
+    """The text of a line that ends with a tab and a max_length. FileError: the line is another, in `place`."""
+    text, tab, number = line.rpartition("\t")
+    if not tab or not number.strip().isdecimal() or not 0 < int(number) < 2**31:
+        raise FileError(f"{place}: a text, a tab and a positive number are needed")
+    return Text(text, int(number))
+
+
 def _source_languages(info: ServerInfo, arguments: argparse.Namespace) -> tuple[str, ...]:
+    """The languages that the sentences may be in. CommandError: the server does not have the model."""
     if arguments.source_language:
         return (arguments.source_language,)
-    return next((each.source_languages for each in info.models if arguments.model in ("", each.name)), ())
+    for model in info.models:
+        if arguments.model in ("", model.name):
+            return model.source_languages
+    raise CommandError(
+        f"the server has no model named {arguments.model!r}" if info.models else "the server has no model"
+    )
 
 
 def _check_writable(path: Path) -> None:
-    """FileError: the file cannot be written, which is to be known before the measurements."""
+    """FileError: the file cannot be written. The command checks this before it measures."""
     try:
         existed = path.exists()
         path.open("ab").close()

@@ -1,4 +1,4 @@
-"""The `translane` command line: its arguments, its commands and its exit codes."""
+"""The command line of `translane`: its commands, their arguments, and the exit codes."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib.metadata import version
 from typing import BinaryIO, TextIO
 
-from translane_client import models_command, score_command, translate_command
-from translane_client._core import target_of
-from translane_client.bench import command as bench_command
-from translane_client.bulk import CommandError
+from translane_client._base import target_of
+from translane_client.cli import bench, models, score, translate
+from translane_client.cli.bulk import CommandError
+from translane_client.cli.flags import ENV_PREFIX, Flags, count, seconds, unicode
+from translane_client.cli.standard_streams import StandardStreams
+from translane_client.cli.text_files import FileError
 from translane_client.errors import TranslaneError
-from translane_client.flags import Flags, count, seconds, unicode
-from translane_client.lines import FileError
 from translane_client.retry import RetryPolicy
-from translane_client.streams import Streams
 
 _BROKEN_PIPE = 141  # 128 + SIGPIPE
+_HelpFormatter = partial(argparse.HelpFormatter, max_help_position=30)
 
 
 def run(
@@ -31,14 +32,14 @@ def run(
     stdout: BinaryIO | None,
     stderr: TextIO | None,
 ) -> int:
-    """Runs the command and returns its exit code: 0, 1 for a failure, 2 for wrong usage."""
-    # A process may be started without standard streams (`<&-`, `>&-`, `2>&-`); Python has None for them.
-    streams = Streams(
+    """Runs the command; returns the exit code: 0 done, 1 failed, 2 wrong usage, 141 nobody reads the output."""
+    # Python has None for a standard stream that the process was started without (`<&-`, `>&-`, `2>&-`).
+    streams = StandardStreams(
         stdin or getattr(sys.stdin, "buffer", None),
         stdout or getattr(sys.stdout, "buffer", None),
         stderr or sys.stderr or io.StringIO(),
     )
-    arguments = _arguments(argv, environ)
+    arguments = parse_arguments(argv, environ)
     try:
         exit_code: int = arguments.run(arguments, streams)
     except (TranslaneError, FileError, CommandError) as error:
@@ -52,7 +53,7 @@ def run(
 
 
 def _forget_unwritten(stdout: BinaryIO | None) -> None:
-    """Keeps Python from writing again, at exit, what the process' own standard output does not take."""
+    """Keeps Python from a second failure at exit, when it would write the rest to the process's standard output."""
     if stdout is not None or sys.stdout is None:
         return
     try:
@@ -61,41 +62,50 @@ def _forget_unwritten(stdout: BinaryIO | None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _arguments(argv: Sequence[str], environ: Mapping[str, str]) -> argparse.Namespace:
-    """The arguments of the command, with what they leave out taken from the environment. Exits on wrong usage."""
-    parser = argparse.ArgumentParser("translane", description="Client of the Translane translation service.")
-    parser.add_argument("--version", action="version", version=f"translane {version('translane')}")
+def parse_arguments(argv: Sequence[str], environ: Mapping[str, str]) -> argparse.Namespace:
+    """The command's arguments; the environment, or else a default, fills those left out. Exits on wrong usage."""
+    parser = argparse.ArgumentParser(
+        "translane", description="Client of the Translane translation service.", formatter_class=_HelpFormatter
+    )
+    parser.add_argument(
+        "-V", "--version", action="version", version=f"translane {version('translane')}", help="show the version"
+    )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
-    for name, command, help, description in (
+    for name, command, operands, help, description in (
         (
             "translate",
-            translate_command,
-            "translate texts, one on each line",
+            translate,
+            "[TEXT ...]",
+            "translate texts, or the lines of a file",
             "Translates the TEXTs, or each line of a file or of standard input, in order.",
         ),
         (
             "score",
-            score_command,
-            "tell how probable the model finds given translations",
+            score,
+            "[SOURCE TARGET]",
+            "score given translations: how probable the model finds them",
             "Writes the log-probability of the TARGET, or of each target in a file, in order.",
         ),
-        (
-            "models",
-            models_command,
-            "list the server's models and limits",
-            "Lists the models the server has loaded, and its limits.",
-        ),
+        ("models", models, "", "list the server's models and limits", "Lists the server's models and limits."),
         (
             "bench",
-            bench_command,
+            bench,
+            "",
             "put load on a server and measure its latency",
-            "Sends sentences at the times of a Poisson process, or from a number of clients, and tells how long the "
-            "answers took; or searches the highest rate that keeps the latency within a bound.",
+            "Sends sentences at given rates, or from a number of clients, and measures how long the answers take; or"
+            " searches the highest rate that keeps a latency.",
         ),
     ):
-        subparser = commands.add_parser(name, help=help, description=description)
-        flags = _server_flags(subparser, retries=command is not bench_command)
+        subparser = commands.add_parser(
+            name,
+            help=help,
+            description=description,
+            formatter_class=_HelpFormatter,
+            usage=f"translane {name} [options] {operands}".rstrip(),
+            epilog=f"Every flag has an environment twin: {ENV_PREFIX}SERVER is --server. A flag wins over its twin.",
+        )
+        flags = _server_flags(subparser, retries=command is not bench)
         command.add_flags(subparser, flags)
         subparser.set_defaults(run=command.run, parser=subparser, flags=flags)
 

@@ -1,4 +1,8 @@
-"""The decoding options as flags."""
+"""The decoding options as flags.
+
+A decoding option is a field of DecodingOptions in `translane_client.options` and a row of the table here. The protocol
+says the type of its value.
+"""
 
 from __future__ import annotations
 
@@ -9,76 +13,107 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from translane_client.flags import Flags, count, integer, number, unicode, unsigned
-from translane_client.options import DecodingOptions
-from translane_client.terms import read_terms
+from google.protobuf.descriptor import FieldDescriptor
 
-_TERMINOLOGY_BEAMS = 4
-"""The server's beam size where terms are to be kept and none is set."""
+from translane.v1 import translation_pb2 as pb
+from translane_client.cli.flags import Flags, count, integer, number, unicode, unsigned
+from translane_client.cli.term_files import read_terms
+from translane_client.options import DecodingOptions
+
+_BEAMS_WITH_TERMS = 4
+"""The server's beam size for a request with terms and without a beam size."""
+
+_VALUES: Mapping[int, tuple[str, Callable[[str], Any]]] = {
+    FieldDescriptor.TYPE_INT32: ("N", integer),
+    FieldDescriptor.TYPE_UINT64: ("N", unsigned),
+    FieldDescriptor.TYPE_FLOAT: ("X", number),
+    FieldDescriptor.TYPE_STRING: ("TEXT", unicode),
+    FieldDescriptor.TYPE_MESSAGE: ("FILE", Path),  # terms, a line each
+}
+"""Type of a field of the protocol → the word for the value in the help, and the conversion of the value."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Flag:
-    name: str
+    """The flag of one decoding option."""
+
+    field: str
+    """The option's name in DecodingOptions."""
     help: str
-    metavar: str | None = None
+    default: str = ""
+    """What the server does where the option is not set; the flag itself has no default, and is not sent."""
+    spelling: str = ""
+    """The flag, where it is not the option's name."""
     type: Callable[[str], Any] | None = None
-    """None: yes or no."""
+    """The conversion of the value, where the protocol's type allows more than makes sense."""
     repeated: bool = False
 
     @property
+    def name(self) -> str:
+        """The flag as it is typed, such as --beam-size."""
+        return self.spelling or "--" + self.field.replace("_", "-")
+
+    @property
     def dest(self) -> str:
+        """The name of the flag's value among the arguments."""
         return self.name.removeprefix("--").replace("-", "_")
 
     def add_to(self, flags: Flags) -> None:
-        settings: dict[str, Any] = {"metavar": self.metavar, "type": self.type}
-        if self.type is None:
-            settings = {"action": argparse.BooleanOptionalAction}
-        elif self.repeated:
-            settings["action"] = "append"
-        flags.add(self.name, help=self.help, **settings)
+        """Declares the flag."""
+        help = f"{self.help} (default: {self.default})" if self.default else self.help
+        kind = pb.DecodingOptions.DESCRIPTOR.fields_by_name[self.field].type
+        if kind == FieldDescriptor.TYPE_BOOL:
+            flags.switch(self.name, default=None, help=help)
+            return
+        metavar, convert = _VALUES[kind]
+        repetition = {"action": "append"} if self.repeated else {}
+        flags.add(self.name, metavar=metavar, type=self.type or convert, help=help, **repetition)
 
 
-FLAGS: Mapping[str, _Flag] = {
-    "beam_size": _Flag("--beam-size", "beams; 1 is greedy search. Unset: 1, and 4 with --terms", "N", count),
-    "num_hypotheses": _Flag("--num-hypotheses", "hypotheses of each text, as n-best lines. Unset: 1", "N", count),
-    "length_penalty": _Flag("--length-penalty", "beams: rank by log-probability / length^X. Unset: 1", "X", number),
-    "early_stopping": _Flag("--early-stopping", "beams: stop once as many hypotheses as beams have ended. Unset: no"),
-    "patience": _Flag("--patience", "beams: wait for X times as many ended hypotheses. Unset: 1", "X", number),
-    "coverage_penalty": _Flag(
-        "--coverage-penalty", "beams: weight of the penalty for source tokens left out. Unset: 0", "X", number
+_SECTIONS: Mapping[str, tuple[_Flag, ...]] = {
+    "decoding (greedy search, unless flags of beam search or of sampling are set)": (
+        _Flag("beam_size", "number of beams; 1 is greedy search", "1, or 4 with --terms", type=count),
+        _Flag("min_length", "fewest tokens of a translation", "0"),
+        _Flag("max_length", "most tokens of a translation", "the model's", type=count),
+        _Flag("repetition_penalty", "make tokens that occurred already X times less likely", "1"),
+        _Flag("no_repeat_ngram_size", "let no sequence of N tokens occur twice; 0 is off", "0"),
+        _Flag("target_prefix", "begin each translation with TEXT"),
+        _Flag(
+            "suppressed_phrases", "keep TEXT out of the translations; may be repeated", "", "--suppress", repeated=True
+        ),
+        _Flag("terminology", "lines of source TAB target: where source occurs, target occurs too", "", "--terms"),
+        _Flag("suppress_unknown", "never generate the unknown token", "no"),
+        _Flag("replace_unknowns", "replace an unknown token by the source token it is aligned to", "no"),
+        _Flag("split_sentences", "cut each text into sentences, and join their translations", "no"),
     ),
-    "repetition_penalty": _Flag(
-        "--repetition-penalty", "tokens generated already are X times less likely. Unset: 1", "X", number
+    "beam search (where --beam-size is above 1)": (
+        _Flag("length_penalty", "rank hypotheses by log-probability / length^X", "1"),
+        _Flag("early_stopping", "stop as soon as --beam-size hypotheses have ended", "no"),
+        _Flag("patience", "wait for X times as many ended hypotheses", "1"),
+        _Flag("coverage_penalty", "weight of the penalty for source tokens left out", "0"),
     ),
-    "no_repeat_ngram_size": _Flag(
-        "--no-repeat-ngram-size", "no sequence of N tokens occurs twice. Unset: 0, which is off", "N", integer
+    "sampling (where --temperature, --top-k or --top-p is set)": (
+        _Flag("temperature", "divide the logits by X", "1"),
+        _Flag("top_k", "sample among the N best tokens", "all"),
+        _Flag("top_p", "sample among the best tokens whose probabilities add up to X", "all"),
+        _Flag("seed", "the same N gives the same sample", "another each time"),
     ),
-    "min_length": _Flag("--min-length", "least tokens before a translation ends. Unset: 0", "N", integer),
-    "max_length": _Flag("--max-length", "most tokens of a translation. Unset: the model's", "N", count),
-    "top_k": _Flag("--top-k", "sample among the N best tokens. Unset: among all", "N", integer),
-    "top_p": _Flag(
-        "--top-p", "sample among the best tokens whose probabilities add up to X. Unset: among all", "X", number
+    "results": (
+        _Flag("num_hypotheses", "hypotheses of each text, as n-best lines", "1", type=count),
+        _Flag(
+            "return_alternatives",
+            "hypotheses that differ in the token after the prefix, and go on by greedy search",
+            "no",
+            "--alternatives",
+        ),
+        _Flag("return_tokens", "write the tokens", "no", "--tokens"),
+        _Flag("return_token_scores", "write the scores; with --tokens, those of the tokens too", "no", "--scores"),
+        _Flag("return_alignment", "write source-target pairs of aligned tokens, such as 0-0 1-2", "no", "--alignment"),
     ),
-    "temperature": _Flag("--temperature", "sample; the logits are divided by X. Unset: 1", "X", number),
-    "seed": _Flag("--seed", "the same N gives the same sample. Unset: every sample is another", "N", unsigned),
-    "target_prefix": _Flag("--target-prefix", "each translation starts with TEXT", "TEXT", unicode),
-    "return_alternatives": _Flag(
-        "--alternatives", "hypotheses that differ in the token after the prefix, and go on greedily"
-    ),
-    "suppress_unknown": _Flag("--suppress-unknown", "never generate the unknown token"),
-    "replace_unknowns": _Flag("--replace-unknowns", "put the aligned source token for an unknown token"),
-    "suppressed_phrases": _Flag(
-        "--suppress", "must not occur in a translation; may be repeated", "PHRASE", unicode, repeated=True
-    ),
-    "terminology": _Flag(
-        "--terms", "source TAB target on each line: where source occurs, target occurs too", "FILE", Path
-    ),
-    "split_sentences": _Flag("--split-sentences", "cut each text into sentences, and put their translations together"),
-    "return_tokens": _Flag("--tokens", "write the tokens"),
-    "return_token_scores": _Flag("--scores", "write the scores; with --tokens those of the tokens too"),
-    "return_alignment": _Flag("--alignment", "write the alignment, as 0-0 1-2: source token, target token"),
 }
+"""Heading in the help → its flags."""
+
+FLAGS: Mapping[str, _Flag] = {flag.field: flag for flags in _SECTIONS.values() for flag in flags}
 """The flag of each field of DecodingOptions."""
 
 _SAMPLING = ("temperature", "top_k", "top_p")
@@ -86,24 +121,22 @@ _SAMPLING = ("temperature", "top_k", "top_p")
 
 def add_flags(flags: Flags) -> None:
     """Declares a flag for each decoding option, and --nbest."""
-    flags.section(
-        "decoding", "beams where --beam-size is above 1; sampling with one of --temperature, --top-k, --top-p"
-    )
-    for flag in FLAGS.values():
-        flag.add_to(flags)
+    for title, members in _SECTIONS.items():
+        flags.section(title)
+        for flag in members:
+            flag.add_to(flags)
     flags.add(
         "--nbest",
         type=count,
         metavar="N",
-        help="N hypotheses of each text, as n-best lines: --num-hypotheses N, with as many beams where neither "
-        "--beam-size nor sampling nor --alternatives is set",
+        help="as --num-hypotheses N, with N beams unless --beam-size, sampling or --alternatives is set",
     )
 
 
 def settle_nbest(arguments: argparse.Namespace) -> None:
-    """Lets the command line win over the environment where one sets --nbest and the other --num-hypotheses.
+    """Unsets one of --nbest and --num-hypotheses where both are set: the command line wins over the environment.
 
-    Exits with a usage error where it sets both, or the environment does.
+    Exits with a usage error where both come from the command line, or both from the environment.
     """
     both = {"nbest", "num_hypotheses"}
     if any(getattr(arguments, name) is None for name in both):
@@ -119,7 +152,7 @@ def decoding_options(arguments: argparse.Namespace) -> DecodingOptions:
     """The options that the arguments set.
 
     Raises:
-        FileError: the file of terms cannot be read, or holds a line that is no term.
+        FileError: the file of terms cannot be read, or a line of it holds no term.
     """
     options = DecodingOptions()
     for field, flag in FLAGS.items():
@@ -128,21 +161,21 @@ def decoding_options(arguments: argparse.Namespace) -> DecodingOptions:
             options[field] = read_terms(value) if field == "terminology" else value  # type: ignore[literal-required]
     if arguments.nbest is not None:
         options["num_hypotheses"] = arguments.nbest
-        if _wants_beams_for(options):
+        if _needs_beams(options):
             options["beam_size"] = arguments.nbest
-        options.setdefault("return_token_scores", True)  # n-best lines tell scores
+        options.setdefault("return_token_scores", True)  # n-best lines hold scores
     return options
 
 
-def _wants_beams_for(options: DecodingOptions) -> bool:
-    """Whether n-best hypotheses need beams that nobody has asked for."""
+def _needs_beams(options: DecodingOptions) -> bool:
+    """Whether n-best hypotheses need more beams than the server takes by itself."""
     if any(options.get(name) is not None for name in ("beam_size", *_SAMPLING)) or options.get("return_alternatives"):
         return False
-    return not options.get("terminology") or (options["num_hypotheses"] or 0) > _TERMINOLOGY_BEAMS
+    return not options.get("terminology") or (options["num_hypotheses"] or 0) > _BEAMS_WITH_TERMS
 
 
 def flag_of(field: str, arguments: argparse.Namespace) -> str | None:
-    """The flag that sets a field of a request, such as "options.terminology[2].source"; None where there is none."""
+    """The flag that sets a request's field, such as "options.terminology[2].source"; None where there is none."""
     if field in ("model", "source_language", "target_language", "priority"):
         return "--" + field.replace("_", "-")
     match = re.match(r"options\.(\w+)", field)
@@ -154,7 +187,7 @@ def flag_of(field: str, arguments: argparse.Namespace) -> str | None:
 
 
 def with_flags(sentence: str) -> str:
-    """A server's sentence about options, with the names of the flags in it; as it is where it quotes what was sent."""
+    """A server's sentence with flags in place of options' names; unchanged where it quotes a part of the request."""
     if re.search("[\"'`]", sentence):
         return sentence
     names = "|".join(FLAGS)

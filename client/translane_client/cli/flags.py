@@ -1,4 +1,4 @@
-"""Command-line flags with environment twins."""
+"""Command-line flags with environment twins, and the conversions of their values."""
 
 from __future__ import annotations
 
@@ -9,48 +9,64 @@ from typing import Any
 
 from translane_client.options import FLOAT_MAX
 
-PREFIX = "TRANSLANE_CLIENT_"
+ENV_PREFIX = "TRANSLANE_CLIENT_"
 
 _INT32_MAX = 2**31 - 1
+_UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0}
 
 
 class Flags:
-    """Adds flags to a parser; `fill` gives those that were not set their environment twin's value, or the default.
+    """Adds flags to a parser; `fill` gives a flag that was not set the value of its environment twin, or its default.
 
-    The twin of --source-language is TRANSLANE_CLIENT_SOURCE_LANGUAGE. An empty variable is an unset one; that of a flag
-    that may be repeated holds a value on each line, that of a flag of many values has spaces between them.
+    The twin of --source-language is TRANSLANE_CLIENT_SOURCE_LANGUAGE. An empty variable counts as unset. The
+    variable of a flag that may be repeated holds a value on each line; the variable of a flag with several values has
+    spaces between them.
     """
 
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         self._parser = parser
-        self._group: argparse._ActionsContainer = parser
+        self._section: argparse._ActionsContainer = parser
         self._defaults: dict[str, tuple[argparse.Action, Any]] = {}
 
-    def section(self, title: str, description: str) -> None:
+    def section(self, title: str, description: str | None = None) -> None:
         """Begins a section of the help: the flags that are added from now on."""
-        self._group = self._parser.add_argument_group(title, description)
+        self._section = self._parser.add_argument_group(title, description)
 
     def add(self, *names: str, default: Any = None, help: str, **settings: Any) -> None:
-        """Adds a flag as `ArgumentParser.add_argument` does."""
-        action = self._group.add_argument(*names, default=None, **settings)
-        shown = "" if default in (None, "", False) else f"default {default}; "
-        action.help = f"{help} ({shown}environment {self._variable(action)})"
-        self._defaults[action.dest] = (action, default)
+        """Adds a flag as `ArgumentParser.add_argument` does.
+
+        Args:
+            names: The spellings of the flag.
+            default: The value where neither the flag nor its twin is set; a str is converted as the flag's value is.
+            help: The text of the help, which also shows the default.
+            settings: Further arguments of `add_argument`.
+        """
+        shown = "" if default is None or default is False or default == "" else f" (default: {default})"
+        action = self._section.add_argument(*names, default=None, help=help + shown, **settings)
+        convert = settings.get("type")
+        self._defaults[action.dest] = (action, convert(default) if convert and isinstance(default, str) else default)
+
+    def switch(self, *names: str, help: str, default: bool | None = False, **settings: Any) -> None:
+        """Adds a flag that is yes or no: --json and --no-json."""
+        self.add(*names, action=argparse.BooleanOptionalAction, default=default, help=help, **settings)
 
     def fill(self, arguments: argparse.Namespace, environ: Mapping[str, str]) -> None:
-        """Sets what is still None in `arguments`; a variable with a wrong value is a usage error.
+        """Sets each flag that is still None in `arguments`. A variable with a wrong value is a usage error.
 
-        `arguments.given` tells which flags were not None: those on the command line.
+        `arguments.given` becomes the set of flags on the command line.
         """
         arguments.given = {name for name in self._defaults if getattr(arguments, name) is not None}
         for name, (action, default) in self._defaults.items():
-            if getattr(arguments, name) is None:
-                text = environ.get(self._variable(action), "")
-                setattr(arguments, name, self._converted(action, text) if text else default)
+            if getattr(arguments, name) is not None:
+                continue
+            if text := environ.get(self._variable(action), ""):
+                setattr(arguments, name, self._converted(action, text))
+            else:
+                setattr(arguments, name, default)
 
     @staticmethod
     def _variable(action: argparse.Action) -> str:
-        return PREFIX + action.dest.upper()
+        return ENV_PREFIX + action.dest.upper()
 
     def _converted(self, action: argparse.Action, text: str) -> Any:
         convert: Callable[[str], Any] = boolean if action.nargs == 0 else action.type or str  # type: ignore[assignment]
@@ -65,7 +81,7 @@ class Flags:
 
 
 def boolean(text: str) -> bool:
-    """1, true, yes or on; 0, false, no or off."""
+    """True from 1, true, yes or on; False from 0, false, no or off."""
     lowered = text.lower()
     if lowered in ("1", "true", "yes", "on"):
         return True
@@ -75,7 +91,7 @@ def boolean(text: str) -> bool:
 
 
 def unicode(text: str) -> str:
-    """A text without bytes that are no UTF-8, which Python makes surrogates of."""
+    """A text of valid UTF-8; Python makes surrogates of other bytes on the command line."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -95,7 +111,7 @@ def integer(text: str) -> int:
 
 
 def unsigned(text: str) -> int:
-    """An integer from 0, of 64 bits."""
+    """An integer of 64 bits, 0 or more."""
     try:
         value = int(text)
     except ValueError:
@@ -106,7 +122,7 @@ def unsigned(text: str) -> int:
 
 
 def number(text: str) -> float:
-    """A finite number, as it travels in a request."""
+    """A finite number of 32 bits, as a request carries it."""
     try:
         value = float(text)
     except ValueError:
@@ -145,9 +161,6 @@ def duration(text: str) -> float:
         ((text.removesuffix(unit), factor) for unit, factor in _UNITS.items() if text.endswith(unit)), (text, 1.0)
     )
     return factor * _positive(number, text, "a duration such as 500ms, 10s or 2m")
-
-
-_UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0}
 
 
 def _positive(number: str, text: str, what: str) -> float:

@@ -1,4 +1,4 @@
-"""How answers are written: as columns, as n-best lines, or as JSON."""
+"""The formats of output: columns, n-best lines, JSON."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 
-from translane_client.types import AlignmentPoint, Hypothesis, Score, StreamedTranslation, Translation
+from translane_client.results import AlignmentPoint, Hypothesis, Score, StreamedTranslation, Translation
 
 
 class TranslationFormat:
-    """Writes translations as the flags of a command say.
+    """The format of translations that a command's flags select.
 
-    Columns, with tabs between: score, text, tokens, alignment. n-best lines, a line for each hypothesis: number of the
-    text from 0, text, score, tokens, alignment, with ` ||| ` between. JSON, an object for each text.
+    Columns have tabs between: score, text, tokens, alignment. N-best lines are one for each hypothesis, with ` ||| `
+    between number of the text from 0, text, score, tokens and alignment. JSON is one object for each text.
     """
 
     def __init__(self, arguments: argparse.Namespace) -> None:
@@ -31,7 +31,7 @@ class TranslationFormat:
 
     @property
     def is_text_or_json(self) -> bool:
-        """Whether a translation is written in one of the formats of a stream."""
+        """Whether the format suits a stream."""
         return not self._nbest and (self._json or self.is_text_alone)
 
     def lines(self, index: int, translation: Translation) -> Iterator[str]:
@@ -60,28 +60,28 @@ def _shown(translation: Translation) -> dict[str, object]:
 
 
 def delta_json(index: int, delta: str) -> str:
-    """A line for a delta of the translation of text `index`."""
+    """The line of JSON for a delta of the translation of text `index`."""
     return to_json({"index": index, "delta": delta})
 
 
 def stream_json(index: int, translation: StreamedTranslation) -> str:
-    """The line that ends the translation of text `index`."""
+    """The line of JSON that ends the translation of text `index`."""
     timing = asdict(translation.timing) if translation.timing else None
     return to_json({"index": index, **asdict(translation.hypothesis), "timing": timing})
 
 
 def score_json(score: Score) -> str:
-    """A line for a score."""
+    """The line of JSON for a score."""
     return to_json({"total_log_prob": score.total_log_prob, "mean_log_prob": score.mean_log_prob, **asdict(score)})
 
 
 def number(value: float | None) -> str:
-    """A log-probability for people and for `sort -g`; nothing where a server tells none."""
+    """A log-probability, for people and for `sort -g`; empty where the server sent none."""
     return "" if value is None else f"{value:.6f}"
 
 
 def tokens_line(tokens: Sequence[str], log_probs: Sequence[float]) -> str:
-    """Tokens with spaces between, each with its log-probability where those are given."""
+    """Tokens with spaces between, each with its log-probability where `log_probs` has them."""
     if not log_probs:
         return " ".join(tokens)
     return " ".join(f"{token}:{number(each)}" for token, each in zip(tokens, log_probs, strict=False))

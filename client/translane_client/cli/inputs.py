@@ -1,4 +1,4 @@
-"""What a command goes through: arguments, or the lines of files."""
+"""The inputs of a command, one by one: command-line arguments, or the lines of files."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import BinaryIO, Generic, TypeVar
 
-from translane_client.lines import FileError, LineWriter, pair_of, texts_of
+from translane_client.cli.text_files import FileError, LineWriter, pair_of, texts_of
 
 Item = TypeVar("Item", covariant=True)
 
 
-class Source(ABC, Generic[Item]):
-    """Items in order, each of which has a place that can be named."""
+class Inputs(ABC, Generic[Item]):
+    """Items in order. Each item has a place that an error can name."""
 
     typed = False
-    """Whether a person types them."""
+    """Whether a person types the items."""
 
     def __init__(self, *files: BinaryIO) -> None:
         self.files = files
         self.sizes: deque[int] = deque()
-        """Bytes of each item that was read and not yet written."""
+        """Bytes of each item that was read and whose answer is not yet written."""
 
     @property
     def size(self) -> int | None:
@@ -35,20 +35,20 @@ class Source(ABC, Generic[Item]):
 
     @abstractmethod
     def items(self) -> Iterator[Item]:
-        """Reads them, once. FileError: that fails."""
+        """Reads the items, once. FileError: a file cannot be read, or a line holds no item."""
 
     @abstractmethod
     def place(self, index: int, part: str = "") -> str:
-        """Where item `index` is, or a part of it: ".source" or ".target"."""
+        """The place of item `index`, or of a part of it: ".source" or ".target"."""
 
     def written(self, output: LineWriter) -> str:
-        """The end of a sentence about a failure: how much was written."""
+        """The end of a sentence about a failure: how many lines were written."""
         lines = "1 line was" if output.count == 1 else f"{output.count} lines were"
         return f"; {lines} written to {output.name}"
 
 
-class Arguments(Source[Item]):
-    """Items given on the command line; `what` they are."""
+class Arguments(Inputs[Item]):
+    """Items that are given on the command line; `what` names an item in errors."""
 
     def __init__(self, items: list[Item], what: str) -> None:
         super().__init__()
@@ -62,15 +62,15 @@ class Arguments(Source[Item]):
             yield item
 
     def place(self, index: int, part: str = "") -> str:
-        """The number from 1, or the part where there is one."""
+        """The number of the item from 1, or the part where there is one."""
         return part.removeprefix(".") or f"{self._what} {index + 1}"
 
     def written(self, output: LineWriter) -> str:  # noqa: ARG002
-        """Nothing: whoever gave them sees it."""
+        """Nothing: the person who gave the arguments sees the lines."""
         return ""
 
 
-class Lines(Source[str]):
+class Lines(Inputs[str]):
     """Texts on the lines of a file."""
 
     def __init__(self, file: BinaryIO, name: str) -> None:
@@ -85,13 +85,13 @@ class Lines(Source[str]):
             self.sizes.append(size)
             yield text
 
-    def place(self, index: int, part: str = "") -> str:  # noqa: ARG002 - a line is a text
+    def place(self, index: int, part: str = "") -> str:  # noqa: ARG002 - a line is one text
         """The file and the line."""
         return f"{self.name}, line {index + 1}"
 
 
-class Pairs(Source[tuple[str, str]]):
-    """Source and target with a tab between, on the lines of a file."""
+class TabbedPairs(Inputs[tuple[str, str]]):
+    """Pairs of source and target on the lines of a file, with a tab between the two."""
 
     def __init__(self, lines: Lines) -> None:
         super().__init__(*lines.files)
@@ -100,17 +100,17 @@ class Pairs(Source[tuple[str, str]]):
         self.typed = lines.typed
 
     def items(self) -> Iterator[tuple[str, str]]:
-        """Reads the lines; FileError: one holds no pair."""
+        """Reads the pairs. FileError: a line holds no pair."""
         for index, text in enumerate(self._lines.items()):
             yield pair_of(text, self._lines.place(index))
 
     def place(self, index: int, part: str = "") -> str:
-        """The file, the line, and which side of it."""
+        """The file and the line, and the side where there is a part."""
         return self._lines.place(index) + part.replace(".", ", ")
 
 
-class AlignedLines(Source[tuple[str, str]]):
-    """Sources on the lines of one file, targets on those of another."""
+class ParallelLines(Inputs[tuple[str, str]]):
+    """Pairs of a source and a target: sources on the lines of one file, targets on the lines of another."""
 
     def __init__(self, sources: Lines, targets: Lines) -> None:
         super().__init__(*sources.files, *targets.files)
@@ -118,7 +118,7 @@ class AlignedLines(Source[tuple[str, str]]):
         self._targets = targets
 
     def items(self) -> Iterator[tuple[str, str]]:
-        """Reads the lines; FileError: there are more of one file."""
+        """Reads the pairs. FileError: one file has more lines than the other."""
         sources = targets = 0
         for source, target in zip_longest(self._sources.items(), self._targets.items()):
             sources += source is not None
@@ -127,11 +127,11 @@ class AlignedLines(Source[tuple[str, str]]):
             if source is not None and target is not None:
                 self.sizes.append(size)
                 yield source, target
-        if sources != targets:  # the rest of the longer one was read to tell how long it is
+        if sources != targets:  # the loop has read the longer file to its end, so that the error tells its length
             raise FileError(f"{self._sources.name} has {_lines(sources)} and {self._targets.name} {_lines(targets)}")
 
     def place(self, index: int, part: str = "") -> str:
-        """The file of that side, and the line."""
+        """The file of the part's side, and the line."""
         return (self._targets if part == ".target" else self._sources).place(index)
 
 
@@ -140,13 +140,13 @@ def _lines(count: int) -> str:
 
 
 def is_terminal(stream: object) -> bool:
-    """Whether a person sits at the other end."""
+    """Whether the stream is a terminal, with a person at the other end."""
     isatty = getattr(stream, "isatty", None)
     return bool(isatty and isatty())
 
 
 def is_same(file: BinaryIO, path: Path) -> bool:
-    """Whether `file` is the regular file at `path`, which opening for writing would empty."""
+    """Whether `file` is the regular file at `path`: opening `path` for writing would empty `file`."""
     status = _regular(file)
     return status is not None and path.exists() and os.path.samestat(status, path.stat())
 
@@ -154,6 +154,6 @@ def is_same(file: BinaryIO, path: Path) -> bool:
 def _regular(file: BinaryIO) -> os.stat_result | None:
     try:
         status = os.fstat(file.fileno())
-    except OSError:  # which io.UnsupportedOperation is: a file in memory
+    except OSError:  # also io.UnsupportedOperation: a file in memory
         return None
     return status if stat.S_ISREG(status.st_mode) else None

@@ -6,24 +6,25 @@ import argparse
 import json
 from dataclasses import asdict
 
+from translane_client.cli.flags import Flags
+from translane_client.cli.standard_streams import StandardStreams
+from translane_client.cli.text_files import LineWriter
 from translane_client.client import Client
-from translane_client.flags import Flags
-from translane_client.lines import LineWriter
+from translane_client.results import ModelInfo, ServerInfo
 from translane_client.retry import RetryPolicy
-from translane_client.streams import Streams
-from translane_client.types import ModelInfo, ServerInfo
 
 _COLUMNS = ("NAME", "VERSION", "LANGUAGES", "PRECISION", "DEVICE", "PARAMETERS", "SOURCE TOKENS", "TARGET TOKENS")
 
 
 def add_flags(parser: argparse.ArgumentParser, flags: Flags) -> None:
     """Declares the arguments of the command."""
-    flags.add("--json", action=argparse.BooleanOptionalAction, default=False, help="write JSON")
-    parser.epilog = "The limits of source and target tokens are those of one text."
+    flags.section("output")
+    flags.switch("--json", help="write JSON")
+    parser.description = f"{parser.description} The limits of source and target tokens are those of one text."
 
 
-def run(arguments: argparse.Namespace, streams: Streams) -> int:
-    """Lists the server's models and limits."""
+def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:
+    """Lists the server's models and limits; returns the exit code."""
     stdout = streams.stdout
     with Client(arguments.server, retry=RetryPolicy(attempts=arguments.attempts)) as client:
         info = client.server_info(timeout=arguments.timeout)
@@ -35,7 +36,7 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
 
 
 def table(info: ServerInfo) -> str:
-    """The models, one on each line under their headings, and the server's limits."""
+    """The models, one on each line under headings, and the server's limits."""
     rows = [_COLUMNS, *(_row(model) for model in info.models)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -11,12 +11,12 @@ _INTERVAL = 0.1
 """Seconds between two drawings."""
 
 
-class Progress:
+class ProgressBar:
     """Draws "  1,234 sentences   56/s   78% [####    ]  0:12 left" on one line of a terminal.
 
     Args:
         stream: The terminal.
-        total: Bytes of the input; None where that is not known, which leaves out percentage, bar and time left.
+        total: Bytes of the input. None, where that is not known: no percentage, bar and time left are drawn.
         clock: Monotonic seconds.
     """
 
@@ -30,7 +30,7 @@ class Progress:
         self._bytes = 0
 
     def advance(self, size: int) -> None:
-        """One more sentence of `size` bytes is done."""
+        """Counts one more sentence, of `size` bytes, as done."""
         self._sentences += 1
         self._bytes += size
         now = self._clock()

@@ -6,12 +6,12 @@ import argparse
 from contextlib import ExitStack
 from pathlib import Path
 
-from translane_client import bulk, formats
-from translane_client.bulk import Output
-from translane_client.flags import Flags, unicode
-from translane_client.sources import AlignedLines, Arguments, Pairs, Source
-from translane_client.streams import Streams
-from translane_client.types import Score, perplexity_of
+from translane_client.cli import bulk, formats
+from translane_client.cli.bulk import Output
+from translane_client.cli.flags import Flags, unicode
+from translane_client.cli.inputs import Arguments, Inputs, ParallelLines, TabbedPairs
+from translane_client.cli.standard_streams import StandardStreams
+from translane_client.results import Score, perplexity_of
 
 
 def add_flags(parser: argparse.ArgumentParser, flags: Flags) -> None:
@@ -21,22 +21,25 @@ def add_flags(parser: argparse.ArgumentParser, flags: Flags) -> None:
         nargs="*",
         type=unicode,
         metavar="SOURCE TARGET",
-        help="a text and a translation of it; none: read -s and -t, or -i, or standard input",
+        help="text and its translation; without them, -s and -t, or -i, or standard input is read",
     )
-    flags.add(
-        "-s", "--source-file", metavar="FILE", type=Path, help="file of sources, one on each line; - is standard input"
+    flags.section("input and output")
+    for short, name, side in (("-s", "--source-file", "sources"), ("-t", "--target-file", "targets")):
+        help = f"file of {side}, one on each line; - is standard input"
+        flags.add(short, name, metavar="FILE", type=Path, help=help)
+    bulk.add_file_flags(flags, input="file of source TAB target, one pair on each line", output="file for the scores")
+    flags.switch("--tokens", help="write the score of each token")
+    flags.switch("--json", help="write one JSON object for each pair")
+    flags.section("requests")
+    bulk.add_request_flags(flags)
+    parser.description = (
+        f"{parser.description} The number of pairs and of tokens, the mean log-probability and the perplexity go to"
+        " standard error."
     )
-    flags.add(
-        "-t", "--target-file", metavar="FILE", type=Path, help="file of targets, one on each line; - is standard input"
-    )
-    bulk.add_flags(flags, input="file of source TAB target, one pair on each line", output="file for the scores")
-    flags.add("--tokens", action=argparse.BooleanOptionalAction, default=False, help="write the score of each token")
-    flags.add("--json", action=argparse.BooleanOptionalAction, default=False, help="write one JSON object per pair")
-    parser.epilog = "Numbers of pairs and tokens, mean log-probability and perplexity go to standard error."
 
 
-def run(arguments: argparse.Namespace, streams: Streams) -> int:
-    """Scores a pair of arguments, or the pairs of files.
+def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:
+    """Scores a pair of arguments, or the pairs of files; returns the exit code.
 
     Raises:
         FileError: a file cannot be opened.
@@ -53,11 +56,11 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
         total += score.total_log_prob
 
     with ExitStack() as stack:
-        source = _source(arguments, streams, stack)
-        output = Output(arguments, streams, source)
-        client = stack.enter_context(bulk.client_of(arguments, source))
+        inputs = _inputs(arguments, streams, stack)
+        output = Output(arguments, streams, inputs)
+        client = stack.enter_context(bulk.client_of(arguments, inputs))
         scores = client.score_iter(
-            source.items(),
+            inputs.items(),
             model=arguments.model,
             source_language=arguments.source_language,
             target_language=arguments.target_language,
@@ -70,7 +73,7 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
 
 
 def line_of(score: Score, arguments: argparse.Namespace) -> str:
-    """The line of a pair: its total log-probability, and on request that of each token; or JSON."""
+    """The line of a pair: its total log-probability, with that of each token where asked for; or JSON."""
     if arguments.json:
         return formats.score_json(score)
     total = formats.number(score.total_log_prob)
@@ -88,8 +91,8 @@ def summary(pairs: int, tokens: int, total: float) -> str:
     )
 
 
-def _source(arguments: argparse.Namespace, streams: Streams, stack: ExitStack) -> Source[tuple[str, str]]:
-    """What to score. A file on the command line counts before those of the environment. Exits on wrong usage."""
+def _inputs(arguments: argparse.Namespace, streams: StandardStreams, stack: ExitStack) -> Inputs[tuple[str, str]]:
+    """The pairs to score. A file on the command line wins over files in the environment. Exits on wrong usage."""
     refuse = arguments.parser.error
     given = arguments.given & {"input", "source_file", "target_file"}
     if len(arguments.pair) not in (0, 2):
@@ -103,10 +106,10 @@ def _source(arguments: argparse.Namespace, streams: Streams, stack: ExitStack) -
         return Arguments([(source, target)], "pair")
     files = [arguments.source_file, arguments.target_file]
     if "input" in given or files == [None, None]:
-        return Pairs(bulk.lines_of(arguments.input, streams, stack))
+        return TabbedPairs(bulk.lines_of(arguments.input, streams, stack))
     if None in files:
         refuse("-s and -t are needed together")
     if files == [Path("-")] * 2:
         refuse("one of -s and -t can be standard input, not both")
     sources, targets = (bulk.lines_of(file, streams, stack) for file in files)
-    return AlignedLines(sources, targets)
+    return ParallelLines(sources, targets)

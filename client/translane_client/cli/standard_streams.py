@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import BinaryIO, TextIO
 
-from translane_client.lines import FileError
+from translane_client.cli.text_files import FileError
 
 
-class Streams:
-    """Where a command reads and writes: bytes for texts, which are UTF-8 whatever the locale, and text for people."""
+class StandardStreams:
+    """The standard streams: bytes for texts, which are UTF-8 whatever the locale, and text for messages to people."""
 
     def __init__(self, stdin: BinaryIO | None, stdout: BinaryIO | None, stderr: TextIO) -> None:
         self._stdin = stdin

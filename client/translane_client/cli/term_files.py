@@ -1,19 +1,20 @@
-"""Files of terms."""
+"""Files of terms: each line is a source phrase and the target phrase that its translation has to hold."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from translane_client.lines import FileError, opened, pair_of, texts_of
+from translane_client.cli.text_files import FileError, opened, pair_of, texts_of
 
 
 def read_terms(path: Path) -> list[tuple[str, str]]:
-    """The terms of a UTF-8 file, one on each line: source, a tab, and what its translation has to hold.
+    """The terms of a UTF-8 file: pairs of a source phrase and its target phrase.
 
-    Blank lines and lines that begin with # are left out, and so are the spaces around a phrase.
+    A line holds a source phrase, a tab and a target phrase. Blank lines, lines that begin with #, and spaces around a
+    phrase are left out.
 
     Raises:
-        FileError: the file cannot be read, or a line holds no term; names the file and the line.
+        FileError: the file cannot be read, or a line holds no term; the message names the file and the line.
     """
     terms = []
     with opened(path) as file:

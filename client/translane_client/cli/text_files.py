@@ -1,4 +1,4 @@
-"""Files of texts, one on each line."""
+"""Files of texts: each line is one text."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 LONGEST_LINE = 1 << 20
-"""Bytes; no sentence is that long, and a file without line ends must not fill the memory."""
+"""Bytes of the longest line. No text is longer, and a file without line ends must not fill the memory."""
 
 
 class FileError(Exception):
-    """A file that cannot be read or written; `str()` is one sentence that names it."""
+    """A file cannot be read or written; `str()` is one sentence that names the file."""
 
 
 def opened(path: Path) -> BinaryIO:
-    """The file, to be read. FileError: that is not possible."""
+    """The file at `path`, open for reading. FileError: the file cannot be opened."""
     try:
         return path.open("rb")
     except OSError as error:
@@ -25,7 +25,7 @@ def opened(path: Path) -> BinaryIO:
 
 
 def pair_of(text: str, place: str) -> tuple[str, str]:
-    """Source and target of a line that holds them with a tab between; FileError names `place` where it does not."""
+    """Source and target of a line, with one tab between. FileError: the line is another; the message names `place`."""
     sides = text.split("\t")
     if len(sides) != 2:
         tabs = "no tab" if len(sides) == 1 else f"{len(sides) - 1} tabs"
@@ -34,13 +34,13 @@ def pair_of(text: str, place: str) -> tuple[str, str]:
 
 
 def texts_of(file: BinaryIO, name: str) -> Iterator[tuple[str, int]]:
-    r"""Each line's text, and its length in bytes with the line end.
+    r"""Each line's text, and the line's length in bytes with its end.
 
-    Lines end with "\n" or "\r\n" and nothing else: "\x0b", "\x85" or U+2028 are part of a text. A byte order mark at
+    A line ends with "\n" or "\r\n" and nothing else: "\x0b", "\x85" or U+2028 are part of a text. A byte order mark at
     the beginning of the file is left out.
 
     Raises:
-        FileError: a line is not UTF-8 or too long, or reading fails; names the file and the line.
+        FileError: a line is not UTF-8 or too long, or reading fails; the message names the file and the line.
     """
     number = 0
     while True:
@@ -64,19 +64,19 @@ def texts_of(file: BinaryIO, name: str) -> Iterator[tuple[str, int]]:
 
 
 class LineWriter:
-    """Writes texts, one on each line, and counts them; opens its file with the first one.
+    """Writes texts, one on each line, and counts the lines. The first line opens the file.
 
     Args:
-        path: The file to write; None for `stdout`.
-        stdout: Standard output, where that is written to.
-        keep_breaks: Texts keep the line breaks inside them, which become spaces otherwise.
+        path: The file to write. None: `stdout`.
+        stdout: Standard output.
+        keep_breaks: Whether a text keeps its line breaks; otherwise each becomes a space.
     """
 
     def __init__(self, path: Path | None, stdout: BinaryIO | None, *, keep_breaks: bool = False) -> None:
         self.name = "standard output" if path is None else str(path)
         self.count = 0
         self.begun = False
-        """Whether a line has begun that is not ended."""
+        """Whether a line has begun and not ended."""
         self._keep_breaks = keep_breaks
         self._after_return = False
         self._path = path
@@ -89,12 +89,12 @@ class LineWriter:
         if self._path is None:
             return
         if kind is None:
-            self._open()  # a file without lines is a file nevertheless
+            self._open()  # an output without lines is a file nevertheless
         if self._file is not None:
             try:
                 self._file.close()
             except OSError as problem:
-                if kind is not None:  # which is this very failure, or more important
+                if kind is not None:  # the error under way is this same failure, or a more important one
                     return
                 raise FileError(f"{self.name}: {problem.strerror or problem}") from problem
 
@@ -103,21 +103,21 @@ class LineWriter:
 
         Raises:
             FileError: the file cannot be opened or written.
-            BrokenPipeError: nobody reads any more.
+            BrokenPipeError: nobody reads the output any more.
         """
         self._put(self._on_a_line(text) + "\n")
         self.count += 1
 
     def write_part(self, text: str) -> None:
-        """Writes the next part of a line, which is not empty; raises as `write` does."""
+        """Writes the next part of a line; the part is not empty. Raises as `write` does."""
         after_return, self._after_return = self._after_return, text.endswith("\r")
         if after_return and not self._keep_breaks:
-            text = text.removeprefix("\n")  # its space was written with the part before
+            text = text.removeprefix("\n")  # the part before has written a space for the break
         self._put(self._on_a_line(text))
         self.begun = True
 
     def end_line(self, *, whole: bool = True) -> None:
-        """Ends the line whose parts were written, which counts if it is a whole one; raises as `write` does."""
+        """Ends the line of the parts written; a line that is not `whole` does not count. Raises as `write` does."""
         self._put("\n")
         self.count += whole
         self.begun = self._after_return = False
@@ -131,7 +131,7 @@ class LineWriter:
         file = self._open()
         try:
             file.write(text.encode())
-            file.flush()  # whoever reads the other end of a pipe sees it when it is done
+            file.flush()  # the reader of a pipe gets each text as soon as it is written
         except BrokenPipeError:
             raise
         except OSError as error:

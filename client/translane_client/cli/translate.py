@@ -7,38 +7,38 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import TypedDict
 
-from translane_client import bulk, decoding_flags, formats
-from translane_client.bulk import Output
+from translane_client.cli import bulk, decoding_flags, formats
+from translane_client.cli.bulk import Output
+from translane_client.cli.flags import Flags, integer
+from translane_client.cli.inputs import Arguments, Inputs
+from translane_client.cli.standard_streams import StandardStreams
+from translane_client.cli.text_files import LineWriter
 from translane_client.client import Client
 from translane_client.errors import TranslaneError
-from translane_client.flags import Flags, integer
-from translane_client.lines import LineWriter
 from translane_client.options import DecodingOptions
-from translane_client.sources import Arguments, Source
-from translane_client.streams import Streams
-from translane_client.types import Translation
+from translane_client.results import Translation
 
 
 def add_flags(parser: argparse.ArgumentParser, flags: Flags) -> None:
     """Declares the arguments of the command."""
-    parser.add_argument("texts", nargs="*", metavar="TEXT", help="a text to translate; none: read -i or standard input")
-    bulk.add_flags(flags, input="file of texts, one on each line", output="file for the translations")
-    flags.add("--priority", type=integer, default=0, metavar="N", help="higher ones are translated first")
-    flags.add("--json", action=argparse.BooleanOptionalAction, default=False, help="write one JSON object per text")
-    flags.add(
-        "--stream",
-        action=argparse.BooleanOptionalAction,
-        default=False,
-        help="write each translation while it is being decoded, one text at a time",
+    parser.add_argument(
+        "texts", nargs="*", metavar="TEXT", help="text to translate; without one, -i or standard input is read"
     )
+    flags.section("input and output")
+    bulk.add_file_flags(flags, input="file of texts, one on each line", output="file for the translations")
+    flags.switch("--json", help="write one JSON object for each text")
+    flags.switch("--stream", help="write each translation while it is being decoded, one text at a time")
+    flags.section("requests")
+    bulk.add_request_flags(flags)
+    flags.add("--priority", type=integer, default=0, metavar="N", help="texts of a higher priority go first")
     decoding_flags.add_flags(flags)
 
 
-def run(arguments: argparse.Namespace, streams: Streams) -> int:
-    """Translates TEXTs, or the lines of a file.
+def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:
+    """Translates TEXTs, or the lines of a file; returns the exit code.
 
     Raises:
-        FileError: a file cannot be opened, or is not sound.
+        FileError: a file cannot be opened, or the file of terms is wrong.
         CommandError: the translation ended early.
     """
     decoding_flags.settle_nbest(arguments)
@@ -47,28 +47,28 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
         arguments.parser.error("TEXT and -i exclude each other")
     if arguments.stream and not form.is_text_or_json:
         arguments.parser.error(
-            "--stream writes the text of one hypothesis alone: n-best lines exclude it; add --json for tokens, scores "
-            "and alignment"
+            "--stream writes the text of one hypothesis: it excludes n-best lines, and needs --json for tokens, scores"
+            " and alignment"
         )
     options = decoding_flags.decoding_options(arguments)
     with ExitStack() as stack:
-        source: Source[str]
+        inputs: Inputs[str]
         if arguments.texts:
-            source = Arguments(arguments.texts, "text")
+            inputs = Arguments(arguments.texts, "text")
         else:
-            source = bulk.lines_of(arguments.input, streams, stack)
-        # One text on a line, whatever it holds; but what somebody typed on several lines is read on several lines.
+            inputs = bulk.lines_of(arguments.input, streams, stack)
+        # A translation takes one line; but a TEXT typed on several lines gets its translation on several lines.
         keep_breaks = bool(arguments.texts and arguments.split_sentences and form.is_text_alone)
-        output = Output(arguments, streams, source, keep_breaks=keep_breaks)
-        client = stack.enter_context(bulk.client_of(arguments, source))
+        output = Output(arguments, streams, inputs, keep_breaks=keep_breaks)
+        client = stack.enter_context(bulk.client_of(arguments, inputs))
         if arguments.stream:
-            _stream(client, arguments, options, source, output)
+            _stream(client, arguments, options, inputs, output)
         else:
-            _translate(client, arguments, options, source, output, form)
+            _translate(client, arguments, options, inputs, output, form)
     return 0
 
 
-class _Settings(TypedDict):
+class _RequestSettings(TypedDict):
     model: str
     source_language: str
     target_language: str
@@ -76,8 +76,8 @@ class _Settings(TypedDict):
     timeout: float | None
 
 
-def _settings(arguments: argparse.Namespace) -> _Settings:
-    return _Settings(
+def _request_settings(arguments: argparse.Namespace) -> _RequestSettings:
+    return _RequestSettings(
         model=arguments.model,
         source_language=arguments.source_language,
         target_language=arguments.target_language,
@@ -90,7 +90,7 @@ def _translate(
     client: Client,
     arguments: argparse.Namespace,
     options: DecodingOptions,
-    source: Source[str],
+    inputs: Inputs[str],
     output: Output,
     form: formats.TranslationFormat,
 ) -> None:
@@ -98,16 +98,16 @@ def _translate(
         for line in form.lines(index, translation):
             output.writer.write(line)
 
-    output.write_all(client.translate_iter(source.items(), **_settings(arguments), **options), write)
+    output.write_all(client.translate_iter(inputs.items(), **_request_settings(arguments), **options), write)
 
 
 def _stream(
-    client: Client, arguments: argparse.Namespace, options: DecodingOptions, source: Source[str], output: Output
+    client: Client, arguments: argparse.Namespace, options: DecodingOptions, inputs: Inputs[str], output: Output
 ) -> None:
     writer = output.writer
 
     def write(index: int, text: str) -> None:
-        with client.translate_stream(text, **_settings(arguments), **options) as stream:
+        with client.translate_stream(text, **_request_settings(arguments), **options) as stream:
             if arguments.json:
                 for delta in stream:
                     writer.write(formats.delta_json(index, delta))
@@ -115,11 +115,11 @@ def _stream(
             else:
                 _write_deltas(writer, stream)
 
-    output.write_all(source.items(), write)
+    output.write_all(inputs.items(), write)
 
 
 def _write_deltas(writer: LineWriter, deltas: Iterable[str]) -> None:
-    """Writes one line as it comes; one that breaks off is ended, and is no line."""
+    """Writes one line as it arrives. A line that breaks off is ended, and does not count."""
     try:
         for delta in deltas:
             writer.write_part(delta)

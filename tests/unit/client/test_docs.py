@@ -12,8 +12,8 @@ import pytest
 import translane_client
 from translane.v1 import translation_pb2 as pb
 from translane_client import AsyncClient, Client, errors
-from translane_client.command import _arguments
-from translane_client.decoding_flags import FLAGS
+from translane_client.cli.command import parse_arguments
+from translane_client.cli.decoding_flags import FLAGS
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
@@ -21,18 +21,18 @@ COMMANDS = re.findall(r"^\$ (?:paste .* \| )?(translane .*)$", PAGE, re.MULTILIN
 
 
 def flags_of(command: str) -> set[str]:
-    parser: argparse.ArgumentParser = _arguments([command], {}).parser
+    parser: argparse.ArgumentParser = parse_arguments([command], {}).parser
     return set(parser._option_string_actions)
 
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_the_commands_shown_are_understood(line: str):
     _, *argv = shlex.split(line, comments=True)
-    _arguments([each for each in argv if each not in ("<", ">")], {})
+    parse_arguments([each for each in argv if each not in ("<", ">")], {})
 
 
 def test_every_flag_named_exists():
-    known = flags_of("translate") | flags_of("score") | flags_of("models") | flags_of("bench")
+    known = {"--version"} | flags_of("translate") | flags_of("score") | flags_of("models") | flags_of("bench")
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", PAGE))
     assert len(named) > len(FLAGS)
     assert named - known == set()

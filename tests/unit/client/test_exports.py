@@ -46,9 +46,23 @@ def test_both_clients_have_the_same_methods_and_parameters():
 
 def test_nothing_heavy_is_imported():
     program = (
-        "import sys, translane_client.command\n"
+        "import sys, translane_client.cli.command\n"
         "heavy = {'numpy', 'torch', 'onnxruntime', 'pydantic', 'tqdm', 'translane_server', 'translane_export'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("modules", "rooms"),
+    [
+        ("client aio errors options results retry translation_stream", {"bench", "cli"}),
+        ("bench.benchmark bench.rate_search bench.sentences", {"cli"}),
+    ],
+)
+def test_the_library_imports_no_room_and_the_load_generator_no_command(modules: str, rooms: set[str]):
+    imports = ", ".join(f"translane_client.{module}" for module in modules.split())
+    program = f"import sys, {imports}\nprint(*(name.split('.')[1] for name in sys.modules if name.count('.') == 1))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) & rooms == set()

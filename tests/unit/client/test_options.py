@@ -10,7 +10,7 @@ from unit.client.fake_server import FakeServer
 
 from translane.v1 import translation_pb2 as pb
 from translane_client import Client, DecodingOptions
-from translane_client.decoding_flags import FLAGS
+from translane_client.cli.decoding_flags import FLAGS
 from translane_client.options import options_message
 
 FIELDS = pb.DecodingOptions.DESCRIPTOR.fields_by_name

@@ -12,6 +12,10 @@ import pytest
 from unit.client.command import Command, shell
 from unit.client.fake_server import FakeServer, answer, bad_fields, fails, reason
 
+from translane_client.bench.schedule import Text
+from translane_client.cli.bench import text_with_length
+from translane_client.cli.text_files import FileError
+
 BRIEF = ("--duration", "400ms", "--warm-up", "100ms")
 
 
@@ -131,7 +135,7 @@ def test_a_rate_that_cannot_be_kept_is_given_up(server: FakeServer, command: Com
     (row, found) = command.out.splitlines()[1:]
     assert row.endswith("late")
     assert "unanswered" in row
-    assert found == "no rate was found that keeps p95 within 50 ms; the lowest that was tried is 100 sentences/s"
+    assert found == "no rate was found that keeps p95 within 50 ms; the lowest rate tried is 100 sentences/s"
     assert len(server.requests) < 1000  # of the 2000 that were to be sent
 
 
@@ -199,7 +203,12 @@ def test_files_are_told_about(command: Command, tmp_path: Path):
 
 def test_a_language_without_sentences_of_our_own(command: Command):
     assert command("bench", "--source-language", "nl") == 1
-    assert command.err == "translane: there are sentences in zh, en, de only: -i FILE names a file of others\n"
+    assert command.err == "translane: built-in sentences exist in zh, en, de only: -i FILE names a file of texts\n"
+
+
+def test_a_model_that_the_server_does_not_have(command: Command):
+    assert command("bench", "--model", "none") == 1
+    assert command.err == "translane: the server has no model named 'none'\n"
 
 
 def test_a_search_that_is_broken_off_tells_what_it_has_found(server: FakeServer):
@@ -224,3 +233,10 @@ def test_ctrl_c_writes_what_there_is(server: FakeServer):
     assert row.split()[0] == "1"
     assert float(row.split()[2]) > 0
     assert "broken off after" in err.decode()
+
+
+def test_a_line_with_a_length():
+    assert text_with_length("a\tb\t12", "f, line 1") == Text("a\tb", 12)
+    for line in ("a", "a\t", "a\t0", "a\t-3", "a\t1.5", "a\t99999999999"):
+        with pytest.raises(FileError, match="f, line 1: a text, a tab and a positive number are needed"):
+            text_with_length(line, "f, line 1")

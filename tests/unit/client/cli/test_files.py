@@ -10,7 +10,7 @@ import pytest
 from unit.client.command import Command, Terminal
 from unit.client.fake_server import FakeServer, answer, bad_fields, fails, reason
 
-from translane_client import lines
+from translane_client.cli import text_files
 
 
 def test_files_in_and_out(command: Command, tmp_path: Path):
@@ -76,7 +76,7 @@ def test_invalid_utf8_names_file_and_line(command: Command, tmp_path: Path):
 
 
 def test_a_line_without_end_is_refused(command: Command, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(lines, "LONGEST_LINE", 10)
+    monkeypatch.setattr(text_files, "LONGEST_LINE", 10)
     assert command("translate", stdin=b"123456789\n" + b"x" * 11) == 1
     assert command.err.startswith("translane: standard input, line 2: longer than 10 bytes")
 

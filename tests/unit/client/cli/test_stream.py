@@ -125,7 +125,7 @@ def test_what_a_stream_cannot_show_is_wrong_usage(server: FakeServer, command: C
     with pytest.raises(SystemExit) as caught:
         command("translate", "--stream", "a", *flags)
     assert caught.value.code == 2
-    assert "--stream writes the text of one hypothesis alone" in capsys.readouterr().err
+    assert "--stream writes the text of one hypothesis: it excludes n-best lines" in capsys.readouterr().err
     assert server.requests == []
 
 

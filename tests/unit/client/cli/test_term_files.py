@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from unit.client.command import Command
 from unit.client.fake_server import FakeServer
 
-from translane_client.lines import FileError
-from translane_client.terms import read_terms
+from translane_client.cli.term_files import read_terms
+from translane_client.cli.text_files import FileError
 
 PHRASES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\r\n")).map(str.strip).filter(bool)
 

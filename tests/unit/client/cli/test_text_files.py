@@ -7,8 +7,7 @@ import io
 from hypothesis import given
 from hypothesis import strategies as st
 
-from translane_client._core import batches
-from translane_client.lines import LineWriter, texts_of
+from translane_client.cli.text_files import LineWriter, texts_of
 
 UNICODE = st.text(st.characters(exclude_categories=["Cs"]))
 
@@ -42,11 +41,3 @@ def test_parts_make_the_line_that_their_text_makes(parts: list[str], keep_breaks
     writer.end_line()
     assert cut.getvalue() == whole.getvalue()
     assert (writer.count, writer.begun) == (1, False)
-
-
-@given(st.lists(st.text()), st.integers(1, 9))
-def test_batches_are_the_texts(texts: list[str], size: int):
-    cut = list(batches(texts, size, len))
-    assert [text for batch in cut for text in batch.items] == texts
-    assert [batch.offset for batch in cut] == list(range(0, len(texts), size))
-    assert all(1 <= len(batch.items) <= size for batch in cut)

@@ -1,0 +1,131 @@
+"""Responses as the client's results."""
+
+from __future__ import annotations
+
+from google.protobuf.duration_pb2 import Duration
+
+from translane.v1 import translation_pb2 as pb
+from translane_client.errors import Internal
+from translane_client.results import (
+    AlignmentPoint,
+    FinishReason,
+    Hypothesis,
+    Limits,
+    ModelInfo,
+    Score,
+    ServerInfo,
+    StreamedTranslation,
+    Timing,
+    Translation,
+)
+
+_FINISH_REASONS = {
+    pb.FINISH_REASON_END_OF_SENTENCE: FinishReason.END_OF_SENTENCE,
+    pb.FINISH_REASON_MAX_LENGTH: FinishReason.MAX_LENGTH,
+}
+
+
+def translations_of(response: pb.TranslateResponse, expected: int) -> list[Translation]:
+    """The translations of `expected` texts.
+
+    Raises:
+        Internal: the server answered another number of translations, or one without a hypothesis.
+    """
+    if len(response.translations) != expected:
+        raise Internal(f"the server answered {len(response.translations)} translations to {expected} texts")
+    timing = _timing(response)
+    return [_translation(translation, response.model, timing) for translation in response.translations]
+
+
+def scores_of(response: pb.ScoreResponse, expected: int) -> list[Score]:
+    """The scores of `expected` pairs. Internal: the server answered another number of scores."""
+    if len(response.scores) != expected:
+        raise Internal(f"the server answered {len(response.scores)} scores to {expected} inputs")
+    return [Score(score.total_log_prob, tuple(score.token_log_probs), tuple(score.tokens)) for score in response.scores]
+
+
+def server_info_of(response: pb.ListModelsResponse) -> ServerInfo:
+    """The server's version, limits and models."""
+    limits = response.limits
+    return ServerInfo(
+        version=response.server_version,
+        limits=Limits(limits.texts_per_request, limits.sentences_waiting, limits.beam_size),
+        models=tuple(_model_info(model) for model in response.models),
+    )
+
+
+class ReceivedStream:
+    """What has arrived of a streamed translation."""
+
+    def __init__(self) -> None:
+        self.translation: StreamedTranslation | None = None
+        """The whole translation, once the last message has arrived."""
+
+    def delta_of(self, response: pb.TranslateStreamResponse) -> str:
+        """Takes one message; returns the message's delta, which may be empty."""
+        if response.HasField("hypothesis"):
+            self.translation = StreamedTranslation(_hypothesis(response.hypothesis), _timing(response))
+        return response.text_delta
+
+    def end(self) -> None:
+        """Notes that the stream has ended. Internal: the whole translation has not arrived."""
+        if self.translation is None:
+            raise Internal("the server ended the stream without its translation")
+
+
+def _translation(translation: pb.Translation, model: str, timing: Timing | None) -> Translation:
+    if not translation.hypotheses:
+        raise Internal("the server answered a translation without a hypothesis")
+    return Translation(
+        hypotheses=tuple(_hypothesis(hypothesis) for hypothesis in translation.hypotheses),
+        source_tokens=translation.source_tokens,
+        model=model,
+        timing=timing,
+        source_pieces=tuple(translation.source_pieces),
+    )
+
+
+def _hypothesis(hypothesis: pb.Hypothesis) -> Hypothesis:
+    return Hypothesis(
+        text=hypothesis.text,
+        score=hypothesis.score if hypothesis.HasField("score") else None,
+        finish_reason=_FINISH_REASONS.get(hypothesis.finish_reason, FinishReason.UNSPECIFIED),
+        tokens=tuple(hypothesis.tokens),
+        token_log_probs=tuple(hypothesis.token_log_probs),
+        alignment=tuple(
+            AlignmentPoint(point.source_token, point.target_token, point.weight)
+            for point in hypothesis.alignment.points
+        ),
+    )
+
+
+def _timing(response: pb.TranslateResponse | pb.TranslateStreamResponse) -> Timing | None:
+    if not response.HasField("timing"):
+        return None
+    timing = response.timing
+    return Timing(
+        queue=_seconds(timing.queue),
+        encode=_seconds(timing.encode),
+        decode=_seconds(timing.decode),
+        total=_seconds(timing.total),
+    )
+
+
+def _seconds(duration: Duration) -> float:
+    return duration.seconds + duration.nanos / 1e9
+
+
+def _model_info(model: pb.Model) -> ModelInfo:
+    return ModelInfo(
+        name=model.name,
+        version=model.version,
+        source_languages=tuple(model.source_languages),
+        target_languages=tuple(model.target_languages),
+        precision=model.precision,
+        device=model.device,
+        license=model.license,
+        parameters=model.parameters,
+        max_source_tokens=model.max_source_tokens,
+        max_target_tokens=model.max_target_tokens,
+        default_max_length=model.default_max_length,
+    )
