@@ -3,86 +3,19 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Sequence
-from pathlib import Path
-from types import FrameType
-from typing import NoReturn
 
-import torch
-
-from translane_export.errors import ExportError
-from translane_export.model_card import VERIFIED_AS
-from translane_export.settings import ENV_PREFIX, ExportSettings
-from translane_export.several import export_precisions
-from translane_server.bundle import Manifest
-from translane_server.errors import SettingsError
-from translane_server.settings import load_settings
-
-_PROGRAM = "translane-export"
+from translane_export.missing_packages import say_missing
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Export; returns the exit code: 0 done, 1 failed, 2 wrong settings, 130 interrupted."""
-    signal.signal(signal.SIGTERM, _terminate)
-    arguments = ["--output" if argument == "-o" else argument for argument in (sys.argv[1:] if argv is None else argv)]
+    """Export; returns the exit code: see `translane_export.command`."""
     try:
-        settings = load_settings(ExportSettings, arguments, os.environ, prog=_PROGRAM, env_prefix=ENV_PREFIX)
-        torch.set_num_threads(settings.computing_threads)
-        manifests = export_precisions(settings, log=_progress)
-    except SettingsError as error:
-        return _fail(str(error), error.exit_code)
-    except ExportError as error:
-        return _fail(str(error), error.exit_code)
-    except OSError as error:  # of a file that nobody has a better sentence about
-        return _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error), ExportError.exit_code)
-    except MemoryError:
-        return _fail("there is not enough memory for this model", ExportError.exit_code)
-    except KeyboardInterrupt:
-        return _fail("interrupted; nothing is written", 130)
-    print(_report(settings, manifests))
-    return 0
-
-
-def _terminate(number: int, _frame: FrameType | None) -> NoReturn:
-    """Leave by an exception, so that what is half-written is removed."""
-    sys.exit(128 + number)
-
-
-def _report(settings: ExportSettings, manifests: Sequence[Manifest]) -> str:
-    if len(manifests) == 1:
-        return _report_bundle(settings.output, manifests[0])
-    megabytes = sum(map(_megabytes, manifests))
-    parts = [_report_bundle(settings.output / manifest.precision, manifest) for manifest in manifests]
-    return "\n".join([*parts, f"{settings.output}: {len(manifests)} bundles, {megabytes:.1f} MB"])
-
-
-def _report_bundle(folder: Path, manifest: Manifest) -> str:
-    parity = manifest.parity
-    assert parity
-    lines = [
-        f"{folder}: {manifest.name} {manifest.version}, {manifest.precision}, {_megabytes(manifest):.1f} MB",
-        f"parity: {parity.sentences} sentences, {parity.tokens:,} tokens, {parity.token_mismatches} differ;"
-        f" largest logit difference {parity.max_logit_difference:.1e} (tolerance {parity.tolerance:.0e})"
-        f"{VERIFIED_AS.get(manifest.precision, '')}",
-    ]
-    if activation := parity.max_activation:
-        lines.append(f"largest activation: {activation.value:,.4g}, the {activation.tensor}")
-    return "\n".join(lines)
-
-
-def _megabytes(manifest: Manifest) -> float:
-    return sum(entry.size for entry in manifest.files.values()) / 1e6
-
-
-def _progress(line: str) -> None:
-    print(f"{_PROGRAM}: {line}", file=sys.stderr, flush=True)
-
-
-def _fail(message: str, code: int) -> int:
-    print(f"{_PROGRAM}: {message}", file=sys.stderr)
-    return code
+        from translane_export.command import run
+    except ModuleNotFoundError as error:
+        return say_missing("translane-export", error)
+    return run(sys.argv[1:] if argv is None else argv, os.environ)
 
 
 if __name__ == "__main__":

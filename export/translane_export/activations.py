@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from translane_export.errors import ExportError
 from translane_export.model import Transformer
-from translane_export.model.attention import MultiHeadAttention
+from translane_export.model.attention import MultiHeadAttention, attention_scores
 from translane_export.model.embeddings import Embedding
 from translane_server.bundle import Activation
 
@@ -49,13 +49,12 @@ class ActivationWatch:
     @contextlib.contextmanager
     def watched(self, model: Transformer) -> Iterator[None]:
         """Watch what `model` computes until the end of the block."""
-        hooks = [hook for name, module in model.named_modules() for hook in self._hook(name, module)]
-        try:
+        with contextlib.ExitStack() as hooks:
+            hooks.callback(self._projected.clear)
+            for name, module in model.named_modules():
+                for hook in self._hook(name, module):
+                    hooks.enter_context(hook)
             yield
-        finally:
-            for hook in hooks:
-                hook.remove()
-            self._projected.clear()
 
     def see_padding(self, model: Transformer, source: list[int]) -> None:
         """Watch the encoder at positions after the end of `source`, which a batch has beside longer sentences.
@@ -93,12 +92,8 @@ class ActivationWatch:
                 torch.unflatten(self._projected.pop(f"{name}.{part}"), -1, (attention.heads, -1)).transpose(1, 2)
                 for part in ("q_proj", "k_proj")
             )  # [B, H, T, D] and [B, H, S, D]
-            scores = queries @ keys.transpose(-2, -1)  # [B, H, T, S]
-            if attention.scaled:
-                scores = scores / attention.head_size**0.5
             mask, bias = (*given[2:], None, None)[:2]
-            if bias is not None:
-                scores = scores + bias
+            scores = attention_scores(queries, keys, bias, scaled=attention.scaled)
             self._see(f"scores of {name}", scores if mask is None else scores.masked_fill(~mask, 0.0))
 
         return see

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +19,7 @@ from torch import Tensor
 
 from translane_export.errors import ExportError
 from translane_export.model import Transformer
-from translane_export.model.attention import MultiHeadAttention
+from translane_export.model.attention import MultiHeadAttention, attention_scores
 from translane_export.train.greedy import greedy_decode
 from translane_server.bundle import Alignment
 
@@ -78,12 +77,15 @@ def recorded_attention(model: Transformer) -> Iterator[list[Tensor]]:
     """Give a list to which each decoder layer adds its cross-attention weights [B, H, T, S] as it runs, unpadded."""
     weights: list[Tensor] = []
 
-    def record(attention: Any, arguments: tuple[Tensor, ...]) -> None:
-        weights.append(_weights(attention, *arguments[:2]))
+    def record(attention: MultiHeadAttention, arguments: tuple[Tensor, ...]) -> None:
+        x, memory = arguments[:2]
+        keys = attention.project_keys_values(memory).keys  # [B, H, S, D]
+        scores = attention_scores(attention.project_queries(x), keys, scaled=attention.scaled)
+        weights.append(scores.softmax(-1))
 
     with contextlib.ExitStack() as hooks:
         for layer in model.decoder.layers:
-            hooks.enter_context(_removed(layer.get_submodule("cross_attention").register_forward_pre_hook(record)))
+            hooks.enter_context(layer.get_submodule("cross_attention").register_forward_pre_hook(record))
         yield weights
 
 
@@ -104,20 +106,3 @@ def _score_layers(model: Transformer, sources: Sequence[Sequence[int]]) -> npt.N
         scores[number] = [score(layer[0].mean(0).numpy()) for layer in weights]
     totals: npt.NDArray[np.float64] = scores.sum(axis=0) / max(1, len(looked_at))
     return totals
-
-
-def _weights(attention: MultiHeadAttention, x: Tensor, memory: Tensor) -> Tensor:
-    keys = attention.project_keys_values(memory).keys  # [B, H, S, D]
-    scores = attention.project_queries(x) @ keys.transpose(-2, -1)  # [B, H, T, S]
-    if attention.scaled:
-        scores = scores / attention.head_size**0.5
-    weights: Tensor = scores.softmax(-1)
-    return weights
-
-
-@contextlib.contextmanager
-def _removed(hook: torch.utils.hooks.RemovableHandle) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        hook.remove()

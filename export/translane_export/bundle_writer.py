@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 from translane_export.alignment import choose_alignment
 from translane_export.checkpoint import Checkpoint
 from translane_export.combinations import check_checkpoint, check_settings, complete
 from translane_export.errors import ExportError
-from translane_export.float32_twin import remove_twin, write_twin
+from translane_export.file_readers import read_text
+from translane_export.float32_twin import float32_twin
 from translane_export.graph_writer import write_graphs
 from translane_export.int8 import Int8Stage, quantize_bundle, read_test_set
 from translane_export.languages import choose_languages
@@ -40,8 +41,8 @@ from translane_server.bundle import (
     load_bundle,
 )
 from translane_server.errors import StartupError
-from translane_server.language_pairs import LanguagePairs
-from translane_server.tokenizer import load_tokenizer
+from translane_server.requests.language_pairs import LanguagePairs
+from translane_server.text.tokenizer import load_tokenizer
 
 TORCHSCRIPT_MANIFEST = "torchscript.json"
 
@@ -77,7 +78,7 @@ def write_bundle(
     numerics = check_settings(settings)
     check_checkpoint(settings, checkpoint)
     choose_limits(settings, checkpoint.config)  # refuses what cannot be before anything takes long
-    _check_model_card(settings)
+    card = _read_model_card(settings)
     test = read_test_set(settings.test) if settings.test else ()
     samples = sample_sources(checkpoint, settings.samples)
     model = build_model(checkpoint)
@@ -102,14 +103,12 @@ def write_bundle(
         )
         bundle, config = Bundle(folder, manifest), reference.config
         _check_tokenizer(bundle)
-        runnable, verified = bundle, verified_as(numerics)
-        if verified != numerics:
-            runnable = write_twin(bundle, reference, verified, log)
-        del reference
-        release_memory()
-        decodes = decode_sources(settings, runnable, samples, config, log)
-        if runnable is not bundle:
-            remove_twin(runnable)
+        verified = verified_as(numerics)
+        twin = nullcontext(bundle) if verified == numerics else float32_twin(bundle, reference, verified, log)
+        with twin as runnable:
+            del reference
+            release_memory()
+            decodes = decode_sources(settings, runnable, samples, config, log)
         release_memory()
         reference = as_stored(build_model(read()), numerics)
         release_memory()
@@ -124,7 +123,7 @@ def write_bundle(
                 manifest = quantized.manifest.model_copy(update={"quality": checkpoint.quality})
             else:
                 manifest = _quantize(settings, bundle, reference, samples, test, log)
-        _write_model_card(settings, manifest, folder)
+        (folder / _MODEL_CARD).write_text(card or model_card(manifest), encoding="utf-8")
         files = {**manifest.files, _MODEL_CARD: file_entry(folder / _MODEL_CARD)}
         manifest = manifest.model_copy(update={"files": dict(sorted(files.items()))})
         _write_manifest(settings.format, manifest, folder)
@@ -136,14 +135,12 @@ def check_output(settings: ExportSettings) -> None:
     check_replaceable(settings.output, force=settings.force, markers=tuple(_MANIFESTS.values()), parts=PRECISIONS)
 
 
-def _check_model_card(settings: ExportSettings) -> None:
-    if settings.model_card is None:
-        return
+def _read_model_card(settings: ExportSettings) -> str:
+    """The model card that is given; empty where there is none."""
     try:
-        with settings.model_card.open("rb"):
-            pass
-    except OSError as error:
-        raise ExportError(f"model card {settings.model_card}: it cannot be read: {error.strerror}") from None
+        return read_text(settings.model_card) if settings.model_card else ""
+    except ExportError as error:
+        raise ExportError(f"model card {error}") from None
 
 
 def _with_languages(checkpoint: Checkpoint, settings: ExportSettings) -> Checkpoint:
@@ -210,7 +207,7 @@ def _quantize(
     # random ids tell little of what sentences do to a model, and more than nothing
     samples = (
         samples
-        or [ids for ids in languages.tokenizer.encode([pair.source for pair in test]) if ids]
+        or [ids for ids in languages.encode([pair.source for pair in test]) if ids]
         or verification_sources([], reference.config, longest)
     )
     try:
@@ -219,17 +216,6 @@ def _quantize(
         )
     except StartupError as error:
         raise ExportError(f"the exported model does not run: {error}") from error
-
-
-def _write_model_card(settings: ExportSettings, manifest: Manifest, folder: Path) -> None:
-    target = folder / _MODEL_CARD
-    if settings.model_card is None:
-        target.write_text(model_card(manifest), encoding="utf-8")
-        return
-    try:
-        shutil.copyfile(settings.model_card, target)
-    except OSError as error:
-        raise ExportError(f"model card {settings.model_card}: it cannot be read: {error.strerror}") from None
 
 
 def _write_manifest(form: Format, manifest: Manifest, folder: Path) -> None:

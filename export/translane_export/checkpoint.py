@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
+from translane_export.errors import ExportError
+from translane_export.file_readers import read_json, read_safetensors, read_text
 from translane_export.model import TransformerConfig
 from translane_export.quantize import Ranges
 from translane_export.tokenizers import TokenizerFiles, sentencepiece_files
@@ -34,10 +35,6 @@ _CONFIG = "config.json"
 _WEIGHTS = "model.safetensors"
 _SAMPLES = "samples.txt"
 _TOKENIZER = {"kind": "sentencepiece", "source": "source.spm", "target": "target.spm"}
-
-
-class CheckpointError(Exception):
-    """A checkpoint cannot be read; the message names the file and the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +102,7 @@ def load_checkpoint(directory: Path) -> Checkpoint:
     """Read a checkpoint folder.
 
     Raises:
-        CheckpointError: a file is missing, corrupt, of an unknown version, or disagrees with the others.
+        ExportError: a file is missing, corrupt, of an unknown version, or disagrees with the others.
     """
     description = _read_description(directory / _CONFIG)
     try:
@@ -119,12 +116,12 @@ def load_checkpoint(directory: Path) -> Checkpoint:
         )
         metadata = dict(description["training"])
     except KeyError as error:
-        raise CheckpointError(f"{directory / _CONFIG}: the key {error} is missing") from error
+        raise ExportError(f"{directory / _CONFIG}: the key {error} is missing") from error
     except (TypeError, ValueError) as error:
-        raise CheckpointError(f"{directory / _CONFIG}: {error}") from error
+        raise ExportError(f"{directory / _CONFIG}: {error}") from error
     for path in (source_tokenizer, target_tokenizer):
         if not path.is_file():
-            raise CheckpointError(f"{path}: the file is missing")
+            raise ExportError(f"{path}: the file is missing")
     state_dict = load_tensors(directory / _WEIGHTS).tensors
     return Checkpoint(
         config=config,
@@ -132,7 +129,7 @@ def load_checkpoint(directory: Path) -> Checkpoint:
         origins={name: f"{directory / _WEIGHTS}: the tensor {name}" for name in state_dict},
         tokenizer=sentencepiece_files(source_tokenizer, target_tokenizer),
         languages=languages,
-        samples=tuple(_read_text(directory / _SAMPLES).splitlines()),
+        samples=tuple(read_text(directory / _SAMPLES).splitlines()),
         metadata=metadata,
     )
 
@@ -164,43 +161,24 @@ def save_tensors(path: Path, state_dict: Mapping[str, torch.Tensor], note: str =
 
 
 def load_tensors(path: Path) -> StoredTensors:
-    """Read what `save_tensors` wrote. Raises CheckpointError naming the file."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            header = file.metadata() or {}
-            aliases = json.loads(header.get("tied", "{}"))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (safe_open is no mapping)
-    except FileNotFoundError as error:
-        raise CheckpointError(f"{path}: the file is missing") from error
-    except (OSError, SafetensorError, ValueError) as error:
-        raise CheckpointError(f"{path}: not a readable safetensors file ({error})") from error
+    """Read what `save_tensors` wrote. Raises ExportError naming the file."""
+    tensors, header = read_safetensors(path)
+    aliases = json.loads(header.get("tied", "{}"))
     for name, owner in aliases.items():
         if owner not in tensors:
-            raise CheckpointError(f"{path}: the weight {owner}, which {name} is tied to, is missing")
+            raise ExportError(f"{path}: the weight {owner}, which {name} is tied to, is missing")
         tensors[name] = tensors[owner]
     return StoredTensors(tensors, header.get("note", ""))
 
 
 def _read_description(path: Path) -> dict[str, Any]:
-    try:
-        description = json.loads(_read_text(path))
-    except json.JSONDecodeError as error:
-        raise CheckpointError(f"{path}: not valid JSON ({error})") from error
-    if not isinstance(description, dict) or description.get("format") != FORMAT:
-        raise CheckpointError(f'{path}: not a Translane checkpoint (its "format" is not "{FORMAT}")')
+    description = read_json(path)
+    if description.get("format") != FORMAT:
+        raise ExportError(f'{path}: not a Translane checkpoint (its "format" is not "{FORMAT}")')
     if description.get("format_version") != FORMAT_VERSION:
         version = description.get("format_version")
-        raise CheckpointError(f"{path}: format version {version} is not supported; this release reads {FORMAT_VERSION}")
+        raise ExportError(f"{path}: format version {version} is not supported; this release reads {FORMAT_VERSION}")
     return description
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise CheckpointError(f"{path}: the file is missing") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise CheckpointError(f"{path}: cannot be read ({error})") from error
 
 
 def _flush(path: Path) -> None:

@@ -5,8 +5,9 @@ Its graphs are captured in the same form with the same rounded weights, and chec
 
 from __future__ import annotations
 
+import contextlib
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from translane_export.graph_writer import write_graphs
 from translane_export.model import Transformer
@@ -17,12 +18,15 @@ from translane_server.bundle import Bundle, Graph
 _FOLDER = "float32"
 
 
-def write_twin(bundle: Bundle, reference: Transformer, numerics: Numerics, log: Callable[[str], None]) -> Bundle:
-    """Write the graphs of a bfloat16 `bundle` once more, into a folder inside it; `remove_twin` removes that.
+@contextlib.contextmanager
+def float32_twin(
+    bundle: Bundle, reference: Transformer, numerics: Numerics, log: Callable[[str], None]
+) -> Iterator[Bundle]:
+    """Give a `bundle` in bfloat16 once more, in float32; at the end of the block its folder is removed.
 
     Args:
-        bundle: whose graphs are written already.
-        reference: the model, in float32 with the rounded weights.
+        bundle: whose graphs are written already; the twin's folder is inside its own.
+        reference: the model, in float32 with the rounded weights. The twin's files hold them, and it does not keep it.
         numerics: of the twin; see `verified_as`.
         log: takes lines for people.
 
@@ -34,13 +38,10 @@ def write_twin(bundle: Bundle, reference: Transformer, numerics: Numerics, log: 
     folder.mkdir()
     manifest = bundle.manifest
     graphs = write_graphs("onnx", reference, numerics, manifest.alignment, folder, lambda _line: None)
+    del reference
     for _, graph in graphs:
         if isinstance(graph, Graph):
             check_same_graphs(bundle.path(graph.file), folder / graph.file)
     changed = {"graphs": graphs, "precision": numerics.precision, "weight_storage": numerics.storage}
-    return Bundle(folder, manifest.model_copy(update=changed))
-
-
-def remove_twin(twin: Bundle) -> None:
-    """Remove the folder that `write_twin` made."""
-    shutil.rmtree(twin.folder)
+    yield Bundle(folder, manifest.model_copy(update=changed))
+    shutil.rmtree(folder)

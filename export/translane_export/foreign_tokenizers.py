@@ -14,26 +14,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import sentencepiece
-import tokenizers
-
 from translane_export import language_codes
-from translane_export.broken_files import broken_file
 from translane_export.errors import ExportError
+from translane_export.file_readers import load_sentencepiece, read_json, read_json_if_any
+from translane_export.json_tokenizers import FAIRSEQ_FIRST, TOKENIZER_JSON, byte_level, json_ids, json_tokenizer
 from translane_export.tokenizers import TokenizerFiles
 from translane_server.bundle import JsonTokenizer, Languages, LanguageTemplates, LanguageTokens, SentencePieceTokenizer
-from translane_server.languages import UNDETERMINED, standard_tag
+from translane_server.text.language_tags import UNDETERMINED, standard_tag
 
-_SOURCE, _TARGET, _IDS, _TARGET_IDS, _JSON = (
-    "source.spm",
-    "target.spm",
-    "pieces.json",
-    "target.pieces.json",
-    "tokenizer.json",
-)
+_SOURCE, _TARGET, _IDS, _TARGET_IDS = "source.spm", "target.spm", "pieces.json", "target.pieces.json"
 _CONFIG = "tokenizer_config.json"
-# fairseq's first ids, and those of SentencePiece that they take the place of.
-_FAIRSEQ_FIRST = ("<s>", "<pad>", "</s>", "<unk>")
+# SentencePiece's first ids, whose place fairseq's take.
 _SENTENCEPIECE_FIRST = ("<unk>", "<s>", "</s>")
 _FAIRSEQ_MODELS = ("sentencepiece.bpe.model", "sentencepiece.model")
 _T5_MODELS = ("spiece.model",)
@@ -62,16 +53,16 @@ def marian(folder: Path, config: Mapping[str, Any]) -> ForeignTokenizer:  # noqa
         ExportError: naming the file that is missing or wrong.
     """
     source, target, vocabulary = (_needed(folder / name) for name in ("source.spm", "target.spm", "vocab.json"))
-    ids, settings = _read_ids(vocabulary), _read_object(folder / _CONFIG)
+    ids, settings = _read_ids(vocabulary), read_json_if_any(folder / _CONFIG)
     entry = SentencePieceTokenizer(source=_SOURCE, target=_TARGET, source_ids=_IDS, target_ids=_IDS)
     files: dict[str, Path | bytes] = {_SOURCE: source, _TARGET: target, _IDS: vocabulary}
     if settings.get("separate_vocabs"):
         entry = entry.model_copy(update={"target_ids": _TARGET_IDS})
         files[_TARGET_IDS] = _needed(folder / "target_vocab.json")
     for model in (source, target):
-        _load_sentencepiece(model)
+        load_sentencepiece(model)
     codes = {match[1]: id_ for piece, id_ in ids.items() if (match := _MARIAN_CODE.fullmatch(piece))}
-    templates = LanguageTemplates(target={code: LanguageTokens(source_prefix=(id_,)) for code, id_ in codes.items()})
+    templates = LanguageTemplates(target=_before_source(codes))
     languages = Languages(
         source=(_marian_language(folder, settings, "source_lang"),),
         target=tuple(codes) or (_marian_language(folder, settings, "target_lang"),),
@@ -80,12 +71,14 @@ def marian(folder: Path, config: Mapping[str, Any]) -> ForeignTokenizer:  # noqa
     return ForeignTokenizer(TokenizerFiles(entry, files), languages)
 
 
-def m2m100(folder: Path, config: Mapping[str, Any]) -> ForeignTokenizer:  # noqa: ARG001
+def m2m100(folder: Path, config: Mapping[str, Any]) -> ForeignTokenizer:
     """Of M2M100: sentencepiece.bpe.model and vocab.json; languages are numbered after them. See `marian`."""
+    if "Nllb" in _class(folder):
+        return nllb(folder, config)
     model, vocabulary = _needed(folder / _FAIRSEQ_MODELS[0]), _needed(folder / "vocab.json")
-    _load_sentencepiece(model)
+    load_sentencepiece(model)
     pieces = _read_ids(vocabulary)
-    wmt21 = _read_object(folder / _CONFIG).get("language_codes") == "wmt21"
+    wmt21 = read_json_if_any(folder / _CONFIG).get("language_codes") == "wmt21"
     codes = language_codes.WMT21 if wmt21 else language_codes.M2M100
     ids = {code: len(pieces) + place for place, code in enumerate(codes)}
     named = {**pieces, **{f"__{code}__": id_ for code, id_ in ids.items()}}
@@ -105,8 +98,10 @@ def mbart50(folder: Path, config: Mapping[str, Any]) -> ForeignTokenizer:
 def mbart(folder: Path, config: Mapping[str, Any]) -> ForeignTokenizer:
     """Of mBART-25, which translates to the one language that its decoder starts with. See `marian`.
 
-    The source's language comes after the end of the sentence.
+    The source's language comes after the end of the sentence. mBART-50 has a reader of its own: see `mbart50`.
     """
+    if "MBart50" in _class(folder):
+        return mbart50(folder, config)
     tokenizer, ids = _fairseq_pieces(folder, config, language_codes.MBART25)
     start = config.get("decoder_start_token_id")
     target = next((code for code, id_ in ids.items() if id_ == start), None)
@@ -126,14 +121,14 @@ def t5(folder: Path, config: Mapping[str, Any]) -> ForeignTokenizer:
     ``<2fr>``; where there are neither, the text itself says what to do.
     """
     model = _first(folder, _T5_MODELS)
-    if model and not (folder / _JSON).is_file():
+    if model and not (folder / TOKENIZER_JSON).is_file():
         entry = SentencePieceTokenizer(source=_SOURCE, target=_SOURCE)
         tokenizer = TokenizerFiles(entry, {_SOURCE: model})
-        processor = _load_sentencepiece(model)
+        processor = load_sentencepiece(model)
         ids = {processor.id_to_piece(id_): id_ for id_ in range(len(processor))}
     else:
-        tokenizer = _json_tokenizer(folder, _T5_MODELS)
-        ids = _json_ids(folder / _JSON)
+        tokenizer = json_tokenizer(folder, _T5_MODELS)
+        ids = json_ids(folder / TOKENIZER_JSON)
     tasks = _t5_tasks(config)
     codes = {match[1]: id_ for piece, id_ in ids.items() if (match := _MADLAD_CODE.fullmatch(piece))}
     languages = Languages(source=(UNDETERMINED,), target=(UNDETERMINED,))
@@ -142,21 +137,19 @@ def t5(folder: Path, config: Mapping[str, Any]) -> ForeignTokenizer:
         templates = LanguageTemplates(pair_prefixes=tasks)
         languages = Languages(source=tuple(tasks), target=targets, templates=templates)
     elif codes:
-        templates = LanguageTemplates(
-            target={code: LanguageTokens(source_prefix=(id_,)) for code, id_ in codes.items()}
-        )
+        templates = LanguageTemplates(target=_before_source(codes))
         languages = Languages(source=(UNDETERMINED,), target=tuple(codes), templates=templates)
     return ForeignTokenizer(tokenizer, languages)
 
 
 def bart(folder: Path, config: Mapping[str, Any]) -> ForeignTokenizer:
     """Of BART: tokenizer.json, or vocab.json and merges.txt. See `marian`."""
-    if (folder / _JSON).is_file():
-        tokenizer = _json_tokenizer(folder)
+    if (folder / TOKENIZER_JSON).is_file():
+        tokenizer = json_tokenizer(folder)
     else:
-        space = bool(_read_object(folder / _CONFIG).get("add_prefix_space"))
-        content = _byte_level(_needed(folder / "vocab.json"), _needed(folder / "merges.txt"), add_prefix_space=space)
-        tokenizer = TokenizerFiles(JsonTokenizer(file=_JSON), {_JSON: content})
+        space = bool(read_json_if_any(folder / _CONFIG).get("add_prefix_space"))
+        content = byte_level(_needed(folder / "vocab.json"), _needed(folder / "merges.txt"), add_prefix_space=space)
+        tokenizer = TokenizerFiles(JsonTokenizer(file=TOKENIZER_JSON), {TOKENIZER_JSON: content})
     beginning, forced = config.get("bos_token_id", 0), config.get("forced_bos_token_id")
     templates = LanguageTemplates(
         source={UNDETERMINED: LanguageTokens(source_prefix=(beginning,))},
@@ -168,11 +161,16 @@ def bart(folder: Path, config: Mapping[str, Any]) -> ForeignTokenizer:
 # Languages
 
 
+def _before_source(ids: Mapping[str, int]) -> dict[str, LanguageTokens]:
+    """Languages whose token stands before the source."""
+    return {code: LanguageTokens(source_prefix=(id_,)) for code, id_ in ids.items()}
+
+
 def _many_to_many(ids: Mapping[str, int]) -> Languages:
     """The source's language stands before the source, the target's is what decoders are forced to generate."""
     codes = tuple(ids)
     templates = LanguageTemplates(
-        source={code: LanguageTokens(source_prefix=(id_,)) for code, id_ in ids.items()},
+        source=_before_source(ids),
         target={code: LanguageTokens(forced=(id_,)) for code, id_ in ids.items()},
     )
     return Languages(source=codes, target=codes, templates=templates)
@@ -209,18 +207,18 @@ def _fairseq_pieces(
 ) -> tuple[TokenizerFiles, dict[str, int]]:
     """The tokenizer, and the ids of languages: as tokenizer.json says, or else after the pieces."""
     model = _first(folder, _FAIRSEQ_MODELS)
-    if model is None or (folder / _JSON).is_file():
-        tokenizer, known = _json_tokenizer(folder, _FAIRSEQ_MODELS), _json_ids(folder / _JSON)
+    if model is None or (folder / TOKENIZER_JSON).is_file():
+        tokenizer, known = json_tokenizer(folder, _FAIRSEQ_MODELS), json_ids(folder / TOKENIZER_JSON)
         ids = {code: known[code] for code in codes if code in known}
         if not ids:
-            raise ExportError(f"{folder / _JSON}: it has none of the model's languages, such as {codes[0]}")
+            raise ExportError(f"{folder / TOKENIZER_JSON}: it has none of the model's languages, such as {codes[0]}")
         return tokenizer, ids
-    processor = _load_sentencepiece(model)
+    processor = load_sentencepiece(model)
     names = [processor.id_to_piece(id_) for id_ in range(len(processor))]
     first = len(_SENTENCEPIECE_FIRST)
     if tuple(names[:first]) != _SENTENCEPIECE_FIRST:
         raise ExportError(f"{model}: its first pieces are {names[:first]}, not {list(_SENTENCEPIECE_FIRST)}")
-    numbered = {name: id_ for id_, name in enumerate([*_FAIRSEQ_FIRST, *names[first:]])}
+    numbered = {name: id_ for id_, name in enumerate([*FAIRSEQ_FIRST, *names[first:]])}
     ids = {code: len(numbered) + place for place, code in enumerate(codes)}
     size = config.get("vocab_size")
     if isinstance(size, int) and max(*ids.values(), *numbered.values()) >= size:
@@ -235,36 +233,12 @@ def _numbered(model: Path, ids: Mapping[str, int]) -> TokenizerFiles:
     return TokenizerFiles(entry, {_SOURCE: model, _IDS: json.dumps(ids, ensure_ascii=False).encode()})
 
 
-def _json_tokenizer(folder: Path, instead_of: Sequence[str] = ()) -> TokenizerFiles:
-    path = folder / _JSON
-    if not path.is_file():
-        raise ExportError(f"checkpoint {folder}: it has no tokenizer: {' or '.join([*instead_of, _JSON])}")
-    return TokenizerFiles(JsonTokenizer(file=_JSON), {_JSON: path})
-
-
-def _json_ids(path: Path) -> dict[str, int]:
-    try:
-        ids: dict[str, int] = tokenizers.Tokenizer.from_file(str(path)).get_vocab(with_added_tokens=True)
-    except Exception as error:  # noqa: BLE001 (the library raises no more specific one)
-        raise broken_file(path, _JSON, f"it is not a tokenizer.json: {error}") from None
-    return ids
-
-
-def _byte_level(vocabulary: Path, merges: Path, *, add_prefix_space: bool) -> bytes:
-    """The tokenizer.json of a byte-level BPE in two files."""
-    try:
-        model = tokenizers.models.BPE.from_file(str(vocabulary), str(merges))
-    except Exception as error:  # noqa: BLE001
-        raise ExportError(f"{vocabulary} and {merges.name}: they are no vocabulary and merges: {error}") from None
-    tokenizer = tokenizers.Tokenizer(model)
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=add_prefix_space)
-    tokenizer.decoder = tokenizers.decoders.ByteLevel()
-    special = [name for name in (*_FAIRSEQ_FIRST, "<mask>") if tokenizer.token_to_id(name) is not None]
-    tokenizer.add_special_tokens(special)
-    return tokenizer.to_str().encode()
-
-
 # Files
+
+
+def _class(folder: Path) -> str:
+    """What tokenizer_config.json calls the tokenizer; "" where it does not."""
+    return str(read_json_if_any(folder / _CONFIG).get("tokenizer_class") or "")
 
 
 def _first(folder: Path, names: Sequence[str]) -> Path | None:
@@ -277,30 +251,8 @@ def _needed(path: Path) -> Path:
     return path
 
 
-def _read_object(path: Path) -> dict[str, Any]:
-    """A JSON object; empty where there is no such file."""
-    if not path.is_file():
-        return {}
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise broken_file(path, "JSON file", f"it is not JSON: {error}") from None
-    if not isinstance(content, dict):
-        raise ExportError(f"{path}: it is not a JSON object")
-    return content
-
-
 def _read_ids(path: Path) -> dict[str, int]:
-    content = _read_object(path)
+    content = read_json(path)
     if not content or not all(type(id_) is int for id_ in content.values()):
         raise ExportError(f"{path}: it is not a JSON object of ids by piece")
     return content
-
-
-def _load_sentencepiece(path: Path) -> sentencepiece.SentencePieceProcessor:
-    processor = sentencepiece.SentencePieceProcessor()
-    try:
-        processor.LoadFromSerializedProto(path.read_bytes())
-    except (OSError, RuntimeError):
-        raise broken_file(path, "SentencePiece model", "it is not a SentencePiece model") from None
-    return processor

@@ -27,7 +27,7 @@ from translane_export.train.errors import DataError
 from translane_export.train.evaluate import score
 from translane_export.translate import translate_greedily
 from translane_server.bundle import Bundle, Graphs, Manifest, Quality, file_entry
-from translane_server.language_pairs import LanguagePair
+from translane_server.requests.language_pairs import LanguagePair
 
 _MOST_CALIBRATED = 400  # sentences
 
@@ -73,7 +73,7 @@ class Int8Stage:
             ExportError: the translations lose more BLEU than they may.
         """
         sources = [list(source) for source in self.samples[:_MOST_CALIBRATED]]
-        both = [*sources, *self.languages.tokenizer.encode([pair.source for pair in self.test])]
+        both = [*sources, *self.languages.encode([pair.source for pair in self.test])]
         translated = translate_greedily(bundle, both, self.languages.forced_ids, self.threads)
         self.log(f"calibrating with {len(sources)} sentences")
         release_memory()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import warnings
 from collections.abc import Iterator
@@ -13,10 +12,10 @@ import onnx_ir as ir
 import torch
 from torch import Tensor, nn
 from torch.export import Dim
-from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 from translane_export.alignment_graph import AlignmentGraph
 from translane_export.errors import ExportError
+from translane_export.exporter_shortcuts import exporter_shortcuts
 from translane_export.graphs import DecoderGraph, EncoderGraph, GreedyGraph
 from translane_export.model import TransformerConfig
 from translane_export.on_request import compute_on_request
@@ -100,7 +99,7 @@ def export_alignment(
 
 
 def _export(graph: nn.Module, example: tuple[Tensor, ...], dynamic_shapes: tuple[Any, ...], names: Graph) -> ir.Model:
-    with torch.no_grad(), _quiet(), _one_registry():
+    with torch.no_grad(), _quiet(), exporter_shortcuts():
         try:
             program = torch.onnx.export(
                 graph.eval(),
@@ -167,17 +166,3 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         registration.setLevel(level)
-
-
-@contextlib.contextmanager
-def _one_registry() -> Iterator[None]:
-    """Let all graphs share PyTorch's registry of translations, which it makes anew for each: half a second a graph."""
-    original = ONNXRegistry.__dict__["from_torchlib"]
-    ONNXRegistry.from_torchlib = staticmethod(_registry)  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        ONNXRegistry.from_torchlib = original  # type: ignore[method-assign]
-
-
-_registry = functools.cache(ONNXRegistry.from_torchlib)

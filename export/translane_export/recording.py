@@ -12,39 +12,27 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from translane_export.errors import ExportError
 from translane_export.model import TransformerConfig
-from translane_server.backend import BEST_TOKEN_ALONE, Candidates, Int32Array, IntArray, StepNeeds
+from translane_server.arrays import IntArray
+from translane_server.backend import BEST_TOKEN_ALONE, Backend, Candidates, StepNeeds
+from translane_server.batch.running import RunningBatch
+from translane_server.batch.search import Search
+from translane_server.options import DecodingOptions
+from translane_server.sentence import Sentence, Task
+from translane_server.vocabulary import TargetVocabulary
 
 ROWS = 8
 ADMITTED_TOGETHER = 3
 CANDIDATES = 4
 _MOST_STEPS = 96
+_NEVER = -1  # an end-of-sentence id that no model predicts
 
 FloatArray = npt.NDArray[np.float32]
-
-
-class StepBackend(Protocol):
-    """What is verified: as much of `translane_server.backend.Backend` as greedy decoding takes."""
-
-    @property
-    def source_capacity(self) -> int:
-        """Most source tokens of a row."""
-
-    @property
-    def target_capacity(self) -> int:
-        """Most steps of a row."""
-
-    def encode(self, sources: Sequence[Sequence[int]], first_row: int) -> None:
-        """See `Backend.encode`."""
-
-    def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds) -> Candidates:
-        """See `Backend.decode_step`."""
 
 
 class LogitFile:
@@ -99,7 +87,7 @@ class Decode:
 
 
 def record_decodes(
-    backend: StepBackend,
+    backend: Backend,
     config: TransformerConfig,
     sources: Sequence[Sequence[int]],
     *,
@@ -120,60 +108,59 @@ def record_decodes(
     """
     logits = LogitFile(config.target_vocab_size, folder)
     needs = StepNeeds(min(CANDIDATES, config.target_vocab_size), logits=True, attention=attention)
+    capacity = backend.target_capacity
+    # decodes of many lengths, also where a model never ends a sentence
+    decodes = [Decode(list(source), min(capacity, _MOST_STEPS, 2 * len(source) + 6), logits) for source in sources[:-1]]
+    last = [Decode(list(source), capacity, logits) for source in sources[-1:]]
     done: list[Decode] = []
-    for together, to_capacity in ((sources[:-1], False), (sources[-1:], True)):
-        for decode in _decode_greedily(
-            backend, config, together, logits, needs, to_capacity=to_capacity, greedy=greedy
-        ):
+    for together, eos in ((decodes, config.eos_id), (last, _NEVER)):
+        for decode in _decode_greedily(backend, config, together, needs, eos=eos, greedy=greedy):
             done.append(decode)
             progress(len(done), len(sources))
     return done
 
 
 def _decode_greedily(
-    backend: StepBackend,
-    config: TransformerConfig,
-    sources: Sequence[Sequence[int]],
-    logits: LogitFile,
-    needs: StepNeeds,
-    *,
-    to_capacity: bool,
-    greedy: bool,
+    backend: Backend, config: TransformerConfig, decodes: Sequence[Decode], needs: StepNeeds, *, eos: int, greedy: bool
 ) -> Iterable[Decode]:
-    """Yield each sentence once it has ended. A row that becomes free takes the next sentence at once."""
-    # decodes of many lengths, also where a model never ends a sentence
-    capacity = backend.target_capacity
+    """Decode as the server does, by a running batch, and yield each sentence once it has ended."""
+    batch = RunningBatch(
+        backend.rows, backend.target_capacity, backend.source_capacity, TargetVocabulary(config.start_id, eos)
+    )
     waiting = [
-        Decode(list(source), capacity if to_capacity else min(capacity, _MOST_STEPS, 2 * len(source) + 6), logits)
-        for source in reversed(sources)
+        Task(number, 0, 0.0, False, Sentence(decode.source, DecodingOptions(decode.most_steps)))
+        for number, decode in enumerate(decodes)
     ]
-    rows: list[Decode | None] = [None] * min(ROWS, len(sources))
-    while True:
-        _admit(backend, rows, waiting)
-        stepped = rows[: max((row + 1 for row, running in enumerate(rows) if running), default=0)]
-        if not stepped:
-            return
-        # a row without a sentence between others goes on at position 0 with whatever it holds
-        last = [decode.tokens[-1] if decode and decode.tokens else config.start_id for decode in stepped]
-        positions = [len(decode.tokens) if decode else 0 for decode in stepped]
-        step = np.array(last, np.int64), np.array(positions, np.int32)
+    running: dict[Search, Decode] = {}
+    while waiting or running:
+        # a few at a step, so that rows are at different places in their sentences
+        entering = waiting[: min(ADMITTED_TOGETHER, backend.rows - batch.reserved)]
+        if entering:
+            entering = entering[: backend.encode_ahead([task.sentence.source_ids for task in entering])]
+            del waiting[: len(entering)]
+            searches = batch.add(entering)
+            backend.enter(range(len(entering)), [search.rows[0] for search in searches])
+            running |= {search: decodes[search.task.number] for search in searches}
+        backend.move_rows(batch.compact())
         # at the same positions, so the step after it finds what it would have found without it
-        alone = backend.decode_step(*step, BEST_TOKEN_ALONE).token_ids[:, 0].copy() if greedy else None
-        candidates = backend.decode_step(*step, needs)
+        alone = backend.decode_step(*batch.inputs, BEST_TOKEN_ALONE).token_ids[:, 0].copy() if greedy else None
+        candidates = backend.decode_step(*batch.inputs, needs)
         if alone is not None:
             _check_same(alone, candidates)
-        for row, decode in enumerate(stepped):
-            if decode is None:
-                continue
-            decode.add(row, candidates)
-            chosen = decode.tokens[-1]
-            if not 0 <= chosen < config.target_vocab_size:
-                raise ExportError(f"the exported model chose {chosen}, which is no id of its target vocabulary")
-            # PyTorch takes padding for what is not there, so a decode cannot go on after it
-            ended = chosen == config.pad_id or (chosen == config.eos_id and not to_capacity)
-            if ended or len(decode.tokens) == decode.most_steps:
-                yield decode
-                rows[row] = None
+        over = [search for search, decode in running.items() if not _take(decode, search.rows[0], candidates, config)]
+        over += [search for search in batch.advance(candidates).done if search not in over]
+        for search in over:
+            batch.drop(search.task.number)  # where it has not ended by itself
+            yield running.pop(search)
+
+
+def _take(decode: Decode, row: int, candidates: Candidates, config: TransformerConfig) -> bool:
+    """Keep a step of a row; whether the decode can go on. PyTorch takes padding for what is not there."""
+    decode.add(row, candidates)
+    chosen = decode.tokens[-1]
+    if not 0 <= chosen < config.target_vocab_size:
+        raise ExportError(f"the exported model chose {chosen}, which is no id of its target vocabulary")
+    return chosen != config.pad_id
 
 
 def _check_same(alone: IntArray, candidates: Candidates) -> None:
@@ -190,17 +177,3 @@ def _check_same(alone: IntArray, candidates: Candidates) -> None:
             f"the exported greedy step chose {alone[row]} where the decoder's graph, from the same input, chose"
             f" {best[row]}"
         )
-
-
-def _admit(backend: StepBackend, rows: list[Decode | None], waiting: list[Decode]) -> None:
-    """Put a few waiting sentences on the first free rows side by side, encoded together.
-
-    A few at a step, so that rows are at different places in their sentences.
-    """
-    first = next((row for row, running in enumerate(rows) if running is None), len(rows))
-    row = first
-    while row < min(len(rows), first + ADMITTED_TOGETHER) and rows[row] is None and waiting:
-        rows[row] = waiting.pop()
-        row += 1
-    if row > first:
-        backend.encode([decode.source for decode in rows[first:row] if decode], first)

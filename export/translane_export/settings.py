@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field, field_validator
-from pydantic_settings import CliPositionalArg
 
 from translane_export.languages import is_tag
 from translane_server.bundle import Precision
 from translane_server.cpus import available_cpus
-from translane_server.settings import Settings
+from translane_server.settings_loader import Flag, Settings
 
 ENV_PREFIX = "TRANSLANE_EXPORT_"
 
@@ -22,24 +21,25 @@ Format = Literal["onnx", "torchscript"]
 class ExportSettings(Settings):
     """Exports a trained checkpoint as a model bundle."""
 
-    checkpoint: CliPositionalArg[Path] = Field(
-        description="Folder of the checkpoint: of translane-train, Hugging Face, fairseq or OpenNMT-py."
+    checkpoint: Annotated[Path, Flag(positional=True)] = Field(
+        description="Folder of the checkpoint: of translane-train, Hugging Face, fairseq or OpenNMT-py, or a bundle."
     )
-    output: Path = Field(description="Folder to write the bundle to (short: -o); it appears once it is complete.")
-    precision: str = Field(
+    output: Annotated[Path, Flag("FOLDER", short="-o")] = Field(
+        description="Folder to write the bundle to; it appears once it is complete."
+    )
+    precision: Annotated[str, Flag("NAMES")] = Field(
         default="fp32",
         description="What the model computes in: fp32, int8 (for CPUs), fp16 or bf16 (both for CUDA). Several, such as"
-        " fp16,int8, make a folder with a bundle for each, of which the server takes the one for its device.",
+        " fp16,int8, make a folder with a bundle for each; the server takes the one for its device.",
     )
-    format: Format = Field(
-        default="onnx", description="onnx is what the server reads; torchscript is for LibTorch programs."
-    )
+    format: Format = Field(default="onnx", description="The server reads onnx; torchscript is for LibTorch programs.")
     weight_storage: Literal["float32", "float16"] | None = Field(
         default=None,
         description="Type the weights are stored in; float16 halves an fp32 bundle. By default fp32's own.",
     )
     force: bool = Field(default=False, description="Replace the bundle that is there.")
-    name: str | None = Field(
+    threads: int | None = Field(default=None, ge=1, description="Threads to compute with; by default the CPUs granted.")
+    name: Annotated[str | None, Flag(heading="the bundle's description")] = Field(
         default=None,
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
         description="What clients call the model; by default the languages, such as zh-en.",
@@ -49,12 +49,16 @@ class ExportSettings(Settings):
         default=None, min_length=1, description="Licence of the model (SPDX); by default that of its data."
     )
     attribution: str = Field(default="", description="Whom to credit for the data, for the model card.")
-    model_card: Path | None = Field(default=None, description="Markdown file to use as the model card.")
-    source_language: str | None = Field(
+    model_card: Annotated[Path | None, Flag("FILE")] = Field(
+        default=None, description="Markdown file to use as the model card."
+    )
+    source_language: Annotated[str | None, Flag("TAG", heading="languages and limits")] = Field(
         default=None,
         description="BCP-47 tag of the language it translates from, for checkpoints that do not say or say otherwise.",
     )
-    target_language: str | None = Field(default=None, description="The same of the language it translates to.")
+    target_language: Annotated[str | None, Flag("TAG")] = Field(
+        default=None, description="BCP-47 tag of the language it translates to."
+    )
     source_prefix: str | None = Field(
         default=None,
         description='Text before every source, such as "translate English to German: " for T5; by default what the'
@@ -71,23 +75,22 @@ class ExportSettings(Settings):
     default_max_length: int = Field(
         default=256, ge=1, description="Longest translation where a request sets none [tokens]."
     )
-    samples: Path | None = Field(
+    samples: Annotated[Path | None, Flag("FILE", heading="verification")] = Field(
         default=None,
         description="Text file of source sentences, one a line, to verify with and to choose the alignment layer by;"
         " by default the checkpoint's.",
     )
-    test: Path | None = Field(
-        default=None,
-        description="int8: parallel text (TSV of source and reference, gzipped or not) to score translations with,"
-        " before and after.",
-    )
-    max_bleu_loss: float = Field(default=0.5, ge=0, description="int8: how much BLEU may be lost on --test.")
     alignment_layer: int | None = Field(
         default=None,
         ge=0,
         description="Decoder layer whose cross-attention aligns words, from 0; by default the exporter chooses.",
     )
-    threads: int | None = Field(default=None, ge=1, description="Threads to compute with; by default the CPUs granted.")
+    test: Annotated[Path | None, Flag("FILE")] = Field(
+        default=None,
+        description="int8: parallel text (TSV of source and reference, gzipped or not) to score translations with,"
+        " before and after.",
+    )
+    max_bleu_loss: float = Field(default=0.5, ge=0, description="int8: how much BLEU may be lost on --test.")
 
     @property
     def computing_threads(self) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from translane_export.errors import ExportError
 from translane_export.model import TransformerConfig
 from translane_server.bundle import JsonTokenizer, Languages, SentencePieceTokenizer, SpecialIds
-from translane_server.tokenizer import ModelIds, Tokenizer, make_tokenizer
+from translane_server.text.tokenizer import ModelIds, Tokenizer, make_tokenizer
 
 _SOURCE, _TARGET = "source.spm", "target.spm"
 

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from translane_export.graphs import DecoderGraph, EncoderGraph
 from translane_export.model import TransformerConfig
 from translane_export.onnx_export import decoder_example, encoder_example
-from translane_server.backend import Candidates, Int32Array, IntArray, StepNeeds
+from translane_server.arrays import Int32Array, IntArray
+from translane_server.backend import BEST_TOKEN, Candidates, RowMove, StepNeeds
 
 ENCODER, DECODER = "encoder.pt", "decoder.pt"
 
@@ -33,11 +34,15 @@ def save_torchscript(encoder: EncoderGraph, decoder: DecoderGraph, config: Trans
 
 
 class TorchScriptBackend:
-    """Runs the saved files; see `translane_export.verify.StepBackend`."""
+    """Runs the saved files; see `translane_server.backend.Backend`."""
+
+    has_attention = False
+    steps_at_once = 1
 
     def __init__(
         self, folder: Path, config: TransformerConfig, *, rows: int, source_capacity: int, target_capacity: int
     ) -> None:
+        self.rows, self.source_capacity, self.target_capacity = rows, source_capacity, target_capacity
         with _no_deprecations():
             self._encoder = _load(folder / ENCODER)
             self._decoder = _load(folder / DECODER)
@@ -48,36 +53,29 @@ class TorchScriptBackend:
         self._past = [torch.zeros(block, dtype=dtype) for _ in range(2 * config.decoder_layers)]
         block = (rows, config.heads, source_capacity, config.head_dim)
         self._cross = [torch.zeros(block, dtype=dtype) for _ in range(2 * config.decoder_layers)]
+        self._encoded: list[Tensor] = []  # of the sources that may enter, [B, heads, S, head_dim] each
+        self._encoded_lengths = self._source_lengths  # [B]
 
-    @property
-    def source_capacity(self) -> int:
-        """See `StepBackend.source_capacity`."""
-        return self._cross[0].shape[2]
-
-    @property
-    def target_capacity(self) -> int:
-        """See `StepBackend.target_capacity`."""
-        return self._past[0].shape[2]
-
-    def encode(self, sources: Sequence[Sequence[int]], first_row: int) -> None:
-        """See `StepBackend.encode`."""
-        lengths = torch.tensor([len(source) for source in sources], dtype=torch.int32)
-        longest = int(lengths.max())
+    def encode_ahead(self, sources: Sequence[Sequence[int]]) -> int:
+        self._encoded_lengths = torch.tensor([len(source) for source in sources], dtype=torch.int32)
+        longest = int(self._encoded_lengths.max())
         source_ids = torch.tensor([[*source, *[self._pad] * (longest - len(source))] for source in sources])  # [B, S]
-        rows = slice(first_row, first_row + len(sources))
         with torch.inference_mode():
-            for cache, encoded in zip(self._cross, self._encoder(source_ids, lengths), strict=True):
-                cache[rows, :, :longest] = encoded
-        self._source_lengths[rows] = lengths
+            self._encoded = self._encoder(source_ids, self._encoded_lengths)
+        return len(sources)
 
-    def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds) -> Candidates:
-        """See `StepBackend.decode_step`."""
+    def enter(self, sources: Sequence[int], rows: Sequence[int]) -> None:
+        for cache, encoded in zip(self._cross, self._encoded, strict=True):
+            cache[list(rows), :, : encoded.shape[2]] = encoded[list(sources)]
+        self._source_lengths[list(rows)] = self._encoded_lengths[list(sources)]
+
+    def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN) -> Candidates:
         n = len(token_ids)
         caches: list[Tensor] = [cache[:n] for cache in (*self._past, *self._cross)]
         with torch.inference_mode():
             ids, log_probs, logits, *present = self._decoder(
-                torch.from_numpy(token_ids),
-                torch.from_numpy(positions),
+                torch.from_numpy(token_ids.copy()),
+                torch.from_numpy(positions.copy()),
                 self._source_lengths[:n],
                 torch.tensor([needs.num_candidates]),
                 *caches,
@@ -85,6 +83,18 @@ class TorchScriptBackend:
             for past, updated in zip(self._past, present, strict=True):
                 past[:n] = updated
         return Candidates(ids.numpy(), log_probs.numpy(), logits.numpy())
+
+    def decode_ahead(self, token_ids: IntArray, positions: Int32Array, steps: int) -> IntArray:
+        raise NotImplementedError("steps are taken one by one")
+
+    def move_rows(self, moves: Sequence[RowMove]) -> None:
+        for move in moves:
+            for cache in (*self._past, *self._cross):
+                cache[move.target] = cache[move.source]
+            self._source_lengths[move.target] = self._source_lengths[move.source]
+
+    def close(self) -> None:
+        self._past, self._cross, self._encoded = [], [], []
 
 
 # torch.jit has no annotations.

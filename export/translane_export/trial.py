@@ -8,13 +8,14 @@ from typing import Any
 from translane_export import torchscript
 from translane_export.errors import ExportError
 from translane_export.model import TransformerConfig
-from translane_export.recording import ADMITTED_TOGETHER, ROWS, Decode, StepBackend, record_decodes
+from translane_export.recording import ADMITTED_TOGETHER, ROWS, Decode, record_decodes
 from translane_export.settings import ExportSettings
 from translane_export.verify import LONGEST, verification_sources
+from translane_server.backend import Backend
 from translane_server.bundle import Bundle
 from translane_server.errors import StartupError
-from translane_server.ort import OrtBackend
-from translane_server.sessions import Sessions
+from translane_server.runtime.ort import OrtBackend
+from translane_server.runtime.sessions import Sessions
 
 _MOST_LOGITS = 1 << 23  # of a sentence that is verified (32 MB), unless it is no longer than this:
 _SHORTEST = 96
@@ -53,7 +54,7 @@ def decode_sources(
 
 def _open_backend(
     settings: ExportSettings, bundle: Bundle, config: TransformerConfig, source_capacity: int, target_capacity: int
-) -> StepBackend:
+) -> Backend:
     capacities: dict[str, Any] = {
         "rows": ROWS,
         "source_capacity": source_capacity,

@@ -24,7 +24,7 @@ from translane_export.model import Transformer, TransformerConfig
 from translane_export.precision import Numerics
 from translane_export.recording import Decode, FloatArray
 from translane_export.rounding import RoundedInputs
-from translane_server.backend import IntArray
+from translane_server.arrays import IntArray
 from translane_server.bundle import Alignment, Parity
 
 LONGEST = 512

@@ -11,6 +11,14 @@ from torch import Tensor, nn
 from translane_export.model.config import TransformerConfig
 
 
+def attention_scores(queries: Tensor, keys: Tensor, bias: Tensor | None = None, *, scaled: bool = True) -> Tensor:
+    """QKᵀ / √D + bias, [B, H, T, S]; see `scaled_dot_product_attention`, whose softmax this goes into."""
+    scores = queries @ keys.transpose(-2, -1)
+    if scaled:
+        scores = scores / queries.shape[-1] ** 0.5
+    return scores if bias is None else scores + bias
+
+
 def scaled_dot_product_attention(
     queries: Tensor,
     keys: Tensor,
@@ -27,11 +35,7 @@ def scaled_dot_product_attention(
     True where a query may look, bias broadcastable to the same. A query that may look nowhere gets zeros. ``dropout``
     is the probability with which an attention weight is dropped. Returns [B, H, T, D].
     """
-    scores = queries @ keys.transpose(-2, -1)  # [B, H, T, S]
-    if scaled:
-        scores = scores / queries.shape[-1] ** 0.5
-    if bias is not None:
-        scores = scores + bias
+    scores = attention_scores(queries, keys, bias, scaled=scaled)
     if mask is None:
         weights = torch.softmax(scores, dim=-1)
     else:

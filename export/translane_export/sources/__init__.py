@@ -7,12 +7,12 @@ one more name in `ARCHITECTURES`; a further format is one more reader.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Protocol
 
 from translane_export.checkpoint import Checkpoint
 from translane_export.errors import ExportError
+from translane_export.file_readers import read_json
 from translane_export.sources.bart import BART
 from translane_export.sources.bundle import BundleReader
 from translane_export.sources.fairseq import FairseqReader
@@ -23,6 +23,7 @@ from translane_export.sources.mbart import MBART
 from translane_export.sources.opennmt import OpenNmtReader
 from translane_export.sources.t5 import MT5, T5
 from translane_export.sources.translane import TranslaneReader
+from translane_server.bundle import MANIFEST
 
 
 class Reader(Protocol):
@@ -71,22 +72,13 @@ def find_reader(folder: Path) -> Reader:
             f"checkpoint {folder}: its {CONFIG} says model_type {found}, and the models that are read are"
             f" encoder-decoders: {known}"
         )
-    if problem := _config_problem(folder / CONFIG):
-        raise ExportError(f"{folder / CONFIG}: {problem}")
+    if bundles := sorted(path.parent.name for path in folder.glob(f"*/{MANIFEST}")):
+        raise ExportError(
+            f"checkpoint {folder}: it is a folder of model bundles, one for each precision; name one of them:"
+            f" {' or '.join(bundles)}"
+        )
+    config = folder / CONFIG
+    if config.is_file() and not {"model_type", "format"} & read_json(config).keys():
+        raise ExportError(f"{config}: the key model_type is missing")
     known = ", ".join(reader.format for reader in READERS)
     raise ExportError(f"checkpoint {folder}: no known format (known: {known})")
-
-
-def _config_problem(path: Path) -> str:
-    """Why a configuration says nothing of the model; empty where there is none, or nothing is wrong."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return ""
-    except OSError as error:
-        return f"it cannot be read: {error.strerror}"
-    except ValueError:
-        return "it is not JSON"
-    if not isinstance(content, dict):
-        return "it is no JSON object"
-    return "" if "model_type" in content or "format" in content else "the key model_type is missing"

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from translane_export import foreign_tokenizers
-from translane_export.errors import ExportError
-from translane_export.sources.huggingface import Architecture, ModelConfig, Names
+from translane_export.sources.huggingface import ACTIVATIONS, Architecture
+from translane_export.sources.model_settings import ModelSettings
+from translane_export.sources.placed_tensors import Names
 
 _ATTENTION = ("q_proj", "k_proj", "v_proj", "out_proj")
 
@@ -50,26 +51,22 @@ FINAL_NORM_NAMES: Names = {
 VERSIONS = r"model\.(encoder|decoder)\.version"  # fairseq's marks in old conversions
 
 
-def sizes(config: ModelConfig) -> dict[str, Any]:
+def sizes(config: ModelSettings) -> dict[str, Any]:
     """The fields that all of them read alike."""
     vocabulary, width = config.whole("vocab_size"), config.whole("d_model")
-    heads = config.same("encoder_attention_heads", "decoder_attention_heads")
-    if heads > 0 and width % heads:
-        raise ExportError(
-            f"{config.path}: d_model is {width}, and encoder_attention_heads is {heads}, which does not divide it"
-        )
+    heads = config.same_whole("encoder_attention_heads", "decoder_attention_heads")
     return {
         "source_vocab_size": vocabulary,
         "target_vocab_size": vocabulary,
         "d_model": width,
         "encoder_layers": config.whole("encoder_layers"),
         "decoder_layers": config.whole("decoder_layers"),
-        "heads": heads,
-        "ffn_size": config.same("encoder_ffn_dim", "decoder_ffn_dim"),
-        "activation": config.activation("activation_function", config.text("activation_function")),
+        "heads": config.check_heads("encoder_attention_heads", heads, width),
+        "ffn_size": config.same_whole("encoder_ffn_dim", "decoder_ffn_dim"),
+        "activation": config.activation("activation_function", ACTIVATIONS),
         "max_positions": config.whole("max_position_embeddings"),
         "positions": "learned",
-        "scale_embeddings": config.flag("scale_embedding", default=False),
+        "scale_embeddings": config.flag("scale_embedding"),
     }
 
 
@@ -81,5 +78,5 @@ BART = Architecture(
     names={**LAYER_NAMES, **EMBEDDING_NAMES, **EMBEDDING_NORM_NAMES},
     unk_id=3,
     position_offset=2,
-    ignored=(VERSIONS,),
+    ignored=VERSIONS,
 )

@@ -13,19 +13,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx_ir as ir
 import torch
 from torch import Tensor
 
 from translane_export.checkpoint import Checkpoint
-from translane_export.dequantize import dequantize_graph
 from translane_export.errors import ExportError
-from translane_export.keys_values import dequantize_encoder
 from translane_export.model import TransformerConfig
 from translane_export.model.config import Activation
 from translane_export.model.positions import sinusoid_table
 from translane_export.quantize import Ranges
+from translane_export.sources.placed_tensors import PROJECTION
+from translane_export.sources.stored_graph import RMS_NORMS, StoredGraph
 from translane_export.tokenizers import TokenizerFiles
 from translane_server.bundle import MANIFEST, Bundle, Manifest, load_bundle
 from translane_server.errors import StartupError
@@ -40,12 +39,7 @@ _ACTIVATIONS: dict[str, Activation] = {
     "FastGelu": "gelu_tanh",
     "QuickGelu": "silu",
 }
-_ATTENTION = ("GroupQueryAttention", "MultiHeadAttention")
-_FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
-_RMS_NORMS = ("SimplifiedLayerNormalization", "SkipSimplifiedLayerNormalization")
-_NORMS = ("LayerNormalization", "SkipLayerNormalization", *_RMS_NORMS)
 _PARTS = ("q_proj", "k_proj", "v_proj")
-_PROJECTION = "output_projection.weight"
 _RELATIVE = "stack.relative_positions"
 
 
@@ -56,15 +50,15 @@ class BundleReader:
     family = "transformer"
 
     def recognises(self, folder: Path) -> bool:
-        """See `Reader.recognises`."""
+        """Whether there is a manifest."""
         return (folder / MANIFEST).is_file()
 
     def read(self, folder: Path) -> Checkpoint:
-        """See `Reader.read`."""
+        """Read the bundle back."""
         try:
             bundle = load_bundle(folder)
             encoder, decoder = (
-                _Stored(ir.load(bundle.path(graph.file)))
+                StoredGraph(ir.load(bundle.path(graph.file)))
                 for graph in (bundle.manifest.graphs.encoder, bundle.manifest.graphs.decoder)
             )
         except StartupError as error:
@@ -77,74 +71,7 @@ class BundleReader:
             raise ExportError(f"model bundle {folder}: it cannot be read back: {error}") from error
 
 
-class _Stored:
-    """A graph, and the weights in it by the names of `translane_export.graphs`, all float32.
-
-    `ranges` are those of the inputs of its int8 projections, by weight; `keys_values` are the units of what is int8
-    beside that, by name.
-    """
-
-    def __init__(self, model: ir.Model) -> None:
-        self.keys_values = dequantize_encoder(model)
-        self.ranges = dequantize_graph(model)
-        self.graph = model.graph
-        self.weights: dict[str, Tensor] = {}
-        self.shapes: dict[str, tuple[int, ...]] = {}
-        for name, value in model.graph.initializers.items():
-            tensor = value.const_value
-            assert tensor is not None
-            self.shapes[name] = tuple(tensor.shape.numpy())
-            if tensor.dtype in _FLOATS:
-                self.weights[name.removesuffix(".float16")] = torch.from_numpy(tensor.numpy().astype(np.float32))
-
-    def operators(self) -> set[str]:
-        """Types of the nodes; "Gelu tanh" is Gelu by its approximation."""
-        return {
-            f"{node.op_type} tanh" if node.attributes.get_string("approximate") == "tanh" else node.op_type
-            for node in self.graph
-        }
-
-    def norm_epsilon(self) -> float:
-        """What the norms add to the variance."""
-        epsilons = {node.attributes["epsilon"].as_float() for node in self.graph if node.op_type in _NORMS}
-        if len(epsilons) != 1:
-            raise ValueError("its norms differ")
-        return round(epsilons.pop(), 12)  # an attribute is a float32
-
-    def embedding_scale(self) -> float:
-        """What token vectors are multiplied with: the Gather by ids is followed by a Mul."""
-        for node in self.graph:
-            if node.op_type == "Gather" and _is_input(node.inputs[1], self.graph):
-                (following,) = node.outputs[0].consumers()
-                return self._factor(following)
-        return 1.0
-
-    def logit_scale(self) -> float:
-        """What the decoder's output is multiplied with: the input of its projection comes out of a Mul."""
-        for node in self.graph:
-            if node.op_type == "Gemm" and node.inputs[1] is not None and node.inputs[1].name == _PROJECTION:
-                assert node.inputs[0] is not None
-                return self._factor(node.inputs[0].producer())
-        return 1.0
-
-    def scales_attention(self) -> bool:
-        """Whether attention divides by √D, as it does unless a node says otherwise."""
-        return not any("scale" in node.attributes for node in self.graph if node.op_type in _ATTENTION)
-
-    def _factor(self, node: ir.Node | None) -> float:
-        """The constant that a Mul multiplies with; 1 for any other node."""
-        if node is None or node.op_type != "Mul":
-            return 1.0
-        constants = [value.name for value in node.inputs if value is not None and value.name in self.weights]
-        return float(self.weights[str(constants[0])]) if constants else 1.0
-
-
-def _is_input(ids: ir.Value | None, graph: ir.Graph) -> bool:
-    """Whether a Gather is by an input's ids, and not by positions."""
-    return ids is not None and ids in graph.inputs and ids.name != "positions"
-
-
-def _read(bundle: Bundle, encoder: _Stored, decoder: _Stored) -> Checkpoint:
+def _read(bundle: Bundle, encoder: StoredGraph, decoder: StoredGraph) -> Checkpoint:
     manifest = bundle.manifest
     config = _config(manifest, encoder, decoder)
     provenance = manifest.provenance
@@ -164,7 +91,7 @@ def _read(bundle: Bundle, encoder: _Stored, decoder: _Stored) -> Checkpoint:
     )
 
 
-def _config(manifest: Manifest, encoder: _Stored, decoder: _Stored) -> TransformerConfig:
+def _config(manifest: Manifest, encoder: StoredGraph, decoder: StoredGraph) -> TransformerConfig:
     sizes, ids = manifest.architecture, manifest.special_ids
     operators = encoder.operators()
     activations = {_ACTIVATIONS[name] for name in operators & _ACTIVATIONS.keys()}
@@ -202,7 +129,7 @@ def _config(manifest: Manifest, encoder: _Stored, decoder: _Stored) -> Transform
         eos_id=ids.eos,
         decoder_start_id=None if ids.decoder_start == ids.bos else ids.decoder_start,
         embedding_norm="embedding.norm.weight" in encoder.weights,
-        norm_kind="rms" if operators & set(_RMS_NORMS) else "layer",
+        norm_kind="rms" if operators & RMS_NORMS else "layer",
         biases="stack.layers.0.feed_forward.up_proj.bias" in decoder.weights,
         gated="stack.layers.0.feed_forward.gate_proj.weight" in encoder.weights,
         attention_scale=encoder.scales_attention(),
@@ -218,7 +145,7 @@ def _suppressed_ids(decoder: Mapping[str, Tensor]) -> Tensor:
     return added.isinf().nonzero().flatten()
 
 
-def _relative_positions(weight: Tensor, decoder: _Stored) -> dict[str, int]:
+def _relative_positions(weight: Tensor, decoder: StoredGraph) -> dict[str, int]:
     """The decoder's table of buckets has the distances from 0 to the largest."""
     distances, _ = decoder.shapes[f"{_RELATIVE}.bucket_of_offset"]
     return {"relative_buckets": len(weight), "relative_max_distance": distances - 1}
@@ -237,7 +164,7 @@ def _is_sinusoidal(table: Tensor) -> bool:
 
 def _tying(encoder: Mapping[str, Tensor], decoder: Mapping[str, Tensor]) -> Any:
     """A table that is also the output projection is stored under the projection's name alone."""
-    projection = decoder[_PROJECTION]
+    projection = decoder[PROJECTION]
     if not torch.equal(decoder.get("embedding.tokens.weight", projection), projection):
         return "none"
     return "three-way" if torch.equal(encoder["embedding.tokens.weight"], projection) else "two-way"
@@ -247,11 +174,11 @@ def _state_dict(
     config: TransformerConfig, encoder: Mapping[str, Tensor], decoder: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
     """Undo what `EncoderGraph` and `DecoderGraph` do to names and to Q, K and V."""
-    projection = decoder[_PROJECTION]
+    projection = decoder[PROJECTION]
     state = {
         "encoder.embedding.tokens.weight": encoder["embedding.tokens.weight"],
         "decoder.embedding.tokens.weight": decoder.get("embedding.tokens.weight", projection),
-        _PROJECTION: projection,
+        PROJECTION: projection,
     }
     if config.biases:
         bias = state["output_projection.bias"] = decoder["output_projection.bias"]

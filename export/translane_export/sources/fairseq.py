@@ -21,49 +21,27 @@ from torch import Tensor
 
 from translane_export.checkpoint import Checkpoint
 from translane_export.errors import ExportError
-from translane_export.model import TransformerConfig
+from translane_export.file_readers import read_text
 from translane_export.model.config import Activation
 from translane_export.sources.bart import LAYER_NAMES
-from translane_export.sources.inert_pickle import plain, read_inert
+from translane_export.sources.fairseq_settings import fairseq_settings
+from translane_export.sources.inert_pickle import read_inert
+from translane_export.sources.model_settings import ModelSettings
 from translane_export.sources.numbered_pieces import find_sentencepiece, numbered_pieces
-from translane_export.sources.pickled_settings import PickledSettings
-from translane_export.sources.renamed_tensors import find_table, find_tying, rename_tensors
+from translane_export.sources.placed_tensors import POSITIONS, find_table, place_tensors
+from translane_export.sources.weight_files import stored_tensors
 from translane_server.bundle import Languages
 
 _SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # each dictionary's first symbols, which its file leaves out
 _BOS, _PAD, _EOS, _UNK = range(4)
 _FIRST_POSITION = _PAD + 1
 _PREFERRED = ("checkpoint_best.pt", "model.pt")
-_TASK = "translation"
 _ACTIVATIONS: dict[str, Activation] = {
     "relu": "relu",
     "gelu": "gelu",
     "gelu_accurate": "gelu_tanh",
     "gelu_fast": "gelu_tanh",
 }
-_UNSUPPORTED = (
-    "adaptive_input",
-    "adaptive_softmax_cutoff",
-    "base_layers",
-    "char_inputs",
-    "cross_self_attention",
-    "decoder_add_adapters",
-    "decoder_layers_to_keep",
-    "decoder_recurrent_stacking",
-    "encoder_add_adapters",
-    "encoder_layers_to_keep",
-    "encoder_recurrent_stacking",
-    "lang_tok_replacing_bos_eos",
-    "merge_src_tgt_embed",
-    "no_cross_attention",
-    "no_decoder_final_norm",
-    "prepend_bos",
-    "scale_attn",
-    "scale_fc",
-    "scale_heads",
-    "scale_resids",
-    "use_factorized_embedding",
-)
 _NAMES = {
     **{ours: theirs.removeprefix("model.") for ours, theirs in LAYER_NAMES.items()},
     **{
@@ -77,7 +55,6 @@ _NAMES = {
     },
     "output_projection": "decoder.output_projection",
 }
-_POSITIONS = {f"{side}.embedding.positions.embedding.weight": side for side in ("encoder", "decoder")}
 _LEARNED = "{}.embed_positions.weight"
 # The last release adds copies to the encoder's layers, for a fast path; it never reads those of a file.
 _IGNORED = (
@@ -98,39 +75,51 @@ class FairseqReader:
     family = "fairseq"
 
     def recognises(self, folder: Path) -> bool:
-        """See `Reader.recognises`."""
+        """Whether there is a .pt file beside a dictionary."""
         return any(folder.glob("*.pt")) and any(folder.glob("dict.*.txt"))
 
     def read(self, folder: Path) -> Checkpoint:
-        """See `Reader.read`."""
+        """Read the folder; its settings name the languages."""
         path = _checkpoint_file(folder)
         content = read_inert(path)
-        settings = _settings(content, path)
+        settings = fairseq_settings(content, path)
         source, target = (_language(settings, folder, name) for name in ("source_lang", "target_lang"))
         source_ids, target_ids = (_read_dictionary(folder / f"dict.{tag}.txt") for tag in (source, target))
         tensors = _modern_names(_tensors(content, path), settings)
-        config = _config(settings, tensors)
-        for tag, ids, size in (
-            (source, source_ids, config.source_vocab_size),
-            (target, target_ids, config.target_vocab_size),
-        ):
-            if (symbols := 1 + max(ids.values())) != size:
+        fields = _fields(settings, tensors)
+        for tag, ids, side in ((source, source_ids, "source"), (target, target_ids, "target")):
+            symbols, size = 1 + max(ids.values()), fields[f"{side}_vocab_size"]
+            if symbols != size:
                 path_of_ids = folder / f"dict.{tag}.txt"
                 raise ExportError(f"{path_of_ids}: it has {symbols} symbols, and the model embeds {size}")
-        tables = _position_tables(settings, config, tensors)
-        models = find_sentencepiece(folder, {"source", "src", source}, {"target", "tgt", "trg", target})
-        state_dict, origins = rename_tensors(
-            tensors, config, _NAMES, path=path, given=tables, unbiased="output_projection", ignored=_IGNORED
+        model = place_tensors(
+            stored_tensors(tensors, path),
+            fields,
+            _NAMES,
+            path=path,
+            tables=_position_tables(settings, fields, tensors),
+            unbiased="output_projection",
+            ignored=_IGNORED,
         )
+        models = find_sentencepiece(folder, {"source", "src", source}, {"target", "tgt", "trg", target})
         return Checkpoint(
-            config=config,
-            state_dict=state_dict,
-            origins=origins,
+            **model._asdict(),
             tokenizer=numbered_pieces(*models, source_ids, target_ids, source_eos=True),
             languages=Languages(source=(source,), target=(target,)),
             samples=(),
             metadata={"architecture": str(settings.get("arch", settings.get("_name", "transformer")))},
         )
+
+
+def sinusoids(first: int, count: int, width: int) -> Tensor:
+    """Return fairseq's vectors [count, M] of positions from `first` on; a zero column comes last where M is odd.
+
+    They are sines, then cosines, of position / 10000^(i / (M/2 - 1)), in float32 from the start, as in training.
+    """
+    half = width // 2
+    frequencies = torch.exp(torch.arange(half, dtype=torch.float) * -(math.log(10000) / (half - 1)))  # [M / 2]
+    angles = torch.arange(first, first + count, dtype=torch.float)[:, None] * frequencies  # [count, M / 2]
+    return torch.cat([angles.sin(), angles.cos(), torch.zeros(count, width % 2)], dim=1)
 
 
 def _checkpoint_file(folder: Path) -> Path:
@@ -145,32 +134,7 @@ def _checkpoint_file(folder: Path) -> Path:
     )
 
 
-def _settings(content: Mapping[str, Any], path: Path) -> PickledSettings:
-    """The model's settings and the task's, flat: "encoder_layers" whether saved so or as encoder.layers."""
-    try:
-        values, groups = plain(content.get("args")), plain(content.get("cfg"))
-    except ValueError as error:
-        raise ExportError(f"{path}: {error}") from None
-    if isinstance(groups, dict) and not isinstance(values, dict):
-        task, model = (groups.get(name) for name in ("task", "model"))
-        if isinstance(task, dict) and isinstance(model, dict):
-            values = {**task, **model, "task": task.get("task") or task.get("_name")}
-    if not isinstance(values, dict):
-        raise ExportError(
-            f"{path}: it is no fairseq checkpoint, whose settings are under args, or cfg.task and cfg.model"
-        )
-    flat = dict(values)
-    for side in ("encoder", "decoder"):
-        if isinstance(values.get(side), dict):
-            flat |= {f"{side}_{name}": value for name, value in values[side].items()}
-    settings = PickledSettings(flat, path)
-    if (task := settings.get("task", _TASK)) != _TASK:
-        raise ExportError(f"{path}: its task is {task!r}, and only {_TASK} is supported")
-    settings.refuse(_UNSUPPORTED)
-    return settings
-
-
-def _language(settings: PickledSettings, folder: Path, name: str) -> str:
+def _language(settings: ModelSettings, folder: Path, name: str) -> str:
     language = settings.get(name)
     if not isinstance(language, str):
         raise ExportError(f"{settings.path}: {name} is {language!r}, and it says which dict.LANGUAGE.txt is whose")
@@ -183,21 +147,15 @@ def _read_dictionary(path: Path) -> dict[str, int]:
     """Ids by symbol. A line is a symbol, a space and a count; the special symbols come first without lines."""
     ids = {symbol: number for number, symbol in enumerate(_SPECIAL)}
     size = len(ids)
-    try:
-        with path.open(encoding="utf-8") as lines:
-            for number, line in enumerate(lines, start=1):
-                entry, flag = re.subn(r" #fairseq:overwrite$", "", line.rstrip())
-                symbol, _, count = entry.rpartition(" ")
-                if not symbol or not count.isdecimal():
-                    raise ExportError(f"{path}: line {number} is not a symbol, a space and a count")
-                if symbol in ids and not flag:
-                    raise ExportError(f"{path}: line {number} has the symbol {symbol!r} again")
-                ids[symbol] = size
-                size += 1
-    except OSError as error:
-        raise ExportError(f"{path}: it cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ExportError(f"{path}: it is not UTF-8 text") from None
+    for number, line in enumerate(read_text(path).removesuffix("\n").split("\n"), start=1):
+        entry, flag = re.subn(r" #fairseq:overwrite$", "", line.rstrip())
+        symbol, _, count = entry.rpartition(" ")
+        if not symbol or not count.isdecimal():
+            raise ExportError(f"{path}: line {number} is not a symbol, a space and a count")
+        if symbol in ids and not flag:
+            raise ExportError(f"{path}: line {number} has the symbol {symbol!r} again")
+        ids[symbol] = size
+        size += 1
     return ids
 
 
@@ -210,7 +168,7 @@ def _tensors(content: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
     return model
 
 
-def _modern_names(tensors: Mapping[str, Tensor], settings: PickledSettings) -> dict[str, Tensor]:
+def _modern_names(tensors: Mapping[str, Tensor], settings: ModelSettings) -> dict[str, Tensor]:
     """Bring what older releases saved to the newest one's names; add the projection where it is an embedding."""
     renamed: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
@@ -232,7 +190,8 @@ def _modern_names(tensors: Mapping[str, Tensor], settings: PickledSettings) -> d
     return renamed
 
 
-def _config(settings: PickledSettings, tensors: Mapping[str, Tensor]) -> TransformerConfig:
+def _fields(settings: ModelSettings, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Those of `TransformerConfig`."""
     before = settings.flag("encoder_normalize_before")
     if before != settings.flag("decoder_normalize_before"):
         raise ExportError(
@@ -245,66 +204,46 @@ def _config(settings: PickledSettings, tensors: Mapping[str, Tensor]) -> Transfo
             raise ExportError(
                 f"{settings.path}: {name} is not the {width} of decoder_embed_dim, which is not supported"
             )
-    source, target, output = (
-        find_table(tensors, f"{name}.weight", settings.path)
-        for name in ("encoder.embed_tokens", "decoder.embed_tokens", "decoder.output_projection")
-    )
+    source, target = (find_table(tensors, f"{side}.embed_tokens.weight", settings.path) for side in POSITIONS)
     limits = [settings.whole(f"max_{side}_positions", 1024) for side in ("source", "target")]
     limits += [len(tensors[name]) - _FIRST_POSITION for name in _learned(settings) if name in tensors]
-    try:
-        return TransformerConfig(
-            source_vocab_size=len(source),
-            target_vocab_size=len(target),
-            d_model=width,
-            encoder_layers=settings.whole("encoder_layers"),
-            decoder_layers=settings.whole("decoder_layers"),
-            heads=settings.check_heads("encoder_attention_heads", heads, width),
-            ffn_size=settings.same_whole("encoder_ffn_embed_dim", "decoder_ffn_embed_dim"),
-            activation=settings.activation("activation_fn", _ACTIVATIONS),
-            norm="pre" if before else "post",
-            positions="none" if settings.flag("no_token_positional_embeddings") else "learned",
-            max_positions=min(limits),
-            scale_embeddings=not settings.flag("no_scale_embedding"),
-            embedding_norm=settings.flag("layernorm_embedding"),
-            tie_embeddings=find_tying(source, target, output),
-            pad_id=_PAD,
-            unk_id=_UNK,
-            bos_id=_BOS,
-            eos_id=_EOS,
-            decoder_start_id=_EOS,
-            suppressed_ids=(_PAD,),
-        )
-    except ValueError as error:
-        raise ExportError(f"{settings.path}: its settings make no model: {error}") from None
+    return {
+        "source_vocab_size": len(source),
+        "target_vocab_size": len(target),
+        "d_model": width,
+        "encoder_layers": settings.whole("encoder_layers"),
+        "decoder_layers": settings.whole("decoder_layers"),
+        "heads": settings.check_heads("encoder_attention_heads", heads, width),
+        "ffn_size": settings.same_whole("encoder_ffn_embed_dim", "decoder_ffn_embed_dim"),
+        "activation": settings.activation("activation_fn", _ACTIVATIONS, "relu"),
+        "norm": "pre" if before else "post",
+        "positions": "none" if settings.flag("no_token_positional_embeddings") else "learned",
+        "max_positions": min(limits),
+        "scale_embeddings": not settings.flag("no_scale_embedding"),
+        "embedding_norm": settings.flag("layernorm_embedding"),
+        "pad_id": _PAD,
+        "unk_id": _UNK,
+        "bos_id": _BOS,
+        "eos_id": _EOS,
+        "decoder_start_id": _EOS,
+        "suppressed_ids": (_PAD,),
+    }
 
 
-def _learned(settings: PickledSettings) -> list[str]:
-    return [_LEARNED.format(side) for side in ("encoder", "decoder") if settings.flag(f"{side}_learned_pos")]
+def _learned(settings: ModelSettings) -> list[str]:
+    return [_LEARNED.format(side) for side in POSITIONS if settings.flag(f"{side}_learned_pos")]
 
 
 def _position_tables(
-    settings: PickledSettings, config: TransformerConfig, tensors: Mapping[str, Tensor]
+    settings: ModelSettings, fields: Mapping[str, Any], tensors: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Each stack's vectors [positions, M] from the first position on."""
-    if config.positions == "none":
+    """Each stack's vectors [positions, M] from the first position on, by our names."""
+    if fields["positions"] == "none":
         return {}
-    rows = slice(_FIRST_POSITION, _FIRST_POSITION + config.max_positions)
-    tables = {}
-    for ours, side in _POSITIONS.items():
-        if _LEARNED.format(side) in _learned(settings):
-            table = find_table(tensors, _LEARNED.format(side), settings.path)
+    count, tables = fields["max_positions"], {}
+    for side, ours in POSITIONS.items():
+        if (theirs := _LEARNED.format(side)) in _learned(settings):
+            tables[ours] = find_table(tensors, theirs, settings.path)[_FIRST_POSITION:][:count].float()
         else:
-            table = _sinusoids(rows.stop, config.d_model)
-        tables[ours] = table[rows].float()
+            tables[ours] = sinusoids(_FIRST_POSITION, count, fields["d_model"])
     return tables
-
-
-def _sinusoids(count: int, width: int) -> Tensor:
-    """Vectors of positions 0 … count-1 [count, M]: sines, then cosines, of position / 10000^(i / (M/2 - 1)).
-
-    In float32 from the start, as the model was trained with.
-    """
-    half = width // 2
-    frequencies = torch.exp(torch.arange(half, dtype=torch.float) * -(math.log(10000) / (half - 1)))  # [M / 2]
-    angles = torch.arange(count, dtype=torch.float)[:, None] * frequencies  # [count, M / 2]
-    return torch.cat([angles.sin(), angles.cos(), torch.zeros(count, width % 2)], dim=1)

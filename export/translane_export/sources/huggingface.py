@@ -7,26 +7,21 @@ and what its tensors are called. One module of this package per architecture hol
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from translane_export.broken_files import broken_file
 from translane_export.checkpoint import Checkpoint
 from translane_export.errors import ExportError
+from translane_export.file_readers import read_json
 from translane_export.foreign_tokenizers import ForeignTokenizer
-from translane_export.model import Transformer, TransformerConfig
 from translane_export.model.config import Activation
-from translane_export.sources.weight_files import StoredTensor, read_weights
-
-Names = Mapping[str, str | tuple[str, ...]]
+from translane_export.sources.model_settings import ModelSettings
+from translane_export.sources.placed_tensors import POSITIONS, Names, PlacedModel, place_tensors
+from translane_export.sources.weight_files import read_weights
 
 CONFIG, GENERATION_CONFIG = "config.json", "generation_config.json"
 
@@ -58,124 +53,6 @@ _TARGET_IDS = frozenset(
 _IDS = ("pad_token_id", "bos_token_id", "eos_token_id", *sorted(_TARGET_IDS))
 
 
-class ModelConfig:
-    """config.json of a folder, under generation_config.json where that says more; all values are checked.
-
-    The methods raise ExportError naming file and key.
-
-    Attributes:
-        path: of config.json.
-        values: what counts, by key.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / CONFIG
-        generation = folder / GENERATION_CONFIG
-        self._files = {self.path: read_json(self.path)}
-        if generation.is_file():
-            self._files[generation] = read_json(generation)
-        said = {path: {k: v for k, v in content.items() if v is not None} for path, content in self._files.items()}
-        self.values = {key: value for content in said.values() for key, value in content.items()}
-        self._origins = {key: path for path, content in said.items() for key in content}
-
-    def origin(self, key: str) -> Path:
-        """The file that the value of `key` is from."""
-        return self._origins.get(key, self.path)
-
-    def whole(self, key: str, default: int | None = None) -> int:
-        """A whole number."""
-        value = self.optional(key, default)
-        if isinstance(value, list) and len(value) == 1:  # eos_token_id may be a list
-            value = value[0]
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise self.wrong(key, value, "a whole number")
-        return value
-
-    def number(self, key: str, default: float | None = None) -> float:
-        """A number."""
-        value = self.optional(key, default)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self.wrong(key, value, "a number")
-        return float(value)
-
-    def flag(self, key: str, default: bool) -> bool:
-        """True or false."""
-        value = self.optional(key, default)
-        if not isinstance(value, bool):
-            raise self.wrong(key, value, "true or false")
-        return value
-
-    def text(self, key: str, default: str | None = None) -> str:
-        """A string."""
-        value = self.optional(key, default)
-        if not isinstance(value, str):
-            raise self.wrong(key, value, "a string")
-        return value
-
-    def same(self, encoder_key: str, decoder_key: str) -> int:
-        """A whole number that encoder and decoder must agree on."""
-        first, second = self.whole(encoder_key), self.whole(decoder_key)
-        if first != second:
-            raise ExportError(
-                f"{self.origin(encoder_key)}: {encoder_key} is {first} and {decoder_key} is {second}, and a model"
-                " of which these differ is not supported"
-            )
-        return first
-
-    def activation(self, key: str, name: str) -> Activation:
-        """The function `name`, which the value of `key` is or holds."""
-        if name not in ACTIVATIONS:
-            raise ExportError(
-                f"{self.origin(key)}: {key} is {self.text(key)!r}, and the activations that are supported are"
-                f" {', '.join(ACTIVATIONS)}"
-            )
-        return ACTIVATIONS[name]
-
-    def optional(self, key: str, default: Any = None) -> Any:
-        """The value as it is; `default` where it is missing or null. None without a default is refused elsewhere."""
-        value = self.values.get(key)
-        return default if value is None else value
-
-    def wrong(self, key: str, value: Any, wanted: str) -> ExportError:
-        """What to raise about a value."""
-        if value is None:
-            return ExportError(f"{self.path}: the key {key} is missing")
-        return ExportError(f"{self.origin(key)}: {key} is {value!r}, not {wanted}")
-
-    @cached_property
-    def generation(self) -> dict[str, Any]:
-        """How translations were generated by default."""
-        return {key: value for key in _GENERATION if (value := self.optional(key)) is not None}
-
-    def check_ids(self, source_size: int, target_size: int) -> None:
-        """Refuse what is no id of the model, in either file: vocabularies have these sizes."""
-        for path, content in self._files.items():
-            for key in _IDS:
-                size = target_size if key in _TARGET_IDS else min(source_size, target_size)
-                for number in _flat(content.get(key)):
-                    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < size:
-                        says = "holds" if isinstance(content[key], list) else "is"
-                        raise ExportError(
-                            f"{path}: {key} {says} {number!r}, and an id is a whole number from 0 to {size - 1}"
-                        )
-
-    def _list(self, key: str, value: Any) -> list[Any]:
-        if not isinstance(value, list):
-            raise self.wrong(key, value, "a list")
-        return value
-
-    @property
-    def suppressed_ids(self) -> tuple[int, ...]:
-        """Ids that are never generated: bad words of one token, and suppressed tokens. See `check_ids`."""
-        suppressed: set[int] = set(self._list("suppress_tokens", self.optional("suppress_tokens", [])))
-        for words in self._list("bad_words_ids", self.optional("bad_words_ids", [])):
-            ids = self._list("bad_words_ids", words)
-            if len(ids) != 1:
-                raise self.wrong("bad_words_ids", words, "a list of single ids; longer ones are not supported")
-            suppressed.update(ids)
-        return tuple(sorted(suppressed - {self.whole("eos_token_id")}))
-
-
 @dataclass(frozen=True, kw_only=True)
 class Architecture:
     """What one architecture differs in.
@@ -191,19 +68,19 @@ class Architecture:
         decoder_start_key: the key of the decoder's first id where decoder_start_token_id is missing; "" for none.
         position_offset: rows of learned position tables before that of the first position.
         positions: computes the positions' fixed table [positions, M], for models whose files have none.
-        ignored: patterns of tensors that no translation needs.
+        ignored: pattern of the tensors that no translation needs.
     """
 
     model_type: str
     title: str
-    config: Callable[[ModelConfig], dict[str, Any]]
+    config: Callable[[ModelSettings], dict[str, Any]]
     tokenizer: Callable[[Path, Mapping[str, Any]], ForeignTokenizer]
     names: Names
     unk_id: int
     decoder_start_key: str = "bos_token_id"
     position_offset: int = 0
-    positions: Callable[[ModelConfig], Tensor] | None = None
-    ignored: tuple[str, ...] = ()
+    positions: Callable[[ModelSettings], Tensor] | None = None
+    ignored: str = "(?!)"
 
 
 class HuggingFaceReader:
@@ -215,158 +92,90 @@ class HuggingFaceReader:
         self.family = architecture.model_type
 
     def recognises(self, folder: Path) -> bool:
-        """See `Reader.recognises`."""
+        """Whether config.json names the architecture."""
         return model_type(folder) == self.architecture.model_type
 
     def read(self, folder: Path) -> Checkpoint:
-        """See `Reader.read`."""
-        model_config = ModelConfig(folder)
-        config, state_dict, origins = read_model(folder, self.architecture, model_config)
-        tokenizer, languages = self.architecture.tokenizer(folder, model_config.values)
+        """Read the folder; languages are those of its tokenizer."""
+        settings = read_settings(folder)
+        model = read_model(folder, self.architecture, settings)
+        tokenizer, languages = self.architecture.tokenizer(folder, settings.values)
+        generation = generation_defaults(settings)
         return Checkpoint(
-            config=config,
-            state_dict=state_dict,
-            origins=origins,
+            **model._asdict(),
             tokenizer=tokenizer,
             languages=languages,
             samples=(),
-            metadata={"generation": model_config.generation} if model_config.generation else {},
-            settings=_settings(model_config),
+            metadata={"generation": generation} if generation else {},
+            settings=_export_defaults(settings),
         )
 
 
 def model_type(folder: Path) -> str | None:
     """Return what config.json of a Hugging Face folder calls its architecture; None for other folders."""
     try:
-        content = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        found = read_json(folder / CONFIG).get("model_type")
+    except ExportError:
         return None
-    found = content.get("model_type") if isinstance(content, dict) else None
     return found if isinstance(found, str) else None
 
 
-def tokenizer_class(folder: Path) -> str:
-    """Return what tokenizer_config.json calls the tokenizer; "" where it does not."""
-    path = folder / "tokenizer_config.json"
-    return str(read_json(path).get("tokenizer_class") or "") if path.is_file() else ""
+def read_settings(folder: Path) -> ModelSettings:
+    """Return what config.json says, and generation_config.json where that says more. Raises ExportError."""
+    paths = [folder / CONFIG, *(path for path in [folder / GENERATION_CONFIG] if path.is_file())]
+    return ModelSettings({path: read_json(path) for path in paths})
 
 
-def read_model(
-    folder: Path, architecture: Architecture, model_config: ModelConfig
-) -> tuple[TransformerConfig, dict[str, Tensor], dict[str, str]]:
-    """Return the configuration of the model in `folder`, its weights under our names, and where each of them is.
+def read_model(folder: Path, architecture: Architecture, settings: ModelSettings) -> PlacedModel:
+    """Return the model in `folder`, whose settings are read.
 
     Raises:
-        ExportError: a key, a tensor or a file is missing, wrong or not supported.
+        ExportError: a setting, a tensor or a file is missing, wrong or not supported.
     """
-    weights = read_weights(folder)
-    tensors = _Tensors(weights, architecture, model_config.path)
-    sizes = architecture.config(model_config)
-    model_config.check_ids(sizes["source_vocab_size"], sizes["target_vocab_size"])
-    fields = {**_special_ids(model_config, architecture), **sizes}
-    fields["tie_embeddings"] = tensors.tying()
-    try:
-        config = TransformerConfig(**fields)
-    except ValueError as error:
-        raise ExportError(f"{model_config.path}: {error}") from None
-    with torch.device("meta"):
-        expected = Transformer(config).state_dict()
-    tables = {}
-    if architecture.positions:
-        table = architecture.positions(model_config)
-        tables = {name: table for name in expected if name.endswith("positions.embedding.weight")}
-    state_dict = {name: tensors.place(name, tuple(tensor.shape), tables.get(name)) for name, tensor in expected.items()}
-    tensors.check_leftover()
-    return config, state_dict, tensors.origins
+    stored = read_weights(folder)
+    sizes = architecture.config(settings)
+    _check_ids(settings, sizes["source_vocab_size"], sizes["target_vocab_size"])
+    table = architecture.positions(settings) if architecture.positions else None
+    return place_tensors(
+        stored,
+        {**_special_ids(settings, architecture), **sizes},
+        architecture.names,
+        path=settings.path,
+        tables={} if table is None else dict.fromkeys(POSITIONS.values(), table),
+        position_offset=architecture.position_offset,
+        unbiased="output_projection",
+        ignored=architecture.ignored,
+    )
 
 
-class _Tensors:
-    """Finds the tensors of a folder by our names."""
-
-    def __init__(self, weights: Mapping[str, StoredTensor], architecture: Architecture, config_path: Path) -> None:
-        self._weights = weights
-        self._architecture = architecture
-        self._config_path = config_path
-        self._float32: dict[str, Tensor] = {}
-        self._used: set[str] = set()
-        self.origins: dict[str, str] = {}  # of what has been placed; see `Checkpoint`
-
-    def tying(self) -> str:
-        """Which of the embeddings and the output projection are one."""
-        names = ("encoder.embedding.tokens.weight", "decoder.embedding.tokens.weight", "output_projection.weight")
-        source, target, output = (self._find(name) for name in names)
-        if not self._same(target, output):
-            return "none"
-        return "three-way" if self._same(source, target) else "two-way"
-
-    def place(self, name: str, shape: tuple[int, ...], table: Tensor | None = None) -> Tensor:
-        """Return the tensor that our parameter `name` of `shape` is; a table stands in for one that the files lack."""
-        stored = self._find(name)
-        if stored is None:
-            if table is not None:
-                return table
-            if name == "output_projection.bias":
-                return torch.zeros(shape)
-            wanted = self._candidates(name)[0] if self._candidates(name) else name
-            raise ExportError(f"checkpoint {self._config_path.parent}: the tensor {wanted} is missing from its weights")
-        self.origins[name] = f"{stored.file}: the tensor {stored.name}"
-        tensor = self._float(stored)
-        if name.endswith("positions.embedding.weight") and table is None:
-            tensor = tensor[self._architecture.position_offset :]
-        if tensor.ndim != len(shape) and tensor.numel() == shape[-1]:
-            tensor = tensor.reshape(shape)  # biases are stored as [1, V]
-        if tuple(tensor.shape) != shape:
-            raise ExportError(
-                f"{stored.file}: the tensor {stored.name} is {list(stored.tensor.shape)}, where"
-                f" {self._config_path.name} makes it {list(shape)}"
-            )
-        return tensor
-
-    def check_leftover(self) -> None:
-        """Refuse tensors that have no place in the model."""
-        ignored = re.compile("|".join(self._architecture.ignored) or "(?!)")
-        known = self._used | {name for name in self._weights if ignored.fullmatch(name)}
-        if left := sorted(self._weights.keys() - known):
-            others = f" and {len(left) - 1} more" if len(left) > 1 else ""
-            raise ExportError(
-                f"{self._weights[left[0]].file}: the tensor {left[0]}{others} has no place in a"
-                f" {self._architecture.title} model as {self._config_path.name} describes it"
-            )
-
-    def _find(self, name: str) -> StoredTensor | None:
-        """Return the first of the tensors that may be our parameter `name`; its equals are seen as used."""
-        there = [self._weights[candidate] for candidate in self._candidates(name) if candidate in self._weights]
-        self._used.update(stored.name for stored in there if self._same(stored, there[0]))
-        return there[0] if there else None
-
-    def _candidates(self, name: str) -> list[str]:
-        pattern = re.sub(r"\.\d+\.", ".*.", name)
-        numbers = re.findall(r"\.(\d+)\.", name)
-        module, _, kind = pattern.rpartition(".")
-        names = self._architecture.names
-        theirs = names.get(pattern) or names.get(module) or ()
-        suffix = "" if pattern in names else f".{kind}"
-        number = numbers[0] if numbers else ""
-        return [other.replace("*", number) + suffix for other in ((theirs,) if isinstance(theirs, str) else theirs)]
-
-    def _same(self, one: StoredTensor | None, other: StoredTensor | None) -> bool:
-        if one is None or other is None:
-            return one is other
-        if one is other or one.tensor.data_ptr() == other.tensor.data_ptr():
-            return True
-        return one.tensor.shape == other.tensor.shape and torch.equal(one.tensor, other.tensor)
-
-    def _float(self, stored: StoredTensor) -> Tensor:
-        if stored.name not in self._float32:
-            self._float32[stored.name] = stored.weight()
-        return self._float32[stored.name]
+def generation_defaults(settings: ModelSettings) -> dict[str, Any]:
+    """How translations were generated by default."""
+    return {name: settings.values[name] for name in _GENERATION if name in settings.values}
 
 
-def _settings(config: ModelConfig) -> dict[str, Any]:
-    """The exporter's settings that the folder has an opinion about. Theirs counts what the decoder is first fed."""
-    if config.optional("max_length") is None:
-        return {}
-    return {"default_max_length": max(1, config.whole("max_length") - 1)}
+def suppressed_ids(settings: ModelSettings) -> tuple[int, ...]:
+    """Ids that are never generated: bad words of one token, and suppressed tokens. Raises ExportError."""
+    suppressed: set[int] = set(settings.items("suppress_tokens"))
+    for words in settings.items("bad_words_ids"):
+        if not isinstance(words, list):
+            raise settings.wrong("bad_words_ids", words, "a list")
+        if len(words) != 1:
+            raise settings.wrong("bad_words_ids", words, "a list of single ids; longer ones are not supported")
+        suppressed.update(words)
+    return tuple(sorted(suppressed - {settings.whole("eos_token_id")}))
+
+
+def _check_ids(settings: ModelSettings, source_size: int, target_size: int) -> None:
+    """Refuse what is no id of the model, in either file: vocabularies have these sizes."""
+    for path, content in settings.files.items():
+        for key in _IDS:
+            size = target_size if key in _TARGET_IDS else min(source_size, target_size)
+            for number in _flat(content.get(key)):
+                if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < size:
+                    says = "holds" if isinstance(content[key], list) else "is"
+                    raise ExportError(
+                        f"{path}: {key} {says} {number!r}, and an id is a whole number from 0 to {size - 1}"
+                    )
 
 
 def _flat(value: Any) -> list[Any]:
@@ -376,33 +185,23 @@ def _flat(value: Any) -> list[Any]:
     return [] if value is None else [value]
 
 
-def _special_ids(config: ModelConfig, architecture: Architecture) -> dict[str, Any]:
-    pad, eos = config.whole("pad_token_id"), config.whole("eos_token_id")
-    start = config.optional("decoder_start_token_id")
-    if start is None:
-        start = config.whole(architecture.decoder_start_key or "decoder_start_token_id")
-    else:
-        start = config.whole("decoder_start_token_id")
+def _special_ids(settings: ModelSettings, architecture: Architecture) -> dict[str, Any]:
+    start_key = "decoder_start_token_id"
+    if start_key not in settings.values and architecture.decoder_start_key:
+        start_key = architecture.decoder_start_key
+    start = settings.whole(start_key)
     return {
-        "pad_id": pad,
+        "pad_id": settings.whole("pad_token_id"),
         "unk_id": architecture.unk_id,
-        "bos_id": config.whole("bos_token_id", start),
-        "eos_id": eos,
+        "bos_id": settings.whole("bos_token_id", start),
+        "eos_id": settings.whole("eos_token_id"),
         "decoder_start_id": start,
-        "suppressed_ids": config.suppressed_ids,
+        "suppressed_ids": suppressed_ids(settings),
     }
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file. Raises ExportError naming the file."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ExportError(f"{path}: the file is missing") from None
-    except OSError as error:
-        raise ExportError(f"{path}: it cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise broken_file(path, "JSON file", f"it is not JSON ({error})") from None
-    if not isinstance(content, dict):
-        raise ExportError(f"{path}: it holds no JSON object")
-    return content
+def _export_defaults(settings: ModelSettings) -> dict[str, Any]:
+    """The exporter's settings that the folder has an opinion about. Its lengths count the decoder's first id, too."""
+    if "max_length" not in settings.values:
+        return {}
+    return {"default_max_length": max(1, settings.whole("max_length") - 1)}

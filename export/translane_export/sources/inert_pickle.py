@@ -23,7 +23,7 @@ import re
 import warnings
 import zipfile
 from _compat_pickle import IMPORT_MAPPING, NAME_MAPPING
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -70,16 +70,8 @@ def read_inert(path: Path) -> dict[str, Any]:
         ExportError: the file is missing, damaged, no dictionary, or names anything but what settings are made of.
     """
     try:
-        with path.open("rb") as file:
-            zipped = zipfile.is_zipfile(file)
-            file.seek(0)
-            names = _names_in_zip(file) if zipped else _names_in_legacy(file)
-        table: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [
-            (_stand_in(name), name) for name in sorted(names) if _is_of_settings(name)
-        ]
-        with torch.serialization.safe_globals(table), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the old kind of storages, which are read all the same
-            content = torch.load(path, map_location="cpu", weights_only=True, mmap=True if zipped else None)
+        names = _names_in_file(path)
+        content = _load(path, [(_stand_in(name), name) for name in sorted(names) if _is_of_settings(name)])
     except pickle.UnpicklingError as error:
         if named := re.search(r"GLOBAL (\S+)", str(error)):
             raise ExportError(f"{path}: it is refused, as loading it would run {named[1]}") from None
@@ -89,6 +81,20 @@ def read_inert(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ExportError(f"{path}: it holds a {type(content).__name__}, and a checkpoint is a dictionary")
     return content
+
+
+def read_plain(path: Path) -> Any:
+    """Read what ``torch.save`` wrote, where that is tensors and plain values alone; see `read_inert` about memory.
+
+    Raises:
+        ExportError: the file is missing, damaged, or holds anything else.
+    """
+    try:
+        return _load(path)
+    except pickle.UnpicklingError:
+        raise broken_file(path, PYTORCH, "it holds more than tensors and plain values, which is not read") from None
+    except UNREADABLE as error:
+        raise unreadable_file(path, PYTORCH, error) from None
 
 
 def plain(value: Any, depth: int = 0) -> Any:
@@ -130,14 +136,22 @@ def _dictionary(*_factory: Any) -> dict[Any, Any]:
     return {}
 
 
-def _names_in_zip(file: BinaryIO) -> set[str]:
-    with zipfile.ZipFile(file) as archive:
-        pickles = [name for name in archive.namelist() if name.rpartition("/")[2] == "data.pkl"]
-        return set().union(*(_names(archive.read(name)) for name in pickles))
+def _load(path: Path, table: Sequence[Callable[..., Any] | tuple[Callable[..., Any], str]] = ()) -> Any:
+    """Load a file, with the names in `table` beside PyTorch's own. Files from before PyTorch 1.6 are not mapped."""
+    with torch.serialization.safe_globals(list(table)), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about the old kind of storages, which are read all the same
+        mapped = True if zipfile.is_zipfile(path) else None
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
 
 
-def _names_in_legacy(file: BinaryIO) -> set[str]:
-    return set().union(*(_names(file) for _ in range(_LEGACY_PICKLES)))
+def _names_in_file(path: Path) -> set[str]:
+    with path.open("rb") as file:
+        if not zipfile.is_zipfile(file):
+            file.seek(0)
+            return set().union(*(_names(file) for _ in range(_LEGACY_PICKLES)))
+        with zipfile.ZipFile(file) as archive:
+            pickles = [name for name in archive.namelist() if name.rpartition("/")[2] == "data.pkl"]
+            return set().union(*(_names(archive.read(name)) for name in pickles))
 
 
 def _names(stream: bytes | BinaryIO) -> set[str]:

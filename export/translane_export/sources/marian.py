@@ -12,13 +12,15 @@ from torch import Tensor
 
 from translane_export import foreign_tokenizers
 from translane_export.errors import ExportError
+from translane_export.file_readers import read_json
 from translane_export.sources.bart import EMBEDDING_NAMES, LAYER_NAMES, VERSIONS, sizes
-from translane_export.sources.huggingface import Architecture, ModelConfig, read_json
+from translane_export.sources.huggingface import Architecture
+from translane_export.sources.model_settings import ModelSettings
 
 _UNK = 1  # of every model of OPUS-MT
 
 
-def positions(config: ModelConfig) -> Tensor:
+def positions(config: ModelSettings) -> Tensor:
     """The paper's sinusoids [positions, M] with all sines before all cosines, rounded to float32 at the end."""
     width = config.whole("d_model")
     even = torch.arange(0, width, 2, dtype=torch.float64)  # [M / 2]
@@ -27,7 +29,7 @@ def positions(config: ModelConfig) -> Tensor:
     return torch.cat([angles.sin(), angles[:, : width // 2].cos()], dim=1).float()
 
 
-def _config(config: ModelConfig) -> dict[str, Any]:
+def _config(config: ModelSettings) -> dict[str, Any]:
     fields = {**sizes(config), "norm": "post"}
     vocabulary = config.path.with_name("vocab.json")
     if vocabulary.is_file():
@@ -47,5 +49,5 @@ MARIAN = Architecture(
     unk_id=_UNK,
     decoder_start_key="pad_token_id",
     positions=positions,
-    ignored=(VERSIONS,),
+    ignored=VERSIONS,
 )

@@ -7,10 +7,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-import sentencepiece
-
-from translane_export.broken_files import broken_file
 from translane_export.errors import ExportError
+from translane_export.file_readers import load_sentencepiece
 from translane_export.tokenizers import TokenizerFiles
 from translane_server.bundle import SentencePieceTokenizer
 
@@ -80,11 +78,7 @@ def numbered_pieces(
 
 
 def _check_fit(path: Path, ids: Mapping[str, int]) -> None:
-    processor = sentencepiece.SentencePieceProcessor()
-    try:
-        processor.LoadFromSerializedProto(path.read_bytes())
-    except (OSError, RuntimeError):
-        raise broken_file(path, "SentencePiece model", "it is not a SentencePiece model") from None
+    processor = load_sentencepiece(path)
     pieces = {processor.id_to_piece(number) for number in range(processor.get_piece_size())}
     if len(pieces & ids.keys()) < _FEWEST_KNOWN * min(len(pieces), len(ids)):
         raise ExportError(

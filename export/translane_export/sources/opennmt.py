@@ -18,14 +18,14 @@ from torch import Tensor
 
 from translane_export.checkpoint import Checkpoint
 from translane_export.errors import ExportError
-from translane_export.model import TransformerConfig
 from translane_export.model.config import Activation
 from translane_export.sources.inert_pickle import Record, plain, read_inert
+from translane_export.sources.model_settings import ModelSettings
 from translane_export.sources.numbered_pieces import find_sentencepiece, numbered_pieces
-from translane_export.sources.pickled_settings import PickledSettings
-from translane_export.sources.renamed_tensors import find_table, find_tying, rename_tensors
+from translane_export.sources.placed_tensors import POSITIONS, find_table, place_tensors
+from translane_export.sources.weight_files import stored_tensors
 from translane_server.bundle import Languages
-from translane_server.languages import UNDETERMINED
+from translane_server.text.language_tags import UNDETERMINED
 
 _OTHERS = ("config.json", "torchscript.json")  # other formats that may have .pt files have one of these
 _PAD, _UNK, _EOS = "<blank>", "<unk>", "</s>"
@@ -67,12 +67,12 @@ class OpenNmtReader:
     family = "opennmt-py"
 
     def recognises(self, folder: Path) -> bool:
-        """See `Reader.recognises`."""
+        """Whether there is a .pt file, and nothing of another format beside it."""
         others = any(folder.glob("dict.*.txt")) or any((folder / name).is_file() for name in _OTHERS)
         return any(folder.glob("*.pt")) and not others
 
     def read(self, folder: Path) -> Checkpoint:
-        """See `Reader.read`."""
+        """Read the folder, which does not say what the languages are."""
         files = sorted(folder.glob("*.pt"))
         if len(files) != 1:
             raise ExportError(f"checkpoint {folder}: it has {len(files)} .pt files; leave the one to export")
@@ -84,21 +84,23 @@ class OpenNmtReader:
         start = _start_token(content, settings)
         _check_vocabularies(source_ids, target_ids, start, tensors, path)
         source_ids = _free_special_ids(source_ids, target_ids, start, tensors)
-        config = _config(settings, tensors, target_ids, start)
+        fields = _fields(settings, tensors, target_ids, start)
         tables = {
-            f"{side}.embedding.positions.embedding.weight": find_table(tensors, _TABLE.format(side), path)
-            .flatten(1)[: config.max_positions]
-            .float()
-            for side in _PART
+            ours: find_table(tensors, _TABLE.format(side), path).flatten(1)[: fields["max_positions"]].float()
+            for side, ours in POSITIONS.items()
         }
-        models = find_sentencepiece(folder, {"source", "src"}, {"target", "tgt"})
-        state_dict, origins = rename_tensors(
-            tensors, config, _names(settings), path=path, given=tables, unbiased=_UNBIASED, ignored=_IGNORED
+        model = place_tensors(
+            stored_tensors(tensors, path),
+            fields,
+            _names(settings),
+            path=path,
+            tables=tables,
+            unbiased=_UNBIASED,
+            ignored=_IGNORED,
         )
+        models = find_sentencepiece(folder, {"source", "src"}, {"target", "tgt"})
         return Checkpoint(
-            config=config,
-            state_dict=state_dict,
-            origins=origins,
+            **model._asdict(),
             tokenizer=numbered_pieces(*models, source_ids, target_ids, source_eos=False),
             languages=Languages(source=(UNDETERMINED,), target=(UNDETERMINED,)),
             samples=(),
@@ -106,14 +108,14 @@ class OpenNmtReader:
         )
 
 
-def _settings(content: Mapping[str, Any], path: Path) -> PickledSettings:
+def _settings(content: Mapping[str, Any], path: Path) -> ModelSettings:
     try:
         values = plain(content.get("opt"))
     except ValueError as error:
         raise ExportError(f"{path}: {error}") from None
     if not isinstance(values, dict):
         raise ExportError(f"{path}: it is no OpenNMT-py checkpoint, whose settings are under opt")
-    settings = PickledSettings(values, path)
+    settings = ModelSettings({path: values})
     settings.refuse(_UNSUPPORTED)
     for name, known in _CHOICES.items():
         if (value := settings.get(name, known[0])) not in known:
@@ -163,7 +165,7 @@ def _tensors(content: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
     return tensors
 
 
-def _start_token(content: Mapping[str, Any], settings: PickledSettings) -> str:
+def _start_token(content: Mapping[str, Any], settings: ModelSettings) -> str:
     vocabularies = content["vocab"]
     start = vocabularies.get("decoder_start_token") if isinstance(vocabularies, dict) else None
     return str(start or settings.get("decoder_start_token", "<s>"))
@@ -207,7 +209,7 @@ def _free_special_ids(
     return ids
 
 
-def _names(settings: PickledSettings) -> dict[str, str]:
+def _names(settings: ModelSettings) -> dict[str, str]:
     """Our modules to theirs."""
     names = {"output_projection": "generator"}
     gated = settings.get("pos_ffn_activation_fn") in _GATES
@@ -228,40 +230,30 @@ def _names(settings: PickledSettings) -> dict[str, str]:
     return names
 
 
-def _config(
-    settings: PickledSettings,
-    tensors: Mapping[str, Tensor],
-    target_ids: Mapping[str, int],
-    start: str,
-) -> TransformerConfig:
+def _fields(
+    settings: ModelSettings, tensors: Mapping[str, Tensor], target_ids: Mapping[str, int], start: str
+) -> dict[str, Any]:
+    """Those of `TransformerConfig`."""
     path = settings.path
-    source, target, output = (
-        find_table(tensors, f"{name}.weight", path)
-        for name in (_EMBEDDING.format("encoder"), _EMBEDDING.format("decoder"), "generator")
-    )
+    source, target = (find_table(tensors, f"{_EMBEDDING.format(side)}.weight", path) for side in _PART)
     tables = [find_table(tensors, _TABLE.format(side), path) for side in _PART]
-    activation = settings.get("pos_ffn_activation_fn", "relu")
-    try:
-        return TransformerConfig(
-            source_vocab_size=len(source),
-            target_vocab_size=len(target),
-            d_model=source.shape[-1],
-            encoder_layers=settings.whole("enc_layers"),
-            decoder_layers=settings.whole("dec_layers"),
-            heads=settings.check_heads("heads", settings.whole("heads", 8), source.shape[-1]),
-            ffn_size=len(find_table(tensors, f"{_PART['encoder']}.0.feed_forward.w_1.weight", path)),
-            activation=settings.activation("pos_ffn_activation_fn", _ACTIVATIONS),
-            gated=activation in _GATES,
-            norm="pre",
-            positions="learned",
-            max_positions=min(_MOST_POSITIONS, *(len(table) for table in tables)),
-            tie_embeddings=find_tying(source, target, output),
-            layer_norm_eps=settings.number("norm_eps", 1e-6),
-            pad_id=target_ids[_PAD],
-            unk_id=target_ids[_UNK],
-            bos_id=target_ids[start],
-            eos_id=target_ids[_EOS],
-            decoder_start_id=target_ids[start],
-        )
-    except ValueError as error:
-        raise ExportError(f"{path}: its settings make no model: {error}") from None
+    return {
+        "source_vocab_size": len(source),
+        "target_vocab_size": len(target),
+        "d_model": source.shape[-1],
+        "encoder_layers": settings.whole("enc_layers"),
+        "decoder_layers": settings.whole("dec_layers"),
+        "heads": settings.check_heads("heads", settings.whole("heads", 8), source.shape[-1]),
+        "ffn_size": len(find_table(tensors, f"{_PART['encoder']}.0.feed_forward.w_1.weight", path)),
+        "activation": settings.activation("pos_ffn_activation_fn", _ACTIVATIONS, "relu"),
+        "gated": settings.get("pos_ffn_activation_fn") in _GATES,
+        "norm": "pre",
+        "positions": "learned",
+        "max_positions": min(_MOST_POSITIONS, *(len(table) for table in tables)),
+        "layer_norm_eps": settings.number("norm_eps", 1e-6),
+        "pad_id": target_ids[_PAD],
+        "unk_id": target_ids[_UNK],
+        "bos_id": target_ids[start],
+        "eos_id": target_ids[_EOS],
+        "decoder_start_id": target_ids[start],
+    }

@@ -9,10 +9,18 @@ import dataclasses
 from typing import Any
 
 from translane_export import foreign_tokenizers
-from translane_export.errors import ExportError
-from translane_export.sources.huggingface import Architecture, ModelConfig, Names
+from translane_export.model.config import Activation
+from translane_export.sources.huggingface import ACTIVATIONS, Architecture
+from translane_export.sources.model_settings import ModelSettings
+from translane_export.sources.placed_tensors import Names
 
 _ATTENTION = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "out_proj": "o"}
+_GATED = "gated-"
+_FEED_FORWARD: dict[str, Activation] = {
+    **ACTIVATIONS,
+    **{_GATED + name: activation for name, activation in ACTIVATIONS.items()},
+    f"{_GATED}gelu": "gelu_tanh",
+}
 _DEFAULT_POSITIONS = 512  # what they are trained with; relative positions have no limit of their own
 
 
@@ -33,9 +41,8 @@ def _stack_names(side: str, feed_forward: int) -> Names:
     }
 
 
-def _config(config: ModelConfig) -> dict[str, Any]:
+def _config(config: ModelSettings) -> dict[str, Any]:
     vocabulary, layers = config.whole("vocab_size"), config.whole("num_layers")
-    gate, activation = _feed_forward(config)
     return {
         "source_vocab_size": vocabulary,
         "target_vocab_size": vocabulary,
@@ -45,8 +52,8 @@ def _config(config: ModelConfig) -> dict[str, Any]:
         "heads": config.whole("num_heads"),
         "head_size": config.whole("d_kv"),
         "ffn_size": config.whole("d_ff"),
-        "activation": activation,
-        "gated": gate,
+        "activation": config.activation("feed_forward_proj", _FEED_FORWARD, "relu"),
+        "gated": str(config.get("feed_forward_proj")).startswith(_GATED),
         "norm": "pre",
         "norm_kind": "rms",
         "layer_norm_eps": config.number("layer_norm_epsilon", 1e-6),
@@ -60,21 +67,7 @@ def _config(config: ModelConfig) -> dict[str, Any]:
     }
 
 
-def _feed_forward(config: ModelConfig) -> tuple[bool, str]:
-    """Whether the feed-forward network has a gate, and its activation."""
-    key = "feed_forward_proj"
-    value = config.text(key, "relu")
-    gate, _, activation = value.rpartition("-")
-    if gate not in ("", "gated"):
-        raise ExportError(
-            f"{config.path}: {key} is {value!r}, and the kinds that are supported are relu and gated-gelu"
-        )
-    if value == "gated-gelu":
-        activation = "gelu_new"
-    return gate == "gated", config.activation(key, activation)
-
-
-def _t5_config(config: ModelConfig) -> dict[str, Any]:
+def _t5_config(config: ModelSettings) -> dict[str, Any]:
     """T5 1.0 scales what it projects; untied embeddings, or a flag of later releases, tell 1.1."""
     scales = config.flag("scale_decoder_outputs", config.flag("tie_word_embeddings", default=True))
     return {**_config(config), "logit_scale": config.whole("d_model") ** -0.5 if scales else 1.0}
@@ -97,6 +90,6 @@ T5 = Architecture(
     },
     unk_id=2,
     decoder_start_key="pad_token_id",
-    ignored=(r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",),
+    ignored=r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",
 )
 MT5 = dataclasses.replace(T5, model_type="mt5", title="mT5", config=_config)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from translane_export.checkpoint import FORMAT, Checkpoint, CheckpointError, load_checkpoint
+from translane_export.checkpoint import FORMAT, Checkpoint, load_checkpoint
 from translane_export.errors import ExportError
+from translane_export.file_readers import read_json
 
 
 class TranslaneReader:
@@ -16,16 +16,12 @@ class TranslaneReader:
     family = "transformer"
 
     def recognises(self, folder: Path) -> bool:
-        """See `Reader.recognises`."""
+        """Whether config.json names the format."""
         try:
-            description = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            return read_json(folder / "config.json").get("format") == FORMAT
+        except ExportError:
             return False
-        return isinstance(description, dict) and description.get("format") == FORMAT
 
     def read(self, folder: Path) -> Checkpoint:
-        """See `Reader.read`."""
-        try:
-            return load_checkpoint(folder)
-        except CheckpointError as error:
-            raise ExportError(f"checkpoint {error}") from error
+        """Read the folder."""
+        return load_checkpoint(folder)

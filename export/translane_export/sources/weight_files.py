@@ -7,19 +7,17 @@ system may take it back. Pickles are only ever read with ``weights_only=True``, 
 from __future__ import annotations
 
 import json
-import pickle
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from translane_export.broken_files import PYTORCH, SAFETENSORS, UNREADABLE, broken_file, unreadable_file
+from translane_export.broken_files import broken_file
 from translane_export.errors import ExportError
+from translane_export.file_readers import read_safetensors
+from translane_export.sources.inert_pickle import read_plain
 
 # What Hugging Face folders hold; the first that is there counts.
 FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
@@ -48,6 +46,11 @@ class StoredTensor:
         return self.tensor.float()
 
 
+def stored_tensors(tensors: Mapping[str, Tensor], file: Path) -> dict[str, StoredTensor]:
+    """Return the tensors of one file by their names."""
+    return {name: StoredTensor(name, tensor.detach(), file) for name, tensor in tensors.items()}
+
+
 def read_weights(folder: Path) -> dict[str, StoredTensor]:
     """Return the tensors of a Hugging Face folder by their names, as they are stored.
 
@@ -74,29 +77,6 @@ def read_weights(folder: Path) -> dict[str, StoredTensor]:
     return weights
 
 
-def _read_pickle(path: Path) -> Any:
-    """Return what a file of `torch.save` holds, built from tensors and plain Python values alone.
-
-    Raises:
-        ExportError: the file is missing, corrupt, or needs code to be read.
-    """
-    try:
-        return _load(path)
-    except pickle.UnpicklingError:
-        raise broken_file(path, PYTORCH, "it holds more than tensors and plain values, which is not read") from None
-    except UNREADABLE as error:
-        raise unreadable_file(path, PYTORCH, error) from None
-
-
-def _load(path: Path) -> Any:
-    # Files from before PyTorch 1.6 are no zip archives, and cannot be memory-mapped.
-    with path.open("rb") as file:
-        zipped = file.read(2) == b"PK"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what is wrong is an error here, and the rest is nobody's concern
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=True if zipped else None)
-
-
 def _shards(index: Path) -> dict[Path, set[str]]:
     """Return the names of the tensors that the index says are in each shard."""
     try:
@@ -114,18 +94,10 @@ def _shards(index: Path) -> dict[Path, set[str]]:
 
 
 def _read_file(path: Path) -> dict[str, StoredTensor]:
-    tensors = _read_safetensors(path) if path.suffix == ".safetensors" else _read_pickle(path)
+    tensors = read_safetensors(path)[0] if path.suffix == ".safetensors" else read_plain(path)
     if not isinstance(tensors, Mapping):
         raise ExportError(f"{path}: it holds a {type(tensors).__name__}, not tensors by name")
     for name, tensor in tensors.items():
         if not isinstance(name, str) or not isinstance(tensor, Tensor):
             raise ExportError(f"{path}: {name!r} is a {type(tensor).__name__}, not a tensor")
-    return {name: StoredTensor(name, tensor.detach(), path) for name, tensor in tensors.items()}
-
-
-def _read_safetensors(path: Path) -> dict[str, Tensor]:
-    try:
-        with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (safe_open is no mapping)
-    except (OSError, SafetensorError, ValueError, RuntimeError):
-        raise broken_file(path, SAFETENSORS) from None
+    return stored_tensors(tensors, path)

@@ -9,7 +9,8 @@ from pathlib import Path
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-from translane_export.checkpoint import CheckpointError, load_checkpoint
+from translane_export.checkpoint import load_checkpoint
+from translane_export.errors import ExportError
 from translane_export.model import Transformer
 from translane_export.train.data import ParallelText
 from translane_export.train.greedy import greedy_decode
@@ -59,12 +60,12 @@ def evaluate_model(
 
 
 def evaluate_checkpoint(directory: Path, text: ParallelText) -> Evaluation:
-    """Score the checkpoint folder in fp32. Raises CheckpointError when it cannot be read."""
+    """Score the checkpoint folder in fp32. Raises ExportError when it cannot be read."""
     checkpoint = load_checkpoint(directory)
     model = Transformer(checkpoint.config)
     try:
         model.load_state_dict(checkpoint.state_dict)
     except RuntimeError as error:
-        raise CheckpointError(f"{directory}: the weights do not fit config.json ({error})") from error
+        raise ExportError(f"{directory}: the weights do not fit config.json ({error})") from error
     source, target = (Vocabulary(path) for path in checkpoint.tokenizer.sentencepiece_models())
     return evaluate_model(model, source, target, text, checkpoint.languages.target[0])

@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from translane_export.checkpoint import CheckpointError, load_tensors, save_tensors
+from translane_export.checkpoint import load_tensors, save_tensors
+from translane_export.errors import ExportError
 from translane_export.train.errors import ResumeError
 
 FREE_ON_RESUME = (
@@ -66,7 +67,7 @@ def load_state(
         note = json.loads(stored.note)
         state = RunState(**note["state"])
         theirs = {name: value for name, value in note["identity"].items() if name not in FREE_ON_RESUME}
-    except (CheckpointError, ValueError, KeyError, TypeError) as error:
+    except (ExportError, ValueError, KeyError, TypeError) as error:
         raise ResumeError(f"{path}: the run cannot be resumed ({error})") from error
     different = sorted(key for key in theirs.keys() | identity.keys() if theirs.get(key) != identity.get(key))
     if different:

@@ -11,8 +11,9 @@ from typing import Any, Literal
 
 import sentencepiece
 
+from translane_export.file_readers import load_sentencepiece
 from translane_export.normalization import SIMPLIFYING_SUFFIX, rules_tsv
-from translane_export.train.errors import DataError, TrainError
+from translane_export.train.errors import DataError
 
 VocabularyKind = Literal["unigram", "bpe", "char", "word"]
 
@@ -45,12 +46,9 @@ class Vocabulary:
     """A trained SentencePiece model."""
 
     def __init__(self, path: Path) -> None:
-        """Load the model at `path`. Raises TrainError when it is missing or not a SentencePiece model."""
+        """Load the model at `path`. Raises ExportError when it is missing or not a SentencePiece model."""
         self.path = path
-        try:
-            self._model = sentencepiece.SentencePieceProcessor(model_file=str(path))
-        except (OSError, RuntimeError) as error:
-            raise TrainError(f"{path}: not a readable SentencePiece model") from error
+        self._model = load_sentencepiece(path)
         self._scores = [float(self._model.get_score(index)) for index in range(len(self))]
 
     def __len__(self) -> int:

@@ -155,7 +155,7 @@ class RunningBatch:
     def advance(self, candidates: Candidates) -> Update:
         """Take what a step returned: every row gets a token, and whoever has ended leaves. There are no holes."""
         update, table, n = Update(), self._table, len(self._by_row)
-        if candidates.attention is not None:
+        if self._attending and candidates.attention is not None:
             table.keep_attention(candidates.attention)
         if not (self._beams or self._others):
             free = self._advance_greedy(slice(n), candidates, update)

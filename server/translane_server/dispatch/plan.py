@@ -10,7 +10,7 @@ from translane_server.errors import SettingsError
 from translane_server.settings import ServerSettings
 
 # Models of fewer parameters are decoded by a replica on each CPU: the operators of a step are too short for several
-# threads to share them. Measured in docs/engine-costs.md.
+# threads to share them. Measured in docs/decoding-costs.md.
 _SMALL_MODEL = 20_000_000
 
 # More than these have no more to do: what takes requests and answers them is one process.

@@ -3,8 +3,6 @@
 from functools import cache
 
 import numpy as np
-import onnx_ir as ir
-import onnxruntime
 import pytest
 import torch
 from hypothesis import given, settings
@@ -12,6 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.export import Dim
 
+from helpers.sessions import open_session
 from translane_export.onnx_export import OPSET, _quiet
 from translane_export.onnx_ops import _block_size, best_ids
 
@@ -42,9 +41,7 @@ def session(vocabulary):
             value.shape = None
     for value in program.model.graph.outputs:
         value.shape = None
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    return onnxruntime.InferenceSession(ir.to_proto(program.model).SerializeToString(), options)
+    return open_session(program.model)
 
 
 def found(logits, count):

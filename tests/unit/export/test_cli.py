@@ -106,7 +106,7 @@ def test_samples_and_the_alignment_layer(checkpoint, tmp_path, fails):
     assert "leave --alignment-layer out" in fails(
         checkpoint, "-o", output, "--format", "torchscript", "--alignment-layer", "0"
     )
-    assert "samples.txt: it cannot be read" in fails(checkpoint, "-o", output, "--samples", samples)
+    assert "samples.txt: the file is missing" in fails(checkpoint, "-o", output, "--samples", samples)
     samples.write_bytes(b"\xff")
     assert "samples.txt: it is not UTF-8 text" in fails(checkpoint, "-o", output, "--samples", samples)
     samples.write_text("好。\n\n")
@@ -129,6 +129,13 @@ def test_what_is_no_checkpoint(tmp_path, fails):
     assert "no known format (known: translane-train checkpoint, model bundle, " in fails(
         tmp_path / "empty", "-o", output
     )
+    for name in ("fp16", "int8"):
+        (tmp_path / "several" / name).mkdir(parents=True)
+        (tmp_path / "several" / name / "manifest.json").write_text("{}")
+    assert fails(tmp_path / "several", "-o", output) == (
+        f"checkpoint {tmp_path / 'several'}: it is a folder of model bundles, one for each precision; name one of them:"
+        " fp16 or int8"
+    )
 
 
 def test_an_output_that_cannot_be_written(checkpoint, tmp_path, fails):
@@ -142,7 +149,7 @@ def test_a_broken_checkpoint(checkpoint, tmp_path, fails):
     broken, output = tmp_path / "broken", tmp_path / "bundle"
     shutil.copytree(checkpoint, broken)
     (broken / "model.safetensors").write_bytes(b"no")
-    assert "not a readable safetensors file" in fails(broken, "-o", output)
+    assert "model.safetensors: it is cut off" in fails(broken, "-o", output)
     (broken / "model.safetensors").unlink()
     assert "the file is missing" in fails(broken, "-o", output)
 
@@ -178,15 +185,21 @@ def test_a_language_that_is_none(checkpoint, tmp_path, fails, language):
     assert f"its source_language is {language!r}" in fails(folder, "-o", tmp_path / "bundle")
 
 
-def test_sigterm_leaves_nothing(checkpoint, tmp_path, monkeypatch):
+def test_sigterm_leaves_nothing(checkpoint, tmp_path, monkeypatch, capsys):
     previous = signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(bundle_writer, "_compare", lambda *_: signal.raise_signal(signal.SIGTERM))
+    rmtree = shutil.rmtree
+
+    def terminated_again(*arguments, **options):
+        signal.raise_signal(signal.SIGTERM)
+        rmtree(*arguments, **options)
+
+    monkeypatch.setattr(shutil, "rmtree", terminated_again)
     try:
-        with pytest.raises(SystemExit) as ended:
-            main([str(checkpoint), "-o", str(tmp_path / "out" / "bundle")])
+        assert main([str(checkpoint), "-o", str(tmp_path / "out" / "bundle")]) == 128 + signal.SIGTERM
     finally:
         signal.signal(signal.SIGTERM, previous)
-    assert ended.value.code == 128 + signal.SIGTERM
+    assert capsys.readouterr().err.endswith("translane-export: ended by SIGTERM; nothing is written\n")
     assert not (tmp_path / "out").exists()
 
 

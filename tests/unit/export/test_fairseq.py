@@ -7,7 +7,7 @@ import shutil
 import pytest
 import torch
 
-from helpers.driver import EngineDriver
+from helpers.driver import BundleDecoder
 from helpers.pickled_checkpoints import WIDTH, Made, fairseq_checkpoint, generate, modules, random_sources
 from translane_export.bundle_writer import export_checkpoint
 from translane_export.errors import ExportError
@@ -16,7 +16,7 @@ from translane_export.settings import ExportSettings
 from translane_export.sources.fairseq import FairseqReader
 from translane_server.bundle import load_bundle
 from translane_server.options import DecodingOptions
-from translane_server.request import Sentence
+from translane_server.sentence import Sentence
 
 KINDS = ("FSMT", "M2M100", "Bart")  # norms after, norms before, learned positions and a norm on the embeddings
 SOURCES = torch.tensor([[7, 9, 10, 4, 2], [5, 6, 2, 1, 1]])
@@ -233,7 +233,7 @@ WRONG_SETTINGS = {
     "decoder_normalize_before": (True, "encoder_normalize_before and decoder_normalize_before differ"),
     "decoder_output_dim": (16, "decoder_output_dim is not the 32 of decoder_embed_dim"),
     "encoder_layers": ("2", "encoder_layers is '2', not a whole number"),
-    "decoder_layers": (None, "its settings have no decoder_layers"),
+    "decoder_layers": (None, "the setting decoder_layers is missing"),
     "share_all_embeddings": ("yes", "share_all_embeddings is 'yes', not true or false"),
     "encoder_ffn_embed_dim": (41, "encoder_ffn_embed_dim is 41 and decoder_ffn_embed_dim is 40"),
     "source_lang": (None, "source_lang is None, and it says which dict.LANGUAGE.txt is whose"),
@@ -334,7 +334,7 @@ def test_a_bundle_translates_as_the_model_did(kept, bundle, beam_size):
     made = kept["FSMT"]
     batch = [[*source, 2] for source in random_sources(100, range(4, len(made.source_symbols)))]
     options = DecodingOptions(max_length=16, beam_size=beam_size)
-    with EngineDriver(bundle) as driver:
+    with BundleDecoder(bundle) as driver:
         found = driver.together([Sentence(source, options) for source in batch])
     wanted = generate(made.model, batch, beam_size, steps=16)
     assert [list(best.token_ids) for best, *_ in found] == wanted
@@ -344,7 +344,7 @@ def test_a_bundle_translates_as_the_model_did(kept, bundle, beam_size):
 
 def test_a_bundles_texts(kept, bundle):
     """Pieces are numbered as the dictionaries say, and a source ends with </s>."""
-    made, tokenizer = kept["FSMT"], EngineDriver(bundle).tokenizer
+    made, tokenizer = kept["FSMT"], BundleDecoder(bundle).tokenizer
     (encoded,) = tokenizer.encode(["the cat sat"])
     assert [made.source_symbols[number] for number in encoded] == tokenizer.source_pieces(encoded)
     assert (

@@ -2,9 +2,9 @@
 
 import numpy as np
 import onnx_ir as ir
-import onnxruntime
 import pytest
 
+from helpers.sessions import open_session
 from translane_export.keys_values import dequantize_encoder, quantize_decoder, quantize_encoder
 
 HEADS, SIZE, CAPACITY = 2, 8, 6
@@ -53,12 +53,6 @@ def decoder():
     return model([query, nothing, last, total, *caches], [context], [attention])
 
 
-def open_session(graph, threads=1):
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    return onnxruntime.InferenceSession(ir.to_proto(graph).SerializeToString(), options)
-
-
 def run(graph, feeds):
     session = open_session(graph)
     return dict(zip([output.name for output in session.get_outputs()], session.run(None, feeds), strict=True))
@@ -66,7 +60,7 @@ def run(graph, feeds):
 
 def attend(graph, feeds, threads=1):
     """The context; keys and values are returned to where they are."""
-    session, context = open_session(graph, threads), np.empty((len(feeds["query"]), 1, WIDTH), np.float32)
+    session, context = open_session(graph, threads=threads), np.empty((len(feeds["query"]), 1, WIDTH), np.float32)
     binding = session.io_binding()
     for name, array in feeds.items():
         binding.bind_input(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)

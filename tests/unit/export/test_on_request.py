@@ -2,9 +2,9 @@
 
 import numpy as np
 import onnx_ir as ir
-import onnxruntime
 import pytest
 
+from helpers.sessions import open_session
 from translane_export.on_request import compute_on_request
 
 DRAW = np.random.default_rng(0)
@@ -33,7 +33,7 @@ def graph():
 
 
 def session(model):
-    return onnxruntime.InferenceSession(ir.to_proto(model).SerializeToString())
+    return open_session(model)
 
 
 @pytest.fixture

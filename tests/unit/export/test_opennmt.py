@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from helpers.driver import EngineDriver
+from helpers.driver import BundleDecoder
 from helpers.pickled_checkpoints import TARGET_LINES, Made, greedy, opennmt_checkpoint, random_sources
 from translane_export.bundle_writer import export_checkpoint
 from translane_export.errors import ExportError
@@ -17,7 +17,7 @@ from translane_export.settings import ExportSettings
 from translane_export.sources.opennmt import OpenNmtReader
 from translane_server.bundle import load_bundle
 from translane_server.options import DecodingOptions
-from translane_server.request import Sentence
+from translane_server.sentence import Sentence
 
 SOURCES = torch.tensor([[7, 9, 10, 4, 12], [5, 6, 8, 1, 1]])
 LENGTHS = torch.tensor([5, 3])
@@ -156,7 +156,7 @@ WRONG_OPTIONS = {
     "generator_function": ("sparsemax", "generator_function is 'sparsemax', and only softmax is supported"),
     "position_encoding": (False, "position_encoding is false, and only models that have it are supported"),
     "pos_ffn_activation_fn": ("gelu_new", "pos_ffn_activation_fn is 'gelu_new', and only relu, gelu, silu, gated-gelu"),
-    "enc_layers": (None, "its settings have no enc_layers"),
+    "enc_layers": (None, "the setting enc_layers is missing"),
     "norm_eps": ("small", "norm_eps is 'small', not a number"),
 }
 
@@ -241,7 +241,7 @@ def test_a_bundle_translates_as_the_model_did(kept, bundle):
     made = kept[2]
     batch = random_sources(100, range(4, len(made.source_symbols)))
     wanted = greedy(made.model, batch, start=2, end=3, steps=16)
-    with EngineDriver(bundle) as driver:
+    with BundleDecoder(bundle) as driver:
         found = driver.together([Sentence(source, DecodingOptions(max_length=16)) for source in batch])
     assert [list(best.token_ids) for best, *_ in found] == wanted
     assert len({tuple(tokens) for tokens in wanted}) > 20
@@ -251,7 +251,7 @@ def test_a_bundle_translates_as_the_model_did(kept, bundle):
 def test_a_bundles_texts(kept, bundle):
     """Pieces are numbered as the vocabularies say, and sources have no end."""
     made = kept[2]
-    driver = EngineDriver(bundle)
+    driver = BundleDecoder(bundle)
     ids = json.loads(bundle.path(bundle.manifest.tokenizer.source_ids).read_text(encoding="utf-8"))
     text = "the cat sat"
     (encoded,) = driver.tokenizer.encode([text])

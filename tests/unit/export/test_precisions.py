@@ -1,6 +1,8 @@
 """bfloat16 bundles, and several precisions in one export."""
 
+import gc
 import json
+import weakref
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ from translane_export.checkpoint import load_checkpoint
 from translane_export.graph_writer import write_graphs
 from translane_export.precision import choose_numerics, verified_as
 from translane_export.sources import find_reader
+from translane_export.torch_model import as_stored, build_model
 from translane_server.bundle import load_bundle
 
 OUTPUTS = {"README.md", "alignment.onnx", "decoder.onnx", "encoder.onnx", "greedy.onnx", "manifest.json", "weights.bin"}
@@ -47,6 +50,19 @@ def test_a_bf16_bundle_is_verified_in_float32_and_says_so(bf16):
 
 def test_nothing_of_the_float32_twin_is_left(bf16):
     assert {path.name for path in bf16.iterdir()} == OUTPUTS | {"source.spm", "target.spm"}
+
+
+def test_the_float32_twin_does_not_keep_the_model(checkpoint, bf16):
+    """It may take half of the memory, and ONNX Runtime needs that."""
+    numerics = verified_as(choose_numerics("bf16", None))
+    reference = as_stored(build_model(load_checkpoint(checkpoint)), numerics)
+    model = weakref.ref(reference)
+    with float32_twin.float32_twin(load_bundle(bf16), reference, numerics, lambda _line: None) as twin:
+        del reference
+        gc.collect()
+        assert model() is None
+        assert twin.manifest.weight_storage == "float32"
+    assert not twin.folder.exists()
 
 
 def test_a_bf16_bundle_is_read_back_with_the_same_weights(checkpoint, bf16):

@@ -2,12 +2,12 @@
 
 import numpy as np
 import onnx_ir as ir
-import onnxruntime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from helpers.sessions import open_session
 from translane_export.dequantize import dequantize_graph
 from translane_export.quantize import Range, quantize_graph, quantize_weights
 
@@ -106,8 +106,7 @@ def graph(*, tied=True, branch=False):
 
 
 def run(model, **inputs):
-    session = onnxruntime.InferenceSession(ir.to_proto(model).SerializeToString())
-    return session.run(None, {"token_ids": IDS, **inputs})
+    return open_session(model).run(None, {"token_ids": IDS, **inputs})
 
 
 def rounded(weights):

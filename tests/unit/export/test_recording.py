@@ -15,13 +15,19 @@ SOURCES = [[5, 3], [6, 7, 3], [4, 3]]
 class Backend:
     """Chooses the token after the one it is fed; asked for nothing else, from step `wrong_from` on, another one."""
 
-    source_capacity, target_capacity = 4, 6
+    rows, source_capacity, target_capacity = 8, 4, 6
 
     def __init__(self, wrong_from):
         self.wrong_from = wrong_from
         self.asked = []
 
-    def encode(self, sources, first_row):
+    def encode_ahead(self, sources):
+        return len(sources)
+
+    def enter(self, sources, rows):
+        pass
+
+    def move_rows(self, moves):
         pass
 
     def decode_step(self, token_ids, positions, needs):

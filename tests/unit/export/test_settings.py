@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from translane_export.settings import ExportSettings
-from translane_server.settings import flag_name
+from translane_server.settings_loader import flag_name
 
 PAGE = Path(__file__).parents[3] / "docs" / "export.md"
 

@@ -15,7 +15,13 @@ from helpers import hugging_face
 from translane_export.errors import ExportError
 from translane_export.model import Transformer
 from translane_export.sources import ARCHITECTURES, find_reader
-from translane_export.sources.huggingface import HuggingFaceReader, ModelConfig, read_model
+from translane_export.sources.huggingface import (
+    HuggingFaceReader,
+    generation_defaults,
+    read_model,
+    read_settings,
+    suppressed_ids,
+)
 from translane_export.sources.marian import MARIAN
 from translane_export.sources.t5 import T5
 
@@ -37,7 +43,7 @@ def folder(saved, tmp_path):
 
 
 def read(folder, architecture=MARIAN):
-    config, weights, origins = read_model(folder, architecture, ModelConfig(folder))
+    config, weights, origins = read_model(folder, architecture, read_settings(folder))
     assert origins.keys() <= weights.keys()
     return config, weights
 
@@ -141,9 +147,9 @@ def test_position_tables_of_the_file_count(folder):
 def test_what_generation_config_says_counts(folder):
     edit(folder, bad_words_ids=[[7]], max_length=512, decoder_start_token_id=5)
     edit(folder, "generation_config.json", bad_words_ids=[[119], [3]], max_length=100, num_beams=6)
-    config = ModelConfig(folder)
-    assert config.suppressed_ids == (3, 119)
-    assert config.generation["num_beams"] == 6
+    settings = read_settings(folder)
+    assert suppressed_ids(settings) == (3, 119)
+    assert generation_defaults(settings)["num_beams"] == 6
     assert read(folder)[0].decoder_start_id == hugging_face.VOCABULARY - 1
 
 
@@ -161,15 +167,15 @@ def test_the_end_is_never_suppressed(folder):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"d_model": ...}, "the key d_model is missing"),
+        ({"d_model": ...}, "the setting d_model is missing"),
         ({"encoder_layers": "six"}, "encoder_layers is 'six', not a whole number"),
         ({"scale_embedding": 1}, "scale_embedding is 1, not true or false"),
-        ({"activation_function": "tanh"}, "activation_function is 'tanh', and the activations that are supported are"),
+        ({"activation_function": "tanh"}, "activation_function is 'tanh', and only relu, gelu, gelu_new,"),
         ({"decoder_attention_heads": 2}, "encoder_attention_heads is 4 and decoder_attention_heads is 2"),
         ({"decoder_ffn_dim": 64}, "encoder_ffn_dim is 48 and decoder_ffn_dim is 64"),
-        ({"d_model": 30}, "d_model is 30, and encoder_attention_heads is 4, which does not divide it"),
+        ({"d_model": 30}, "encoder_attention_heads is 4, which does not divide the model's size of 30"),
         ({"encoder_layers": 3}, "the tensor model.encoder.layers.2.self_attn.q_proj.weight is missing"),
-        ({"encoder_layers": 1}, "the tensor model.encoder.layers.1.fc1.bias and 15 more has no place in a MarianMT"),
+        ({"encoder_layers": 1}, "the tensor model.encoder.layers.1.fc1.bias and 15 more has no place in the model"),
         ({"encoder_ffn_dim": 64, "decoder_ffn_dim": 64}, "the tensor model.encoder.layers.0.fc1.weight is [48, 32],"),
     ],
 )
@@ -220,7 +226,7 @@ def test_a_configuration_that_is_no_json_object(folder, content):
 def test_tensors_of_other_things(folder):
     edit_tensors(folder, model__encoder__pooler__weight=torch.zeros(3, 3))
     message = problem(folder)
-    assert f"{WEIGHTS}: the tensor model.encoder.pooler.weight has no place in a MarianMT model" in message
+    assert f"{WEIGHTS}: the tensor model.encoder.pooler.weight has no place in the model" in message
 
 
 def test_numbers_that_are_no_weights(folder):
@@ -230,7 +236,7 @@ def test_numbers_that_are_no_weights(folder):
 
 def test_weights_know_where_they_are(folder):
     as_shards(folder)
-    origins = read_model(folder, MARIAN, ModelConfig(folder))[2]
+    origins = read_model(folder, MARIAN, read_settings(folder))[2]
     shard = json.loads((folder / f"{WEIGHTS}.index.json").read_text())["weight_map"][QUERY]
     assert origins["encoder.layers.0.self_attention.q_proj.weight"] == f"{folder / shard}: the tensor {QUERY}"
 
@@ -352,7 +358,7 @@ def test_an_index_that_is_none(folder, content):
 def test_feed_forward_networks_of_t5_that_are_not_supported(tmp_path, kind):
     hugging_face.draw(hugging_face.MODELS["T5"]).save_pretrained(tmp_path)
     edit(tmp_path, feed_forward_proj=kind)
-    assert f"feed_forward_proj is {kind!r}, and the" in problem(tmp_path, T5)
+    assert f"feed_forward_proj is {kind!r}, and only relu" in problem(tmp_path, T5)
 
 
 def test_only_t5_that_scales_its_output_does_so(tmp_path):
@@ -393,7 +399,7 @@ def test_transformers_is_not_needed():
     [
         (b"{oops", "config.json: it is not JSON"),
         (b"\xff\xfe{", "config.json: it is not JSON"),
-        (b"[1]", "config.json: it is no JSON object"),
+        (b"[1]", "config.json: it is not a JSON object"),
         (b"{}", "config.json: the key model_type is missing"),
     ],
 )

@@ -24,6 +24,7 @@ FP32 = choose_numerics("fp32", None)
 class EagerBackend:
     """PyTorch's own decode, row by row, with what a test wants wrong in it."""
 
+    rows = 8
     source_capacity = 12
     target_capacity = 10
 
@@ -45,16 +46,32 @@ class EagerBackend:
         self.wrong_encoder = wrong_encoder
         self.suppressed = list(model.config.suppressed_ids) if suppressed is None else suppressed
         self.candidates = candidates or (lambda ids, log_probs: (ids, log_probs))
-        self.sources = {}
+        self.lengths = {}
+        self.memory = {}
         self.fed = {}
+        self.encoded = []
         self.encoded_together = []
         self.positions = []
 
-    def encode(self, sources, first_row):
+    def encode_ahead(self, sources):
         self.encoded_together.append(len(sources))
-        for row, source in enumerate(sources, first_row):
-            self.sources[row] = source[::-1] if self.wrong_encoder else source
+        self.encoded = sources
+        return len(sources)
+
+    @torch.inference_mode()
+    def enter(self, sources, rows):
+        for number, row in zip(sources, rows, strict=True):
+            source = self.encoded[number]
+            encoded = source[::-1] if self.wrong_encoder else source
+            self.lengths[row] = torch.tensor([len(source)])
+            self.memory[row] = self.model.encode(torch.tensor([encoded]), self.lengths[row])
             self.fed[row] = []
+
+    def move_rows(self, moves):
+        for move in moves:
+            self.lengths[move.target] = self.lengths[move.source]
+            self.memory[move.target] = self.memory[move.source]
+            self.fed[move.target] = list(self.fed[move.source])
 
     @torch.inference_mode()
     def decode_step(self, token_ids, positions, needs):
@@ -63,11 +80,10 @@ class EagerBackend:
         for row, (token, position) in enumerate(zip(token_ids.tolist(), positions.tolist(), strict=True)):
             del self.fed[row][position:]
             self.fed[row].append(token)
-            source = self.sources[row]
             with recorded_attention(self.model) as weights:
-                output = self.model(torch.tensor([source]), torch.tensor([len(source)]), torch.tensor([self.fed[row]]))
+                output = self.model.decode(torch.tensor([self.fed[row]]), self.memory[row], self.lengths[row])
             logits.append(output[0, -1])
-            attention[row, : len(source)] = weights[0][0, :, -1].mean(0)
+            attention[row, : int(self.lengths[row])] = weights[0][0, :, -1].mean(0)
         logits = torch.stack(logits).numpy() + np.float32(self.noise)
         log_probs = torch.log_softmax(torch.from_numpy(logits), dim=1).numpy()
         for values in (logits, log_probs):

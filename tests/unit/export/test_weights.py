@@ -2,9 +2,9 @@
 
 import numpy as np
 import onnx_ir as ir
-import onnxruntime
 import pytest
 
+from helpers.sessions import open_session
 from translane_export.onnx_weights import share_weights
 
 DRAW = np.random.default_rng(0)
@@ -27,7 +27,7 @@ def graph(weight, name="weight"):
 
 
 def run(path, x):
-    return onnxruntime.InferenceSession(str(path)).run(None, {"x": x})[0]
+    return open_session(path).run(None, {"x": x})[0]
 
 
 @pytest.mark.parametrize(("storage", "matrix_size"), [("float32", 4), ("float16", 2)])

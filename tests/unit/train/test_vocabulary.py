@@ -4,8 +4,9 @@ from pathlib import Path
 import opencc
 import pytest
 
+from translane_export.errors import ExportError
 from translane_export.train.data import Columns, read_parallel_text
-from translane_export.train.errors import DataError, TrainError
+from translane_export.train.errors import DataError
 from translane_export.train.vocabulary import Vocabulary, VocabularyKind, VocabularySettings, train_vocabulary
 
 SIZES: dict[VocabularyKind, int] = {"unigram": 30, "bpe": 60, "char": 60, "word": 60}
@@ -57,7 +58,7 @@ def test_too_large_a_vocabulary_is_refused_in_one_sentence(tmp_path: Path, sente
 def test_a_broken_model_is_named(tmp_path: Path) -> None:
     (tmp_path / "broken.spm").write_bytes(b"not a model")
     for name in ("broken.spm", "missing.spm"):
-        with pytest.raises(TrainError, match=name):
+        with pytest.raises(ExportError, match=name):
             Vocabulary(tmp_path / name)
 
 

@@ -1,0 +1,109 @@
+"""The settings in a checkpoint's files; a value is checked when a reader asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from translane_export.errors import ExportError
+from translane_export.model.config import Activation
+
+
+class ModelSettings:
+    """Settings by name. The methods raise ExportError, which names the file and the setting.
+
+    Attributes:
+        files: what each file says.
+        path: the first of the files.
+        values: the settings; where files differ, the later file counts.
+    """
+
+    def __init__(self, files: Mapping[Path, Mapping[str, Any]]) -> None:
+        self.files = files
+        self.path = next(iter(files))
+        said = {path: {name: v for name, v in content.items() if not _is_unset(v)} for path, content in files.items()}
+        self.values = {name: value for content in said.values() for name, value in content.items()}
+        self._origins = {name: path for path, content in said.items() for name in content}
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The value as it is; `default` where there is none."""
+        return self.values.get(name, default)
+
+    def whole(self, name: str, default: int | None = None) -> int:
+        """A whole number, alone or as the only one of a list."""
+        value = self.get(name, default)
+        if isinstance(value, list) and len(value) == 1:  # eos_token_id may be a list
+            value = value[0]
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self.wrong(name, value, "a whole number")
+        return value
+
+    def number(self, name: str, default: float | None = None) -> float:
+        """A number."""
+        value = self.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self.wrong(name, value, "a number")
+        return float(value)
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """True or false."""
+        value = self.get(name, default)
+        if not isinstance(value, bool):
+            raise self.wrong(name, value, "true or false")
+        return value
+
+    def activation(self, name: str, known: Mapping[str, Activation], default: str | None = None) -> Activation:
+        """The activation function that a name stands for."""
+        value = self.get(name, default)
+        if value is None:
+            raise self.wrong(name, value, "a name")
+        if value not in known:
+            raise ExportError(f"{self.origin(name)}: {name} is {value!r}, and only {', '.join(known)} are supported")
+        return known[value]
+
+    def items(self, name: str) -> list[Any]:
+        """A list; empty where there is none."""
+        value = self.get(name, [])
+        if not isinstance(value, list):
+            raise self.wrong(name, value, "a list")
+        return value
+
+    def same_whole(self, encoder: str, decoder: str) -> int:
+        """A whole number that two settings share, the encoder's and the decoder's."""
+        first, second = self.whole(encoder), self.whole(decoder)
+        if first != second:
+            raise ExportError(
+                f"{self.origin(encoder)}: {encoder} is {first} and {decoder} is {second}, and that they differ is not"
+                " supported"
+            )
+        return first
+
+    def check_heads(self, name: str, heads: int, width: int) -> int:
+        """Return the number of heads. Refuses a number that does not divide the model's `width`."""
+        if heads > 0 and width % heads:
+            raise ExportError(
+                f"{self.origin(name)}: {name} is {heads}, which does not divide the model's size of {width}"
+            )
+        return heads
+
+    def refuse(self, names: Iterable[str]) -> None:
+        """Refuse the model if one of these settings is on."""
+        for name in names:
+            if value := self.get(name):
+                raise ExportError(f"{self.origin(name)}: {name} is {value!r}, which is not supported")
+
+    def origin(self, name: str) -> Path:
+        """The file that the value of `name` is from."""
+        return self._origins.get(name, self.path)
+
+    def wrong(self, name: str, value: Any, wanted: str) -> ExportError:
+        """What to raise about a value."""
+        if value is None:
+            return ExportError(f"{self.path}: the setting {name} is missing")
+        return ExportError(f"{self.origin(name)}: {name} is {value!r}, not {wanted}")
+
+
+def _is_unset(value: Any) -> bool:
+    """Whether a value is unset. omegaconf writes ??? for a missing value and ${…} for a reference to another one."""
+    return value is None or (isinstance(value, str) and (value == "???" or value.startswith("${")))
