@@ -21,7 +21,7 @@ from translane_export.errors import ExportError
 from translane_export.model import Transformer
 from translane_export.model.attention import MultiHeadAttention, attention_scores
 from translane_export.train.greedy import greedy_decode
-from translane_server.bundle import Alignment
+from translane_server.manifest import Alignment
 
 _MOST_SAMPLES = 64
 _LONGEST = 96  # tokens

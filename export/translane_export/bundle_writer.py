@@ -31,16 +31,9 @@ from translane_export.torch_model import as_stored, build_model
 from translane_export.train.data import SentencePair
 from translane_export.trial import Log, decode_sources, every_tenth, try_out
 from translane_export.verify import compare, passes, verification_sources
-from translane_server.bundle import (
-    MANIFEST,
-    Alignment,
-    Bundle,
-    Manifest,
-    Parity,
-    file_entry,
-    load_bundle,
-)
+from translane_server.bundle import MANIFEST, Bundle, file_entry, load_bundle
 from translane_server.errors import StartupError
+from translane_server.manifest import Alignment, Manifest, Parity
 from translane_server.requests.language_pairs import LanguagePairs
 from translane_server.text.tokenizer import load_tokenizer
 

@@ -26,7 +26,7 @@ from translane_export.file_readers import read_json, read_safetensors, read_text
 from translane_export.model import TransformerConfig
 from translane_export.quantize import Ranges
 from translane_export.tokenizers import TokenizerFiles, sentencepiece_files
-from translane_server.bundle import Languages, Quality
+from translane_server.manifest import Languages, Quality
 
 FORMAT = "translane-checkpoint"
 FORMAT_VERSION = 1

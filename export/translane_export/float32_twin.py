@@ -13,7 +13,8 @@ from translane_export.graph_writer import write_graphs
 from translane_export.model import Transformer
 from translane_export.precision import Numerics
 from translane_export.same_graphs import check_same_graphs
-from translane_server.bundle import Bundle, Graph
+from translane_server.bundle import Bundle
+from translane_server.manifest import Graph
 
 _FOLDER = "float32"
 

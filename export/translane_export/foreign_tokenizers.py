@@ -19,7 +19,13 @@ from translane_export.errors import ExportError
 from translane_export.file_readers import load_sentencepiece, read_json, read_json_if_any
 from translane_export.json_tokenizers import FAIRSEQ_FIRST, TOKENIZER_JSON, byte_level, json_ids, json_tokenizer
 from translane_export.tokenizers import TokenizerFiles
-from translane_server.bundle import JsonTokenizer, Languages, LanguageTemplates, LanguageTokens, SentencePieceTokenizer
+from translane_server.manifest import (
+    JsonTokenizerEntry,
+    Languages,
+    LanguageTemplates,
+    LanguageTokens,
+    SentencePieceTokenizerEntry,
+)
 from translane_server.text.language_tags import UNDETERMINED, standard_tag
 
 _SOURCE, _TARGET, _IDS, _TARGET_IDS = "source.spm", "target.spm", "pieces.json", "target.pieces.json"
@@ -54,7 +60,7 @@ def marian(folder: Path, config: Mapping[str, Any]) -> ForeignTokenizer:  # noqa
     """
     source, target, vocabulary = (_needed(folder / name) for name in ("source.spm", "target.spm", "vocab.json"))
     ids, settings = _read_ids(vocabulary), read_json_if_any(folder / _CONFIG)
-    entry = SentencePieceTokenizer(source=_SOURCE, target=_TARGET, source_ids=_IDS, target_ids=_IDS)
+    entry = SentencePieceTokenizerEntry(source=_SOURCE, target=_TARGET, source_ids=_IDS, target_ids=_IDS)
     files: dict[str, Path | bytes] = {_SOURCE: source, _TARGET: target, _IDS: vocabulary}
     if settings.get("separate_vocabs"):
         entry = entry.model_copy(update={"target_ids": _TARGET_IDS})
@@ -122,7 +128,7 @@ def t5(folder: Path, config: Mapping[str, Any]) -> ForeignTokenizer:
     """
     model = _first(folder, _T5_MODELS)
     if model and not (folder / TOKENIZER_JSON).is_file():
-        entry = SentencePieceTokenizer(source=_SOURCE, target=_SOURCE)
+        entry = SentencePieceTokenizerEntry(source=_SOURCE, target=_SOURCE)
         tokenizer = TokenizerFiles(entry, {_SOURCE: model})
         processor = load_sentencepiece(model)
         ids = {processor.id_to_piece(id_): id_ for id_ in range(len(processor))}
@@ -149,7 +155,7 @@ def bart(folder: Path, config: Mapping[str, Any]) -> ForeignTokenizer:
     else:
         space = bool(read_json_if_any(folder / _CONFIG).get("add_prefix_space"))
         content = byte_level(_needed(folder / "vocab.json"), _needed(folder / "merges.txt"), add_prefix_space=space)
-        tokenizer = TokenizerFiles(JsonTokenizer(file=TOKENIZER_JSON), {TOKENIZER_JSON: content})
+        tokenizer = TokenizerFiles(JsonTokenizerEntry(file=TOKENIZER_JSON), {TOKENIZER_JSON: content})
     beginning, forced = config.get("bos_token_id", 0), config.get("forced_bos_token_id")
     templates = LanguageTemplates(
         source={UNDETERMINED: LanguageTokens(source_prefix=(beginning,))},
@@ -229,7 +235,7 @@ def _fairseq_pieces(
 
 
 def _numbered(model: Path, ids: Mapping[str, int]) -> TokenizerFiles:
-    entry = SentencePieceTokenizer(source=_SOURCE, target=_SOURCE, source_ids=_IDS, target_ids=_IDS)
+    entry = SentencePieceTokenizerEntry(source=_SOURCE, target=_SOURCE, source_ids=_IDS, target_ids=_IDS)
     return TokenizerFiles(entry, {_SOURCE: model, _IDS: json.dumps(ids, ensure_ascii=False).encode()})
 
 

@@ -18,7 +18,7 @@ from translane_export.onnx_weights import share_weights
 from translane_export.precision import Numerics
 from translane_export.settings import Format
 from translane_export.signatures import alignment_signature, decoder_signature, encoder_signature, greedy_signature
-from translane_server.bundle import Alignment, Graphs
+from translane_server.manifest import Alignment, Graphs
 
 WEIGHTS = "weights.bin"
 

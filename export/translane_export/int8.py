@@ -26,7 +26,8 @@ from translane_export.train.data import Columns, SentencePair, read_parallel_tex
 from translane_export.train.errors import DataError
 from translane_export.train.evaluate import score
 from translane_export.translate import translate_greedily
-from translane_server.bundle import Bundle, Graphs, Manifest, Quality, file_entry
+from translane_server.bundle import Bundle, file_entry
+from translane_server.manifest import Graphs, Manifest, Quality
 from translane_server.requests.language_pairs import LanguagePair
 
 _MOST_CALIBRATED = 400  # sentences

@@ -10,7 +10,7 @@ import tokenizers
 from translane_export.broken_files import broken_file
 from translane_export.errors import ExportError
 from translane_export.tokenizers import TokenizerFiles
-from translane_server.bundle import JsonTokenizer
+from translane_server.manifest import JsonTokenizerEntry
 
 TOKENIZER_JSON = "tokenizer.json"
 FAIRSEQ_FIRST = ("<s>", "<pad>", "</s>", "<unk>")
@@ -22,7 +22,7 @@ def json_tokenizer(folder: Path, instead_of: Sequence[str] = ()) -> TokenizerFil
     path = folder / TOKENIZER_JSON
     if not path.is_file():
         raise ExportError(f"checkpoint {folder}: it has no tokenizer: {' or '.join([*instead_of, TOKENIZER_JSON])}")
-    return TokenizerFiles(JsonTokenizer(file=TOKENIZER_JSON), {TOKENIZER_JSON: path})
+    return TokenizerFiles(JsonTokenizerEntry(file=TOKENIZER_JSON), {TOKENIZER_JSON: path})
 
 
 def json_ids(path: Path) -> dict[str, int]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from translane_export.errors import ExportError
-from translane_server.bundle import Languages, LanguageTemplates
+from translane_server.manifest import Languages, LanguageTemplates
 from translane_server.text.language_tags import UNDETERMINED
 
 # RFC 5646, section 2.1, without the registry of subtags.

@@ -11,7 +11,7 @@ from translane_export.errors import ExportError
 from translane_export.model import Transformer, TransformerConfig
 from translane_export.precision import Numerics
 from translane_export.settings import ExportSettings
-from translane_server.bundle import (
+from translane_server.manifest import (
     Alignment,
     Architecture,
     DecodingDefaults,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from translane_server.bundle import Manifest, Precision, Quality
+from translane_server.manifest import Manifest, Precision, Quality
 
 # what a parity report is of, where that is not the bundle itself
 VERIFIED_AS: dict[Precision, str] = {

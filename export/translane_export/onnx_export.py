@@ -20,7 +20,7 @@ from translane_export.graphs import DecoderGraph, EncoderGraph, GreedyGraph
 from translane_export.model import TransformerConfig
 from translane_export.on_request import compute_on_request
 from translane_export.signatures import NUM_BLOCKS, WITH_LOG_PROBS
-from translane_server.bundle import Graph
+from translane_server.manifest import Graph
 
 OPSET = 21
 

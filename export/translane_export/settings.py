@@ -8,8 +8,8 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field, field_validator
 
 from translane_export.languages import is_tag
-from translane_server.bundle import Precision
 from translane_server.cpus import available_cpus
+from translane_server.manifest import Precision
 from translane_server.settings_loader import Flag, Settings
 
 ENV_PREFIX = "TRANSLANE_EXPORT_"

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from translane_export.model import TransformerConfig
-from translane_server.bundle import Graph, GraphTensor
+from translane_server.manifest import Graph, GraphTensor
 
 WITH_LOG_PROBS = "with_log_probs"
 NUM_BLOCKS = "num_blocks"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from translane_export.errors import ExportError
 from translane_export.model import TransformerConfig
-from translane_server.bundle import JsonTokenizer, Languages, SentencePieceTokenizer, SpecialIds
+from translane_server.manifest import JsonTokenizerEntry, Languages, SentencePieceTokenizerEntry, SpecialIds
 from translane_server.text.tokenizer import ModelIds, Tokenizer, make_tokenizer
 
 _SOURCE, _TARGET = "source.spm", "target.spm"
@@ -24,7 +24,7 @@ class TokenizerFiles:
         files: by the names that `entry` gives them, where each is or what is in it.
     """
 
-    entry: SentencePieceTokenizer | JsonTokenizer
+    entry: SentencePieceTokenizerEntry | JsonTokenizerEntry
     files: Mapping[str, Path | bytes]
 
     def read(self, name: str) -> bytes:
@@ -50,7 +50,7 @@ class TokenizerFiles:
 
     def sentencepiece_models(self) -> tuple[Path, Path]:
         """Where the two SentencePiece models of a checkpoint of ours are."""
-        assert isinstance(self.entry, SentencePieceTokenizer)
+        assert isinstance(self.entry, SentencePieceTokenizerEntry)
         source, target = self.files[self.entry.source], self.files[self.entry.target]
         assert isinstance(source, Path)
         assert isinstance(target, Path)
@@ -68,6 +68,6 @@ class TokenizerFiles:
 def sentencepiece_files(source: Path, target: Path) -> TokenizerFiles:
     """Two SentencePiece models whose ids are the model's; stored once where they are the same."""
     if source.read_bytes() == target.read_bytes():
-        return TokenizerFiles(SentencePieceTokenizer(source=_SOURCE, target=_SOURCE), {_SOURCE: source})
-    entry = SentencePieceTokenizer(source=_SOURCE, target=_TARGET)
+        return TokenizerFiles(SentencePieceTokenizerEntry(source=_SOURCE, target=_SOURCE), {_SOURCE: source})
+    entry = SentencePieceTokenizerEntry(source=_SOURCE, target=_TARGET)
     return TokenizerFiles(entry, {_SOURCE: source, _TARGET: target})

@@ -25,7 +25,7 @@ from translane_export.precision import Numerics
 from translane_export.recording import Decode, FloatArray
 from translane_export.rounding import RoundedInputs
 from translane_server.arrays import IntArray
-from translane_server.bundle import Alignment, Parity
+from translane_server.manifest import Alignment, Parity
 
 LONGEST = 512
 _STEPS_AT_ONCE = 16  # compared: of a large vocabulary a step has a megabyte of logits

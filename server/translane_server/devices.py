@@ -9,8 +9,8 @@ import sys
 from collections.abc import Mapping
 from typing import Literal
 
-from translane_server.bundle import Precision
 from translane_server.errors import DeviceError
+from translane_server.manifest import Precision
 
 Device = Literal["cpu", "cuda"]
 RequestedDevice = Literal["auto", "cpu", "cuda"]

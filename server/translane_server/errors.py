@@ -12,7 +12,6 @@
         ├── ModelNotFoundError      no model of that name is loaded
         ├── QueueFullError          too many sentences are waiting; try again after `retry_after`
         ├── UnavailableError        starting or draining; try again after `retry_after`
-        ├── CancelledError          the caller went away or its deadline passed
         └── EngineError             decoding failed; a bug or a broken device
 """
 
@@ -93,12 +92,6 @@ class UnavailableError(_RetryableError):
     """The server is starting up, or draining before it stops."""
 
     reason = "UNAVAILABLE"
-
-
-class CancelledError(RequestError):
-    """The caller cancelled, or its deadline passed."""
-
-    reason = "CANCELLED"
 
 
 class EngineError(RequestError):

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from translane_server.bundle import Manifest
 from translane_server.errors import SettingsError
+from translane_server.manifest import Manifest
 from translane_server.settings_loader import Flag, Settings
 
 ENV_PREFIX = "TRANSLANE_"

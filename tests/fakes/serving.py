@@ -9,7 +9,7 @@ import grpc
 from fakes.backend import DECODER_START, EOS, OFFSET, VOCAB_SIZE, FakeBackend
 from fakes.replicas import fake_replica
 from translane.v1 import translation_pb2_grpc
-from translane_server.bundle import Manifest
+from translane_server.manifest import Manifest
 from translane_server.dispatch.dispatcher import Dispatcher
 from translane_server.rpc.service import ServedModel
 from translane_server.server import Server

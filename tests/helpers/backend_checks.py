@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from translane_server.backend import BEST_TOKEN_ALONE, StepNeeds
-from translane_server.runtime.graph_backend import GraphBackend
 from translane_server.options import DecodingOptions, Sampling
-from translane_server.request import FinishReason, Sentence
+from translane_server.runtime.graph_backend import GraphBackend
+from translane_server.sentence import FinishReason, Sentence
 
 NEEDS = [
     BEST_TOKEN_ALONE,

@@ -13,6 +13,7 @@ from typing import Any
 import sentencepiece
 import torch
 
+from helpers.decomposition import no_decomposition
 from helpers.store import stored
 from translane_export.bundle_writer import export_checkpoint
 from translane_export.checkpoint import load_checkpoint, save_checkpoint
@@ -140,7 +141,8 @@ def _stored_checkpoint(checkpoint: dict[str, Any]) -> Path:
 def _stored_bundle(export: dict[str, Any], checkpoint: dict[str, Any]) -> Path:
     def make(folder: Path) -> None:
         source = _stored_checkpoint(checkpoint)
-        export_checkpoint(ExportSettings(checkpoint=source, output=folder, threads=1, **export))
+        with no_decomposition():
+            export_checkpoint(ExportSettings(checkpoint=source, output=folder, threads=1, **export))
 
     return stored(("bundle", sorted(export.items()), sorted(checkpoint.items())), make)
 

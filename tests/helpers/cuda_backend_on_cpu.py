@@ -12,8 +12,8 @@ from types import SimpleNamespace
 import numpy as np
 
 from helpers.cuda_on_cpu import CpuDevice, kernels_library
-from translane_server.runtime.cuda.backend import CudaBackend
 from translane_server.errors import DeviceError
+from translane_server.runtime.cuda.backend import CudaBackend
 from translane_server.runtime.sessions import Sessions
 
 

@@ -25,7 +25,7 @@ from translane_export.precision import choose_numerics, round_weights
 from translane_export.sources.bundle import BundleReader
 from translane_server.bundle import load_bundle
 from translane_server.options import DecodingOptions
-from translane_server.request import FinishReason, Sentence
+from translane_server.sentence import FinishReason, Sentence
 
 transformers.logging.set_verbosity_error()
 

@@ -23,11 +23,11 @@ from hypothesis import strategies as st
 
 from helpers.bundles import SOURCES, bundle_model, random_bundle
 from helpers.demo import demo_in_fp32
-from helpers.driver import EngineDriver
+from helpers.driver import BundleDecoder
 from helpers.generate_oracle import Generated, GenerateOracle, bundle_transformer
 from translane_server.bundle import Bundle, load_bundle
 from translane_server.options import DecodingOptions
-from translane_server.request import Hypothesis, Sentence
+from translane_server.sentence import Hypothesis, Sentence
 
 ROOT = Path(__file__).resolve().parents[2]
 TEST_SPLIT = ROOT.parent / "shared" / "data" / "tatoeba-zh-en" / "test.tsv.gz"
@@ -68,7 +68,7 @@ class Subject:
     """A model as the engine runs it, the same model under `generate`, and sources to decode."""
 
     bundle: Bundle
-    driver: EngineDriver
+    driver: BundleDecoder
     oracle: GenerateOracle
     sources: Sequence[Sequence[int]]
 
@@ -182,7 +182,7 @@ def random_subject(name: str) -> Iterator[Subject]:
     shuffle = random.Random(0)
     with tempfile.TemporaryDirectory() as folder:
         bundle = load_bundle(random_bundle(Path(folder) / "bundle", **settings_of_model))
-        with EngineDriver(bundle, decoder_start=start, target_capacity=24) as driver:
+        with BundleDecoder(bundle, decoder_start=start, target_capacity=24) as driver:
             texts = ["".join(shuffle.sample("".join(SOURCES), shuffle.randint(1, 24))) for _ in range(200)]
             yield Subject(bundle, driver, GenerateOracle(model, start), driver.tokenizer.encode(texts))
 
@@ -191,7 +191,7 @@ def random_subject(name: str) -> Iterator[Subject]:
 def demo_subject() -> Iterator[Subject]:
     """The demo model in fp32, and the sentences of Tatoeba's test split."""
     bundle = load_bundle(demo_in_fp32())
-    with EngineDriver(bundle, target_capacity=48) as driver:
+    with BundleDecoder(bundle, target_capacity=48) as driver:
         with gzip.open(TEST_SPLIT, "rt", encoding="utf-8") as lines:
             texts = [line.split("\t")[0] for line in lines]
         sources = [ids for ids in driver.tokenizer.encode(texts) if len(ids) <= driver.backend.source_capacity]

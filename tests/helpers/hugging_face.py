@@ -22,7 +22,8 @@ import torch
 import transformers
 from transformers import GenerationConfig
 
-from helpers.driver import EngineDriver
+from helpers.decomposition import no_decomposition
+from helpers.driver import BundleDecoder
 from helpers.store import stored
 from translane_export.bundle_writer import write_bundle
 from translane_export.foreign_tokenizers import ForeignTokenizer
@@ -30,9 +31,10 @@ from translane_export.settings import ExportSettings
 from translane_export.sources import ARCHITECTURES
 from translane_export.sources.huggingface import HuggingFaceReader, model_type
 from translane_export.tokenizers import TokenizerFiles
-from translane_server.bundle import Bundle, Languages, SentencePieceTokenizer, load_bundle
+from translane_server.bundle import Bundle, load_bundle
+from translane_server.manifest import Languages, SentencePieceTokenizerEntry
 from translane_server.options import DecodingOptions
-from translane_server.request import FinishReason, Sentence
+from translane_server.sentence import FinishReason, Sentence
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
@@ -269,7 +271,7 @@ def compare(
     forced_ids = () if forced is None else (forced,)
     options = DecodingOptions(max_length=max_length, beam_size=beam_size)
     result = Comparison()
-    with EngineDriver(bundle, rows=32) as driver:
+    with BundleDecoder(bundle, rows=32) as driver:
         found = driver.together([Sentence(source, options, forced_ids, len(forced_ids)) for source in batch])
     wanted = [
         generated
@@ -296,7 +298,8 @@ def export(folder: Path, output: Path, log: Callable[[str], None] = lambda _line
     architecture = next(one for one in ARCHITECTURES if one.model_type == model_type(folder))
     reader = HuggingFaceReader(dataclasses.replace(architecture, tokenizer=_letters))
     values = ExportSettings(checkpoint=folder, output=output, **settings)
-    write_bundle(lambda: reader.read(folder), values, family=reader.family, log=log)
+    with no_decomposition():
+        write_bundle(lambda: reader.read(folder), values, family=reader.family, log=log)
     return load_bundle(output)
 
 
@@ -317,7 +320,7 @@ def export_drawn(
 
 
 def _letters(_folder: Path, _config: Mapping[str, Any]) -> ForeignTokenizer:
-    entry = SentencePieceTokenizer(source="source.spm", target="source.spm")
+    entry = SentencePieceTokenizerEntry(source="source.spm", target="source.spm")
     languages = Languages(source=("en",), target=("de",))
     return ForeignTokenizer(TokenizerFiles(entry, {"source.spm": _spm()}), languages)
 

@@ -7,8 +7,8 @@ import grpc
 
 from translane.v1 import translation_pb2_grpc
 from translane_server import command
-from translane_server.server import Server
 from translane_server.rpc.service import ServedModel
+from translane_server.server import Server
 from translane_server.settings import ServerSettings
 from translane_server.text.tokenizer import load_tokenizer
 

@@ -19,7 +19,8 @@ import numpy as np
 
 from helpers.bundles import SOURCES, random_bundle
 from translane_server.backend import StepNeeds
-from translane_server.bundle import Precision, load_bundle
+from translane_server.bundle import load_bundle
+from translane_server.manifest import Precision
 from translane_server.runtime.ort import OrtBackend
 from translane_server.runtime.sessions import Sessions
 from translane_server.text.tokenizer import load_tokenizer

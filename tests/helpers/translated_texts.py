@@ -16,12 +16,12 @@ from collections.abc import Sequence
 
 from helpers import hugging_face
 from helpers.bundles import SOURCES, TARGETS
-from helpers.driver import EngineDriver
+from helpers.driver import BundleDecoder
 from helpers.foreign_models import FOREIGN_MODELS, POSITIONS, PREFIX, Exported, ForeignModel, export
 from helpers.nasty_texts import FRAGMENTS, SPELLED
-from translane_server.requests.language_pairs import LanguagePair, LanguagePairs
 from translane_server.options import DecodingOptions
-from translane_server.request import Sentence
+from translane_server.requests.language_pairs import LanguagePair, LanguagePairs
+from translane_server.sentence import Sentence
 
 MAX_LENGTH = 16
 
@@ -42,7 +42,7 @@ def compare(foreign: ForeignModel, count: int) -> Comparison:
     tokenizer, languages = exported.tokenizer, exported.bundle.manifest.languages
     if foreign.source and foreign.kind != "t5":
         tokenizer.src_lang = foreign.source
-    with EngineDriver(exported.bundle, rows=32, source_capacity=POSITIONS) as driver:
+    with BundleDecoder(exported.bundle, rows=32, source_capacity=POSITIONS) as driver:
         pair, wrong = LanguagePairs(languages, driver.tokenizer).find(foreign.source, foreign.target)
         assert not wrong
         texts = _choose(_texts(foreign, count), pair, count)
@@ -62,9 +62,9 @@ def compare(foreign: ForeignModel, count: int) -> Comparison:
     return found
 
 
-def _translate(driver: EngineDriver, pair: LanguagePair, texts: Sequence[str]) -> list[str]:
+def _translate(driver: BundleDecoder, pair: LanguagePair, texts: Sequence[str]) -> list[str]:
     options, forced = DecodingOptions(max_length=MAX_LENGTH), pair.forced_ids
-    sentences = [Sentence(ids, options, forced, len(forced)) for ids in pair.tokenizer.encode(texts)]
+    sentences = [Sentence(ids, options, forced, len(forced)) for ids in pair.encode(texts)]
     return pair.tokenizer.decode([best.token_ids[len(forced) :] for best, *_ in driver.together(sentences)])
 
 
@@ -92,7 +92,7 @@ def _texts(foreign: ForeignModel, count: int) -> list[str]:
 
 def _choose(texts: Sequence[str], pair: LanguagePair, count: int) -> list[str]:
     """Return `count` texts that have tokens, not too many, of all over `texts`."""
-    encoded = dict(zip(texts, pair.tokenizer.encode(texts), strict=True))
+    encoded = dict(zip(texts, pair.encode(texts), strict=True))
     fitting = [text for text, ids in encoded.items() if 0 < len(ids) <= POSITIONS // 2]
     return fitting[:: max(1, len(fitting) // count)][:count]
 

@@ -26,8 +26,9 @@ from translane_export.quantize import Ranges
 from translane_export.sources.placed_tensors import PROJECTION
 from translane_export.sources.stored_graph import RMS_NORMS, StoredGraph
 from translane_export.tokenizers import TokenizerFiles
-from translane_server.bundle import MANIFEST, Bundle, Manifest, load_bundle
+from translane_server.bundle import MANIFEST, Bundle, load_bundle
 from translane_server.errors import StartupError
+from translane_server.manifest import Manifest
 
 _ACTIVATIONS: dict[str, Activation] = {
     "Relu": "relu",

@@ -10,7 +10,7 @@ from pathlib import Path
 from translane_export.errors import ExportError
 from translane_export.file_readers import load_sentencepiece
 from translane_export.tokenizers import TokenizerFiles
-from translane_server.bundle import SentencePieceTokenizer
+from translane_server.manifest import SentencePieceTokenizerEntry
 
 _SOURCE, _TARGET = "source.spm", "target.spm"
 _SOURCE_IDS, _TARGET_IDS = "source.pieces.json", "target.pieces.json"
@@ -67,7 +67,7 @@ def numbered_pieces(
         files[target_name := _TARGET] = target
     if dict(target_ids) != dict(source_ids):
         files[target_ids_name := _TARGET_IDS] = _dump(target_ids)
-    entry = SentencePieceTokenizer(
+    entry = SentencePieceTokenizerEntry(
         source=_SOURCE,
         target=target_name,
         source_ids=_SOURCE_IDS,

@@ -20,15 +20,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from translane_server.arrays import FloatArray, Int32Array, IntArray
+from translane_server.arrays import Int32Array, IntArray
 from translane_server.backend import BEST_TOKEN, BEST_TOKEN_ALONE, Candidates, RowMove, StepNeeds
 from translane_server.batch.beams import BeamStep
 from translane_server.batch.begin import SearchFactory
 from translane_server.batch.certain import new_certain_tokens
 from translane_server.batch.hypotheses import row_hypothesis
 from translane_server.batch.ranking import RankedTokens, rank_tokens
+from translane_server.batch.row_step import RowStep
 from translane_server.batch.rows import RowTable
-from translane_server.batch.samples import draw_tokens, first_tokens
 from translane_server.batch.search import Kind, Search
 from translane_server.sentence import CertainTokens, Task
 from translane_server.vocabulary import TargetVocabulary
@@ -115,7 +115,7 @@ class RunningBatch:
             search = self._factory.begin(task, row)
             self._by_row[row : row + 1] = [search]
             sentence = task.sentence
-            attention, greedy = sentence.options.attention, search.is_greedy
+            attention, greedy = sentence.options.attention, search.is_greedy_from(0)
             self._table.begin(
                 row, self._start, len(sentence.source_ids), search.limit, greedy=greedy, attention=attention
             )
@@ -293,81 +293,19 @@ class RunningBatch:
     # Rows with forced tokens or rules, and samples.
 
     def _advance_others(self, ranked: RankedTokens, update: Update) -> list[int]:
-        table = self._table
-        alone: list[tuple[int, Search]] = []
-        for search in self._others:
-            row = search.rows[0]
-            if search.branches > 1 and table.positions[row] >= len(search.task.sentence.forced_ids):
-                self._branch(ranked, search, update)
-            else:
-                alone += [(row, search) for row in search.rows]
-        if alone:
-            rows = np.array([row for row, _ in alone])
-            tokens, log_probs, generated = self._next_tokens(ranked, rows, [search for _, search in alone])
-            table.append(rows, tokens, log_probs)
-            table.scores[rows[generated]] += log_probs[generated]
-        return self._finish_others(update)
-
-    def _branch(self, ranked: RankedTokens, search: Search, update: Update) -> None:
-        """Give a search its first generated tokens, and a row for each."""
-        table, by_row = self._table, self._by_row
-        tokens, log_probs, streams = first_tokens(ranked, search, table, self._eos)
-        (row,) = search.rows
-        new = list(range(len(by_row), len(by_row) + len(tokens) - 1))
-        length, source_length = table.positions.item(row) + 1, table.source_length.item(row)
-        update.moves += [RowMove(row, target, length, source_length) for target in new]
-        table.copy([row] * len(new), new)
-        by_row += [search] * len(new)
-        search.rows = [row, *new]
-        search.branches = 1
-        self._needs = None
-        rows = np.array(search.rows)
-        table.append(rows, tokens, log_probs)
-        table.scores[rows] += log_probs
-        table.stream[rows] = streams
-
-    def _next_tokens(
-        self, ranked: RankedTokens, rows: IntArray, searches: Sequence[Search]
-    ) -> tuple[IntArray, FloatArray, list[int]]:
-        """The next token of each of `rows`, of these searches; its log-probability; and which of them are generated."""
-        table, eos = self._table, self._eos
-        tokens, log_probs = ranked.token_ids[rows, 0], ranked.log_probs[rows, 0]
-        drawn, generated = [], []
-        for number, (row, search) in enumerate(zip(rows.tolist(), searches, strict=True)):
-            forced, position = search.task.sentence.forced_ids, table.positions.item(row)
-            if position < len(forced):
-                tokens[number] = forced[position]
-                log_probs[number] = ranked.log_prob(row, forced[position]) if search.special_until else 0.0
-                continue
-            generated.append(number)
-            if search.kind is not Kind.GREEDY:
-                drawn.append(number)
-            elif ranked.scores[row, 0] == -np.inf:  # everything is banned
-                tokens[number], log_probs[number] = eos, ranked.log_prob(row, eos)
-        if drawn:
-            of_rows, of_searches = rows[drawn], [searches[number] for number in drawn]
-            tokens[drawn], log_probs[drawn] = draw_tokens(
-                ranked, of_rows, of_searches, table.stream[of_rows], table, eos
-            )
-        return tokens, log_probs, generated
-
-    def _finish_others(self, update: Update) -> list[int]:
-        """End hypotheses; return their rows. Searches that only take their best candidates from now on join those."""
-        table, eos = self._table, self._eos
-        free: list[int] = []
-        plain: list[Search] = []
-        for search in self._others:
-            position, forced = table.positions.item(search.rows[0]), len(search.task.sentence.forced_ids)
-            if position >= search.limit:
-                free += search.rows
-            elif position > forced:
-                free += [row for row in search.rows if table.next_ids[row] == eos]
-            if search.kind is Kind.GREEDY and search.branches == 1 and position >= max(search.special_until, forced):
-                plain.append(search)
-        for search in plain:
-            table.greedy[search.rows] = True
-            del self._others[search]
-            self._greedy += 1
+        table, searches = self._table, list(self._others)
+        branching = [search for search in searches if search.branches > 1]
+        step = RowStep(ranked, self._by_row, table, self._eos)
+        step.advance(searches)
+        update.moves += step.moves
+        if any(search.branches == 1 for search in branching):
             self._needs = None
+        free = step.ended(searches)
+        for search in searches:
+            if search.is_greedy_from(table.positions.item(search.rows[0])):
+                table.greedy[search.rows] = True
+                del self._others[search]
+                self._greedy += 1
+                self._needs = None
         self._finish_rows(free, update)
         return free

@@ -130,14 +130,13 @@ class Search:
             search.branches = options.num_hypotheses
         return search
 
-    @property
-    def is_greedy(self) -> bool:
-        """Whether its row takes the best candidate of every step, whatever it is, from the first one on."""
+    def is_greedy_from(self, position: int) -> bool:
+        """Whether its rows take the best candidate of every step, whatever it is, from `position` tokens on."""
         return (
             self.kind is Kind.GREEDY
             and self.branches == 1
-            and not self.special_until
-            and not self.task.sentence.forced_ids
+            and position >= self.special_until
+            and position >= len(self.task.sentence.forced_ids)
         )
 
     @property

@@ -10,11 +10,12 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from translane_server.dispatch.load import ReplicaLoad
+from translane_server.dispatch.request import Request
 from translane_server.errors import EngineError, QueueFullError, RequestError, UnavailableError
 from translane_server.measurements import Measurements
 from translane_server.priority_queue import PriorityQueue
 from translane_server.replica.seam import Replica, Report
-from translane_server.sentence import AlignedToken, CertainTokens, Sentence, SentenceResult, Task
+from translane_server.sentence import CertainTokens, Sentence, SentenceResult, Task
 
 # Bounds of the delay suggested to a caller who finds the queue full [seconds].
 _RETRY_AFTER_MIN, _RETRY_AFTER_MAX = 0.1, 10.0
@@ -23,55 +24,10 @@ _RETRY_DRAINING = 1.0  # [seconds]: another server is to take over
 _rows = attrgetter("rows")
 
 
-class _Request:
-    """Accepted sentences that are answered together.
-
-    Attributes:
-        results: of each sentence, once it is decoded.
-        missing: how many sentences are not decoded.
-        error: why the others never will be.
-        certain: of streamed sentences, the tokens that nobody has taken yet; by their places.
-        changed: set when there is something new to look at.
-    """
-
-    def __init__(self, sentences: int, *, streamed: bool) -> None:
-        self.streamed = streamed
-        self.results: list[SentenceResult | None] = [None] * sentences
-        self.missing = sentences
-        self.error: RequestError | None = None
-        self.certain: dict[int, tuple[list[int], list[AlignedToken]]] = {}
-        self.changed = asyncio.Event()
-
-    def add_certain(self, place: int, tokens: CertainTokens) -> None:
-        """Keep tokens that are certain until somebody takes them."""
-        ids, alignment = self.certain.setdefault(place, ([], []))
-        ids += tokens.token_ids
-        alignment += tokens.alignment
-        self.changed.set()
-
-    def take_certain(self, place: int) -> CertainTokens | None:
-        """The certain tokens of a sentence since the last call, if there are any."""
-        found = self.certain.pop(place, None)
-        return CertainTokens(tuple(found[0]), tuple(found[1])) if found else None
-
-    def finish(self, place: int, result: SentenceResult) -> None:
-        """Take the result of a sentence."""
-        assert self.results[place] is None, "a sentence finishes once"
-        self.results[place] = result
-        self.missing -= 1
-        if self.streamed or not self.missing:
-            self.changed.set()
-
-    def fail(self, error: RequestError) -> None:
-        """Answer with `error`."""
-        self.error = error
-        self.changed.set()
-
-
 class _Accepted(NamedTuple):
     """A sentence of a request, and its place there."""
 
-    request: _Request
+    request: Request
     place: int
     task: Task
 
@@ -105,7 +61,7 @@ class Dispatcher:
         self._clock = clock
         self._queue: PriorityQueue[_Accepted] = PriorityQueue()
         self._numbers = itertools.count()
-        self._requests: set[_Request] = set()  # that are not answered
+        self._requests: set[Request] = set()  # that are not answered
         self._sent: dict[int, tuple[_Accepted, ReplicaLoad]] = {}
         self._last_wait = 0.0
         self._over = False  # stopped, or failed: everything is answered
@@ -215,8 +171,8 @@ class Dispatcher:
         finally:
             self._forget(request)
 
-    def _accept(self, sentences: Sequence[Sentence], priority: int, *, streamed: bool) -> _Request:
-        request = _Request(len(sentences), streamed=streamed)
+    def _accept(self, sentences: Sequence[Sentence], priority: int, *, streamed: bool) -> Request:
+        request = Request(len(sentences), streamed=streamed)
         if sentences:
             self.check_room(len(sentences))
             self._requests.add(request)
@@ -227,7 +183,7 @@ class Dispatcher:
             self._dispatch()
         return request
 
-    def _forget(self, request: _Request) -> None:
+    def _forget(self, request: Request) -> None:
         """Give up what is left of a request whose caller waits no more."""
         self._requests.discard(request)
         if not request.missing or request.error:

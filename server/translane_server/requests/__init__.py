@@ -1,0 +1,1 @@
+"""Requests of the protocol to sentences, and results back to messages."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 
 from translane.v1 import translation_pb2 as pb
-from translane_server.bundle import Manifest, SpecialIds
+from translane_server.manifest import Manifest, SpecialIds
 from translane_server.requests.language_pairs import LanguagePair
 from translane_server.requests.limits import RequestLimits
 from translane_server.requests.options import ResolvedOptions, Source

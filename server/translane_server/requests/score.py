@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from translane.v1 import translation_pb2 as pb
-from translane_server.bundle import Manifest
 from translane_server.errors import FieldViolation
+from translane_server.manifest import Manifest
 from translane_server.options import DecodingOptions
 from translane_server.requests.language_pairs import LanguagePairs
 from translane_server.requests.limits import (

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from translane.v1 import translation_pb2 as pb
-from translane_server.bundle import Manifest
 from translane_server.errors import FieldViolation, InvalidRequestError
+from translane_server.manifest import Manifest
 from translane_server.requests.documents import merge_translations, split_texts
 from translane_server.requests.language_pairs import LanguagePair, LanguagePairs
 from translane_server.requests.limits import (

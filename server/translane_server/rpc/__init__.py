@@ -1,0 +1,1 @@
+"""The protocol's edge: RPCs come in here, and every answer leaves here."""

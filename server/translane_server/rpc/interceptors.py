@@ -14,7 +14,7 @@ import grpc
 from google.protobuf.message import DecodeError
 from prometheus_client import Counter
 
-from translane_server.errors import CancelledError, FieldViolation, InvalidRequestError, RequestError
+from translane_server.errors import FieldViolation, InvalidRequestError, RequestError
 from translane_server.logs import data
 from translane_server.metrics import REJECTIONS, Metrics
 from translane_server.rpc import status
@@ -117,12 +117,10 @@ class _Call:
         context = self._context
         if isinstance(error, grpc.aio.AbortError):
             self._code = context.code()
-        elif isinstance(error, asyncio.CancelledError | GeneratorExit | CancelledError):
+        elif isinstance(error, asyncio.CancelledError | GeneratorExit):
             remaining = context.time_remaining()
             late = remaining is not None and remaining <= _DEADLINE_TOLERANCE
             self._code = grpc.StatusCode.DEADLINE_EXCEEDED if late else grpc.StatusCode.CANCELLED
-            if isinstance(error, CancelledError):  # nobody listens any more, unless the server is the one who gave up
-                await status.abort(context, status.status_of(error))
         elif isinstance(error, RequestError):
             self._code = status.CODES[type(error)]
             if error.reason in REJECTIONS:

@@ -15,10 +15,10 @@ import grpc
 
 from translane.v1 import translation_pb2 as pb
 from translane.v1.translation_pb2_grpc import TranslationServiceServicer
-from translane_server.bundle import Manifest
 from translane_server.devices import Device
 from translane_server.dispatch.dispatcher import Dispatcher
 from translane_server.errors import ModelNotFoundError, UnavailableError
+from translane_server.manifest import Manifest
 from translane_server.metrics import Metrics
 from translane_server.requests.limits import RequestLimits, shown
 from translane_server.requests.options import Source

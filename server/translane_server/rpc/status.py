@@ -17,7 +17,6 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
 from translane_server.errors import (
-    CancelledError,
     EngineError,
     FieldViolation,
     InvalidRequestError,
@@ -34,7 +33,6 @@ CODES: Mapping[type[RequestError], grpc.StatusCode] = {
     ModelNotFoundError: grpc.StatusCode.NOT_FOUND,
     QueueFullError: grpc.StatusCode.RESOURCE_EXHAUSTED,
     UnavailableError: grpc.StatusCode.UNAVAILABLE,
-    CancelledError: grpc.StatusCode.CANCELLED,
     EngineError: grpc.StatusCode.INTERNAL,
 }
 

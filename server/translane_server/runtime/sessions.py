@@ -10,10 +10,11 @@ from typing import Any
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 import onnxruntime
 
-from translane_server.bundle import Bundle, Graph
+from translane_server.bundle import Bundle
 from translane_server.cpus import adds_int8_exactly
 from translane_server.devices import Device
 from translane_server.errors import BundleError, DeviceError, first_line
+from translane_server.manifest import Graph
 from translane_server.runtime.cuda.runtime import CudaRuntime
 
 _CUDA_PROVIDER = "CUDAExecutionProvider"

@@ -9,9 +9,10 @@ from typing import Protocol
 
 import sentencepiece
 
-from translane_server import bundle as entries
-from translane_server.bundle import Bundle, LanguageTemplates, SpecialIds
+from translane_server import manifest as entries
+from translane_server.bundle import Bundle
 from translane_server.errors import BundleError
+from translane_server.manifest import LanguageTemplates, SpecialIds
 from translane_server.text.json_tokenizer import JsonTokenizer
 from translane_server.text.sentencepiece_tokenizer import SentencePieceTokenizer, SentencePieceVocabulary
 
@@ -79,7 +80,7 @@ def load_tokenizer(bundle: Bundle) -> Tokenizer:
 
 
 def make_tokenizer(
-    entry: entries.SentencePieceTokenizer | entries.JsonTokenizer, ids: ModelIds, read: Callable[[str], bytes]
+    entry: entries.SentencePieceTokenizerEntry | entries.JsonTokenizerEntry, ids: ModelIds, read: Callable[[str], bytes]
 ) -> Tokenizer:
     """The tokenizer that `entry` of a manifest describes.
 
@@ -92,7 +93,7 @@ def make_tokenizer(
         ValueError: naming the file that is not what it should be.
     """
     eos = ids.special.eos if entry.source_eos else None
-    if isinstance(entry, entries.SentencePieceTokenizer):
+    if isinstance(entry, entries.SentencePieceTokenizerEntry):
         source = _vocabulary(entry.source, entry.source_ids, ids.source_vocab_size, ids, read)
         joint = (entry.source, entry.source_ids, ids.source_vocab_size)
         if joint == (entry.target, entry.target_ids, ids.target_vocab_size):

@@ -1,10 +1,15 @@
-"""What the wheel holds, and what it asks for."""
+"""A release: what the wheel holds, what it asks for, and that it serves the model beside it."""
 
+import os
+import re
+import signal
 import subprocess
 import sys
+import tarfile
+import tomllib
+import venv
 import zipfile
 from email import message_from_bytes
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -20,14 +25,18 @@ PACKAGES = {
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    if find_spec("hatchling") is None:
-        pytest.skip("hatchling is not installed")
+def release(tmp_path_factory):
+    """A folder with the files of a release."""
     folder = tmp_path_factory.mktemp("dist")
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    command = [ROOT / "scripts" / "build-release", folder]
+    done = subprocess.run(command, env={**os.environ, "PYTHON": sys.executable}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    (path,) = folder.glob("*.whl")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(release):
+    (path,) = release.glob("*.whl")
     with zipfile.ZipFile(path) as archive:
         yield archive
 
@@ -40,6 +49,21 @@ def info(wheel):
 @pytest.fixture(scope="module")
 def metadata(wheel, info):
     return message_from_bytes(wheel.read(f"{info}/METADATA"))
+
+
+@pytest.fixture(scope="module")
+def environment(release, tmp_path_factory):
+    """The folder of the commands of a virtual environment that holds the wheel, at the versions of constraints.txt."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=False)
+    (path,) = release.glob("*.whl")
+    pip = [sys.executable, "-m", "pip", "--python", folder / "bin" / "python", "--disable-pip-version-check"]
+    command = [*pip, "install", "-qq", "-c", ROOT / "constraints.txt", f"{path}[server]"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    if "No matching distribution found" in done.stderr:
+        pytest.skip(f"there is no package index here: {done.stderr.strip()[-300:]}")
+    assert done.returncode == 0, done.stderr
+    return folder / "bin"
 
 
 def requirements(metadata, extra=""):
@@ -100,3 +124,35 @@ def test_the_page_is_the_readme(metadata):
         metadata.get_payload(decode=True).decode().strip() == (ROOT / "README.md").read_text(encoding="utf-8").strip()
     )
     assert metadata["License-Expression"] == "Apache-2.0"
+
+
+def test_it_serves_the_model_beside_it(release, environment, tmp_path):
+    """Nothing of the repository is used: neither its folder nor its environment."""
+    with tarfile.open(next(release.glob("zh-en-*.tar.gz"))) as archive:
+        archive.extractall(tmp_path, filter="data")
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("TRANSLANE_", "PYTHON"))}
+    environ["no_grpc_proxy"] = "127.0.0.1"
+    command = [environment / "translane-server", "--model", "zh-en", "--port", "0", "--metrics-port", "0"]
+    with subprocess.Popen(command, cwd=tmp_path, env=environ, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            log = ""
+            while "serving on" not in log:
+                line = server.stderr.readline()
+                assert line, log
+                log += line
+            address = re.search(r"listening on (\S+)", log)[1]
+            translate = [environment / "translane", "translate", "--server", address, "我有一只猫。"]
+            done = subprocess.run(translate, cwd=tmp_path, env=environ, capture_output=True, encoding="utf-8")
+            assert (done.stdout, done.stderr, done.returncode) == ("I have a cat.\n", "", 0)
+        finally:
+            server.send_signal(signal.SIGTERM)
+            rest = server.stderr.read()
+    assert server.returncode == 0, rest
+
+
+def test_the_archive_is_the_bundled_model(release):
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    model = ROOT / "models" / "zh-en"
+    with tarfile.open(release / f"zh-en-{version}.tar.gz") as archive:
+        files = {file.name: archive.extractfile(file).read() for file in archive if file.isfile()}
+    assert files == {f"zh-en/{path.name}": path.read_bytes() for path in model.iterdir()}

@@ -3,13 +3,13 @@
 import dataclasses
 
 import numpy as np
-import onnxruntime
 import pytest
 import torch
 
 from helpers.architectures import ARCHITECTURES
 from helpers.bundles import bundle_model, random_bundle, random_model
 from helpers.parity import check_parity
+from helpers.sessions import open_session
 from translane_export.graphs import DecoderGraph, EncoderGraph
 from translane_export.model import TransformerConfig
 from translane_export.onnx_export import export_decoder, export_encoder
@@ -104,14 +104,8 @@ def test_every_step(bundles, name):
 def test_alone_and_batched_are_the_same_to_the_bit(bundles, name, threads):
     bundle = bundles(name)
 
-    def session(file):
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        return onnxruntime.InferenceSession(str(bundle.path(file)), options)
-
     draw = np.random.default_rng(0)
-    encoder = session("encoder.onnx")
+    encoder = open_session(bundle.path("encoder.onnx"), threads=threads)
     lengths = np.array(LENGTHS, np.int32)
     source_ids = draw.integers(0, VOCABULARY, (len(lengths), CAPACITY))
     together = encoder.run(None, {"source_ids": source_ids, "source_lengths": lengths})
@@ -122,7 +116,7 @@ def test_alone_and_batched_are_the_same_to_the_bit(bundles, name, threads):
         for expected, actual in zip(alone, together, strict=True):
             assert np.array_equal(actual[row, :, :length], expected[0])
 
-    decoder, rows = session("decoder.onnx"), 33
+    decoder, rows = open_session(bundle.path("decoder.onnx"), threads=threads), 33
     inputs = {
         tensor.name: draw.standard_normal((rows, tensor.shape[1], CAPACITY, tensor.shape[3]), dtype=np.float32)
         for tensor in decoder.get_inputs()

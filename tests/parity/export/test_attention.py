@@ -1,12 +1,11 @@
 """A step's attention weights are PyTorch's, at every step, and a row's depend on that row alone."""
 
 import numpy as np
-import onnx_ir as ir
-import onnxruntime
 import pytest
 import torch
 
 from helpers.bundles import bundle_model, random_bundle
+from helpers.sessions import open_session
 from translane_export.alignment import recorded_attention
 from translane_export.alignment_graph import AlignmentGraph
 from translane_export.model import TransformerConfig
@@ -23,14 +22,11 @@ CONFIG = {"max_positions": 32, "decoder_layers": 3, "norm": "pre", "heads": 2, "
 ATTENTION = StepNeeds(num_candidates=2, attention=True)
 
 
-def alignment_session(config, heads, dtype, folder, threads=1):
+def alignment_session(config, heads, dtype, threads=1):
     graph = export_alignment(
         AlignmentGraph(config, heads), config, dtype, alignment_signature(config, dtype, "alignment.onnx")
     )
-    ir.save(graph, folder / "alignment.onnx")
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    return onnxruntime.InferenceSession(str(folder / "alignment.onnx"), options)
+    return open_session(graph, threads=threads)
 
 
 @pytest.mark.parametrize("layer", [0, 2])
@@ -79,7 +75,7 @@ def test_asking_for_them_changes_nothing_else(tmp_path):
 @pytest.mark.parametrize(("heads", "head_size"), [(4, 64), (2, 8), (3, 24)])
 def test_alone_and_batched_are_the_same_to_the_bit(tmp_path, threads, heads, head_size):
     config = TransformerConfig(source_vocab_size=9, target_vocab_size=9, heads=heads, head_size=head_size)
-    session = alignment_session(config, range(heads), torch.float32, tmp_path, threads)
+    session = alignment_session(config, range(heads), torch.float32, threads)
     draw = np.random.default_rng(0)
     rows, capacity = 40, 50
     inputs = {
@@ -97,7 +93,7 @@ def test_alone_and_batched_are_the_same_to_the_bit(tmp_path, threads, heads, hea
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_some_heads_alone_can_be_averaged(tmp_path, dtype):
     config = TransformerConfig(source_vocab_size=9, target_vocab_size=9, heads=4, head_size=8)
-    session = alignment_session(config, (3, 1), dtype, tmp_path)
+    session = alignment_session(config, (3, 1), dtype)
     draw = torch.Generator().manual_seed(0)
     query = torch.randn(3, 32, generator=draw).to(dtype)
     keys = torch.randn(3, 4, 6, 8, generator=draw).to(dtype)

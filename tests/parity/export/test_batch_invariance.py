@@ -1,10 +1,10 @@
 """On a CPU, what the graphs give for a sentence is the same to the last bit, alone or batched, padded or not."""
 
 import numpy as np
-import onnxruntime
 import pytest
 
 from helpers.bundles import random_bundle
+from helpers.sessions import open_session
 
 CONFIGS = {
     "tiny": {},
@@ -21,13 +21,7 @@ def bundle(request, tmp_path_factory):
 
 @pytest.fixture(params=THREADS, ids=lambda threads: f"{threads} threads")
 def session(bundle, request):
-    def open_session(name):
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = request.param
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        return onnxruntime.InferenceSession(str(bundle / name), options)
-
-    return open_session
+    return lambda name: open_session(bundle / name, threads=request.param)
 
 
 @pytest.mark.slow

@@ -1,24 +1,27 @@
 """The CUDA form of the graphs computes what PyTorch does, and what is asked for otherwise is chosen the same."""
 
 import dataclasses
+import functools
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import onnx_ir as ir
-import onnxruntime
 import pytest
 import torch
 
 from helpers.architectures import ARCHITECTURES, TRAINED
 from helpers.bundles import random_model
+from helpers.decomposition import no_decomposition
+from helpers.sessions import open_session
+from helpers.store import stored
 from translane_export.alignment_graph import AlignmentGraph
 from translane_export.graph_writer import write_graphs
 from translane_export.model import TransformerConfig
 from translane_export.onnx_export import export_alignment
 from translane_export.precision import choose_numerics
 from translane_export.signatures import alignment_signature
-from translane_server.bundle import Alignment
+from translane_server.manifest import Alignment, Graphs
 
 # float32 computes in the CUDA form, too, and tells more of it than rounded numbers do
 NUMERICS = dataclasses.replace(choose_numerics("fp32", None), for_cuda=True)
@@ -43,30 +46,29 @@ class Written(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory):
-    made = {}
-
-    def get(name):
-        if name not in made:
-            made[name] = write(name, tmp_path_factory.mktemp("graphs"))
-        return made[name]
-
-    return get
+def written():
+    return functools.cache(write)
 
 
-def write(name, folder):
-    values = {**SIZES, **KINDS[name], "tie_embeddings": "none"}
-    config = TransformerConfig(source_vocab_size=WHOLE, target_vocab_size=VOCABULARIES[name], **values)
-    model = random_model(config)
-    alignment = Alignment(layer=0, heads=(0,)) if name == ALIGNED else None
-    graphs = write_graphs("onnx", model, NUMERICS, alignment, folder, lambda _line: None)
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    sessions = {
-        name: onnxruntime.InferenceSession(str(folder / getattr(graphs, name).file), options)
-        for name in ("encoder", "decoder", "greedy")
-    }
+def write(name):
+    model = random_model(config_of(name))
+
+    def make(folder):
+        folder.mkdir()
+        alignment = Alignment(layer=0, heads=(0,)) if name == ALIGNED else None
+        with no_decomposition():
+            graphs = write_graphs("onnx", model, NUMERICS, alignment, folder, lambda _line: None)
+        (folder / "graphs.json").write_text(graphs.model_dump_json())
+
+    folder = stored(("CUDA form", name), make)
+    graphs = Graphs.model_validate_json((folder / "graphs.json").read_text())
+    sessions = {name: open_session(folder / getattr(graphs, name).file) for name in ("encoder", "decoder", "greedy")}
     return Written(model, folder, graphs, sessions)
+
+
+def config_of(name):
+    values = {**SIZES, **KINDS[name], "tie_embeddings": "none"}
+    return TransformerConfig(source_vocab_size=WHOLE, target_vocab_size=VOCABULARIES[name], **values)
 
 
 def sources(draw):
@@ -152,14 +154,13 @@ def test_there_may_be_more_candidates_than_blocks(written, count):
 @pytest.mark.parametrize("heads", [(0, 1, 2, 3), (3, 1)], ids=["all heads", "some heads"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("scaled", [True, False])
-def test_attention_weights_are_pytorchs_whatever_lies_behind_a_source(tmp_path, heads, dtype, scaled):
+def test_attention_weights_are_pytorchs_whatever_lies_behind_a_source(heads, dtype, scaled):
     config = TransformerConfig(
         source_vocab_size=9, target_vocab_size=9, heads=4, head_size=8, d_model=32, attention_scale=scaled
     )
     signature = alignment_signature(config, dtype, "alignment.onnx")
     exported = export_alignment(AlignmentGraph(config, heads, for_cuda=True), config, dtype, signature)
-    ir.save(exported, tmp_path / "alignment.onnx")
-    session = onnxruntime.InferenceSession(str(tmp_path / "alignment.onnx"))
+    session = open_session(exported)
     draw = torch.Generator().manual_seed(0)
     lengths = torch.tensor([6, 1, 4], dtype=torch.int32)
     query = torch.randn(3, 32, generator=draw).to(dtype)

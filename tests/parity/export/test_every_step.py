@@ -1,12 +1,12 @@
 """ONNX equals PyTorch at every step, whatever the architecture, with rows at different positions."""
 
 import numpy as np
-import onnxruntime
 import pytest
 import torch
 
 from helpers.architectures import TRAINED
 from helpers.bundles import bundle_model, random_bundle
+from helpers.sessions import open_session
 from translane_server.backend import StepNeeds
 from translane_server.bundle import load_bundle
 from translane_server.runtime.ort import OrtBackend
@@ -56,7 +56,7 @@ def test_logits_at_every_step(tmp_path, config):
 def test_the_encoder_gives_pytorch_s_cross_attention(tmp_path):
     bundle = load_bundle(random_bundle(tmp_path / "bundle"))
     model = bundle_model()
-    session = onnxruntime.InferenceSession(str(bundle.path("encoder.onnx")))
+    session = open_session(bundle.path("encoder.onnx"))
     lengths = np.array([3, 8, 1], np.int32)
     source_ids = np.random.default_rng(0).integers(4, model.config.source_vocab_size, (3, 8))
     outputs = session.run(None, {"source_ids": source_ids, "source_lengths": lengths})

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from helpers import foreign_folders
 from helpers.nasty_texts import FRAGMENTS, SPELLED
 from translane_export import foreign_tokenizers, language_codes
-from translane_server.bundle import SpecialIds
+from translane_server.manifest import SpecialIds
 from translane_server.requests.language_pairs import LanguagePairs
 from translane_server.text.tokenizer import ModelIds, make_tokenizer
 
@@ -210,11 +210,11 @@ def test_languages_are_told_as_transformers_tells_them(kind, source, target, tmp
     found, wrong = LanguagePairs(pair.languages, pair.ours).find(source, target)
     assert not wrong
     if kind == "nllb" and not form:  # transformers numbers the languages in its own way here, after <mask>
-        assert found.tokenizer.source_pieces(found.tokenizer.encode([TEXT])[0])[0] == found.source
+        assert found.tokenizer.source_pieces(found.encode([TEXT])[0])[0] == found.source
         assert found.tokenizer.target_pieces(found.forced_ids) == [found.target]
         return
     pair.theirs.src_lang = found.source
-    assert found.tokenizer.encode([TEXT])[0] == pair.theirs(TEXT).input_ids
+    assert found.encode([TEXT])[0] == pair.theirs(TEXT).input_ids
     told = f"__{found.target}__" if kind == "m2m100" else found.target
     assert found.forced_ids == (pair.theirs.convert_tokens_to_ids(told),)
     assert found.tokenizer.decode([found.forced_ids]) == [""]
@@ -237,8 +237,8 @@ def test_mbart_puts_the_source_language_last_and_has_one_target(tmp_path):
     assert not wrong
     assert (found.source, found.target, found.forced_ids) == ("de_DE", "ro_RO", ())
     pair.theirs.src_lang = "de_DE"
-    assert found.tokenizer.encode([TEXT])[0] == pair.theirs(TEXT).input_ids
-    assert found.tokenizer.encode([""]) == [[]]
+    assert found.encode([TEXT])[0] == pair.theirs(TEXT).input_ids
+    assert found.encode([""]) == [[]]
 
 
 @pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
@@ -249,8 +249,8 @@ def test_marian_has_the_target_language_before_the_source(tmp_path):
     for wanted, code in (("fr", "fra"), ("zh-TW", "cmn_Hant"), ("zh", "cmn_Hans")):
         found, wrong = LanguagePairs(pair.languages, pair.ours).find("", wanted)
         assert not wrong
-        assert found.tokenizer.encode([TEXT])[0] == pair.theirs(f">>{code}<< {TEXT}").input_ids
-    assert found.tokenizer.source_pieces(found.tokenizer.encode(["a"])[0])[0] == ">>cmn_Hans<<"
+        assert found.encode([TEXT])[0] == pair.theirs(f">>{code}<< {TEXT}").input_ids
+    assert found.tokenizer.source_pieces(found.encode(["a"])[0])[0] == ">>cmn_Hans<<"
 
 
 def test_t5_translates_between_the_pairs_of_its_tasks(tmp_path):
@@ -260,9 +260,9 @@ def test_t5_translates_between_the_pairs_of_its_tasks(tmp_path):
     assert (pair.languages.source, pair.languages.target) == (("en",), ("de", "fr"))
     found, wrong = LanguagePairs(pair.languages, pair.ours).find("en", "fr-CA")
     assert not wrong
-    ids = found.tokenizer.encode([TEXT, " ", ""])
+    ids = found.encode([TEXT, " ", ""])
     assert ids == [pair.theirs(f"translate English to French: {TEXT}").input_ids, [], []]
-    surfaces = found.tokenizer.source_surfaces(TEXT)
+    surfaces = found.source_surfaces(TEXT)
     assert len(surfaces) == len(ids[0])
     assert "".join(surfaces).strip() == TEXT
 
@@ -270,7 +270,7 @@ def test_t5_translates_between_the_pairs_of_its_tasks(tmp_path):
 def test_bart_has_a_beginning_and_what_its_configuration_forces(tmp_path):
     pair = Pair("bart", foreign_folders.bart(tmp_path), config={"bos_token_id": 0, "forced_bos_token_id": 0})
     found = LanguagePairs(pair.languages, pair.ours).default()
-    assert found.tokenizer.encode([TEXT])[0] == pair.theirs(TEXT).input_ids
+    assert found.encode([TEXT])[0] == pair.theirs(TEXT).input_ids
     assert found.forced_ids == (0,)
 
 

@@ -1,6 +1,6 @@
 """Exports of Hugging Face models translate as `generate` does: token for token, greedily and with four beams.
 
-`python benchmarks/architectures.py` counts over more sentences, and at full size.
+`python -m benchmarks.runs.architectures` counts over more sentences, and at full size.
 """
 
 import dataclasses
@@ -13,11 +13,11 @@ import torch
 import transformers
 
 from helpers import hugging_face
-from helpers.driver import EngineDriver
+from helpers.driver import BundleDecoder
 from translane_export.__main__ import main
 from translane_server.bundle import load_bundle
 from translane_server.options import DecodingOptions
-from translane_server.request import Sentence
+from translane_server.sentence import Sentence
 from translane_server.text.tokenizer import load_tokenizer
 
 SENTENCES = 20
@@ -53,7 +53,7 @@ def test_hypotheses_that_end_at_once_are_those_of_generate(tmp_path):
     bundle = hugging_face.export(tmp_path / "model", tmp_path / "bundle")
     batch, language = hugging_face.sources(model, SENTENCES), model.generation_config.forced_bos_token_id
     options = DecodingOptions(max_length=12, beam_size=4, num_hypotheses=4)
-    with EngineDriver(bundle) as driver:
+    with BundleDecoder(bundle) as driver:
         found = driver.together([Sentence(source, options, (language,), 1) for source in batch])
     empty, end = 0, model.config.eos_token_id
     for source, hypotheses in zip(batch, found, strict=True):

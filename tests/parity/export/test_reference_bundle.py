@@ -8,7 +8,8 @@ import pytest
 
 from helpers.reference_bundle import ATTENTION, EXPECTED, attend, decode
 from translane_server.backend import StepNeeds
-from translane_server.bundle import SCHEMA_VERSION, load_bundle
+from translane_server.bundle import load_bundle
+from translane_server.manifest import SCHEMA_VERSION
 from translane_server.runtime.ort import OrtBackend
 from translane_server.runtime.sessions import Sessions
 

@@ -1,7 +1,7 @@
 """What is decoded for a sentence does not depend on what it is batched with: same tokens, and bit-identical scores.
 
-The sentences go through the real dispatcher, replica loop and backend: one at a time, all at once, and joining a running
-batch in random order at random moments.
+The sentences go through the real dispatcher, replica loop and backend: one at a time, all at once, and joining a
+running batch in random order at random moments.
 """
 
 import gzip

@@ -1,5 +1,6 @@
 """README, CONTRIBUTING, CHANGELOG, the image and the deployment files say what is so."""
 
+import json
 import re
 import subprocess
 import tomllib
@@ -8,14 +9,16 @@ from pathlib import Path
 import pytest
 import yaml
 
+import translane_client
 from translane_export.settings import ExportSettings
 from translane_export.train.settings import TrainSettings
 from translane_server.metrics import Metrics
 from translane_server.settings import ServerSettings
 
 ROOT = Path(__file__).parents[3]
-PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/architecture.md"]
-VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs/architecture.md"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+VERSION = PROJECT["version"]
 SETTINGS = {"translane-server": ServerSettings, "translane-export": ExportSettings, "translane-train": TrainSettings}
 
 
@@ -101,6 +104,25 @@ def test_the_version_is_the_same_everywhere():
     assert f"ARG VERSION={VERSION}\n" in read("Dockerfile")
     for page in ("README.md", "deploy/compose.yaml", "deploy/kubernetes.yaml"):
         assert set(re.findall(r"translane:([0-9][\w.]*)-cpu", read(page))) == {VERSION}
+    assert set(re.findall(r"(?:@v|translane-|zh-en-)(\d+\.\d+\.\d+)", read("README.md"))) == {VERSION}
+
+
+def test_the_image_names_the_licences():
+    model = json.loads(read("models/zh-en/manifest.json"))["license"].replace(" ", "-")
+    label = f'org.opencontainers.image.licenses="{PROJECT["license"]} AND LicenseRef-{model}"'
+    assert label in read("Dockerfile")
+
+
+def test_all_files_name_the_same_repository():
+    source = PROJECT["urls"]["Source"]
+    assert f'org.opencontainers.image.source="{source}"' in read("Dockerfile")
+    for page in ("README.md", "SECURITY.md"):
+        assert set(re.findall(r"https://github\.com/translane/\w+", read(page))) == {source}
+
+
+def test_the_reference_of_the_client_has_every_exported_name():
+    shown = re.findall(r"^\.\. auto(?:class|exception):: (\w+)$", read("docs/client-reference.md"), re.MULTILINE)
+    assert sorted(shown) == sorted(translane_client.__all__)
 
 
 def test_the_image_sets_what_the_server_knows():

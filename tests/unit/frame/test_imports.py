@@ -39,11 +39,60 @@ MODULES = {
     "grpcio-reflection": {"grpc_reflection"},
     "prometheus-client": {"prometheus_client"},
     "pydantic": {"pydantic", "pydantic_core"},  # pydantic pins its core exactly
-    "pydantic-settings": {"pydantic_settings"},
     "onnx-ir": {"onnx_ir"},
 }
+# The rooms of each package: what each may import, of the package itself, beside its own modules. A room that is not
+# listed for another one is closed to it; "" is the package's root. The first row that fits a module counts.
+ROOMS = {
+    "translane_server": {
+        "arrays": set(),
+        "errors": set(),
+        "logs": set(),
+        "vocabulary": set(),
+        "measurements": set(),
+        "priority_queue": set(),
+        "cpus": set(),
+        "options": set(),
+        "manifest": set(),
+        "sentence": {"options"},
+        "backend": {"arrays"},
+        "bundle": {"errors", "manifest"},
+        "settings": {"errors", "manifest", "settings_loader"},
+        "settings_loader": {"errors"},
+        "devices": {"errors", "manifest"},
+        "bundle_choice": {"bundle", "devices", "errors"},
+        "metrics": {"measurements"},
+        "healthcheck": set(),
+        "text": {"bundle", "errors", "manifest", "options"},
+        "requests": {"text", "errors", "manifest", "options", "sentence", "settings"},
+        "decoding": {"arrays", "options", "sentence"},
+        "batch": {"decoding", "arrays", "backend", "options", "sentence", "vocabulary"},
+        "runtime": {"arrays", "backend", "bundle", "cpus", "devices", "errors", "manifest"},
+        "replica.messages": {"replica.seam", "measurements", "sentence"},
+        "replica.seam": {"measurements", "sentence"},
+        "replica.setup": {"bundle", "devices", "vocabulary"},
+        "replica.__main__": {"replica", "runtime", "errors", "logs"},
+        "replica": {
+            "replica.messages", "replica.seam", "replica.setup", "batch",
+            "backend", "errors", "measurements", "priority_queue", "sentence", "vocabulary",
+        },
+        "dispatch": {
+            "replica.messages", "replica.seam", "replica.setup",
+            "cpus", "devices", "errors", "measurements", "priority_queue", "sentence", "settings",
+        },
+        "rpc": {"requests", "dispatch", "text", "devices", "errors", "logs", "manifest", "metrics", "sentence"},
+        "local": {"dispatch", "replica", "backend", "measurements", "sentence", "vocabulary"},
+        "server": {"rpc", "dispatch", "requests", "errors", "logs", "metrics", "settings"},
+        "command": {
+            "dispatch", "replica.setup", "rpc", "server", "text",
+            "bundle", "bundle_choice", "errors", "logs", "metrics", "settings", "settings_loader", "vocabulary",
+        },
+        "__main__": {"command"},
+    },
+    "translane_client": {"bench": {""}, "cli": {"bench", ""}, "__main__": {"cli"}, "": set()},
+}  # fmt: skip
 # Policy knows neither the clock nor gRPC nor ONNX Runtime, and neither does anything that it imports.
-PURE = ["request", "scheduler", "batch", "cache", "backend", "decoding"]
+PURE = ["sentence", "priority_queue", "backend", "batch", "decoding", "runtime.cache"]
 IMPURE = {"time", "datetime", "asyncio", "threading", "socket", "grpc", "google", "onnxruntime", "prometheus_client"}
 
 
@@ -197,12 +246,76 @@ def reached(start, sources):
     return names
 
 
+def row_of(module, rooms):
+    """The first of `rooms` that a module of a package, named within it, is in; the root is what no other row has."""
+    return next((room for room in rooms if room and is_in(module, {room})), "")
+
+
+def trespasses(package, sources, rooms):
+    """The imports of a package's own modules, by their names within it, that the table of its rooms does not allow."""
+    found = []
+    for module, source in sources.items():
+        room = row_of(module, rooms)
+        for line, name in sorted(imports(source, f"{package}.{module}")):
+            if not is_in(name, {package}):
+                continue
+            wanted = name.removeprefix(package).removeprefix(".")
+            target = next((other for other in sources if is_in(wanted, {other})), wanted)
+            same_room = row_of(target, rooms) == room
+            if not (same_room or is_in(wanted, rooms[room]) or ("" in rooms[room] and not row_of(wanted, rooms))):
+                found.append(f"{module}:{line} imports {wanted}")
+    return found
+
+
+def sources_of(package):
+    """The source of each module of a package, by its name within it, but for the package's own and its rooms'."""
+    named = {name.removeprefix(package).removeprefix("."): path for name, path in modules(package).items()}
+    return {
+        name: path.read_text(encoding="utf-8") for name, path in named.items() if name and path.name != "__init__.py"
+    }
+
+
+@pytest.mark.parametrize("package", ROOMS)
+def test_rooms_import_what_the_table_allows(package):
+    assert trespasses(package, sources_of(package), ROOMS[package]) == []
+
+
+def test_the_table_has_every_room_and_nothing_else():
+    for package, rooms in ROOMS.items():
+        sources = sources_of(package)
+        unused = [room for room in rooms if room and not any(is_in(module, {room}) for module in sources)]
+        assert unused == []
+        if "" not in rooms:
+            assert [module for module in sources if not row_of(module, rooms)] == []
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "found"),
+    [
+        ("batch.running", "from p.runtime.ort import OrtBackend", ["batch.running:1 imports runtime.ort.OrtBackend"]),
+        ("batch.running", "from p.decoding.beam import x\nfrom p import sentence", []),
+        ("dispatch.plan", "import p.replica.loop", ["dispatch.plan:1 imports replica.loop"]),
+        ("replica.loop", "from p.runtime import ort", ["replica.loop:1 imports runtime.ort"]),
+        ("replica.__main__", "from p.runtime import ort", []),
+    ],
+)
+def test_a_trespass_is_found(module, source, found):
+    assert trespasses("p", {module: source, "runtime.ort": ""}, ROOMS["translane_server"]) == found
+
+
+def test_rooms_say_in_their_docstring_what_they_are():
+    for package in ROOMS:
+        for path in modules(package).values():
+            if path.name == "__init__.py":
+                assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), path
+
+
 def test_policy_reaches_no_clock_no_grpc_and_no_onnxruntime():
     sources = {name: path.read_text(encoding="utf-8") for name, path in modules("translane_server").items()}
     for noun in PURE:
-        start = f"translane_server.{noun}"
-        assert start in sources
-        assert {name for name in reached({start}, sources) if is_in(name, IMPURE)} == set(), start
+        starts = {name for name in sources if is_in(name, {f"translane_server.{noun}"})}
+        assert starts
+        assert {name for name in reached(starts, sources) if is_in(name, IMPURE)} == set(), noun
 
 
 def test_a_detour_to_the_clock_is_found():
@@ -223,5 +336,9 @@ def test_only_entry_points_read_the_command_line_and_the_environment():
         if isinstance(node, ast.Attribute) and ast.unparse(node) in ("os.environ", "os.getenv", "sys.argv")
     }
     # healthcheck and cuda_probe are programs; sessions sets a variable that onnxruntime reads when it is imported.
-    allowed = {"translane_server.healthcheck", "translane_server.runtime.cuda.probe", "translane_server.runtime.sessions"}
+    allowed = {
+        "translane_server.healthcheck",
+        "translane_server.runtime.cuda.probe",
+        "translane_server.runtime.sessions",
+    }
     assert {module for module in readers if not module.endswith(".__main__")} <= allowed

@@ -37,8 +37,7 @@ ALL = pins("constraints.txt", "constraints-cuda.txt")
 SET_UPS = {
     "the build": PYPROJECT["build-system"]["requires"],
     "the base": PROJECT["dependencies"],
-    "the tests": PYPROJECT["dependency-groups"]["dev"],
-    "the benchmarks": PYPROJECT["dependency-groups"]["bench"],
+    **{f"the group {name}": requirements for name, requirements in PYPROJECT["dependency-groups"].items()},
     **PROJECT["optional-dependencies"],
 }
 

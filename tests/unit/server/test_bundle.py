@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from translane_server.bundle import SCHEMA_VERSION, file_entry, load_bundle, read_manifest
+from translane_server.bundle import file_entry, load_bundle, read_manifest
 from translane_server.errors import BundleError
+from translane_server.manifest import SCHEMA_VERSION
 
 TENSOR = {"name": "x", "dtype": "float32", "shape": ["batch", 4]}
 FILES = ("encoder.onnx", "decoder.onnx", "source.spm", "target.spm")

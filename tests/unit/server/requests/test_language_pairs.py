@@ -4,7 +4,7 @@ import pytest
 
 from fakes.backend import EOS
 from fakes.serving import FakeTokenizer
-from translane_server.bundle import Languages, LanguageTemplates, LanguageTokens
+from translane_server.manifest import Languages, LanguageTemplates, LanguageTokens
 from translane_server.requests.language_pairs import LanguagePairs
 
 MANY = Languages(

@@ -138,7 +138,6 @@ async def test_nothing_is_kept_of_unknown_methods():
     [
         (errors.InvalidRequestError(errors.FieldViolation("texts", "is empty")), "INVALID_ARGUMENT"),
         (errors.QueueFullError("full", retry_after=1.0), "RESOURCE_EXHAUSTED"),
-        (errors.CancelledError("too late"), "CANCELLED"),
         (ValueError("a bug"), "INTERNAL"),
     ],
 )

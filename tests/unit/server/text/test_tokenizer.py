@@ -10,8 +10,13 @@ import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from translane_server.bundle import JsonTokenizer, LanguageTemplates, LanguageTokens, SpecialIds
-from translane_server.bundle import SentencePieceTokenizer as SentencePieceEntry
+from translane_server.manifest import (
+    JsonTokenizerEntry,
+    LanguageTemplates,
+    LanguageTokens,
+    SentencePieceTokenizerEntry,
+    SpecialIds,
+)
 from translane_server.text.sentencepiece_tokenizer import SentencePieceTokenizer, SentencePieceVocabulary
 from translane_server.text.tokenizer import ModelIds, make_tokenizer
 
@@ -176,7 +181,7 @@ def test_every_source_token_has_a_surface_of_the_text(tokenizer, text):
 IDS = {"</s>": 0, "<unk>": 1, "o": 2, "f": 3, "\u2581": 4, "\u4f60": 5, ">>fr<<": 6, "<pad>": 7}
 SPECIAL = SpecialIds(pad=7, unk=1, bos=0, eos=0, decoder_start=7)
 FRENCH = LanguageTemplates(target={"fr": LanguageTokens(source_prefix=(6,))})
-MAPPED = SentencePieceEntry(source="a.spm", target="a.spm", source_ids="ids.json", target_ids="ids.json")
+MAPPED = SentencePieceTokenizerEntry(source="a.spm", target="a.spm", source_ids="ids.json", target_ids="ids.json")
 
 
 def make(entry=MAPPED, size=9, **files):
@@ -219,7 +224,7 @@ def byte_level():
     return tokenizer
 
 
-JSON = JsonTokenizer(file="t.json")
+JSON = JsonTokenizerEntry(file="t.json")
 
 
 def make_json(tokenizer, size=9):
@@ -271,7 +276,7 @@ def with_decoder(decoder):
         (lambda: make(ids_json=b'{"a": true}'), "ids.json is not a JSON object of ids by piece"),
         (lambda: make(size=7), "ids.json has the id 7, and the model embeds 7"),
         (
-            lambda: make(SentencePieceEntry(source="a.spm", target="a.spm")),
+            lambda: make(SentencePieceTokenizerEntry(source="a.spm", target="a.spm")),
             f"a.spm has {len(LETTERS)} pieces, and the model embeds 9",
         ),
         (lambda: make_json(b"{}"), "t.json is not a tokenizer.json"),

@@ -1,0 +1,105 @@
+"""A step of rows that are independent of others, and that do not simply take their best candidate.
+
+These are rows with forced tokens, rows with rules, samples, and alternatives until they have their first tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from translane_server.arrays import FloatArray, IntArray
+from translane_server.backend import RowMove
+from translane_server.batch.ranking import RankedTokens
+from translane_server.batch.rows import RowTable
+from translane_server.batch.samples import draw_tokens, first_tokens
+from translane_server.batch.search import Kind, Search
+
+
+class RowStep:
+    """One decoder step of such rows.
+
+    Args:
+        ranked: the best tokens of each row.
+        by_row: what each row decodes; new rows are appended.
+        table: the state of the rows.
+        eos: the end-of-sentence id.
+
+    Attributes:
+        moves: copies of rows that are left to make for the backend, in order.
+    """
+
+    def __init__(self, ranked: RankedTokens, by_row: list[Search], table: RowTable, eos: int) -> None:
+        self.moves: list[RowMove] = []
+        self._ranked = ranked
+        self._by_row = by_row
+        self._table = table
+        self._eos = eos
+
+    def advance(self, searches: Iterable[Search]) -> None:
+        """Give each row of `searches` a token; a search whose first token is generated gets all its rows."""
+        table = self._table
+        alone: list[tuple[int, Search]] = []
+        for search in searches:
+            row = search.rows[0]
+            if search.branches > 1 and table.positions[row] >= len(search.task.sentence.forced_ids):
+                self._branch(search)
+            else:
+                alone += [(row, search) for row in search.rows]
+        if alone:
+            rows = np.array([row for row, _ in alone])
+            tokens, log_probs, generated = self._next_tokens(rows, [search for _, search in alone])
+            table.append(rows, tokens, log_probs)
+            table.scores[rows[generated]] += log_probs[generated]
+
+    def ended(self, searches: Iterable[Search]) -> list[int]:
+        """The rows of `searches` whose hypotheses have ended with this step."""
+        table, ended = self._table, []
+        for search in searches:
+            position = table.positions.item(search.rows[0])
+            if position >= search.limit:
+                ended += search.rows
+            elif position > len(search.task.sentence.forced_ids):
+                ended += [row for row in search.rows if table.next_ids[row] == self._eos]
+        return ended
+
+    def _branch(self, search: Search) -> None:
+        """Give a search its first generated tokens, and a row for each."""
+        table, by_row = self._table, self._by_row
+        tokens, log_probs, streams = first_tokens(self._ranked, search, table, self._eos)
+        (row,) = search.rows
+        new = list(range(len(by_row), len(by_row) + len(tokens) - 1))
+        length, source_length = table.positions.item(row) + 1, table.source_length.item(row)
+        self.moves += [RowMove(row, target, length, source_length) for target in new]
+        table.copy([row] * len(new), new)
+        by_row += [search] * len(new)
+        search.rows = [row, *new]
+        search.branches = 1
+        rows = np.array(search.rows)
+        table.append(rows, tokens, log_probs)
+        table.scores[rows] += log_probs
+        table.stream[rows] = streams
+
+    def _next_tokens(self, rows: IntArray, searches: Sequence[Search]) -> tuple[IntArray, FloatArray, list[int]]:
+        """The next token of each of `rows`, of these searches; its log-probability; and which of them are generated."""
+        ranked, table, eos = self._ranked, self._table, self._eos
+        tokens, log_probs = ranked.token_ids[rows, 0], ranked.log_probs[rows, 0]
+        drawn, generated = [], []
+        for number, (row, search) in enumerate(zip(rows.tolist(), searches, strict=True)):
+            forced, position = search.task.sentence.forced_ids, table.positions.item(row)
+            if position < len(forced):
+                tokens[number] = forced[position]
+                log_probs[number] = ranked.log_prob(row, forced[position]) if search.special_until else 0.0
+                continue
+            generated.append(number)
+            if search.kind is not Kind.GREEDY:
+                drawn.append(number)
+            elif ranked.scores[row, 0] == -np.inf:  # everything is banned
+                tokens[number], log_probs[number] = eos, ranked.log_prob(row, eos)
+        if drawn:
+            of_rows, of_searches = rows[drawn], [searches[number] for number in drawn]
+            tokens[drawn], log_probs[drawn] = draw_tokens(
+                ranked, of_rows, of_searches, table.stream[of_rows], table, eos
+            )
+        return tokens, log_probs, generated

@@ -1,0 +1,26 @@
+"""Sessions of ONNX Runtime over the graphs of a test: every one is made here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx_ir as ir
+import onnxruntime
+
+from translane_server.cpus import adds_int8_exactly
+
+
+def open_session(graph: Path | bytes | ir.Model, *, threads: int = 1) -> onnxruntime.InferenceSession:
+    """Load a graph for the CPU, from a file, its bytes or memory; it computes as it does in the server.
+
+    In particular, a processor without VNNI adds up products of int8 exactly: see `translane_server.runtime.sessions`.
+    """
+    if isinstance(graph, ir.Model):
+        graph = ir.to_proto(graph).SerializeToString()
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.add_session_config_entry("session.x64quantprecision", "0" if adds_int8_exactly() else "1")
+    path_or_bytes = graph if isinstance(graph, bytes) else str(graph)
+    return onnxruntime.InferenceSession(path_or_bytes, options, providers=["CPUExecutionProvider"])
