@@ -22,15 +22,17 @@ RUN case "$DEVICE" in \
  && /build/bin/python -m pip --python /opt/translane/bin/python install --no-cache-dir -c "$pins" \
       "$(echo /dist/*.whl)[$extra]"
 
+# The licences are Translane's and that of the model's data, which SPDX has no name for.
 FROM python:3.11-slim-bookworm
 ARG DEVICE=cpu
-ARG VERSION=0.1.0
+ARG VERSION=0.2.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="Translane" \
       org.opencontainers.image.description="Continuous-batching translation inference over gRPC on ONNX Runtime ($DEVICE)" \
       org.opencontainers.image.version="$VERSION" \
       org.opencontainers.image.revision="$REVISION" \
-      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.licenses="Apache-2.0 AND LicenseRef-CC-BY-2.0-FR" \
+      org.opencontainers.image.source="https://github.com/translane/translane" \
       org.opencontainers.image.base.name="docker.io/library/python:3.11-slim-bookworm"
 COPY --from=build /opt/translane /opt/translane
 COPY models/zh-en /models/zh-en

@@ -1,9 +1,9 @@
 # Needs CPython 3.11 or newer; everything else is set up in .venv, at the versions of constraints.txt.
 # PYTHON=… chooses the interpreter, PYTEST_ARGS=… what pytest gets, SERVER_ARGS=… what the served model's server gets,
-# BENCH_ARGS=… what benchmarks/suite.py gets.
+# BENCH_ARGS=… what the benchmarks get, NOX_ARGS=… what nox gets.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test check format bench stubs pins image clean
+.PHONY: help demo serve test check format coverage matrix bench docs stubs pins wheel image clean
 .DELETE_ON_ERROR:
 
 MODEL  ?= models/zh-en
@@ -43,14 +43,24 @@ format: .venv/.everything  ## let ruff fix and format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+coverage: .venv/.everything  ## run all tests, and hold their branch coverage to the floor in pyproject.toml
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal --cov --cov-report= $(PYTEST_ARGS)
+	$(BIN)/coverage report --skip-covered --skip-empty --sort=cover
+
+matrix: .venv/.matrix  ## run the tests on each CPython from 3.11 that is installed, and on the lowest versions; NOX_ARGS=…
+	$(BIN)/nox $(NOX_ARGS)
+
 bench: $(if $(filter-out cuda,$(DEVICE)),.venv/.bench)  ## measure against CTranslate2, write docs/benchmarks.md; BENCH_ARGS=--quick, DEVICE=cuda
 ifneq ($(DEVICE),cuda)
-	@$(BIN)/python benchmarks/suite.py $(BENCH_ARGS)
+	@$(BIN)/python -m benchmarks.runs.suite $(BENCH_ARGS)
 else
 	@if ! nvidia-smi >/dev/null 2>&1; then echo 'skipped: nvidia-smi finds no NVIDIA GPU on this machine'; \
 	else $(MAKE) --no-print-directory .venv-cuda/.bench \
-	    && .venv-cuda/bin/python benchmarks/suite.py --device cuda $(BENCH_ARGS); fi
+	    && .venv-cuda/bin/python -m benchmarks.runs.suite --device cuda $(BENCH_ARGS); fi
 endif
+
+docs: .venv/.docs  ## make the site of the documents in build/site; a broken link fails
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -c docs -d build/site-cache . build/site
 
 stubs:  ## generate the gRPC stubs from the .proto file
 	scripts/generate-stubs
@@ -58,12 +68,16 @@ stubs:  ## generate the gRPC stubs from the .proto file
 pins:  ## resolve constraints.txt and constraints-cuda.txt anew
 	scripts/update-pins
 
+wheel: .venv/.made  ## build the files of a release in dist: the wheel, and an archive of the bundled model
+	@$(PIP) hatchling
+	@scripts/build-release dist
+
 image:  ## build the container image; DEVICE=cuda for GPUs
 	$(ENGINE) build $(if $(findstring podman,$(ENGINE)),--format docker) --build-arg DEVICE=$(DEVICE) --build-arg VERSION=$(VERSION) \
 	    --build-arg REVISION=$(shell git rev-parse HEAD 2>/dev/null) --tag translane:$(VERSION)-$(DEVICE) .
 
 clean:  ## remove what these commands made
-	rm -rf .venv .venv-stubs .venv-cuda build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-stubs .venv-cuda .nox .coverage* build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.made: scripts/make-venv
@@ -84,6 +98,16 @@ clean:  ## remove what these commands made
 .venv/.bench: .venv/.everything
 	@echo 'installing what benchmarks compare with, and draw with …'
 	@$(PIP) --group bench
+	@touch $@
+
+.venv/.docs: .venv/.server
+	@echo 'installing what makes the site …'
+	@$(PIP) --group docs
+	@touch $@
+
+.venv/.matrix: .venv/.made constraints.txt pyproject.toml
+	@echo 'installing nox …'
+	@$(PIP) --group matrix
 	@touch $@
 
 # onnxruntime-gpu takes the place of onnxruntime, so what runs on a GPU has an environment of its own. CTranslate2 is

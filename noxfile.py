@@ -1,0 +1,57 @@
+"""The tests on every supported CPython, and at the lowest supported versions of packages: `make matrix` runs them.
+
+nox skips an interpreter that is not installed, and says so. `make matrix NOX_ARGS='-s tests-3.12 -- -k scheduler'` runs
+some of the tests on one interpreter.
+"""
+
+from pathlib import Path
+
+import nox
+from packaging.requirements import Requirement
+
+nox.options.default_venv_backend = "venv"
+nox.options.error_on_missing_interpreters = False
+nox.options.download_python = "never"
+
+PYPROJECT = nox.project.load_toml("pyproject.toml")
+PYTEST = ("python", "-m", "pytest", "--numprocesses", "auto", "--dist", "worksteal", "-p", "no:cacheprovider")
+
+
+@nox.session(python=["3.11", "3.12", "3.13"])
+def tests(session: nox.Session) -> None:
+    """All tests, at the versions of constraints.txt."""
+    pins = ("-c", "constraints.txt", "--build-constraint", "constraints.txt")
+    session.install(*pins, "-e", ".[export]", "--group", "dev")
+    session.run(*PYTEST, *session.posargs)
+
+
+@nox.session(python="3.11")
+def lowest(session: nox.Session) -> None:
+    """The tests of client and server, at the lowest versions that pyproject.toml promises."""
+    tools = {Requirement(text).name for text in PYPROJECT["dependency-groups"]["dev"]}
+    # Its releases 5 and later need newer tokenizers than Translane does.
+    tools.remove("transformers")
+    pins = [line for line in Path("constraints.txt").read_text().splitlines() if line.partition("==")[0] in tools]
+    constraints = Path(session.create_tmp()) / "lowest.txt"
+    constraints.write_text("\n".join([*pins, *lowest_versions()]), encoding="utf-8")
+    # A package that has no wheel of its lowest version is promised wrongly: who installs Translane has no compiler.
+    session.install(
+        "--only-binary", ":all:", "-c", str(constraints), "-e", ".[export]", "transformers<5", *sorted(tools)
+    )
+    session.run(*PYTEST, *(session.posargs or ["tests/unit/client", "tests/unit/server"]))
+
+
+def lowest_versions() -> list[str]:
+    """The lower bounds of the project's requirements as pins; those of CUDA are left out."""
+    project = PYPROJECT["project"]
+    groups = [
+        project["dependencies"],
+        *(project["optional-dependencies"][name] for name in ("server-base", "server", "export")),
+    ]
+    requirements = [Requirement(text) for group in groups for text in group]
+    return [
+        f"{requirement.name}=={bound.version}"
+        for requirement in requirements
+        for bound in requirement.specifier
+        if bound.operator == ">="
+    ]
