@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import os
-import shutil
 import signal
 import tempfile
+from pathlib import Path
 
 import hypothesis
 import pytest
+
+from helpers import store
 
 # Set before PyTorch reads it. On tiny tensors a second thread only costs time, above all beside other processes.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -19,15 +23,21 @@ hypothesis.settings.load_profile("translane")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if "TESTS_STORE" in os.environ:  # of the session that this process of xdist is part of
-        return
-    os.environ["TESTS_STORE"] = folder = tempfile.mkdtemp(prefix="translane-tests-")
+    if not store.is_open():  # else this is a process of xdist, whose session opened it
+        opened = contextlib.ExitStack()
+        cache = getattr(config, "cache", None)  # which pytest can be told to do without
+        folder = cache.mkdir("models") if cache else Path(opened.enter_context(tempfile.TemporaryDirectory()))
+        opened.enter_context(store.opened(folder))
+        config.add_cleanup(opened.close)
 
-    def remove() -> None:
-        del os.environ["TESTS_STORE"]
-        shutil.rmtree(folder, ignore_errors=True)
 
-    config.add_cleanup(remove)
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from what lives as long as the process: modules are a million objects with PyTorch.
+
+    An export collects garbage three times, which took longer than capturing a graph does.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 # A shell that runs something in the background has it ignore Ctrl-C, and so everything it starts; tests press it.

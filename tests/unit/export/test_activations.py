@@ -12,7 +12,8 @@ from translane_export.bundle_writer import export_checkpoint
 from translane_export.errors import ExportError
 from translane_export.model import TransformerConfig
 from translane_export.settings import ExportSettings
-from translane_server.bundle import Activation, load_bundle
+from translane_server.bundle import load_bundle
+from translane_server.manifest import Activation
 
 T5 = {
     "norm": "pre",

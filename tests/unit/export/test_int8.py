@@ -15,7 +15,8 @@ from translane_export.__main__ import main
 from translane_export.calibration import measure_ranges
 from translane_export.quantize import Range, Ranges
 from translane_export.sources.bundle import BundleReader
-from translane_server.bundle import SCHEMA_VERSION, load_bundle
+from translane_server.bundle import load_bundle
+from translane_server.manifest import SCHEMA_VERSION
 
 VERSION_3 = Path(__file__).parents[2] / "data" / "bundles" / "v3-int8"
 FLAGS = ("--precision", "int8", "--threads", "1")

@@ -11,7 +11,8 @@ from translane_export import foreign_tokenizers
 from translane_export.__main__ import main
 from translane_export.errors import ExportError
 from translane_export.languages import choose_languages, is_tag
-from translane_server.bundle import Languages, LanguageTemplates, LanguageTokens, load_bundle
+from translane_server.bundle import load_bundle
+from translane_server.manifest import Languages, LanguageTemplates, LanguageTokens
 
 WHERE = Path("model")
 PREFIXES = {"en": {"de": "translate English to German: ", "fr": "translate English to French: "}}

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from translane_export.model_card import model_card
-from translane_server.bundle import Manifest
+from translane_server.manifest import Manifest
 
 REFERENCE = Path(__file__).parents[2] / "data" / "bundles" / "v1" / "manifest.json"
 

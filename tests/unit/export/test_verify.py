@@ -16,7 +16,7 @@ from translane_export.precision import choose_numerics
 from translane_export.recording import record_decodes
 from translane_export.verify import compare, passes, verification_sources
 from translane_server.backend import Candidates
-from translane_server.bundle import Alignment, Parity
+from translane_server.manifest import Alignment, Parity
 
 FP32 = choose_numerics("fp32", None)
 

@@ -4,10 +4,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from benchmarked_models import DEMO, Unavailable, peer
-from ctranslate2_peer import CTranslate2Decoder, convert_bundle, tokens
-from workload import make_load, read_pairs
 
+from benchmarks.engines.ctranslate2_conversion import convert_bundle, tokens
+from benchmarks.engines.ctranslate2_decoder import CTranslate2Decoder
+from benchmarks.models.benchmarked import Unavailable, convert
+from benchmarks.models.workload import make_load, read_pairs
+from benchmarks.places import DEMO
 from helpers.demo import demo_in_fp32
 from translane_server.bundle import load_bundle
 
@@ -21,7 +23,7 @@ def test_tokens_are_named_by_their_numbers():
 def test_a_conversion_without_ctranslate2_tells_what_is_missing(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     with pytest.raises(Unavailable, match="ctranslate2 is not installed"):
-        peer("demo", "fp32", tmp_path)
+        convert("demo", "fp32", tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +43,7 @@ def pairs(tmp_path_factory):
 
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_the_converted_demo_translates_as_ours_does(converted, pairs, beam_size):
-    from translane_decoder import TranslaneDecoder
+    from benchmarks.engines.translane_decoder import TranslaneDecoder
 
     load = make_load(pairs, len(pairs), 2, beam_size, fixed=False)
     theirs = CTranslate2Decoder(converted, workers=1, threads=1, compute_type="float32")
@@ -62,7 +64,7 @@ def test_the_converted_demo_translates_as_ours_does(converted, pairs, beam_size)
 
 
 def test_fixed_lengths_are_what_both_generate(converted, pairs):
-    from translane_decoder import TranslaneDecoder
+    from benchmarks.engines.translane_decoder import TranslaneDecoder
 
     load = make_load(pairs, len(pairs), 2, 1, fixed=True)
     theirs = CTranslate2Decoder(converted, workers=1, threads=1, compute_type="float32")

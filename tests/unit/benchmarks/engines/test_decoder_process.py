@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from decoder_process import _Served
+from benchmarks.engines.decoder_process import _Served
 
 WORK = 0.1  # seconds of processor time
 CHILD = f"""

@@ -7,7 +7,8 @@ import threading
 from collections.abc import Sequence
 
 import pytest
-from dynamic_batcher import DynamicBatcher, Entry
+
+from benchmarks.engines.dynamic_batcher import DynamicBatcher, Entry
 
 
 class Translator:

@@ -2,14 +2,15 @@
 
 import os
 
-import machine
 import psutil
 import pytest
-from benchmarked_models import DEMO
-from decoder_process import DecoderProcess
-from translane_decoder import TranslaneDecoder
-from workload import Load
 
+from benchmarks.engines.decoder_process import DecoderProcess
+from benchmarks.engines.settings import TRANSLANE
+from benchmarks.engines.translane_decoder import TranslaneDecoder
+from benchmarks.measuring import machine
+from benchmarks.models.workload import Load
+from benchmarks.places import DEMO
 from translane_server.errors import StartupError
 
 SOURCES = tuple((*range(100 + number, 105 + number), 0) for number in range(6))
@@ -38,7 +39,7 @@ def test_a_bundle_that_does_not_fit_is_no_decoder_and_leaves_no_process():
 
 def test_replicas_count_as_the_process_that_has_them():
     lengths = (20,) * len(SOURCES)
-    with DecoderProcess("translane_decoder.TranslaneDecoder") as process:
+    with DecoderProcess(TRANSLANE) as process:
         process.open(DEMO, replicas=2, ends=False, **ROOM)
         process.load(Load(SOURCES, lengths, 20, 2, 1))
         decoded = process.decode(translations=True)

@@ -2,17 +2,9 @@
 
 import itertools
 
-from contest import (
-    NEAR,
-    Setting,
-    near_the_best,
-    outcome,
-    settings_of_ctranslate2,
-    settings_of_translane,
-    splits,
-    turns,
-)
-from decoder_process import Decoded
+from benchmarks.engines.decoder_process import Decoded
+from benchmarks.engines.settings import Setting, settings_of_ctranslate2, settings_of_translane, splits
+from benchmarks.measuring.contest import NEAR, near_the_best, outcome, turns
 
 
 def decoded(seconds, tokens=100):

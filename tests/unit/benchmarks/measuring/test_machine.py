@@ -5,8 +5,9 @@ import subprocess
 import sys
 import time
 
-import machine
 import pytest
+
+from benchmarks.measuring import machine
 
 TAKEN = 50_000_000  # bytes
 WORKED = 0.2  # seconds of processor time

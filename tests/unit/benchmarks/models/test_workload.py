@@ -1,14 +1,23 @@
 """What is decoded: the same sentences in the same order for every engine, and lengths that a batch shares."""
 
-from pathlib import Path
+import gzip
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from workload import Pair, batch_lengths, make_load, random_ids, read_pairs
 
+from benchmarks.models.workload import (
+    Pair,
+    batch_lengths,
+    make_load,
+    random_ids,
+    random_sources,
+    read_pairs,
+    read_texts,
+)
+from benchmarks.places import DEMO
 from translane_server.bundle import load_bundle
 
-DEMO = Path(__file__).parents[3] / "models" / "zh-en"
 LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=40)
 
 
@@ -60,3 +69,19 @@ def test_pairs_are_read_in_the_pieces_of_the_bundle(tmp_path):
     first, second = read_pairs(file, bundle)
     assert first.source[-1] == second.source[-1] == bundle.manifest.special_ids.eos
     assert 1 < first.reference_length < second.reference_length
+
+
+def test_random_sources_have_the_lengths_asked_for_and_are_the_same_each_time():
+    bundle = load_bundle(DEMO)
+    found = random_sources(bundle, [3, 1, 2])
+    assert [len(source) for source in found] == [3, 1, 2]
+    assert found == random_sources(bundle, [3, 1, 2]) != random_sources(bundle, [3, 1, 2], seed=1)
+    assert all(4 <= token < bundle.manifest.architecture.source_vocab_size for source in found for token in source)
+
+
+@pytest.mark.parametrize("name", ["texts.txt", "texts.tsv.gz"])
+def test_texts_end_at_the_first_tab(name, tmp_path):
+    file = tmp_path / name
+    content = "你好。\tHello.\n我\n".encode()
+    file.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    assert read_texts(file) == ["你好。", "我"]

@@ -1,22 +1,18 @@
-"""The generated part of docs/benchmarks.md: tables, pictures, floors, and what is missing."""
+"""The generated part of docs/benchmarks.md: tables, pictures, bounds, and what is missing."""
 
 from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
 pytest.importorskip("matplotlib")
-pytest.importorskip("ctranslate2_peer")
-import floors
-import plots
-import report
-import results
 from PIL import Image
 
-ROOT = Path(__file__).parents[3]
+from benchmarks.places import ROOT
+from benchmarks.report import bounds, page, plots, results
+
 MACHINE = {
     "processor": "Some processor",
     "cores": 2,
@@ -79,10 +75,10 @@ RECORDS = {
             "start": {"translane": 0.5, "ctranslate2": 0.25},
         },
     },
-    "floor-demo-fp32": {
+    "products-demo-fp32": {
         "machine": MACHINE,
         "threads": 1,
-        "rows": {"1": {"floor": [0.001], "step": [0.0015]}, "32": {"floor": [0.002], "step": [0.003]}},
+        "rows": {"1": {"products": [0.001], "step": [0.0015]}, "32": {"products": [0.002], "step": [0.003]}},
     },
     "steps-demo-fp32": {
         "machine": MACHINE,
@@ -111,8 +107,8 @@ def write(folder, records):
 
 
 def page_of(found, folder):
-    with report.mpl.rc_context(plots.STYLE):
-        return "\n".join(report.Page(found, folder / "pictures", "pictures").lines())
+    with page.mpl.rc_context(plots.STYLE):
+        return "\n".join(page.Page(found, folder / "pictures", "pictures").lines())
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +122,7 @@ def test_every_benchmark_has_its_part(everything):
     found, page, _ = everything
     assert found.missing == []
     assert page.startswith("Measured on Some processor, 2 cores, Some system: Python 3, onnxruntime 1.0, ctran")
-    assert re.findall(r"^### (.*)", page, re.MULTILINE) == ["Floors", *results.TITLES.values()]
+    assert re.findall(r"^### (.*)", page, re.MULTILINE) == ["Bounds", *results.TITLES.values()]
     assert "| demo | fp32 | greedy | 1 | 150 | 2 × 1 | 100 | 2 × 1 | **1.50** |" in page
     assert "| 90.0 | 30.0 | **3.00** | 20.0 | 30.0 | 0.67 |" in page
     assert "| 32 | 4.00 | 8.00 | 2.00 |" in page
@@ -150,7 +146,7 @@ def test_what_is_missing_is_said(tmp_path):
     found = results.read(tmp_path)
     page = page_of(found, tmp_path)
     missing = page.split("### Not measured\n")[1]
-    assert "- Latency under load: `python benchmarks/serving.py` has written nothing yet." in missing
+    assert "- Latency under load: `python -m benchmarks.runs.serving` has written nothing yet." in missing
     assert "- offline.json has no cell yet" in missing
     assert "- scaling.json is not JSON" in missing
     assert "### Memory over many sentences" in page
@@ -160,7 +156,7 @@ def test_what_is_missing_is_said(tmp_path):
 def test_nothing_at_all_is_said_too(tmp_path):
     page = page_of(results.read(tmp_path), tmp_path)
     assert page.count("has written nothing yet") == len(results.COMMANDS)
-    assert "### Floors" not in page
+    assert "### Bounds" not in page
 
 
 def test_a_busy_machine_is_told():
@@ -172,47 +168,47 @@ def test_a_busy_machine_is_told():
     assert "was not recorded" in results.circumstances({"machine": MACHINE})
 
 
-def test_floors_are_kept_or_missed(everything):
+def test_bounds_are_kept_or_missed(everything):
     found, page, _ = everything
-    verdicts = {verdict.floor: verdict for verdict in floors.verdicts(found)}
-    assert verdicts[floors.OFFLINE["int8"]].missed == {"demo int8 greedy batch 1": pytest.approx(1.1)}
-    assert verdicts[floors.SERVING].missed == {}
-    assert verdicts[floors.LOW_LOAD].worst == ("demo fp32 greedy", pytest.approx(2 / 3))
-    assert verdicts[floors.OUTSIDE].missed == {"demo fp32 churn": 0.12}
-    assert verdicts[floors.MEMORY].missed == {}
+    verdicts = {verdict.bound: verdict for verdict in bounds.verdicts(found)}
+    assert verdicts[bounds.OFFLINE["int8"]].missed == {"demo int8 greedy batch 1": pytest.approx(1.1)}
+    assert verdicts[bounds.SERVING].missed == {}
+    assert verdicts[bounds.LOW_LOAD].worst == ("demo fp32 greedy", pytest.approx(2 / 3))
+    assert verdicts[bounds.OUTSIDE].missed == {"demo fp32 churn": 0.12}
+    assert verdicts[bounds.MEMORY].missed == {}
     assert "demo int8 greedy batch 1 1.10 (8%)" in page
     assert "demo fp32 churn 12.0% (20%)" in page
 
 
-def test_a_gpu_is_named_and_the_floors_of_a_cpu_do_not_bind_it(tmp_path):
+def test_a_gpu_is_named_and_the_bounds_of_a_cpu_do_not_bind_it(tmp_path):
     on_cuda = {"device": "cuda", "machine": MACHINE | {"gpus": ["Some GPU, 1.0, 9 MiB"]}}
     found = write(tmp_path, {"steps-demo-fp16": RECORDS["steps-demo-fp32"] | on_cuda})
     page = page_of(found, tmp_path)
-    assert floors.verdicts(found) == []
+    assert bounds.verdicts(found) == []
     assert page.startswith("Measured on GPU Some GPU, 1.0, 9 MiB; Some processor, 2 cores")
     assert "| step ms | not waiting for the GPU % |" in page
 
 
-def test_a_server_that_answers_nothing_misses_its_floor(tmp_path):
+def test_a_server_that_answers_nothing_misses_its_bound(tmp_path):
     record = json.loads(json.dumps(RECORDS["serving"]))
     record["cells"][0]["grid"][0]["translane"] = latency(None)
     record["cells"][0]["highest_rate"] = {"translane": 0.0, "ctranslate2": 0.0}
-    verdicts = {verdict.floor: verdict for verdict in floors.verdicts(write(tmp_path, {"serving": record}))}
-    assert verdicts[floors.LOW_LOAD].missed
-    assert verdicts[floors.SERVING].missed
+    verdicts = {verdict.bound: verdict for verdict in bounds.verdicts(write(tmp_path, {"serving": record}))}
+    assert verdicts[bounds.LOW_LOAD].missed
+    assert verdicts[bounds.SERVING].missed
 
 
 def test_only_what_is_between_the_markers_changes():
-    begin, end = report.BEGIN.format(device="cpu"), report.END.format(device="cpu")
-    page = f"before\n{begin}\nold\n{end}\nafter\n"
-    replaced = report.replace_part(page, "cpu", "new\n")
+    begin, end = page.BEGIN.format(device="cpu"), page.END.format(device="cpu")
+    text = f"before\n{begin}\nold\n{end}\nafter\n"
+    replaced = page.replace_part(text, "cpu", "new\n")
     assert replaced == f"before\n{begin}\n\nnew\n\n{end}\nafter\n"
-    assert report.replace_part(replaced, "cpu", "new") == replaced
+    assert page.replace_part(replaced, "cpu", "new") == replaced
     with pytest.raises(ValueError, match="there are no lines"):
-        report.replace_part(page, "cuda", "new")
+        page.replace_part(text, "cuda", "new")
 
 
-@pytest.mark.parametrize("name", ["benchmarks.md", "engine-costs.md"])
+@pytest.mark.parametrize("name", ["benchmarks.md", "decoding-costs.md"])
 def test_the_pages_links_lead_somewhere(name):
     page = (ROOT / "docs" / name).read_text(encoding="utf-8")
     links = re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page)
@@ -220,6 +216,6 @@ def test_the_pages_links_lead_somewhere(name):
 
 
 def test_the_page_has_a_part_for_each_device():
-    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
     for device in ("cpu", "cuda"):
-        assert "new" in report.replace_part(page, device, "new")
+        assert "new" in page.replace_part(text, device, "new")

@@ -1,26 +1,23 @@
 """The graph of matrix products alone: those of the decoder's step, on its weights."""
 
-from pathlib import Path
-
 import numpy as np
-import onnxruntime
 import pytest
-from floor import Floor, bind_step, products_of, seconds_of
 from onnx import TensorProto, helper, numpy_helper
 
+from benchmarks.places import DEMO
+from benchmarks.runs.products import MatrixProducts, bind_step, products_of, seconds_of
+from helpers.sessions import open_session
 from translane_server.bundle import load_bundle
 from translane_server.runtime.ort import OrtBackend
 from translane_server.runtime.sessions import Sessions
 
-DEMO = Path(__file__).parents[3] / "models" / "zh-en"
 
-
-def test_every_projection_of_the_demo_is_in_its_floor():
+def test_every_projection_of_the_demo_is_among_its_products():
     bundle = load_bundle(DEMO)
     layers = bundle.manifest.architecture.decoder_layers
-    floor = Floor(bundle, threads=1)
-    assert floor.products == 6 * layers + 1  # packed, out, q, out, up, down; and the logits
-    floor.bind(3)()
+    products = MatrixProducts(bundle, threads=1)
+    assert products.count == 6 * layers + 1  # packed, out, q, out, up, down; and the logits
+    products.bind(3)()
 
 
 def test_a_product_is_the_same_as_in_the_model():
@@ -49,8 +46,8 @@ def test_a_product_is_the_same_as_in_the_model():
         [helper.make_tensor_value_info("square", TensorProto.FLOAT, None)],
         stored,
     )
-    floor = products_of(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
-    session = onnxruntime.InferenceSession(floor.SerializeToString(), providers=["CPUExecutionProvider"])
+    products = products_of(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
+    session = open_session(products.SerializeToString())
     x8, x4 = (random.standard_normal((5, width)).astype(np.float32) for width in (8, 4))
     hidden, y = session.run(None, {"x8": x8, "x4": x4})
     np.testing.assert_allclose(hidden, x8 @ first.astype(np.float32).T, rtol=1e-4, atol=1e-5)

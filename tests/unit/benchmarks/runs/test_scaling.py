@@ -1,8 +1,10 @@
 """How steps are told apart from what is done once, and the tables."""
 
 import pytest
-from agreement import mismatches
-from scaling import load_of, per_step, tables
+
+from benchmarks.report.scaling_tables import tables
+from benchmarks.runs.agreement import mismatches
+from benchmarks.runs.scaling import load_of, per_step
 
 
 def test_a_step_is_what_longer_translations_take():

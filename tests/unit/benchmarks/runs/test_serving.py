@@ -6,10 +6,9 @@ import math
 
 import pytest
 
-pytest.importorskip("ctranslate2_peer")
-import ctranslate2_settings
-import serving
-import serving_tables
+from benchmarks.engines.ctranslate2_server_settings import ServerSetting, replaced
+from benchmarks.report import serving_tables
+from benchmarks.runs import serving
 
 
 def measurement(p50: float | None, cpu: float = 0.003, failed: int = 0) -> dict:
@@ -57,7 +56,7 @@ def test_the_tables_have_medians_and_ratios():
 
 
 def test_settings_have_names_of_their_own():
-    setting = ctranslate2_settings.Setting("oneDNN", 2, 1)
-    changed = [ctranslate2_settings.replaced(setting, **{name: 7}) for name in ("batch_size", "wait", "queued")]
+    setting = ServerSetting("oneDNN", 2, 1)
+    changed = [replaced(setting, **{name: 7}) for name in ("batch_size", "wait", "queued")]
     assert str(setting) == "2 × 1 oneDNN, batches of 32"
     assert len({str(each) for each in (setting, *changed)}) == 4

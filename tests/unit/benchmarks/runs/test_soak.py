@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("ctranslate2_peer")
-from soak import MIXTURE, Sample, ends, read_texts
+from benchmarks.runs.soak import MIXTURE, Sample, ends, short_texts
 
 
 def samples(sizes):
@@ -37,7 +36,7 @@ def test_the_mixture_is_of_a_hundred_requests():
 def test_only_short_texts_are_sent(tmp_path):
     path = tmp_path / "texts.tsv"
     path.write_text("".join(f"短{number}\tshort\n" for number in range(70)) + "长" * 50 + "\tlong\n", encoding="utf-8")
-    assert len(read_texts(path)) == 70
+    assert len(short_texts(path)) == 70
     path.write_text("短\n", encoding="utf-8")
     with pytest.raises(ValueError, match="64 texts of 16 characters or fewer are needed, not 1"):
-        read_texts(path)
+        short_texts(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import os
 import subprocess
 import sys
@@ -11,28 +12,26 @@ from pathlib import Path
 import psutil
 import pytest
 
-pytest.importorskip("ctranslate2_peer")
-import offline
-import suite
-from machine import Usage
-from workload import read_pairs
-
+from benchmarks import places
+from benchmarks.measuring.machine import Usage
+from benchmarks.models.workload import read_pairs
+from benchmarks.runs import suite
 from translane_server.bundle import load_bundle
 
 BUNDLES = {"demo-fp32": Path("some-bundle")}
 
 
 def scripts(length, device):
-    return [part.name for part in suite.parts(length, device, suite.SENTENCES, BUNDLES)]
+    return [part.name for part in suite.parts(length, device, places.SENTENCES, BUNDLES)]
 
 
 @pytest.mark.parametrize("length", suite.LENGTHS)
 def test_every_length_runs_all_that_a_device_has(length):
-    assert sorted(scripts(length, "cpu")) == ["floor", "offline", "scaling", "serving", "steps"]
+    assert sorted(scripts(length, "cpu")) == ["offline", "products", "scaling", "serving", "steps"]
     assert sorted(scripts(length, "cuda")) == ["offline", "scaling", "steps"]
     for device in ("cpu", "cuda"):
-        for part in suite.parts(length, device, suite.SENTENCES, BUNDLES):
-            assert (suite.HERE / f"{part.name}.py").is_file()
+        for part in suite.parts(length, device, places.SENTENCES, BUNDLES):
+            assert importlib.util.find_spec(part.module)
             assert ("--device" in part.arguments) == (device == "cuda")
 
 
@@ -42,27 +41,27 @@ def test_other_sentences_are_passed_on():
 
 
 def test_a_run_begins_its_files_anew_and_leaves_others(tmp_path, monkeypatch):
-    monkeypatch.setattr(suite, "BENCH", tmp_path)
-    for name in ("offline", "offline-mine", "floor-demo-fp32", "steps-demo-fp32", "soak"):
+    monkeypatch.setattr(places, "RESULTS", tmp_path)
+    for name in ("offline", "offline-mine", "products-demo-fp32", "steps-demo-fp32", "soak"):
         (tmp_path / f"{name}.json").touch()
-    suite.remove({"offline", "floor", "serving"}, "cpu")
+    suite.remove({"offline", "products", "serving"}, "cpu")
     assert {path.stem for path in tmp_path.iterdir()} == {"offline-mine", "steps-demo-fp32", "soak"}
 
 
 def test_there_are_sentences_without_the_test_set(tmp_path, monkeypatch):
-    monkeypatch.setattr(suite, "SENTENCES", tmp_path / "away.tsv.gz")
+    monkeypatch.setattr(places, "SENTENCES", tmp_path / "away.tsv.gz")
     path = suite.sentences_of(None, tmp_path)
     with gzip.open(path, "rt", encoding="utf-8") as file:
         assert all(len(line.split("\t")) == 2 for line in file)
-    if (offline.DEMO / "manifest.json").exists():
-        assert all(pair.source and pair.reference_length for pair in read_pairs(path, load_bundle(offline.DEMO)))
+    if (places.DEMO / "manifest.json").exists():
+        assert all(pair.source and pair.reference_length for pair in read_pairs(path, load_bundle(places.DEMO)))
     assert suite.sentences_of(Path("mine"), tmp_path) == Path("mine")
 
 
 def test_a_part_is_ended_at_its_limit(tmp_path, monkeypatch):
-    monkeypatch.setattr(suite, "HERE", tmp_path)
+    monkeypatch.setattr(places, "ROOT", tmp_path)
     (tmp_path / "endless.py").write_text("import time\ntime.sleep(600)\n")
-    assert suite.run(suite.Part("endless", (), minutes=0.1 / 60), dict(os.environ)) == suite.ENDED
+    assert suite.run(suite.Part("endless", "endless", (), minutes=0.1 / 60), dict(os.environ)) == suite.ENDED
 
 
 def test_what_a_part_has_started_ends_with_it():
@@ -82,9 +81,9 @@ def test_what_a_part_has_started_ends_with_it():
 
 
 def test_the_exit_code_of_a_part_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(suite, "HERE", tmp_path)
+    monkeypatch.setattr(places, "ROOT", tmp_path)
     (tmp_path / "failing.py").write_text("import sys\nsys.exit(3)\n")
-    assert suite.run(suite.Part("failing", (), minutes=1), dict(os.environ)) == 3
+    assert suite.run(suite.Part("failing", "failing", (), minutes=1), dict(os.environ)) == 3
 
 
 def test_a_share_of_the_processors_is_one():
