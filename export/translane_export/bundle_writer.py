@@ -8,29 +8,29 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
-from translane_export.alignment import choose_alignment
 from translane_export.checkpoint import Checkpoint
+from translane_export.checks.alignment_layer import choose_alignment
+from translane_export.checks.float32_twin import float32_twin
+from translane_export.checks.recording import Decode
+from translane_export.checks.trial import Log, decode_sources, every_tenth, try_out
+from translane_export.checks.verify import compare, passes, verification_sources
 from translane_export.combinations import check_checkpoint, check_settings, complete
 from translane_export.errors import ExportError
 from translane_export.file_readers import read_text
-from translane_export.float32_twin import float32_twin
-from translane_export.graph_writer import write_graphs
-from translane_export.int8 import Int8Stage, quantize_bundle, read_test_set
+from translane_export.graphs.numerics import Numerics, check_range, verified_as
+from translane_export.graphs.writer import write_graphs
+from translane_export.int8.stage import Int8Stage, quantize_bundle, read_test_set
 from translane_export.languages import choose_languages
 from translane_export.manifest import build_manifest, choose_limits
 from translane_export.memory import release_memory
 from translane_export.model import Transformer
 from translane_export.model_card import model_card
 from translane_export.output_folder import check_replaceable, staged
-from translane_export.precision import Numerics, check_range, verified_as
-from translane_export.recording import Decode
-from translane_export.samples import sample_sources
+from translane_export.sample_sources import sample_sources
 from translane_export.settings import PRECISIONS, ExportSettings, Format
-from translane_export.sources import find_reader
+from translane_export.sources.readers import find_reader
 from translane_export.torch_model import as_stored, build_model
 from translane_export.train.data import SentencePair
-from translane_export.trial import Log, decode_sources, every_tenth, try_out
-from translane_export.verify import compare, passes, verification_sources
 from translane_server.bundle import MANIFEST, Bundle, file_entry, load_bundle
 from translane_server.errors import StartupError
 from translane_server.manifest import Alignment, Manifest, Parity

@@ -24,8 +24,8 @@ from safetensors.torch import save
 from translane_export.errors import ExportError
 from translane_export.file_readers import read_json, read_safetensors, read_text
 from translane_export.model import TransformerConfig
-from translane_export.quantize import Ranges
-from translane_export.tokenizers import TokenizerFiles, sentencepiece_files
+from translane_export.ranges import Ranges
+from translane_export.tokenizer_files import TokenizerFiles, sentencepiece_files
 from translane_server.manifest import Languages, Quality
 
 FORMAT = "translane-checkpoint"

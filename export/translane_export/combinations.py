@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from translane_export.checkpoint import Checkpoint
 from translane_export.errors import ExportError
-from translane_export.precision import Numerics, choose_numerics
+from translane_export.graphs.numerics import Numerics, choose_numerics
 from translane_export.settings import ExportSettings
 from translane_server.manifest import Precision
 

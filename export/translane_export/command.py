@@ -14,7 +14,7 @@ import torch
 from translane_export.errors import ExportError
 from translane_export.model_card import VERIFIED_AS
 from translane_export.settings import ENV_PREFIX, ExportSettings
-from translane_export.several import export_precisions
+from translane_export.several_precisions import export_precisions
 from translane_server.errors import SettingsError
 from translane_server.manifest import Manifest
 from translane_server.settings_loader import load_settings

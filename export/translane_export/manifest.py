@@ -8,8 +8,8 @@ import torch
 
 from translane_export.checkpoint import Checkpoint
 from translane_export.errors import ExportError
+from translane_export.graphs.numerics import Numerics
 from translane_export.model import Transformer, TransformerConfig
-from translane_export.precision import Numerics
 from translane_export.settings import ExportSettings
 from translane_server.manifest import (
     Alignment,

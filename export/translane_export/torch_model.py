@@ -11,8 +11,8 @@ from torch.overrides import TorchFunctionMode
 
 from translane_export.checkpoint import Checkpoint
 from translane_export.errors import ExportError
+from translane_export.graphs.numerics import Numerics, round_weights
 from translane_export.model import Transformer
-from translane_export.precision import Numerics, round_weights
 
 
 def build_model(checkpoint: Checkpoint) -> Transformer:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NoReturn
 from unittest import mock
 
-from translane_export import exporter_shortcuts
+from translane_export.graphs import exporter_shortcuts
 
 
 @contextlib.contextmanager

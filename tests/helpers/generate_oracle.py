@@ -20,8 +20,8 @@ import transformers
 from transformers import GenerationConfig, GenerationMixin, LogitsProcessorList, PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
+from translane_export.graphs.numerics import choose_numerics, round_weights
 from translane_export.model import Transformer
-from translane_export.precision import choose_numerics, round_weights
 from translane_export.sources.bundle import BundleReader
 from translane_server.bundle import load_bundle
 from translane_server.options import DecodingOptions

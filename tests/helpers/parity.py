@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from translane_export.recording import record_decodes
-from translane_export.verify import compare
+from translane_export.checks.recording import record_decodes
+from translane_export.checks.verify import compare
 
 
 def check_parity(backend: Any, model: Any, sources: Any, numerics: Any, *, alignment: Any = None) -> Any:

@@ -19,11 +19,11 @@ import torch
 from helpers import hugging_face
 from helpers.architectures import ARCHITECTURES
 from helpers.bundles import bundle_model, random_bundle
+from translane_export.checks.recording import Decode, record_decodes
+from translane_export.checks.verify import compare, passes, verification_sources
 from translane_export.errors import ExportError
+from translane_export.graphs.numerics import choose_numerics
 from translane_export.model import Transformer
-from translane_export.precision import choose_numerics
-from translane_export.recording import Decode, record_decodes
-from translane_export.verify import compare, passes, verification_sources
 from translane_server.bundle import load_bundle
 from translane_server.runtime.ort import OrtBackend
 from translane_server.runtime.sessions import Sessions

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from translane_export import foreign_tokenizers
+from translane_export.sources import foreign_tokenizers
 from translane_export.sources.huggingface import ACTIVATIONS, Architecture
 from translane_export.sources.model_settings import ModelSettings
 from translane_export.sources.placed_tensors import Names

@@ -22,10 +22,10 @@ from translane_export.errors import ExportError
 from translane_export.model import TransformerConfig
 from translane_export.model.config import Activation
 from translane_export.model.positions import sinusoid_table
-from translane_export.quantize import Ranges
+from translane_export.ranges import Ranges
 from translane_export.sources.placed_tensors import PROJECTION
 from translane_export.sources.stored_graph import RMS_NORMS, StoredGraph
-from translane_export.tokenizers import TokenizerFiles
+from translane_export.tokenizer_files import TokenizerFiles
 from translane_server.bundle import MANIFEST, Bundle, load_bundle
 from translane_server.errors import StartupError
 from translane_server.manifest import Manifest

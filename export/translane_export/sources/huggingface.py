@@ -17,8 +17,8 @@ from torch import Tensor
 from translane_export.checkpoint import Checkpoint
 from translane_export.errors import ExportError
 from translane_export.file_readers import read_json
-from translane_export.foreign_tokenizers import ForeignTokenizer
 from translane_export.model.config import Activation
+from translane_export.sources.foreign_tokenizers import ForeignTokenizer
 from translane_export.sources.model_settings import ModelSettings
 from translane_export.sources.placed_tensors import POSITIONS, Names, PlacedModel, place_tensors
 from translane_export.sources.weight_files import read_weights

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from translane_export import foreign_tokenizers
+from translane_export.sources import foreign_tokenizers
 from translane_export.sources.bart import EMBEDDING_NAMES, FINAL_NORM_NAMES, LAYER_NAMES, VERSIONS, sizes
 from translane_export.sources.fairseq import sinusoids
 from translane_export.sources.huggingface import Architecture

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from translane_export import foreign_tokenizers
 from translane_export.errors import ExportError
 from translane_export.file_readers import read_json
+from translane_export.sources import foreign_tokenizers
 from translane_export.sources.bart import EMBEDDING_NAMES, LAYER_NAMES, VERSIONS, sizes
 from translane_export.sources.huggingface import Architecture
 from translane_export.sources.model_settings import ModelSettings

@@ -5,7 +5,7 @@ https://huggingface.co/docs/transformers/model_doc/mbart
 
 from __future__ import annotations
 
-from translane_export import foreign_tokenizers
+from translane_export.sources import foreign_tokenizers
 from translane_export.sources.bart import (
     EMBEDDING_NAMES,
     EMBEDDING_NORM_NAMES,

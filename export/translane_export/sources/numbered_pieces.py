@@ -9,7 +9,7 @@ from pathlib import Path
 
 from translane_export.errors import ExportError
 from translane_export.file_readers import load_sentencepiece
-from translane_export.tokenizers import TokenizerFiles
+from translane_export.tokenizer_files import TokenizerFiles
 from translane_server.manifest import SentencePieceTokenizerEntry
 
 _SOURCE, _TARGET = "source.spm", "target.spm"

@@ -7,8 +7,8 @@ import onnx_ir as ir
 import torch
 from torch import Tensor
 
-from translane_export.dequantize import dequantize_graph
-from translane_export.keys_values import dequantize_encoder
+from translane_export.int8.dequantize import dequantize_graph
+from translane_export.int8.keys_values import dequantize_encoder
 from translane_export.sources.placed_tensors import PROJECTION
 
 RMS_NORMS = {"SimplifiedLayerNormalization", "SkipSimplifiedLayerNormalization"}

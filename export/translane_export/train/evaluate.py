@@ -12,8 +12,8 @@ from sacrebleu.metrics.chrf import CHRF
 from translane_export.checkpoint import load_checkpoint
 from translane_export.errors import ExportError
 from translane_export.model import Transformer
+from translane_export.model.greedy import greedy_decode
 from translane_export.train.data import ParallelText
-from translane_export.train.greedy import greedy_decode
 from translane_export.train.vocabulary import Vocabulary
 
 # Languages whose spaces, where there are any, do not part words as sacrebleu's default expects.

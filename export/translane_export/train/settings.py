@@ -10,8 +10,8 @@ from pydantic import Field, model_validator
 
 from translane_export.languages import is_tag
 from translane_export.model.config import PRESETS, Activation, NormPlacement, PositionKind, TransformerConfig, Tying
-from translane_export.normalization import NORMALIZATIONS
 from translane_export.train.data import BadLines
+from translane_export.train.normalization import NORMALIZATIONS
 from translane_export.train.vocabulary import VocabularyKind
 from translane_server.settings_loader import Flag, Settings, flag_name
 

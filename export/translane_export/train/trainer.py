@@ -13,9 +13,9 @@ from translane_export.checkpoint import load_tensors, save_checkpoint, save_tens
 from translane_export.model import Transformer, label_smoothed_cross_entropy
 from translane_export.train.batches import Batch, collate, plan_batches
 from translane_export.train.corpus import Corpus
+from translane_export.train.devices import choose_device, uses_bf16
 from translane_export.train.errors import TrainError
 from translane_export.train.evaluate import Evaluation, evaluate_model
-from translane_export.train.precision import choose_device, uses_bf16
 from translane_export.train.progress import Progress
 from translane_export.train.schedule import WarmupInverseSqrt
 from translane_export.train.settings import TrainSettings

@@ -12,8 +12,8 @@ from typing import Any, Literal
 import sentencepiece
 
 from translane_export.file_readers import load_sentencepiece
-from translane_export.normalization import SIMPLIFYING_SUFFIX, rules_tsv
 from translane_export.train.errors import DataError
+from translane_export.train.normalization import SIMPLIFYING_SUFFIX, rules_tsv
 
 VocabularyKind = Literal["unigram", "bpe", "char", "word"]
 

@@ -10,14 +10,14 @@ from helpers.architectures import ARCHITECTURES
 from helpers.bundles import bundle_model, random_bundle, random_model
 from helpers.parity import check_parity
 from helpers.sessions import open_session
-from translane_export.graphs import DecoderGraph, EncoderGraph
+from translane_export.checks.verify import passes, verification_sources
+from translane_export.graphs.encoder_decoder import DecoderGraph, EncoderGraph
+from translane_export.graphs.numerics import choose_numerics
+from translane_export.graphs.onnx_export import export_decoder, export_encoder
+from translane_export.graphs.signatures import decoder_signature, encoder_signature
+from translane_export.graphs.torchscript import TorchScriptBackend, save_torchscript
 from translane_export.model import TransformerConfig
-from translane_export.onnx_export import export_decoder, export_encoder
-from translane_export.precision import choose_numerics
-from translane_export.signatures import decoder_signature, encoder_signature
 from translane_export.sources.bundle import BundleReader
-from translane_export.torchscript import TorchScriptBackend, save_torchscript
-from translane_export.verify import passes, verification_sources
 from translane_server.backend import StepNeeds
 from translane_server.bundle import load_bundle
 from translane_server.runtime.ort import OrtBackend

@@ -6,11 +6,11 @@ import torch
 
 from helpers.bundles import bundle_model, random_bundle
 from helpers.sessions import open_session
-from translane_export.alignment import recorded_attention
-from translane_export.alignment_graph import AlignmentGraph
+from translane_export.checks.alignment_layer import recorded_attention
+from translane_export.graphs.alignment_graph import AlignmentGraph
+from translane_export.graphs.onnx_export import export_alignment
+from translane_export.graphs.signatures import alignment_signature
 from translane_export.model import TransformerConfig
-from translane_export.onnx_export import export_alignment
-from translane_export.signatures import alignment_signature
 from translane_server.backend import StepNeeds
 from translane_server.bundle import load_bundle
 from translane_server.runtime.ort import OrtBackend

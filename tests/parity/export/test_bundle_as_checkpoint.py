@@ -12,7 +12,7 @@ from helpers.cuda_bundles import CUDA_MODELS
 from translane_export.bundle_writer import export_checkpoint
 from translane_export.errors import ExportError
 from translane_export.settings import ExportSettings
-from translane_export.sources import find_reader
+from translane_export.sources.readers import find_reader
 from translane_server.bundle import load_bundle
 
 SMALL = {"d_model": 16, "ffn_size": 16, "encoder_layers": 1, "decoder_layers": 2, "max_positions": 16}

@@ -15,12 +15,12 @@ from helpers.bundles import random_model
 from helpers.decomposition import no_decomposition
 from helpers.sessions import open_session
 from helpers.store import stored
-from translane_export.alignment_graph import AlignmentGraph
-from translane_export.graph_writer import write_graphs
+from translane_export.graphs.alignment_graph import AlignmentGraph
+from translane_export.graphs.numerics import choose_numerics
+from translane_export.graphs.onnx_export import export_alignment
+from translane_export.graphs.signatures import alignment_signature
+from translane_export.graphs.writer import write_graphs
 from translane_export.model import TransformerConfig
-from translane_export.onnx_export import export_alignment
-from translane_export.precision import choose_numerics
-from translane_export.signatures import alignment_signature
 from translane_server.manifest import Alignment, Graphs
 
 # float32 computes in the CUDA form, too, and tells more of it than rounded numbers do

@@ -7,8 +7,8 @@ import torch
 
 from helpers.architectures import ARCHITECTURES
 from helpers.bundles import SOURCES, bundle_model, random_bundle
+from translane_export.checks.translate import translate_greedily
 from translane_export.sources.bundle import BundleReader
-from translane_export.translate import translate_greedily
 from translane_server.backend import StepNeeds
 from translane_server.bundle import load_bundle
 from translane_server.runtime.ort import OrtBackend

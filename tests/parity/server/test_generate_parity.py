@@ -11,7 +11,7 @@ import torch
 
 from helpers.demo import DEMO
 from helpers.generate_parity import RANDOM_MODELS, TEST_SPLIT, count, demo_subject, random_subject
-from translane_export.train.greedy import greedy_decode
+from translane_export.model.greedy import greedy_decode
 from translane_server.options import DecodingOptions
 from translane_server.sentence import FinishReason, Sentence
 

@@ -9,13 +9,13 @@ from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 from helpers.architectures import ARCHITECTURES
 from helpers.bundles import SMALL_SIZES, random_model
-from translane_export import exporter_shortcuts
-from translane_export.alignment_graph import AlignmentGraph
-from translane_export.graphs import DecoderGraph, EncoderGraph
+from translane_export.checks.same_graphs import check_same_graphs
+from translane_export.graphs import exporter_shortcuts
+from translane_export.graphs.alignment_graph import AlignmentGraph
+from translane_export.graphs.encoder_decoder import DecoderGraph, EncoderGraph
+from translane_export.graphs.onnx_export import export_alignment, export_decoder, export_encoder
+from translane_export.graphs.signatures import alignment_signature, decoder_signature, encoder_signature
 from translane_export.model import TransformerConfig
-from translane_export.onnx_export import export_alignment, export_decoder, export_encoder
-from translane_export.same_graphs import check_same_graphs
-from translane_export.signatures import alignment_signature, decoder_signature, encoder_signature
 
 FLOAT = torch.float32
 CONFIG = TransformerConfig(**{**SMALL_SIZES, "decoder_layers": 1, **ARCHITECTURES["T5 v1.1"]})

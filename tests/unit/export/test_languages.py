@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from helpers import foreign_folders
-from translane_export import foreign_tokenizers
 from translane_export.__main__ import main
 from translane_export.errors import ExportError
 from translane_export.languages import choose_languages, is_tag
+from translane_export.sources import foreign_tokenizers
 from translane_server.bundle import load_bundle
 from translane_server.manifest import Languages, LanguageTemplates, LanguageTokens
 

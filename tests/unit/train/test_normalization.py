@@ -6,7 +6,7 @@ import opencc
 import pytest
 import sentencepiece
 
-from translane_export import normalization
+from translane_export.train import normalization
 
 rules = cache(normalization.rules)  # some need a second to build
 

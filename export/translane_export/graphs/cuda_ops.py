@@ -1,0 +1,173 @@
+"""The operators of a graph's CUDA form: what `onnx_ops` computes, in fewer kernels and none that the host waits for.
+
+On a GPU every node is a launch, and a number that the host needs in the middle of a graph is a wait. Each function
+emits nodes that have a kernel for float16 and bfloat16 on CUDA, and one on the CPU, where an export is verified; run
+eagerly, it computes the same in PyTorch. Shapes as in `onnx_ops`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from translane_export.graphs import onnx_ops
+from translane_export.graphs.onnx_nodes import emit, epsilon, group_query_attention, multiply, scalar
+from translane_export.model.config import Activation
+from translane_export.model.feed_forward import ACTIVATIONS, FeedForward
+from translane_export.model.residual import Norm
+
+
+def self_attention(
+    packed: nn.Linear, x: Tensor, lengths: Tensor, heads: int, bias: Tensor | None = None, *, scaled: bool = True
+) -> Tensor:
+    """Project to queries, keys and values, and let every position of row b see the first ``lengths[b]`` ones.
+
+    x [B, T, M], ``packed`` to 3·H·D, lengths [B], bias of the scores [1, H, T, T] -> [B, T, H·D].
+    MultiHeadAttention takes lengths as they are, and adds the projection's bias. It takes no bias of the scores that
+    all rows share. With such a bias the node is GroupQueryAttention, which must name its key and value outputs on CUDA.
+    """
+    rows, size, _ = x.shape
+    flat = x.flatten(0, 1)
+    shape = (rows, size, packed.out_features // 3)
+    if not torch.onnx.is_in_onnx_export():
+        qkv = onnx_ops.project(packed, flat).view(rows, size, packed.out_features)
+        return onnx_ops.packed_self_attention(qkv, lengths, heads, bias, scaled=scaled)
+    if bias is None:
+        attributes: dict[str, Any] = {"num_heads": heads}
+        if not scaled:
+            attributes["scale"] = 1.0
+        qkv = multiply(packed, flat).view(rows, size, packed.out_features)
+        queries, keys, values = _split(qkv, 3)
+        inputs = (queries, keys, values, bias_of(packed), lengths)
+        return emit("com.microsoft::MultiHeadAttention", inputs, x.dtype, shape, attributes)
+    qkv = onnx_ops.project(packed, flat).view(rows, size, packed.out_features)
+    kept = (rows, heads, size, shape[2] // heads)
+    context, _, _ = group_query_attention(
+        (qkv, None, None, None, None, lengths - 1, scalar(size)),
+        heads,
+        [shape, kept, kept],
+        x.dtype,
+        bias=bias,
+        scaled=scaled,
+        causal=False,
+    )
+    return context
+
+
+def add_and_norm(x: Tensor, bias: Tensor | None, residual: Tensor, norm: Norm) -> tuple[Tensor, Tensor]:
+    """Return norm(x + bias + residual) and x + bias + residual: all [B, M], but for the bias [M]."""
+    if not torch.onnx.is_in_onnx_export():
+        return onnx_ops.add_and_norm(x if bias is None else x + bias, residual, norm)
+    inputs: tuple[Tensor | None, ...] = (x, residual, *norm.parameters())
+    operator = "SkipSimplifiedLayerNormalization" if isinstance(norm, nn.RMSNorm) else "SkipLayerNormalization"
+    if bias is not None:
+        inputs = (*inputs, bias)
+    # mean and inverse deviation are outputs 1 and 2 of the operator; nothing computes them on inference
+    normed, _, _, total = torch.onnx.ops.symbolic_multi_out(
+        f"com.microsoft::{operator}",
+        inputs,
+        {"epsilon": epsilon(norm)},
+        dtypes=[x.dtype] * 4,
+        shapes=[x.shape] * 4,
+        version=1,
+    )
+    return normed, total
+
+
+def feed_forward(layer: FeedForward, activation: Activation, x: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Return the feed-forward network's output [B, M] less its last bias, and that bias."""
+    first = layer.up_proj if layer.gate_proj is None else layer.gate_proj
+    hidden = _activated(first, activation, x)
+    if layer.gate_proj is not None:
+        hidden = hidden * onnx_ops.project(layer.up_proj, x)
+    return multiply(layer.down_proj, hidden), bias_of(layer.down_proj)
+
+
+def bias_of(layer: nn.Linear) -> Tensor | None:
+    """Return a projection's bias, where it has one."""
+    bias: Tensor | None = getattr(layer, "bias", None)  # annotated as if it were always there
+    return bias
+
+
+def best_id(logits: Tensor) -> Tensor:
+    """Return the id of each row's highest logit, of equal ones the lowest id: [B, V] -> [B, 1].
+
+    The best of each block, and of these the best: two searches, where one through all of the vocabulary takes longer.
+    """
+    one = torch.tensor([1])
+    if not torch.onnx.is_in_onnx_export():
+        return onnx_ops.best_ids(logits, one)
+    if logits.dtype == torch.bfloat16:
+        logits = logits.float()  # TopK has no kernel for bfloat16
+    rows, vocabulary = logits.shape
+    blocks = onnx_ops.vocabulary_blocks(vocabulary)
+    if blocks is None:
+        return onnx_ops.top_k(logits, one, 1)[1]
+    size = vocabulary // blocks
+    values, places = onnx_ops.top_k(logits.view(rows, blocks, size), one, 1)  # [B, blocks, 1] each
+    ids = places.squeeze(2) + torch.arange(blocks) * size  # [B, blocks]
+    return ids.gather(1, onnx_ops.top_k(values.squeeze(2), one, 1)[1])
+
+
+def best_ids(logits: Tensor, count: Tensor, num_blocks: Tensor | None) -> Tensor:
+    """Return what `onnx_ops.best_ids` does, [B, V] -> [B, K].
+
+    ``num_blocks`` [1] is the lesser of ``count`` and the number of blocks, where there are blocks.
+    """
+    if num_blocks is None or not torch.onnx.is_in_onnx_export():
+        return onnx_ops.best_ids(logits, count)
+    vocabulary = logits.shape[1]
+    blocks = onnx_ops.vocabulary_blocks(vocabulary)
+    assert blocks is not None
+    chosen, found = onnx_ops.best_blocks(logits, num_blocks, blocks)  # [B, K'], [B, K' * size]
+    ids = nn.functional.embedding(chosen, torch.arange(vocabulary).view(blocks, -1))  # [B, K', size]
+    ids = emit("Reshape", (ids, torch.tensor([0, -1])), ids.dtype, found.shape)
+    return ids.gather(1, onnx_ops.top_k(found, count)[1])
+
+
+def attention_weights(query: Tensor, keys: Tensor, lengths: Tensor, scale: float) -> Tensor:
+    """Return the softmax of ``scale`` · query · keys over the first ``lengths[b]`` keys, and zero for the others.
+
+    query [B, H, D], keys [B, H, C, D], lengths [B] -> [B, H, C], float32. All C keys take part, so that no shape
+    depends on what the lengths are.
+    """
+    query = query.unsqueeze(2)  # [B, H, 1, D]
+    capacity = keys.shape[2]
+    if torch.onnx.is_in_onnx_export():
+        shape = (*query.shape[:3], capacity)
+        scores = emit("com.microsoft::FusedMatMul", (query, keys), keys.dtype, shape, {"transB": 1, "alpha": scale})
+    else:
+        scores = scale * query @ keys.transpose(2, 3)
+    scores = scores.squeeze(2).float()  # [B, H, C]
+    visible = torch.arange(capacity, dtype=torch.int32)[None, :] < lengths[:, None]  # [B, C]
+    lowest = torch.tensor(torch.finfo(torch.float32).min)  # whose exponential is 0 beside any other
+    return torch.where(visible[:, None], scores, lowest).softmax(-1)
+
+
+def _activated(layer: nn.Linear, activation: Activation, x: Tensor) -> Tensor:
+    """Return activation(x W + b), the bias in one kernel with the activation where there is one for both."""
+    if not torch.onnx.is_in_onnx_export():
+        return ACTIVATIONS[activation](layer(x))
+    bias = bias_of(layer)
+    match activation:
+        case "silu":
+            projected = onnx_ops.project(layer, x)
+            return emit("com.microsoft::QuickGelu", (projected,), x.dtype, projected.shape, {"alpha": 1.0})
+        case "gelu" if bias is not None:
+            projected = multiply(layer, x)
+            return emit("com.microsoft::BiasGelu", (projected, bias), x.dtype, projected.shape)
+        case "gelu_tanh":
+            projected = multiply(layer, x)
+            return emit("com.microsoft::FastGelu", (projected, bias), x.dtype, projected.shape)
+    return ACTIVATIONS[activation](onnx_ops.project(layer, x))
+
+
+def _split(x: Tensor, parts: int) -> tuple[Tensor, ...]:
+    """Cut the last dimension into equal parts."""
+    shape = (*x.shape[:-1], x.shape[-1] // parts)
+    outputs = torch.onnx.ops.symbolic_multi_out(
+        "::Split", (x,), {"axis": -1, "num_outputs": parts}, dtypes=[x.dtype] * parts, shapes=[shape] * parts
+    )
+    return tuple(outputs)

@@ -1,0 +1,248 @@
+"""The functions a bundle runs, as PyTorch modules over a Transformer's weights.
+
+`EncoderGraph` turns sources into each decoder layer's cross-attention keys and values; `DecoderGraph` is one step of
+an incremental decoder. The same modules become ONNX graphs and TorchScript, and run eagerly.
+
+Each graph has two forms. The CUDA form is for ONNX Runtime's CUDA provider: its operators are those of
+`cuda_ops`, and the host need not look at a number in the middle of a run. The form says nothing about
+the type of the weights.
+
+Hidden states are [positions, M] throughout, rows and time flattened: every projection is then one Gemm on the weight
+as PyTorch stores it (which the tied output projection and the embedding lookup can share), and Q, K and V are one.
+Shapes: B rows, S source length, T target capacity, H heads, D head size, M model size, V vocabulary, K candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from translane_export.graphs import cuda_ops, onnx_ops
+from translane_export.graphs.parts import (
+    Sublayer,
+    TokenAndPosition,
+    decoder_layers,
+    encoder_layers,
+    feed_forward,
+    pack,
+    project_out,
+    run_stack,
+    suppress,
+)
+from translane_export.model import Transformer
+from translane_export.model.attention import KeysValues, MultiHeadAttention
+from translane_export.model.residual import Residual
+
+
+class EncoderGraph(nn.Module):
+    """source_ids [B, S], source_lengths [B] -> each layer's keys and values, [B, H, S, D] each."""
+
+    def __init__(self, model: Transformer, *, for_cuda: bool = False) -> None:
+        super().__init__()
+        self.for_cuda = for_cuda
+        self.activation = model.config.activation
+        self.stack = model.encoder
+        self.embedding = TokenAndPosition(model.encoder.embedding)
+        self._layers = encoder_layers(model)
+        self._packed = [pack(layer.self_attention) for layer in self._layers]
+        self._cross = [layer.cross_attention for layer in decoder_layers(model)]
+        self.packed, self.cross = nn.ModuleList(self._packed), nn.ModuleList(self._cross)
+        self.placement = model.config.norm
+
+    def forward(self, source_ids: Tensor, source_lengths: Tensor) -> tuple[Tensor, ...]:
+        """See the class."""
+        rows, size = source_ids.shape
+        x = self.embedding(source_ids, self.embedding.first(size)).flatten(0, 1)  # [B * S, M]
+        bias = None
+        if self.stack.relative_positions is not None:
+            ordinals = onnx_ops.ordinals(source_ids[0])  # [S]
+            bias = self.stack.relative_positions.between(ordinals[:, None], ordinals[None, :])[None]  # [1, H, S, S]
+        sublayers: list[tuple[Residual, Sublayer]] = []
+        for layer, packed in zip(self._layers, self._packed, strict=True):
+            attend = partial(self._attention, layer.self_attention, packed, source_lengths, rows, size, bias)
+            sublayers += [
+                (layer.self_attention_residual, attend),
+                (layer.feed_forward_residual, feed_forward(layer, self.activation, for_cuda=self.for_cuda)),
+            ]
+        memory = run_stack(x, sublayers, self.stack.final_norm, self.placement, for_cuda=self.for_cuda)  # [B * S, M]
+        outputs: list[Tensor] = []
+        for attention in self._cross:
+            for projection in (attention.k_proj, attention.v_proj):
+                split = onnx_ops.project(projection, memory).view(rows, size, attention.heads, attention.head_size)
+                outputs.append(split.transpose(1, 2).contiguous())  # [B, H, S, D]
+        return tuple(outputs)
+
+    def _attention(
+        self,
+        attention: MultiHeadAttention,
+        packed: nn.Linear,
+        lengths: Tensor,
+        rows: int,
+        size: int,
+        bias: Tensor | None,
+        x: Tensor,
+    ) -> tuple[Tensor, Tensor | None]:
+        heads, scaled = attention.heads, attention.scaled
+        if self.for_cuda:
+            split = x.view(rows, size, x.shape[1])
+            context = cuda_ops.self_attention(packed, split, lengths, heads, bias, scaled=scaled)  # [B, S, H * D]
+        else:
+            qkv = onnx_ops.project(packed, x).view(rows, size, packed.out_features)  # [B, S, 3 * H * D]
+            context = onnx_ops.packed_self_attention(qkv, lengths, heads, bias, scaled=scaled)
+        return project_out(attention.out_proj, context.flatten(0, 1), for_cuda=self.for_cuda)  # [B * S, M]
+
+
+class DecoderGraph(nn.Module):
+    """One token per row in, the best next tokens out, keys and values kept in caches the caller owns.
+
+    token_ids [B], positions [B] (tokens already in the row's cache), source_lengths [B], num_candidates [1], each
+    layer's self-attention caches [B, H, T, D], each layer's cross-attention keys and values [B, H, S, D]
+    -> candidate_ids [B, K], candidate_log_probs [B, K], logits [B, V], each layer's updated self-attention caches.
+    With an `alignment_layer`, the query of that layer's cross-attention [B, H * D] comes after the logits.
+    Suppressed ids have logits and log-probabilities of -inf; the other log-probabilities are as if they had not.
+    In the CUDA form num_blocks [1] comes after num_candidates, where there are `vocabulary_blocks`: the lesser of both.
+    """
+
+    suppressed: nn.Linear | None
+
+    def __init__(self, model: Transformer, alignment_layer: int | None = None, *, for_cuda: bool = False) -> None:
+        super().__init__()
+        self.for_cuda = for_cuda
+        self.activation = model.config.activation
+        self.alignment_layer = alignment_layer
+        self.stack = model.decoder
+        self.embedding = TokenAndPosition(model.decoder.embedding)
+        self._layers = decoder_layers(model)
+        self._packed = [pack(layer.self_attention) for layer in self._layers]
+        self.packed = nn.ModuleList(self._packed)
+        self.output_projection, self.suppressed = suppress(model)
+        self.logit_scale = model.config.logit_scale
+        self.placement = model.config.norm
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type of the caches."""
+        return self.output_projection.weight.dtype
+
+    @property
+    def vocabulary_blocks(self) -> int | None:
+        """How many blocks the vocabulary is searched by, where the caller has to say how many are looked through."""
+        return onnx_ops.vocabulary_blocks(len(self.output_projection.weight)) if self.for_cuda else None
+
+    def forward(
+        self, token_ids: Tensor, positions: Tensor, source_lengths: Tensor, num_candidates: Tensor, *caches: Tensor
+    ) -> tuple[Tensor, ...]:
+        """See the class. `caches` has num_blocks before them, in the CUDA form, where there are blocks."""
+        num_blocks = None
+        if self.vocabulary_blocks is not None:
+            num_blocks, *caches = caches  # type: ignore[assignment]  # a list is as good
+        step = self.run(token_ids, positions, source_lengths, caches)
+        logits = step.logits.float()  # [B, V]
+        if self.for_cuda:
+            ids = cuda_ops.best_ids(logits, num_candidates, num_blocks)
+        else:
+            ids = onnx_ops.best_ids(logits, num_candidates)
+        log_probs = self._log_probs(step.hidden, logits, ids)
+        alignment = () if self.alignment_layer is None else (step.queries[self.alignment_layer],)
+        return ids, log_probs, logits, *alignment, *step.present
+
+    def run(self, token_ids: Tensor, positions: Tensor, source_lengths: Tensor, caches: Sequence[Tensor]) -> DecoderRun:
+        """Run the decoder up to the logits, for inputs as of `forward`."""
+        pairs = [KeysValues(*caches[index : index + 2]) for index in range(0, len(caches), 2)]
+        x = self.embedding(token_ids, self.embedding.at(positions))  # [B, M]
+        bias = None
+        if self.stack.relative_positions is not None:
+            keys = onnx_ops.ordinals(caches[0][0, 0, :, 0])  # [T]
+            bias = self.stack.relative_positions.between(positions.long()[:, None, None], keys)  # [B, H, 1, T]
+        past, cross = pairs[: len(self.packed)], pairs[len(self.packed) :]
+        present: list[Tensor] = []
+        queries: list[Tensor] = []
+        sublayers: list[tuple[Residual, Sublayer]] = []
+        for layer, packed, layer_past, layer_cross in zip(self._layers, self._packed, past, cross, strict=True):
+            attend = partial(self._self_attention, layer.self_attention, packed, layer_past, positions, present, bias)
+            look = partial(self._cross_attention, layer.cross_attention, layer_cross, source_lengths, queries)
+            sublayers += [
+                (layer.self_attention_residual, attend),
+                (layer.cross_attention_residual, look),
+                (layer.feed_forward_residual, feed_forward(layer, self.activation, for_cuda=self.for_cuda)),
+            ]
+        x = run_stack(x, sublayers, self.stack.final_norm, self.placement, for_cuda=self.for_cuda)  # [B, M]
+        if self.logit_scale != 1:
+            x = x * self.logit_scale
+        return DecoderRun(x, onnx_ops.project(self.output_projection, x), queries, present)
+
+    def _self_attention(
+        self,
+        attention: MultiHeadAttention,
+        packed: nn.Linear,
+        past: KeysValues,
+        positions: Tensor,
+        present: list[Tensor],
+        bias: Tensor | None,
+        x: Tensor,
+    ) -> tuple[Tensor, Tensor | None]:
+        qkv = onnx_ops.project(packed, x)  # [B, 3 * H * D]
+        context, updated = onnx_ops.append_and_attend(
+            qkv, past, positions, attention.heads, bias, scaled=attention.scaled
+        )
+        present.extend(updated)
+        return project_out(attention.out_proj, context, for_cuda=self.for_cuda)
+
+    def _cross_attention(
+        self,
+        attention: MultiHeadAttention,
+        keys_values: KeysValues,
+        source_lengths: Tensor,
+        queries: list[Tensor],
+        x: Tensor,
+    ) -> tuple[Tensor, Tensor | None]:
+        queries.append(onnx_ops.project(attention.q_proj, x))
+        context = onnx_ops.attend(queries[-1], keys_values, source_lengths, attention.heads, scaled=attention.scaled)
+        return project_out(attention.out_proj, context, for_cuda=self.for_cuda)
+
+    def _log_probs(self, x: Tensor, logits: Tensor, ids: Tensor) -> Tensor:
+        """Return the log-probabilities of `ids` [B, K]; those of suppressed ids are no candidates' to share.
+
+        LogSoftmax over the whole vocabulary and a gather: ONNX Runtime runs it row by row (so that a row's values
+        never depend on its neighbours) and ten times as fast as ReduceLogSumExp, which would normalise K values alone.
+        """
+        log_probs = logits.log_softmax(-1).gather(1, ids)
+        if self.suppressed is None:
+            return log_probs
+        best = ids[:, :1]
+        normaliser = logits.gather(1, best) - log_probs[:, :1]  # [B, 1], of the ids that are not suppressed
+        left_out = onnx_ops.project(self.suppressed, x).float()  # [B, N]
+        # LogSoftmax again: ONNX Runtime's Log rounds a number as its place among the others has it
+        return log_probs + torch.cat((normaliser, left_out), dim=1).log_softmax(-1)[:, :1]
+
+
+class DecoderRun(NamedTuple):
+    """What a step is made of: the output [B, M], its logits [B, V], each layer's cross-attention query and caches."""
+
+    hidden: Tensor
+    logits: Tensor
+    queries: list[Tensor]
+    present: list[Tensor]
+
+
+class GreedyGraph(nn.Module):
+    """A step of which nothing but each row's best token is wanted, in the CUDA form: the same weights as `step`.
+
+    Inputs as of `DecoderGraph`, but for num_candidates and num_blocks -> candidate_ids [B, 1], each layer's updated
+    self-attention caches.
+    """
+
+    def __init__(self, step: DecoderGraph) -> None:
+        super().__init__()
+        self.step = step
+
+    def forward(
+        self, token_ids: Tensor, positions: Tensor, source_lengths: Tensor, *caches: Tensor
+    ) -> tuple[Tensor, ...]:
+        """See the class."""
+        step = self.step.run(token_ids, positions, source_lengths, caches)
+        return cuda_ops.best_id(step.logits), *step.present

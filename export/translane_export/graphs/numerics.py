@@ -1,0 +1,128 @@
+"""What each precision stores, computes in, and is allowed to differ by."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from torch import nn
+
+from translane_export.errors import ExportError
+from translane_export.graphs.shared_weights import WeightStorage
+from translane_export.model import Transformer
+from translane_server.manifest import Precision
+
+_STORED: dict[WeightStorage, torch.dtype] = {
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+}
+
+
+@dataclass(frozen=True)
+class Numerics:
+    """How a bundle's numbers are stored and computed.
+
+    ``for_cuda`` says whether the graphs have the form that ONNX Runtime's CUDA provider takes. ``tolerance`` is the
+    largest difference of a logit from PyTorch's; ``token_margin`` is how much better PyTorch may like another token
+    than the bundle's choice before that counts as a different token; ``attention_tolerance`` is the largest difference
+    of an attention weight (0 … 1).
+    """
+
+    precision: Precision
+    storage: WeightStorage
+    dtype: torch.dtype
+    tolerance: float
+    token_margin: float
+    attention_tolerance: float
+    for_cuda: bool = False
+
+
+def choose_numerics(precision: Precision, storage: WeightStorage | None) -> Numerics:
+    """Return the numerics of a precision; `storage` None is the precision's own.
+
+    Raises:
+        ExportError: the combination is not available.
+    """
+    if precision == "int8":
+        if storage is not None:
+            raise ExportError("precision int8 stores its weights as int8; leave --weight-storage out")
+        precision = "fp32"  # which it is made of, and verified as
+    if precision == "fp16":
+        if storage == "float32":
+            raise ExportError("precision fp16 stores its weights as float16; leave --weight-storage out")
+        # Half a unit in the last place of a logit of 16 is 0.008 already; a choice between two that are closer than
+        # the tolerance is rounding's.
+        return Numerics(
+            "fp16",
+            "float16",
+            torch.float16,
+            tolerance=0.1,
+            token_margin=0.2,
+            attention_tolerance=0.02,
+            for_cuda=True,
+        )
+    if precision == "bf16":
+        if storage is not None:
+            raise ExportError("precision bf16 stores its weights as bfloat16; leave --weight-storage out")
+        # A number has three bits less than in float16, so a unit in its last place is eight times as large, and so is
+        # what rounding makes of a logit.
+        return Numerics(
+            "bf16",
+            "bfloat16",
+            torch.bfloat16,
+            tolerance=0.8,
+            token_margin=1.6,
+            attention_tolerance=0.16,
+            for_cuda=True,
+        )
+    return Numerics(
+        "fp32", storage or "float32", torch.float32, tolerance=1e-4, token_margin=0.0, attention_tolerance=1e-4
+    )
+
+
+def verified_as(numerics: Numerics) -> Numerics:
+    """Return how the graphs compute while they are verified, which ONNX Runtime does on a CPU.
+
+    It cannot run bfloat16 there, so the same graphs are written in float32, with the rounded weights. They differ from
+    PyTorch by no more than float32 graphs do.
+    """
+    return replace(choose_numerics("fp32", None), for_cuda=True) if numerics.precision == "bf16" else numerics
+
+
+def round_weights(model: Transformer, numerics: Numerics) -> Transformer:
+    """Return a copy of `model` that computes in float32 with the weights the bundle stores."""
+    rounded = copy.deepcopy(model).float()
+    stored = _STORED[numerics.storage]
+    with torch.no_grad():
+        for tensor in {id(tensor): tensor for tensor in _tensors(rounded)}.values():
+            if numerics.dtype == stored or tensor.ndim >= 2:  # as `share_weights` stores them
+                tensor.copy_(tensor.to(stored))
+    return rounded
+
+
+def check_range(model: Transformer, numerics: Numerics, origins: Mapping[str, str]) -> None:
+    """Refuse weights that are not finite once they are stored.
+
+    Args:
+        model: whose weights.
+        numerics: how they are stored.
+        origins: where each weight is, for errors; see `Checkpoint`.
+
+    Raises:
+        ExportError: a weight is not finite, or too large for the type it is stored in.
+    """
+    stored = _STORED[numerics.storage]
+    for name, tensor in model.state_dict().items():
+        if not torch.isfinite(tensor).all():
+            raise ExportError(f"{origins.get(name, f'the weight {name}')} holds numbers that are not finite")
+        if stored != torch.float32 and not torch.isfinite(tensor.to(stored)).all():
+            raise ExportError(
+                f"{origins.get(name, f'the weight {name}')} holds numbers too large for {numerics.storage}"
+            )
+
+
+def _tensors(module: nn.Module) -> list[torch.Tensor]:
+    return [tensor for tensor in (*module.parameters(), *module.buffers()) if tensor.is_floating_point()]

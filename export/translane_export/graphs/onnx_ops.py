@@ -1,0 +1,234 @@
+"""ONNX Runtime's fused operators, each with the PyTorch that computes the same.
+
+While ``torch.onnx.export`` captures a graph, a function here emits one ``com.microsoft`` node; everywhere else (eager
+runs, TorchScript traces) it computes. Shapes: B rows, T positions, H heads, D head size, C cache capacity.
+https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from translane_export.graphs.onnx_nodes import emit, epsilon, group_query_attention, multiply, scalar
+from translane_export.model.attention import KeysValues
+from translane_export.model.residual import Norm
+
+_TRACED_CANDIDATES = 7  # the exporter wants some number for what is dynamic; the graph's shapes are cleared afterwards
+
+
+def project(layer: nn.Linear, x: Tensor) -> Tensor:
+    """Apply a projection to ``x`` [B, M]. Without a bias too, it becomes a Gemm on the weight as PyTorch stores it."""
+    if torch.onnx.is_in_onnx_export() and getattr(layer, "bias", None) is None:  # annotated as if it were always there
+        return multiply(layer, x)
+    output: Tensor = layer(x)
+    return output
+
+
+def ordinals(x: Tensor) -> Tensor:
+    """Return 0, 1, … as int64, as many as there are entries in ``x`` [N].
+
+    Eagerly they are counted: a trace of ``torch.arange`` would name the device it was made on.
+    """
+    if torch.onnx.is_in_onnx_export():
+        return torch.arange(x.shape[0])
+    return torch.ones_like(x, dtype=torch.int64).cumsum(0) - 1
+
+
+def packed_self_attention(
+    qkv: Tensor, lengths: Tensor, heads: int, bias: Tensor | None = None, *, scaled: bool = True
+) -> Tensor:
+    """Let every position of row b see the first ``lengths[b]`` ones.
+
+    qkv [B, T, 3·H·D], lengths [B], bias of the scores [1, H, T, T] -> [B, T, H·D].
+    """
+    if torch.onnx.is_in_onnx_export():
+        inputs = (qkv, None, None, None, None, lengths - 1, scalar(qkv.shape[1]))
+        shape = (*qkv.shape[:2], qkv.shape[2] // 3)
+        (output,) = group_query_attention(inputs, heads, [shape], qkv.dtype, bias=bias, scaled=scaled, causal=False)
+        return output
+    queries, keys, values = (_split_heads(part, heads) for part in qkv.chunk(3, dim=-1))  # [B, H, T, D]
+    context = _attend(queries, KeysValues(keys, values), lengths, bias, scaled=scaled)
+    return context.transpose(1, 2).flatten(2)  # [B, H, T, D] -> [B, T, H * D]
+
+
+def append_and_attend(
+    qkv: Tensor, past: KeysValues, positions: Tensor, heads: int, bias: Tensor | None = None, *, scaled: bool = True
+) -> tuple[Tensor, KeysValues]:
+    """Write row b's new key and value at ``positions[b]`` of its cache, and let its query see the cache that far.
+
+    qkv [B, 3·H·D], past [B, H, C, D] each, positions [B], bias of the scores [B, H, 1, C] -> context [B, H·D] and the
+    caches with the new entries.
+    Passing the capacity as the total length keeps ONNX Runtime off its "first prompt" path, which is wrong for rows
+    of different lengths.
+    """
+    if torch.onnx.is_in_onnx_export():
+        inputs = (qkv.unsqueeze(1), None, None, *past, positions, scalar(past.keys.shape[2]))
+        shapes = [(qkv.shape[0], 1, qkv.shape[1] // 3), past.keys.shape, past.values.shape]
+        context, keys, values = group_query_attention(inputs, heads, shapes, qkv.dtype, bias=bias, scaled=scaled)
+        return context.squeeze(1), KeysValues(keys, values)
+    query, key, value = (_split_heads(part.unsqueeze(1), heads) for part in qkv.chunk(3, dim=-1))  # [B, H, 1, D]
+    index = positions.long()[:, None, None, None].expand_as(key)  # [B, H, 1, D]
+    present = KeysValues(past.keys.scatter(2, index, key), past.values.scatter(2, index, value))
+    return _attend(query, present, positions + 1, bias, scaled=scaled).flatten(1), present
+
+
+def attend(query: Tensor, keys_values: KeysValues, lengths: Tensor, heads: int, *, scaled: bool = True) -> Tensor:
+    """Let row b's query see the first ``lengths[b]`` entries.
+
+    query [B, H·D], keys and values [B, H, C, D], lengths [B] -> [B, H·D].
+    """
+    query = query.unsqueeze(1)  # [B, 1, H * D]
+    if torch.onnx.is_in_onnx_export():
+        nothing = query[:, :0]  # [B, 0, H * D]: nothing is appended
+        inputs = (query, nothing, nothing, *keys_values, lengths - 1, scalar(keys_values.keys.shape[2]))
+        (context,) = group_query_attention(inputs, heads, [query.shape], query.dtype, scaled=scaled)
+        return context.squeeze(1)
+    return _attend(_split_heads(query, heads), keys_values, lengths, scaled=scaled).flatten(1)
+
+
+def score_keys(query: Tensor, keys: Tensor, lengths: Tensor) -> Tensor:
+    """Return the products of each query with the keys of its row, in float32.
+
+    query [B, H, D], keys [B, H, C, D], lengths [B] -> [B, H, C]; those past ``lengths[b]`` mean nothing. The graph
+    looks at no more keys than the longest row has. Other rows' results must not depend on that number. ONNX Runtime's
+    matrix-vector product adds the last keys in another order, so this multiplies and sums instead. The products are
+    padded back to C, for a softmax over as many values at any step.
+    """
+    query = query.float().unsqueeze(2)  # [B, H, 1, D]
+    if not torch.onnx.is_in_onnx_export():
+        return (keys.float() * query).sum(-1)
+    capacity = torch.scalar_tensor(keys.shape[2], dtype=torch.int64)
+    longest = lengths.max().long()
+    visible = emit("Slice", (keys, torch.tensor([0]), longest.view(1), torch.tensor([2])), keys.dtype, keys.shape)
+    products = (visible.float() * query).sum(-1)  # [B, H, longest]
+    pads = torch.cat((torch.zeros(5, dtype=torch.int64), (capacity - longest).view(1)))
+    return emit("Pad", (products, pads), torch.float32, keys.shape[:3])
+
+
+def normalize(x: Tensor, norm: Norm) -> Tensor:
+    """Return norm(x), [..., M].
+
+    RMSNorm is an operator that ONNX Runtime has in its own right, outside the standard's versions up to 22:
+    https://github.com/microsoft/onnxruntime/blob/main/onnxruntime/core/graph/contrib_ops/contrib_defs.cc
+    """
+    if isinstance(norm, nn.RMSNorm) and torch.onnx.is_in_onnx_export():
+        attributes = {"axis": -1, "epsilon": epsilon(norm), "stash_type": 1}
+        return emit("SimplifiedLayerNormalization", (x, norm.weight), x.dtype, x.shape, attributes)
+    output: Tensor = norm(x)
+    return output
+
+
+def add_and_norm(x: Tensor, residual: Tensor, norm: Norm) -> tuple[Tensor, Tensor]:
+    """Return norm(x + residual) and x + residual, all [B, M].
+
+    On a CPU two operators are faster than the one that joins them: a whole decoder step takes 5 to 10% less at 32 rows
+    and more, and the same at one row.
+    """
+    total = x + residual
+    return normalize(total, norm), total
+
+
+def best_ids(logits: Tensor, count: Tensor) -> Tensor:
+    """Return the ids of the ``count`` [1] highest logits of each row, best first, of equal ones the lowest id first.
+
+    [B, V] -> [B, K].
+    """
+    if torch.onnx.is_in_onnx_export():
+        blocks = vocabulary_blocks(logits.shape[1])
+        return top_k(logits, count)[1] if blocks is None else _best_ids_of_blocks(logits, count, blocks)
+    if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]  # public, but unannotated
+        ids: Tensor = _scripted_top_ids()(logits, count)
+        return ids
+    return _top_ids(logits, count)
+
+
+def vocabulary_blocks(vocabulary: int) -> int | None:
+    """Return how many blocks a vocabulary is searched by; None where it is searched whole."""
+    size = _block_size(vocabulary)
+    return None if size is None else vocabulary // size
+
+
+def best_blocks(logits: Tensor, count: Tensor, blocks: int) -> tuple[Tensor, Tensor]:
+    """Return the ``count`` [1] blocks with the highest maxima, in their own order, and the logits that are in them.
+
+    [B, V] -> [B, K'] and [B, K' * size].
+    """
+    rows, size = logits.shape[0], logits.shape[1] // blocks
+    split = logits.view(rows, blocks, size)
+    chosen = top_k(top_k(split.amax(-1), count)[1], count, largest=False)[0]  # [B, K']
+    shape = (rows, _TRACED_CANDIDATES, size)
+    found = emit("GatherND", (split, chosen.unsqueeze(-1)), logits.dtype, shape, {"batch_dims": 1})
+    side_by_side = (rows, _TRACED_CANDIDATES * size)
+    return chosen, emit("Reshape", (found, torch.tensor([0, -1])), found.dtype, side_by_side)
+
+
+def _best_ids_of_blocks(logits: Tensor, count: Tensor, blocks: int) -> Tensor:
+    """Look for the K best in the K blocks of the vocabulary with the highest maxima: they are nowhere else.
+
+    The maxima take a pass that ONNX Runtime vectorises, where TopK compares one number after the other: 5 times as
+    fast over 65,000 ids, 3 to 5 times over 8,000. Blocks are looked through in their own order, so that of equal
+    logits the lowest id stays first.
+    """
+    size = logits.shape[1] // blocks
+    chosen, found = best_blocks(logits, torch.minimum(count, torch.tensor([blocks])), blocks)
+    _, places = top_k(found, count)  # [B, K]
+    width = torch.tensor([size])
+    number = emit("Div", (places, width), places.dtype, places.shape)
+    return chosen.gather(1, number) * size + emit("Mod", (places, width), places.dtype, places.shape)
+
+
+def _block_size(vocabulary: int) -> int | None:
+    """Return what divides a vocabulary into blocks of some 128 ids; None where it is small, or nothing near does."""
+    sizes = [size for size in range(48, 513) if vocabulary % size == 0 and vocabulary >= 16 * size]
+    return min(sizes, key=lambda size: abs(math.log(size / 128)), default=None)
+
+
+def top_k(x: Tensor, count: Tensor, known: int = _TRACED_CANDIDATES, *, largest: bool = True) -> tuple[Tensor, Tensor]:
+    """Return the values and places of the ``count`` [1] largest or smallest numbers along the last dimension.
+
+    ``known`` is that count where it is always the same.
+    """
+    shape = (*x.shape[:-1], known)
+    values, places = torch.onnx.ops.symbolic_multi_out(
+        "::TopK", (x, count), {"largest": int(largest)}, dtypes=[x.dtype, torch.int64], shapes=[shape, shape]
+    )
+    return values, places
+
+
+def _attend(
+    queries: Tensor, keys_values: KeysValues, lengths: Tensor, bias: Tensor | None = None, *, scaled: bool
+) -> Tensor:
+    """Let the queries [B, H, T, D] of row b see the first ``lengths[b]`` keys: -> [B, H, T, D]."""
+    keys, values = keys_values
+    mask = _visible(lengths, keys)
+    if bias is not None:
+        mask = bias.masked_fill(~mask, -torch.inf)  # [B, H, T, C]
+    scale = None if scaled else 1.0
+    return nn.functional.scaled_dot_product_attention(queries, keys, values, mask, scale=scale)
+
+
+def _visible(lengths: Tensor, keys: Tensor) -> Tensor:
+    """Return the mask of the first ``lengths[b]`` of keys [B, H, C, D]: [B, 1, 1, C].
+
+    Positions are counted from the keys themselves: a trace of ``torch.arange`` would name the device it was made on.
+    """
+    ordinals = torch.ones_like(keys[0, 0, :, 0], dtype=torch.int32).cumsum(0)  # [C]
+    return (ordinals[None, :] <= lengths[:, None])[:, None, None, :]
+
+
+def _split_heads(x: Tensor, heads: int) -> Tensor:
+    return x.view(*x.shape[:2], heads, -1).transpose(1, 2)  # [B, T, H * D] -> [B, H, T, D]
+
+
+def _top_ids(logits: Tensor, count: Tensor) -> Tensor:
+    return logits.topk(int(count.item()), dim=-1)[1]
+
+
+@cache
+def _scripted_top_ids() -> Any:
+    return torch.jit.script(_top_ids)  # a trace alone would fix the count it was made with

@@ -1,0 +1,84 @@
+"""Captures a model's graphs and writes them, with the weights they share, into a bundle's folder."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+
+import onnx_ir as ir
+import torch
+
+from translane_export.graphs import torchscript
+from translane_export.graphs.alignment_graph import AlignmentGraph
+from translane_export.graphs.encoder_decoder import DecoderGraph, EncoderGraph, GreedyGraph
+from translane_export.graphs.numerics import Numerics
+from translane_export.graphs.onnx_export import export_alignment, export_decoder, export_encoder, export_greedy
+from translane_export.graphs.shared_weights import share_weights
+from translane_export.graphs.signatures import (
+    alignment_signature,
+    decoder_signature,
+    encoder_signature,
+    greedy_signature,
+)
+from translane_export.model import Transformer
+from translane_export.settings import Format
+from translane_server.manifest import Alignment, Graphs
+
+WEIGHTS = "weights.bin"
+
+
+def write_graphs(
+    form: Format,
+    reference: Transformer,
+    numerics: Numerics,
+    alignment: Alignment | None,
+    folder: Path,
+    log: Callable[[str], None],
+) -> Graphs:
+    """Write the graphs of `reference`, which computes in float32 with the weights to store; return what they are.
+
+    Raises:
+        ExportError: PyTorch cannot capture one.
+    """
+    config = reference.config
+    model = reference if numerics.dtype == torch.float32 else copy.deepcopy(reference).to(numerics.dtype)
+    for_cuda = numerics.for_cuda and form == "onnx"
+    encoder = EncoderGraph(model, for_cuda=for_cuda)
+    decoder = DecoderGraph(model, alignment.layer if alignment else None, for_cuda=for_cuda)
+    names = ("encoder.onnx", "decoder.onnx") if form == "onnx" else (torchscript.ENCODER, torchscript.DECODER)
+    graphs = Graphs(
+        encoder=encoder_signature(config, numerics.dtype, names[0]),
+        decoder=decoder_signature(
+            config,
+            numerics.dtype,
+            names[1],
+            alignment_query=alignment is not None,
+            # on a GPU, whose choice this could only be by way of the CPU, all of a step is queued at once
+            log_probs_on_request=form == "onnx" and not for_cuda,
+            takes_blocks=decoder.vocabulary_blocks is not None,
+        ),
+        greedy=greedy_signature(config, numerics.dtype, "greedy.onnx") if for_cuda else None,
+        alignment=alignment_signature(config, numerics.dtype, "alignment.onnx") if alignment else None,
+        vocabulary_blocks=decoder.vocabulary_blocks,
+    )
+    if form == "torchscript":
+        log("tracing the encoder and the decoder step")
+        torchscript.save_torchscript(encoder, decoder, config, folder)
+        return graphs
+    models: dict[str, ir.Model] = {}  # by file
+    log("capturing the encoder")
+    models[graphs.encoder.file] = export_encoder(encoder, config, graphs.encoder)
+    log("capturing the decoder step")
+    models[graphs.decoder.file] = export_decoder(decoder, config, graphs.decoder)
+    if graphs.greedy:
+        log("capturing the greedy step")
+        models[graphs.greedy.file] = export_greedy(GreedyGraph(decoder), config, graphs.greedy)
+    log("storing the weights")
+    share_weights(models.values(), folder / WEIGHTS, numerics.storage)
+    if alignment and graphs.alignment:
+        graph = AlignmentGraph(config, alignment.heads, for_cuda=for_cuda)
+        models[graphs.alignment.file] = export_alignment(graph, config, numerics.dtype, graphs.alignment)
+    for name, model_of_graph in models.items():
+        ir.save(model_of_graph, folder / name)
+    return graphs

@@ -1,0 +1,128 @@
+"""Finds out between which numbers a model's activations lie: what its projections meet, and what the decoder keeps."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from translane_export.int8.keys_values import LARGEST
+from translane_export.model import Transformer
+from translane_export.ranges import LEVELS, Range, Ranges
+
+_MOST_VALUES = 1 << 16  # kept of those at one place
+_CLIPS = np.linspace(1.0, 0.3, 29)  # of the range that holds everything
+_SMALLEST = 1e-12
+_KEPT = ("cross_attention.k_proj", "cross_attention.v_proj")
+
+
+@dataclass
+class _Seen:
+    """Numbers that were seen at one place: their extremes, and some of them."""
+
+    low: float = 0.0  # zero is always in the range
+    high: float = 0.0
+    values: list[npt.NDArray[np.float32]] = field(default_factory=list)
+    room: int = _MOST_VALUES
+
+    def add(self, x: Tensor, most: int) -> None:
+        flat = x.detach().float().flatten()
+        self.low = min(self.low, float(flat.min()))
+        self.high = max(self.high, float(flat.max()))
+        count = min(most, self.room, len(flat))
+        if count:
+            self.values.append(flat[:: max(1, len(flat) // count)][:count].numpy().copy())
+            self.room -= count
+
+    def best_range(self) -> Range:
+        """Return the range with the least squared error, of those that cut the extremes off to some degree."""
+        values = np.concatenate(self.values)
+        ranges = [Range(self.low * clip, self.high * clip) for clip in _CLIPS.tolist()]
+        return min(ranges, key=lambda each: _squared_error(values, each))
+
+    def best_scale(self) -> np.float32:
+        """Return the unit of int8 with the least squared error, of those that cut the extremes off to some degree."""
+        values = np.concatenate(self.values)
+        largest = np.float32(max(self.high, -self.low, _SMALLEST) / LARGEST)
+        scales = [largest * np.float32(clip) for clip in _CLIPS.tolist()]
+        return min(scales, key=lambda scale: _error_of_units(values, scale, 0, -LARGEST - 1, LARGEST))
+
+
+def measure_ranges(model: Transformer, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Ranges:
+    """Run `model` over pairs of source ids and target ids (without what the decoder starts with), and return ranges.
+
+    Of a sentence with more tokens than the model has positions, the first ones count.
+    """
+    met: dict[str, _Seen] = {}
+    kept: dict[str, _Seen] = {}
+    longest = model.config.max_positions
+    share = max(1, _MOST_VALUES // len(pairs))
+    with torch.inference_mode(), _watched(model, met, kept, share):
+        for source, target in pairs:
+            ids = torch.tensor([list(source[:longest])])
+            fed = torch.tensor([[model.config.start_id, *target][:longest]])
+            model(ids, torch.tensor([ids.shape[1]]), fed)
+    ranges = Ranges({}, {}, {name: outputs.best_scale() for name, outputs in kept.items()})
+    for module, inputs in met.items():
+        graph, name = _place_in_graphs(module)
+        (ranges.encoder if graph == "encoder" else ranges.decoder)[f"{name}.weight"] = inputs.best_range()
+    return ranges
+
+
+@contextlib.contextmanager
+def _watched(model: Transformer, met: dict[str, _Seen], kept: dict[str, _Seen], share: int) -> Iterator[None]:
+    """While entered, note the inputs of each projection that is one in the graphs, by the name of its module.
+
+    And the keys and values of cross-attention, by their names in the graphs.
+    """
+
+    def watch_input(name: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
+        return lambda _module, inputs: met.setdefault(name, _Seen()).add(inputs[0], share)
+
+    def watch_output(name: str) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], None]:
+        return lambda _module, _inputs, output: kept.setdefault(name, _Seen()).add(output, share)
+
+    hooks = []
+    for name, module in model.named_modules():
+        if not isinstance(module, nn.Linear) or name.endswith(("self_attention.k_proj", "self_attention.v_proj")):
+            continue  # the latter are packed with the queries'
+        hooks.append(module.register_forward_pre_hook(watch_input(name)))
+        if name.endswith(_KEPT):
+            layer, part = name.split(".")[2], "key" if name.endswith("k_proj") else "value"
+            hooks.append(module.register_forward_hook(watch_output(f"cross_{part}_{layer}")))
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _place_in_graphs(module: str) -> tuple[str, str]:
+    """Return which graph a projection of the model is in, and its name there: see `translane_export.graphs`."""
+    if module == "output_projection":
+        return "decoder", module
+    side, _, rest = module.partition(".layers.")
+    layer, _, part = rest.partition(".")
+    if part == "self_attention.q_proj":
+        return side, f"packed.{layer}"
+    if part in _KEPT:
+        return "encoder", f"cross.{layer}.{part.removeprefix('cross_attention.')}"
+    return side, f"stack.layers.{layer}.{part}"
+
+
+def _squared_error(values: npt.NDArray[np.float32], limits: Range) -> float:
+    return _error_of_units(values, limits.scale, int(limits.zero_point), 0, LEVELS)
+
+
+def _error_of_units(
+    values: npt.NDArray[np.float32], scale: np.float32, zero_point: int, lowest: int, highest: int
+) -> float:
+    """Return the mean squared error of values in units from `lowest` to `highest`."""
+    zero = np.float32(zero_point)
+    units = np.clip(np.round(values / scale) + zero, lowest, highest)
+    return float(np.square((units - zero) * scale - values).mean())

@@ -1,0 +1,178 @@
+"""Turns the projections and embeddings of float32 graphs into int8 ones.
+
+Weights are signed, with a scale for each output (that is, for each row as PyTorch stores them). Activations are
+unsigned, with a scale and a zero point that are fixed when the bundle is written: unlike a scale found for each batch
+of rows, they make what a row gets independent of the rows beside it, and they cost one pass over the input. Products
+are summed up in int32 (https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md,
+MatMulIntegerToFloat) and are float32 from there on, as norms and attention are. What cross-attention reads is int8
+again: see `keys_values`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from translane_export.ranges import Range
+
+UNITS, SCALES = ".int8", ".scales"  # after a weight's name: what stands for it
+_LARGEST = 127  # of a weight: symmetric, so that there is no zero point to correct for
+
+
+def quantize_weights(weights: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
+    """Return the weights [N, K] in units of each row's scale, and these scales [N].
+
+    A scale has 17 significant bits, so that its product with a unit, of 7, is a float32 without rounding: weights read
+    back from a bundle give the same units and scales again.
+    """
+    scales = np.maximum(weights.max(axis=1), -weights.min(axis=1)) / np.float32(_LARGEST)  # [N]
+    scales = ((scales.view(np.uint32) + 0x40) & 0xFFFFFF80).view(np.float32)
+    scales[scales == 0] = 1.0
+    units = np.empty(weights.shape, np.int8)
+    for first in range(0, len(weights), _ROWS_AT_ONCE):
+        rows = slice(first, first + _ROWS_AT_ONCE)
+        units[rows] = np.round(weights[rows] / scales[rows, None])
+    return units, scales
+
+
+_ROWS_AT_ONCE = 4096  # of a large vocabulary a whole second copy would be as large as the model
+
+
+def quantize_graph(model: ir.Model, ranges: Mapping[str, Range]) -> None:
+    """Replace, in place, the projections by weights that `ranges` names, and the look-ups of tokens' vectors.
+
+    A weight that is looked up in and projected with is stored once. Projections that are computed on request stay
+    float32, with weights that are rounded as if they did not.
+    """
+    _GraphQuantizer(model.graph, ranges).run()
+
+
+class _GraphQuantizer:
+    def __init__(self, graph: ir.Graph, ranges: Mapping[str, Range]) -> None:
+        self._graph = graph
+        self._ranges = ranges
+        self._looked_up = {_initializer(node, 0) for node in graph if _is_token_lookup(node, graph)} - {None}
+        self._weights: dict[str, tuple[ir.Value, ir.Value]] = {}  # name -> units, scales
+        self._transposed: dict[str, ir.Value] = {}
+        self._inputs: dict[tuple[ir.Value, Range], tuple[ir.Value, ...]] = {}
+
+    def run(self) -> None:
+        for node in list(self._graph):
+            if node.op_type == "Gemm" and _initializer(node, 1) in self._ranges:
+                self._replace_projection(node)
+            elif _is_token_lookup(node, self._graph):
+                self._replace_lookup(node)
+            elif node.op_type == "If":
+                self._round_branch(node.attributes["then_branch"].as_graph())
+        drop_unused_initializers(self._graph)
+
+    def _round_branch(self, branch: ir.Graph) -> None:
+        for node in branch:
+            name = _initializer(node, 1) if node.op_type == "Gemm" else None
+            if name is not None:
+                units, scales = quantize_weights(_float_array(self._graph.initializers[name]))
+                self._graph.initializers[name].const_value = ir.tensor(units * scales[:, None], name=name)
+
+    def _replace_projection(self, node: ir.Node) -> None:
+        x, name = node.inputs[0], _initializer(node, 1)
+        assert x is not None
+        assert name is not None
+        assert node.attributes.get_int("transB", 0) == 1, "weights are as PyTorch stores them"
+        bias = node.inputs[2] if len(node.inputs) > 2 else None
+        units, scale, zero_point = self._quantized_input(node, x, self._ranges[name])
+        _, scales = self._quantized_weight(name)
+        inputs = [units, self._columns(node, name), scale, scales, zero_point, None, bias]
+        replace_node(self._graph, node, [ir.node("MatMulIntegerToFloat", inputs, domain="com.microsoft")])
+
+    def _replace_lookup(self, node: ir.Node) -> None:
+        name, ids = _initializer(node, 0), node.inputs[1]
+        assert name is not None
+        units, scales = self._quantized_weight(name)
+        rows = ir.node("Gather", [units, ids])
+        floats = ir.node("Cast", [rows.outputs[0]], {"to": int(ir.DataType.FLOAT)})
+        of_rows = ir.node("Gather", [scales, ids])
+        last_axis = constant(self._graph, "last_axis", np.array([-1], np.int64))
+        columns = ir.node("Unsqueeze", [of_rows.outputs[0], last_axis])
+        product = ir.node("Mul", [floats.outputs[0], columns.outputs[0]])
+        replace_node(self._graph, node, [rows, floats, of_rows, columns, product])
+
+    def _quantized_input(self, node: ir.Node, x: ir.Value, limits: Range) -> tuple[ir.Value, ...]:
+        """Return `x` in units, their scale and zero point; projections of the same input share them."""
+        if (x, limits) not in self._inputs:
+            scale = constant(self._graph, f"{x.name}.scale.{len(self._inputs)}", np.array(limits.scale))
+            zero = constant(self._graph, f"{x.name}.zero_point.{len(self._inputs)}", np.array(limits.zero_point))
+            quantize = ir.node("QuantizeLinear", [x, scale, zero])
+            self._graph.insert_before(node, quantize)
+            self._inputs[x, limits] = (quantize.outputs[0], scale, zero)
+        return self._inputs[x, limits]
+
+    def _quantized_weight(self, name: str) -> tuple[ir.Value, ir.Value]:
+        """Return the weight in units, [N, K] where it is looked up in and [K, N] elsewhere, and its scales [N]."""
+        if name not in self._weights:
+            units, scales = quantize_weights(_float_array(self._graph.initializers[name]))
+            if name not in self._looked_up:
+                units = np.ascontiguousarray(units.T)
+            self._weights[name] = (
+                constant(self._graph, name + UNITS, units),
+                constant(self._graph, name + SCALES, scales),
+            )
+        return self._weights[name]
+
+    def _columns(self, node: ir.Node, name: str) -> ir.Value:
+        """Return the weight as [K, N]; ONNX Runtime transposes what has to be when it loads the graph."""
+        units, _ = self._quantized_weight(name)
+        if name not in self._looked_up:
+            return units
+        if name not in self._transposed:
+            transpose = ir.node("Transpose", [units], {"perm": [1, 0]})
+            self._graph.insert_before(node, transpose)
+            self._transposed[name] = transpose.outputs[0]
+        return self._transposed[name]
+
+
+def constant(graph: ir.Graph, name: str, array: npt.NDArray[Any]) -> ir.Value:
+    """Return the initializer of that name; it is made of `array` where it is not there yet."""
+    if name not in graph.initializers:
+        graph.register_initializer(ir.val(name, const_value=ir.tensor(array, name=name)))
+    return graph.initializers[name]
+
+
+def replace_node(graph: ir.Graph, node: ir.Node, nodes: list[ir.Node]) -> None:
+    """Put `nodes` in the place of a node; the last one's output takes the name of its."""
+    old, new = node.outputs[0], nodes[-1].outputs[0]
+    name, new.type, new.shape = old.name, old.type, old.shape
+    graph.insert_before(node, nodes)
+    ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
+    graph.remove(node, safe=True)
+    new.name = name
+
+
+def drop_unused_initializers(graph: ir.Graph) -> None:
+    """Remove the initializers that no node reads."""
+    unused = [name for name, value in graph.initializers.items() if not value.uses()]
+    for name in unused:
+        del graph.initializers[name]
+
+
+def _float_array(value: ir.Value) -> npt.NDArray[np.float32]:
+    tensor = value.const_value
+    assert tensor is not None
+    return np.asarray(tensor.numpy(), np.float32)
+
+
+def _initializer(node: ir.Node, index: int) -> str | None:
+    """Return the name of the initializer that is an input of the node."""
+    value = node.inputs[index] if index < len(node.inputs) else None
+    return value.name if value is not None and value.is_initializer() else None
+
+
+def _is_token_lookup(node: ir.Node, graph: ir.Graph) -> bool:
+    """Whether a node looks up the vectors of ids that the graph is given; positions are no tokens."""
+    if node.op_type != "Gather" or _initializer(node, 0) is None:
+        return False
+    ids = node.inputs[1]
+    return ids is not None and ids in graph.inputs and ids.name != "positions"

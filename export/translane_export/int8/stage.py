@@ -1,0 +1,159 @@
+"""The int8 stage of an export: a verified float32 bundle is calibrated, quantized, and its translations scored."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+import torch
+
+from translane_export.checks.translate import translate_greedily
+from translane_export.errors import ExportError
+from translane_export.graphs.alignment_graph import AlignmentGraph
+from translane_export.graphs.onnx_export import export_alignment
+from translane_export.graphs.shared_weights import share_weights
+from translane_export.graphs.signatures import alignment_signature, decoder_signature, encoder_signature
+from translane_export.int8.calibration import measure_ranges
+from translane_export.int8.keys_values import quantize_decoder, quantize_encoder
+from translane_export.int8.quantize import quantize_graph
+from translane_export.memory import release_memory
+from translane_export.model import Transformer, TransformerConfig
+from translane_export.ranges import Ranges
+from translane_export.train.data import Columns, SentencePair, read_parallel_text
+from translane_export.train.errors import DataError
+from translane_export.train.evaluate import score
+from translane_server.bundle import Bundle, file_entry
+from translane_server.manifest import Graphs, Manifest, Quality
+from translane_server.requests.language_pairs import LanguagePair
+
+_MOST_CALIBRATED = 400  # sentences
+
+Log = Callable[[str], None]
+
+
+def read_test_set(path: Path) -> tuple[SentencePair, ...]:
+    """Return the pairs of a TSV file, gzipped or not.
+
+    Raises:
+        ExportError: the file cannot be read, or has a line that is no pair.
+    """
+    try:
+        return read_parallel_text(path, Columns(), "refuse").pairs
+    except DataError as error:
+        raise ExportError(f"--test {error}") from None
+
+
+@dataclass(frozen=True)
+class Int8Stage:
+    """Makes an int8 bundle of the float32 one in `folder`.
+
+    Args:
+        languages: which the model translates between.
+        samples: sentences to calibrate with, as source ids.
+        test: pairs to score translations with, before and after; without any, nothing is scored.
+        most_lost: how much BLEU may be lost.
+        threads: of ONNX Runtime.
+        log: takes lines for people.
+    """
+
+    languages: LanguagePair
+    samples: Sequence[Sequence[int]]
+    test: Sequence[SentencePair]
+    most_lost: float
+    threads: int
+    log: Log
+
+    def run(self, bundle: Bundle, reference: Transformer) -> Manifest:
+        """Replace the graphs and weights of `bundle`; return its manifest, brought up to date.
+
+        Raises:
+            ExportError: the translations lose more BLEU than they may.
+        """
+        sources = [list(source) for source in self.samples[:_MOST_CALIBRATED]]
+        both = [*sources, *self.languages.encode([pair.source for pair in self.test])]
+        translated = translate_greedily(bundle, both, self.languages.forced_ids, self.threads)
+        self.log(f"calibrating with {len(sources)} sentences")
+        release_memory()
+        ranges = measure_ranges(
+            reference, [(source, ids) for source, ids in zip(sources, translated, strict=False) if source]
+        )
+        self.log("quantizing")
+        quantized = quantize_bundle(bundle, ranges, reference.config)
+        again = translate_greedily(quantized, both, self.languages.forced_ids, self.threads)
+        quality = self._quality(translated, again, len(sources))
+        return quantized.manifest.model_copy(update={"quality": quality})
+
+    def _quality(self, before: list[list[int]], after: list[list[int]], calibrated: int) -> Quality:
+        same = sum(one == other for one, other in zip(before, after, strict=True))
+        if not self.test:
+            self.log(
+                f"{same} of {len(after)} sentences translate as in fp32; without --test FILE no BLEU tells what int8"
+                " costs"
+            )
+            return Quality(sentences=len(after), unchanged=same)
+        references = [pair.target for pair in self.test]
+        bleu_before, bleu = (
+            score(self.languages.tokenizer.decode(ids[calibrated:]), references, self.languages.target).bleu
+            for ids in (before, after)
+        )
+        self.log(f"BLEU {bleu_before:.2f} in fp32, {bleu:.2f} in int8, {len(references)} sentences")
+        if bleu_before - bleu > self.most_lost:
+            raise ExportError(
+                f"int8 loses {bleu_before - bleu:.2f} BLEU ({bleu_before:.2f} to {bleu:.2f}), and"
+                f" --max-bleu-loss is {self.most_lost:g}; more or better --samples may help"
+            )
+        return Quality(sentences=len(after), unchanged=same, tested=len(references), bleu=bleu, fp32_bleu=bleu_before)
+
+
+def quantize_bundle(bundle: Bundle, ranges: Ranges, config: TransformerConfig) -> Bundle:
+    """Write int8 graphs and weights in the place of the float32 ones; return the bundle, its manifest up to date."""
+    graphs = bundle.manifest.graphs
+    names = (graphs.encoder.file, graphs.decoder.file)
+    models = [ir.load(bundle.folder / name) for name in names]
+    for model, of_graph in zip(models, (ranges.encoder, ranges.decoder), strict=True):
+        quantize_graph(model, of_graph)
+    if ranges.keys_values:
+        graphs = _quantize_keys_values(bundle, models, ranges.keys_values, config)
+    (weights,) = {name for name in bundle.manifest.files if name.endswith(".bin")}
+    with tempfile.TemporaryDirectory(dir=bundle.folder) as scratch:
+        written = Path(scratch)
+        share_weights(models, written / weights, "float32")
+        for model, name in zip(models, names, strict=True):
+            ir.save(model, written / name)
+        for name in (weights, *names):
+            shutil.move(written / name, bundle.folder / name)
+    changes = {"precision": "int8", "weight_storage": "int8", "graphs": graphs}
+    files = {name: file_entry(bundle.folder / name) for name in bundle.manifest.files}
+    return Bundle(bundle.folder, bundle.manifest.model_copy(update={**changes, "files": files}))
+
+
+def _quantize_keys_values(
+    bundle: Bundle, models: Sequence[ir.Model], scales: Mapping[str, np.float32], config: TransformerConfig
+) -> Graphs:
+    """Have the graphs keep keys and values as int8; the alignment graph, which has no weights, is written anew."""
+    graphs, alignment = bundle.manifest.graphs, bundle.manifest.alignment
+    encoder, decoder = models
+    quantize_encoder(encoder, scales)
+    quantize_decoder(decoder, scales)
+    floats, units = torch.float32, torch.int8
+    aligned = graphs.alignment and alignment_signature(config, floats, graphs.alignment.file, cross_dtype=units)
+    if alignment and aligned:
+        graph = AlignmentGraph(config, alignment.heads, float(scales[f"cross_key_{alignment.layer}"]))
+        ir.save(export_alignment(graph, config, floats, aligned, units), bundle.folder / aligned.file)
+    return Graphs(
+        encoder=encoder_signature(config, units, graphs.encoder.file),
+        decoder=decoder_signature(
+            config,
+            floats,
+            graphs.decoder.file,
+            cross_dtype=units,
+            alignment_query=alignment is not None,
+            log_probs_on_request=True,
+        ),
+        alignment=aligned,
+    )

@@ -1,0 +1,49 @@
+"""Between which numbers the activations of an int8 model lie: what calibration measures and quantization takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+LEVELS = 255
+"""The largest unit of an activation."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Between which numbers a projection's inputs lie; what lies outside is taken for the nearest of the two."""
+
+    low: float
+    high: float
+
+    @classmethod
+    def of_units(cls, scale: float, zero_point: int) -> Range:
+        """Return the range with this scale and this zero point."""
+        return cls(-zero_point * scale, (LEVELS - zero_point) * scale)
+
+    @property
+    def scale(self) -> np.float32:
+        """What a unit stands for."""
+        return np.float32(max(self.high - self.low, 1e-12) / LEVELS)
+
+    @property
+    def zero_point(self) -> np.uint8:
+        """What stands for zero, which is exact."""
+        return np.uint8(np.clip(np.round(-self.low / self.scale), 0, LEVELS))
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Between which numbers an int8 bundle's activations lie.
+
+    Attributes:
+        encoder: weight, by its name in the graph, to the range of what it is multiplied with.
+        decoder: the same for the decoder's graph.
+        keys_values: keys and values of cross-attention, by their names, to what a unit of them stands for; none where
+            they are not int8.
+    """
+
+    encoder: dict[str, Range]
+    decoder: dict[str, Range]
+    keys_values: dict[str, np.float32] = field(default_factory=dict)

@@ -1,0 +1,59 @@
+"""A greedy graph that chooses other tokens than the decoder's graph is no bundle's."""
+
+import numpy as np
+import pytest
+
+from translane_export.checks.recording import record_decodes
+from translane_export.errors import ExportError
+from translane_export.model import TransformerConfig
+from translane_server.backend import Candidates, StepNeeds
+
+CONFIG = TransformerConfig(source_vocab_size=9, target_vocab_size=9)
+SOURCES = [[5, 3], [6, 7, 3], [4, 3]]
+
+
+class Backend:
+    """Chooses the token after the one it is fed; asked for nothing else, from step `wrong_from` on, another one."""
+
+    rows, source_capacity, target_capacity = 8, 4, 6
+
+    def __init__(self, wrong_from):
+        self.wrong_from = wrong_from
+        self.asked = []
+
+    def encode_ahead(self, sources):
+        return len(sources)
+
+    def enter(self, sources, rows):
+        pass
+
+    def move_rows(self, moves):
+        pass
+
+    def decode_step(self, token_ids, positions, needs):
+        self.asked.append(needs)
+        ids = 4 + (token_ids[:, None] + np.arange(needs.num_candidates)) % 5
+        if needs == StepNeeds(log_probs=False):
+            return Candidates(np.where(positions[:, None] >= self.wrong_from, 8 - ids, ids))
+        return Candidates(ids, np.zeros(ids.shape, np.float32), np.zeros((len(ids), 9), np.float32))
+
+
+def test_a_greedy_step_that_chooses_the_same_is_recorded_as_without_it():
+    recorded = [
+        [decode.tokens for decode in record_decodes(Backend(99), CONFIG, SOURCES, greedy=greedy)]
+        for greedy in (False, True)
+    ]
+    assert recorded[0] == recorded[1]
+
+
+def test_a_greedy_step_that_chooses_another_token_is_one_sentence():
+    with pytest.raises(
+        ExportError, match=r"^the exported greedy step chose \d where the decoder's graph, .* chose \d$"
+    ):
+        record_decodes(Backend(3), CONFIG, SOURCES, greedy=True)
+
+
+def test_a_bundle_without_a_greedy_graph_takes_each_step_once():
+    backend = Backend(0)
+    record_decodes(backend, CONFIG, SOURCES)
+    assert StepNeeds(log_probs=False) not in backend.asked

@@ -1,0 +1,318 @@
+"""The parity check notices what it is there to notice."""
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from helpers.bundles import random_model
+from helpers.parity import check_parity
+from translane_export.checks.alignment_layer import recorded_attention
+from translane_export.checks.recording import record_decodes
+from translane_export.checks.verify import compare, passes, verification_sources
+from translane_export.errors import ExportError
+from translane_export.graphs.numerics import choose_numerics
+from translane_export.model import Transformer, TransformerConfig
+from translane_server.backend import Candidates
+from translane_server.manifest import Alignment, Parity
+
+FP32 = choose_numerics("fp32", None)
+
+
+class EagerBackend:
+    """PyTorch's own decode, row by row, with what a test wants wrong in it."""
+
+    rows = 8
+    source_capacity = 12
+    target_capacity = 10
+
+    def __init__(
+        self,
+        model,
+        *,
+        noise=0.0,
+        attention=lambda weights: weights,
+        wrong_token_at=None,
+        wrong_encoder=False,
+        candidates=None,
+        suppressed=None,
+    ):
+        self.model = model
+        self.noise = noise
+        self.attention = attention
+        self.wrong_token_at = wrong_token_at
+        self.wrong_encoder = wrong_encoder
+        self.suppressed = list(model.config.suppressed_ids) if suppressed is None else suppressed
+        self.candidates = candidates or (lambda ids, log_probs: (ids, log_probs))
+        self.lengths = {}
+        self.memory = {}
+        self.fed = {}
+        self.encoded = []
+        self.encoded_together = []
+        self.positions = []
+
+    def encode_ahead(self, sources):
+        self.encoded_together.append(len(sources))
+        self.encoded = sources
+        return len(sources)
+
+    @torch.inference_mode()
+    def enter(self, sources, rows):
+        for number, row in zip(sources, rows, strict=True):
+            source = self.encoded[number]
+            encoded = source[::-1] if self.wrong_encoder else source
+            self.lengths[row] = torch.tensor([len(source)])
+            self.memory[row] = self.model.encode(torch.tensor([encoded]), self.lengths[row])
+            self.fed[row] = []
+
+    def move_rows(self, moves):
+        for move in moves:
+            self.lengths[move.target] = self.lengths[move.source]
+            self.memory[move.target] = self.memory[move.source]
+            self.fed[move.target] = list(self.fed[move.source])
+
+    @torch.inference_mode()
+    def decode_step(self, token_ids, positions, needs):
+        self.positions.append(set(positions.tolist()))
+        logits, attention = [], np.zeros((len(token_ids), self.source_capacity), np.float32)
+        for row, (token, position) in enumerate(zip(token_ids.tolist(), positions.tolist(), strict=True)):
+            del self.fed[row][position:]
+            self.fed[row].append(token)
+            with recorded_attention(self.model) as weights:
+                output = self.model.decode(torch.tensor([self.fed[row]]), self.memory[row], self.lengths[row])
+            logits.append(output[0, -1])
+            attention[row, : int(self.lengths[row])] = weights[0][0, :, -1].mean(0)
+        logits = torch.stack(logits).numpy() + np.float32(self.noise)
+        log_probs = torch.log_softmax(torch.from_numpy(logits), dim=1).numpy()
+        for values in (logits, log_probs):
+            values[:, self.suppressed] = -np.inf
+        order = np.argsort(-logits, axis=1)
+        first = 1 if self.wrong_token_at in positions else 0
+        chosen = order[:, first : first + needs.num_candidates]
+        return Candidates(
+            *self.candidates(chosen, np.take_along_axis(log_probs, chosen, axis=1)), logits, self.attention(attention)
+        )
+
+
+@pytest.fixture(scope="module")
+def model():
+    model = random_model(
+        TransformerConfig(
+            source_vocab_size=30,
+            target_vocab_size=30,
+            d_model=16,
+            encoder_layers=1,
+            decoder_layers=1,
+            heads=2,
+            ffn_size=16,
+            max_positions=16,
+            tie_embeddings="none",
+        )
+    )
+    with torch.no_grad():
+        model.output_projection.bias[model.config.eos_id] -= 1  # some sentences end, some do not
+    return model
+
+
+@pytest.fixture(scope="module")
+def sources(model):
+    return verification_sources([[5, 6, 3], [], [4] * 40], model.config, 12)
+
+
+def test_the_same_model_passes(model, sources):
+    backend = EagerBackend(model)
+    parity = check_parity(backend, model, sources, FP32)
+    assert passes(parity)
+    assert parity.sentences == len(sources)
+    assert parity.tokens > len(sources)
+    assert max(backend.encoded_together) > 1
+    assert any(len(positions) > 2 for positions in backend.positions)  # rows at different places in their sentences
+
+
+def test_every_position_is_verified(model, sources):
+    backend = EagerBackend(model)
+    check_parity(backend, model, sources, FP32)
+    assert set(range(backend.target_capacity)) == set.union(*backend.positions)
+    assert backend.positions[-1] == {backend.target_capacity - 1}
+    assert backend.source_capacity in {len(source) for source in sources}
+
+
+@pytest.mark.parametrize("part", ["encoder", "decoder"])
+def test_a_position_table_that_is_wrong_at_its_end_fails(model, sources, part):
+    broken = copy.deepcopy(model)
+    positions = getattr(broken, part).embedding.positions
+    lookup = positions.lookup
+    positions.lookup = lambda at: lookup(at) + (at >= 9)[..., None] * 0.5
+    assert not passes(check_parity(EagerBackend(broken), model, sources, FP32))
+
+
+@pytest.mark.parametrize(
+    "candidates",
+    [
+        lambda ids, log_probs: (ids, np.full_like(log_probs, -1.0)),
+        lambda ids, log_probs: (ids, log_probs * np.nan),
+        lambda ids, log_probs: (ids[:, [0, 0, 0, 0]], log_probs[:, [0, 0, 0, 0]]),
+        lambda ids, log_probs: (ids[:, [0, 2, 1, 3]], log_probs[:, [0, 2, 1, 3]]),
+        lambda ids, log_probs: (np.concatenate([ids[:, :3], ids[:, 3:] + 1000], axis=1), log_probs),
+    ],
+    ids=["constant log-probs", "no number", "all equal", "out of order", "no id"],
+)
+def test_candidates_that_are_wrong_fail(model, sources, candidates):
+    assert not passes(check_parity(EagerBackend(model, candidates=candidates), model, sources, FP32))
+
+
+def test_an_id_outside_the_vocabulary_is_one_sentence(model, sources):
+    backend = EagerBackend(model, candidates=lambda ids, log_probs: (ids + 1000, log_probs))
+    with pytest.raises(ExportError, match="which is no id of its target vocabulary"):
+        check_parity(backend, model, sources, FP32)
+
+
+def test_logits_that_differ_fail(model, sources):
+    parity = check_parity(EagerBackend(model, noise=1e-3), model, sources, FP32)
+    assert not passes(parity)
+    assert parity.max_logit_difference == pytest.approx(1e-3, rel=0.1)
+    assert parity.token_mismatches == 0
+
+
+@pytest.mark.parametrize(("factor", "noise", "passed"), [(1, 5e-4, False), (200, 5e-4, True), (200, 0.1, False)])
+def test_a_difference_is_what_rounding_does_not_explain(model, sources, factor, noise, passed):
+    model = copy.deepcopy(model)
+    with torch.no_grad():
+        model.output_projection.weight *= factor
+    parity = check_parity(EagerBackend(model, noise=noise), model, sources, FP32)
+    assert (parity.max_logit_difference <= parity.tolerance) is passed
+
+
+def test_what_cancels_within_a_layer_is_allowed_to_be_inexact(model, sources):
+    """Large activations that cancel leave fewer digits, however small the logits are."""
+    model = copy.deepcopy(model)
+    feed_forward = model.decoder.layers[0].feed_forward
+    with torch.no_grad():  # two units that are almost one another's opposite
+        for linear, columns in ((feed_forward.up_proj, False), (feed_forward.down_proj, True)):
+            weight = linear.weight.T if columns else linear.weight
+            weight[1] = weight[0] * (-1 if columns else 1)
+            weight[:2] *= 1000
+        feed_forward.up_proj.bias[1] = feed_forward.up_proj.bias[0]
+    other = copy.deepcopy(model)
+    with torch.no_grad():  # the same function, added up in another order
+        order = torch.arange(15, -1, -1)
+        other.decoder.layers[0].feed_forward.up_proj.weight.copy_(feed_forward.up_proj.weight[order])
+        other.decoder.layers[0].feed_forward.up_proj.bias.copy_(feed_forward.up_proj.bias[order])
+        other.decoder.layers[0].feed_forward.down_proj.weight.copy_(feed_forward.down_proj.weight[:, order])
+    assert passes(check_parity(EagerBackend(other), model, sources, FP32))
+
+
+def test_a_model_that_is_all_rounding_cannot_be_verified(model, sources):
+    model = copy.deepcopy(model)
+    with torch.no_grad():
+        model.output_projection.weight.copy_(model.output_projection.weight[:1].expand(30, -1) * 1e6)
+        model.output_projection.bias.zero_()
+    with pytest.raises(ExportError, match="cannot be verified: rounding in float32 alone changes the logits of"):
+        check_parity(EagerBackend(model, noise=1.0), model, sources, FP32)
+
+
+def test_a_logit_that_is_no_number_fails(model, sources):
+    parity = check_parity(EagerBackend(model, noise=np.nan), model, sources, FP32)
+    assert not passes(parity)
+
+
+def suppressing(model, *ids, **config):
+    copied = Transformer(replace(model.config, suppressed_ids=ids, **config)).eval()
+    copied.load_state_dict(model.state_dict())
+    return copied
+
+
+def test_suppressed_ids_are_minus_infinity_in_both(model, sources):
+    reference = suppressing(model, 0, 7, 9)
+    parity = check_parity(EagerBackend(reference), reference, sources, FP32)
+    assert passes(parity)
+    assert parity.max_logit_difference < 1e-5
+
+
+@pytest.mark.parametrize("suppressed", [[], [0, 7], [0, 7, 9, 11]], ids=["none", "fewer", "more"])
+def test_other_suppressed_ids_fail(model, sources, suppressed):
+    reference = suppressing(model, 0, 7, 9)
+    parity = check_parity(EagerBackend(reference, suppressed=suppressed), reference, sources, FP32)
+    assert not passes(parity)
+    assert parity.max_logit_difference == np.inf
+
+
+def test_the_decoder_is_fed_what_it_starts_with(model, sources):
+    reference = suppressing(model, decoder_start_id=5)
+    backend = EagerBackend(reference)
+    check_parity(backend, reference, sources, FP32)
+    assert {fed[0] for fed in backend.fed.values()} == {5}
+
+
+BOTH_HEADS = Alignment(layer=0, heads=(0, 1))
+
+
+def test_attention_weights_are_compared_where_there_are_any(model, sources):
+    parity = check_parity(EagerBackend(model), model, sources, FP32, alignment=BOTH_HEADS)
+    assert passes(parity)
+    assert parity.max_attention_difference < 1e-5
+    assert check_parity(EagerBackend(model), model, sources, FP32).max_attention_difference is None
+
+
+@pytest.mark.parametrize(
+    "attention",
+    [
+        lambda weights: weights + np.float32(1e-3),
+        lambda weights: weights * np.nan,
+        lambda weights: weights[:, ::-1],
+        lambda weights: np.maximum(weights, 1e-3),
+    ],
+    ids=["noise", "no number", "backwards", "beyond the source"],
+)
+def test_attention_weights_that_differ_fail(model, sources, attention):
+    parity = check_parity(EagerBackend(model, attention=attention), model, sources, FP32, alignment=BOTH_HEADS)
+    assert not passes(parity)
+    assert parity.token_mismatches == 0
+
+
+def test_other_heads_fail(model, sources):
+    first = Alignment(layer=0, heads=(0,))
+    assert not passes(check_parity(EagerBackend(model), model, sources, FP32, alignment=first))
+
+
+def test_another_token_fails_even_where_logits_agree(model, sources):
+    parity = check_parity(EagerBackend(model, wrong_token_at=3), model, sources, FP32)
+    assert parity.max_logit_difference < 1e-4
+    assert parity.token_mismatches > 0
+    assert not passes(parity)
+
+
+def test_another_source_fails(model, sources):
+    assert not passes(check_parity(EagerBackend(model, wrong_encoder=True), model, sources, FP32))
+
+
+def test_fp16_may_choose_either_of_two_that_are_almost_equal():
+    numerics = choose_numerics("fp16", None)
+    assert numerics.token_margin > 0
+    assert FP32.token_margin == 0
+
+
+def test_sources_are_the_samples_that_fit_and_random_ones_of_many_lengths(model, sources):
+    assert [5, 6, 3] in sources
+    assert all(1 <= len(source) <= 12 for source in sources)
+    assert len({len(source) for source in sources}) > 6
+    assert all(source[-1] == 3 and 0 not in source and 2 not in source for source in sources)
+    assert sources == verification_sources([[5, 6, 3], [], [4] * 40], model.config, 12)
+
+
+def test_progress_is_told(model, sources):
+    decoded, compared = [], []
+    decodes = record_decodes(
+        EagerBackend(model), model.config, sources, progress=lambda done, total: decoded.append((done, total))
+    )
+    compare(decodes, model, FP32, progress=lambda done, total: compared.append((done, total)))
+    assert decoded == compared == [(done, len(sources)) for done in range(1, len(sources) + 1)]
+
+
+def test_passing_is_tolerance_and_tokens():
+    report = {"sentences": 1, "tokens": 1, "tolerance": 1e-4}
+    assert passes(Parity(**report, max_logit_difference=1e-4, token_mismatches=0))
+    assert not passes(Parity(**report, max_logit_difference=2e-4, token_mismatches=0))
+    assert not passes(Parity(**report, max_logit_difference=0.0, token_mismatches=1))

@@ -1,0 +1,97 @@
+"""The K best ids in ONNX Runtime are PyTorch's, and of equal logits the lowest id comes first."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.export import Dim
+
+from helpers.sessions import open_session
+from translane_export.graphs.onnx_export import OPSET, _quiet
+from translane_export.graphs.onnx_ops import _block_size, best_ids
+
+IN_BLOCKS = (768, 1000, 1536, 4000)
+WHOLE = (40, 767, 1009, 4001)  # too small, or no suitable number divides it
+
+
+class _BestIds(nn.Module):
+    def forward(self, logits, count):
+        return best_ids(logits, count)
+
+
+@cache
+def session(vocabulary):
+    with torch.no_grad(), _quiet():
+        program = torch.onnx.export(
+            _BestIds().eval(),
+            (torch.zeros(3, vocabulary), torch.tensor([1])),
+            dynamo=True,
+            opset_version=OPSET,
+            dynamic_shapes=({0: Dim("rows")}, None),
+            input_names=["logits", "count"],
+            output_names=["ids"],
+            verbose=False,
+        )
+    for node in program.model.graph:
+        for value in node.outputs:
+            value.shape = None
+    for value in program.model.graph.outputs:
+        value.shape = None
+    return open_session(program.model)
+
+
+def found(logits, count):
+    return session(logits.shape[1]).run(None, {"logits": logits, "count": np.array([count])})[0]
+
+
+def expected(logits, count):
+    """By value, and of equal ones by id."""
+    return np.argsort(-logits, axis=1, kind="stable")[:, :count]
+
+
+def test_these_vocabularies_are_cut_up_and_those_are_not():
+    for vocabulary in IN_BLOCKS:
+        size = _block_size(vocabulary)
+        assert size is not None
+        assert vocabulary % size == 0
+    assert [_block_size(vocabulary) for vocabulary in WHOLE] == [None] * len(WHOLE)
+    assert _block_size(64_000) == 128
+
+
+@pytest.mark.parametrize("vocabulary", [*IN_BLOCKS, *WHOLE])
+@given(data=st.data())
+@settings(max_examples=25, deadline=None)
+def test_the_best_of_any_logits(vocabulary, data):
+    rows = data.draw(st.integers(1, 5), label="rows")
+    count = data.draw(st.integers(1, min(vocabulary, 80)) | st.just(vocabulary), label="count")
+    draw = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1), label="seed"))
+    values = data.draw(st.sampled_from([None, 1, 2, 5, 60]), label="different values")
+    logits = draw.standard_normal((rows, vocabulary)).astype(np.float32)
+    if values is not None:
+        logits = draw.integers(0, values, logits.shape).astype(np.float32)
+    suppressed = data.draw(st.sampled_from([0, 1, 30, vocabulary // 2, vocabulary - 1]), label="suppressed")
+    for row in logits:
+        row[draw.permutation(vocabulary)[:suppressed]] = -np.inf
+    np.testing.assert_array_equal(found(logits, count), expected(logits, count))
+
+
+@pytest.mark.parametrize("vocabulary", IN_BLOCKS)
+def test_as_torch_topk_where_no_logits_are_equal(vocabulary):
+    logits = torch.randn(7, vocabulary, generator=torch.Generator().manual_seed(0))
+    for count in (1, 2, 9, vocabulary // _block_size(vocabulary) + 3, 200):
+        np.testing.assert_array_equal(found(logits.numpy(), count), logits.topk(count).indices)
+
+
+@pytest.mark.parametrize("vocabulary", IN_BLOCKS)
+def test_the_best_may_all_be_in_one_block_or_each_in_another(vocabulary):
+    size = _block_size(vocabulary)
+    blocks = vocabulary // size
+    logits = np.zeros((2, vocabulary), np.float32)
+    logits[0, (blocks - 1) * size :] = np.arange(size)  # the last block
+    logits[1, ::size] = np.arange(blocks) + 1  # the first of each
+    for count in (1, 5, blocks, size):
+        np.testing.assert_array_equal(found(logits, count), expected(logits, count))

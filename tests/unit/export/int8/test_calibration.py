@@ -1,0 +1,108 @@
+"""Ranges of activations: what they hold, and what they cut off."""
+
+import numpy as np
+import pytest
+import torch
+
+from helpers.architectures import ARCHITECTURES
+from helpers.bundles import SMALL_SIZES, random_model
+from translane_export.int8.calibration import _Seen, _squared_error, measure_ranges
+from translane_export.model import TransformerConfig
+from translane_export.ranges import Range
+
+PAIRS = [([5, 6, 7, 3], [8, 9]), ([4, 3], [10, 11, 12]), ([9, 9, 8, 7, 3], [])]
+
+
+def seen(*arrays):
+    found = _Seen()
+    for array in arrays:
+        found.add(torch.tensor(array), 1 << 14)
+    return found.best_range()
+
+
+def within_a_unit(found, low, high):
+    return abs(found.low - low) <= found.scale and abs(found.high - high) <= found.scale
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.5, 2.0), (-3.0, -1.0), (-1.0, 4.0)])
+def test_zero_is_in_every_range(low, high):
+    found = seen(np.linspace(low, high, 1000, dtype=np.float32))
+    assert found.low <= 0 <= found.high
+    assert within_a_unit(found, min(low, 0), max(high, 0))
+
+
+def test_inputs_that_are_always_zero():
+    found = seen(np.zeros(10, np.float32))
+    assert np.isfinite(found.scale)
+    assert found.scale > 0
+    assert found.zero_point == 0
+
+
+def test_heavy_tails_are_cut_off_and_that_is_nearer_to_the_numbers():
+    values = np.random.default_rng(0).laplace(size=1_000_000).astype(np.float32)
+    found, everything = seen(values), Range(float(values.min()), float(values.max()))
+    assert found.high < 0.9 * everything.high
+    assert _squared_error(values, found) < 0.8 * _squared_error(values, everything)
+
+
+def test_evenly_spread_numbers_are_not_cut_off():
+    values = np.random.default_rng(0).uniform(-1, 1, 20_000).astype(np.float32)
+    assert within_a_unit(seen(values), values.min(), values.max())
+
+
+def test_extremes_of_what_is_not_kept_count():
+    first, second = np.zeros(1 << 16, np.float32), np.full(4, 9.0, np.float32)
+    found = _Seen()
+    found.add(torch.tensor(first), 1 << 16)  # there is no room after it
+    found.add(torch.tensor(second), 4)
+    assert found.high == 9
+
+
+@pytest.mark.parametrize("name", ["Marian", "T5 v1.1"])
+def test_every_projection_of_the_graphs_has_a_range(name):
+    model = random_model(TransformerConfig(**{**SMALL_SIZES, **ARCHITECTURES[name]}))
+    ranges = measure_ranges(model, PAIRS)
+    feed_forward = ["up_proj", "down_proj", *(["gate_proj"] if model.config.gated else [])]
+    of_encoder = {f"stack.layers.0.feed_forward.{part}.weight" for part in feed_forward}
+    of_encoder |= {"packed.0.weight", "stack.layers.0.self_attention.out_proj.weight"}
+    of_encoder |= {f"cross.{layer}.{part}_proj.weight" for layer in range(2) for part in "kv"}
+    of_decoder = {
+        f"stack.layers.{layer}.{part}.weight"
+        for layer in range(2)
+        for part in (
+            *(f"feed_forward.{part}" for part in feed_forward),
+            "self_attention.out_proj",
+            "cross_attention.q_proj",
+            "cross_attention.out_proj",
+        )
+    }
+    of_decoder |= {"packed.0.weight", "packed.1.weight", "output_projection.weight"}
+    assert ranges.encoder.keys() == of_encoder
+    assert ranges.decoder.keys() == of_decoder
+    assert len({ranges.encoder[f"cross.{layer}.{part}_proj.weight"] for layer in range(2) for part in "kv"}) == 1
+
+
+def test_ranges_are_what_the_model_meets():
+    model = random_model(TransformerConfig(**SMALL_SIZES))
+    met = []
+    model.output_projection.register_forward_pre_hook(lambda _module, inputs: met.append(inputs[0]))
+    found = measure_ranges(model, PAIRS).decoder["output_projection.weight"]
+    everything = torch.cat([inputs.flatten() for inputs in met])
+    assert [inputs.shape[1] for inputs in met] == [1 + len(target) for _, target in PAIRS]
+    assert float(everything.min()) - 1e-6 <= found.low < found.high <= float(everything.max()) + 1e-6
+    assert found.high - found.low > 0.3 * float(everything.max() - everything.min()) - 1e-6
+
+
+def test_nothing_of_the_model_is_changed_or_watched_any_longer():
+    model = random_model(TransformerConfig(**SMALL_SIZES))
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    measure_ranges(model, PAIRS)
+    assert not any(module._forward_pre_hooks for module in model.modules())
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, before[name])
+
+
+def test_of_long_sentences_as_much_counts_as_the_model_takes():
+    model = random_model(TransformerConfig(**SMALL_SIZES))
+    long = [5, 6, 7, 8, 9, 10, 11, 12, 13, 14]
+    assert measure_ranges(model, [(long, long)]) == measure_ranges(model, [(long[:8], long[:7])])

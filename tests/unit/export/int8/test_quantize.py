@@ -1,0 +1,225 @@
+"""Weights to int8, graphs to int8 graphs, and back."""
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from helpers.sessions import open_session
+from translane_export.int8.dequantize import dequantize_graph
+from translane_export.int8.quantize import quantize_graph, quantize_weights
+from translane_export.ranges import Range
+
+DRAW = np.random.default_rng(0)
+TABLE = DRAW.standard_normal((24, 8), dtype=np.float32)
+OTHER = DRAW.standard_normal((12, 8), dtype=np.float32)
+BIAS = DRAW.standard_normal(24, dtype=np.float32)
+IDS = np.array([3, 0, 23, 5], np.int64)
+RANGE = Range(-4.0, 4.0)
+
+floats = st.floats(-1e6, 1e6, width=32, allow_subnormal=False)
+matrices = arrays.arrays(np.float32, arrays.array_shapes(min_dims=2, max_dims=2, max_side=9), elements=floats)
+
+
+@given(matrices)
+def test_weights_are_within_half_a_unit_and_come_back_as_they_are(weights):
+    units, scales = quantize_weights(weights)
+    assert units.dtype == np.int8
+    assert units.min() >= -127
+    restored = units * scales[:, None]
+    assert restored.dtype == np.float32
+    half = np.abs(weights).max(axis=1, keepdims=True) / 254
+    assert (np.abs(restored - weights) <= half * 1.002 + 1e-38).all()
+    again, same_scales = quantize_weights(restored)
+    np.testing.assert_array_equal(again, units)
+    np.testing.assert_array_equal(again * same_scales[:, None], restored)
+
+
+def test_each_row_has_its_own_scale_and_rows_of_zeros_stay_zeros():
+    weights = np.array([[127.0, -1.0], [0.0, 0.0], [0.0, 1e-4]], np.float32)
+    units, scales = quantize_weights(weights)
+    assert units.tolist() == [[127, -1], [0, 0], [0, 127]]
+    assert scales[0] == 1.0
+    assert np.isfinite(scales).all()
+
+
+def test_many_rows_are_as_some():
+    weights = DRAW.standard_normal((5000, 3), dtype=np.float32)
+    units, scales = quantize_weights(weights)
+    last, last_scales = quantize_weights(weights[4090:])
+    np.testing.assert_array_equal(units[4090:], last)
+    np.testing.assert_array_equal(scales[4090:], last_scales)
+
+
+@given(st.floats(2**-20, 1024, width=32), st.integers(0, 255))
+def test_a_range_is_its_scale_and_zero_point(scale, zero_point):
+    found = Range.of_units(scale, zero_point)
+    assert found.scale == np.float32(scale)
+    assert found.zero_point == zero_point
+
+
+@pytest.mark.parametrize(("low", "high", "zero_point"), [(0.0, 2.55, 0), (-2.55, 0.0, 255), (-1.0, 1.0, 127)])
+def test_zero_is_exact(low, high, zero_point):
+    assert Range(low, high).zero_point == zero_point
+
+
+def graph(*, tied=True, branch=False):
+    """x = table[ids] + 1; y = x · table' + bias; z = x · other'. With `branch`, w = x · other' where asked for."""
+    ids = ir.Value(name="token_ids", type=ir.TensorType(ir.DataType.INT64), shape=ir.Shape(["rows"]))
+    weights = {"output": TABLE, "other": OTHER, "bias": BIAS, "one": np.ones(1, np.float32)}
+    if not tied:
+        weights["tokens"] = TABLE
+    values = {name: ir.val(name, const_value=ir.tensor(array, name=name)) for name, array in weights.items()}
+    gather = ir.node("Gather", [values["output" if tied else "tokens"], ids])
+    add = ir.node("Add", [gather.outputs[0], values["one"]])
+    x = add.outputs[0]
+    y = ir.node("Gemm", [x, values["output"], values["bias"]], {"transB": 1})
+    z = ir.node("Gemm", [x, values["other"]], {"transB": 1})
+    nodes, inputs, outputs = [gather, add, y, z], [ids], [y.outputs[0], z.outputs[0]]
+    for name, value, width in (("y", outputs[0], 24), ("z", outputs[1], 12)):
+        value.name, value.type, value.shape = name, ir.TensorType(ir.DataType.FLOAT), ir.Shape(["rows", width])
+    if branch:
+        asked = ir.Value(name="asked", type=ir.TensorType(ir.DataType.BOOL), shape=ir.Shape(()))
+        values["apart"] = ir.val("apart", const_value=ir.tensor(OTHER, name="apart"))
+        w = ir.node("Gemm", [x, values["apart"]], {"transB": 1})
+        w.outputs[0].name = "w.computed"
+        empty = ir.node("Constant", [], {"value": ir.tensor(np.zeros((0, 0), np.float32))})
+        choose = ir.node(
+            "If",
+            [asked],
+            {
+                "then_branch": ir.Graph([], w.outputs, nodes=[w], name="then"),
+                "else_branch": ir.Graph([], empty.outputs, nodes=[empty], name="else"),
+            },
+        )
+        empty.outputs[0].name = "w.left_out"
+        output = choose.outputs[0]
+        output.name, output.type = "w", ir.TensorType(ir.DataType.FLOAT)
+        nodes, inputs, outputs = [*nodes, choose], [ids, asked], [*outputs, output]
+    return ir.Model(
+        ir.Graph(
+            inputs, outputs, nodes=nodes, initializers=[*values.values()], opset_imports={"": 21, "com.microsoft": 1}
+        ),
+        ir_version=10,
+    )
+
+
+def run(model, **inputs):
+    return open_session(model).run(None, {"token_ids": IDS, **inputs})
+
+
+def rounded(weights):
+    units, scales = quantize_weights(weights)
+    return units * scales[:, None]
+
+
+def in_units(x, limits=RANGE):
+    units = np.clip(np.rint(x / limits.scale) + float(limits.zero_point), 0, 255) - float(limits.zero_point)
+    return (units * limits.scale).astype(np.float32)
+
+
+def operators(model):
+    return [node.op_type for node in model.graph]
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_graph_computes_what_rounded_numbers_give(tied):
+    model = graph(tied=tied)
+    quantize_graph(model, {"output": RANGE, "other": RANGE})
+    x = in_units(rounded(TABLE)[IDS] + 1)
+    y, z = run(model)
+    np.testing.assert_allclose(y, x @ rounded(TABLE).T + BIAS, atol=1e-4)
+    np.testing.assert_allclose(z, x @ rounded(OTHER).T, atol=1e-4)
+    assert [value.name for value in model.graph.outputs] == ["y", "z"]
+    assert "Gemm" not in operators(model)
+
+
+def test_a_table_that_is_also_a_projection_is_stored_once():
+    model = graph(tied=True)
+    quantize_graph(model, {"output": RANGE, "other": RANGE})
+    matrices = [value for value in model.graph.initializers.values() if len(value.const_value.shape) == 2]
+    assert sorted((value.name, tuple(value.const_value.shape)) for value in matrices) == [
+        ("other.int8", (8, 12)),
+        ("output.int8", (24, 8)),
+    ]
+    assert operators(model).count("Transpose") == 1
+
+
+def test_projections_of_the_same_input_share_its_units():
+    model = graph()
+    quantize_graph(model, {"output": RANGE, "other": RANGE})
+    assert operators(model).count("QuantizeLinear") == 1
+    model = graph()
+    quantize_graph(model, {"output": RANGE, "other": Range(-5.0, 5.0)})
+    assert operators(model).count("QuantizeLinear") == 2
+
+
+def test_a_projection_without_a_range_stays_float32():
+    model = graph()
+    quantize_graph(model, {"output": RANGE})
+    assert operators(model).count("Gemm") == 1
+    np.testing.assert_allclose(run(model)[1], (rounded(TABLE)[IDS] + 1) @ OTHER.T, atol=1e-5)
+
+
+def test_minus_infinity_as_a_bias_stays_so_and_touches_no_other():
+    model = graph()
+    bias = BIAS.copy()
+    bias[4] = -np.inf
+    expected, _ = run_quantized(graph())
+    model.graph.initializers["bias"].const_value = ir.tensor(bias, name="bias")
+    found, _ = run_quantized(model)
+    assert np.isneginf(found[:, 4]).all()
+    np.testing.assert_array_equal(np.delete(found, 4, axis=1), np.delete(expected, 4, axis=1))
+
+
+def run_quantized(model):
+    quantize_graph(model, {"output": RANGE, "other": RANGE})
+    return run(model)
+
+
+def test_a_projection_on_request_has_the_rounded_weights():
+    model = graph(branch=True)
+    quantize_graph(model, {"output": RANGE, "other": RANGE})
+    w = run(model, asked=np.array(True))[2]
+    np.testing.assert_allclose(w, (rounded(TABLE)[IDS] + 1) @ rounded(OTHER).T, atol=1e-5)
+    assert run(model, asked=np.array(False))[2].size == 0
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_rows_are_the_same_to_the_bit_alone_and_together(tied):
+    model = graph(tied=tied)
+    quantize_graph(model, {"output": RANGE, "other": RANGE})
+    together = run(model)
+    for row in range(len(IDS)):
+        for expected, alone in zip(together, run(model, token_ids=IDS[row : row + 1]), strict=True):
+            np.testing.assert_array_equal(alone[0], expected[row])
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_back_and_forth_is_the_same_graph(tied):
+    model, expected = graph(tied=tied), graph(tied=tied)
+    ranges = {"output": RANGE, "other": Range(-1.0, 5.0)}
+    quantize_graph(model, ranges)
+    nodes = operators(model)
+    found = dequantize_graph(model)
+    assert {name: (each.scale, each.zero_point) for name, each in found.items()} == {
+        name: (each.scale, each.zero_point) for name, each in ranges.items()
+    }
+    assert operators(model) == operators(expected)
+    assert model.graph.initializers.keys() == expected.graph.initializers.keys()
+    np.testing.assert_array_equal(model.graph.initializers["output"].const_value.numpy(), rounded(TABLE))
+    quantize_graph(model, found)
+    assert operators(model) == nodes
+    quantized = graph(tied=tied)
+    quantize_graph(quantized, ranges)
+    for again, before in zip(run(model), run(quantized), strict=True):
+        np.testing.assert_array_equal(again, before)
+
+
+def test_a_graph_that_is_not_quantized_stays_as_it_is():
+    model = graph(branch=True)
+    before = operators(model)
+    assert dequantize_graph(model) == {}
+    assert operators(model) == before

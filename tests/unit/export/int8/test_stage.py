@@ -1,0 +1,191 @@
+"""`--precision int8`: what is written, what is refused, and what an int8 bundle is read back as."""
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from helpers.bundles import SOURCES, TARGETS
+from helpers.reference_bundle import EXPECTED, decode
+from translane_export.__main__ import main
+from translane_export.int8 import stage
+from translane_export.int8.calibration import measure_ranges
+from translane_export.ranges import Range, Ranges
+from translane_export.sources.bundle import BundleReader
+from translane_server.bundle import load_bundle
+from translane_server.manifest import SCHEMA_VERSION
+
+VERSION_3 = Path(__file__).parents[3] / "data" / "bundles" / "v3-int8"
+FLAGS = ("--precision", "int8", "--threads", "1")
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory):
+    """A test set."""
+    path = tmp_path_factory.mktemp("pairs") / "test.tsv.gz"
+    with gzip.open(path, "wt", encoding="utf-8") as file:
+        file.writelines(f"{source}\t{target}\n" for source, target in zip(SOURCES, TARGETS, strict=True))
+    return path
+
+
+@pytest.fixture(scope="module")
+def bundle(checkpoint, tmp_path_factory, pairs):
+    """An int8 bundle whose translations are scored."""
+    output = tmp_path_factory.mktemp("int8") / "bundle"
+    assert main([str(checkpoint), "-o", str(output), *FLAGS, "--test", str(pairs)]) == 0
+    return output
+
+
+def operators(path):
+    return [node.op_type for node in onnx.load(str(path), load_external_data=False).graph.node]
+
+
+def test_the_manifest_says_so(bundle):
+    manifest = load_bundle(bundle).manifest
+    assert (manifest.schema_version, manifest.precision, manifest.weight_storage) == (SCHEMA_VERSION, "int8", "int8")
+    assert manifest.parity.token_mismatches == 0
+    quality = manifest.quality
+    assert quality.tested == len(SOURCES)
+    assert quality.sentences == 2 * len(SOURCES)  # those to calibrate with, too
+    assert 0 <= quality.unchanged <= quality.sentences
+    assert quality.fp32_bleu - quality.bleu <= 0.5
+    taken = {tensor.name: tensor.dtype for tensor in manifest.graphs.decoder.inputs}
+    assert {taken[f"self_{part}_0"] for part in ("key", "value")} == {"float32"}
+    assert {taken[f"cross_{part}_0"] for part in ("key", "value")} == {"int8"}
+    assert {tensor.dtype for tensor in manifest.graphs.encoder.outputs} == {"int8"}
+    card = (bundle / "README.md").read_text(encoding="utf-8")
+    assert f"{quality.unchanged} of {quality.sentences} sentences translate to the same tokens" in card
+    assert "weights stored as int8" in card
+
+
+def test_every_projection_is_int8(bundle):
+    for name in ("encoder.onnx", "decoder.onnx"):
+        found = operators(bundle / name)
+        assert "Gemm" not in found
+        assert "MatMulIntegerToFloat" in found
+    stored = onnx.load(str(bundle / "decoder.onnx")).graph.initializer
+    large = [tensor for tensor in stored if len(tensor.dims) == 2 and not tensor.name.startswith("embedding.table")]
+    assert {tensor.data_type for tensor in large} == {onnx.TensorProto.INT8}
+
+
+def test_it_reads_back_with_rounded_weights_and_its_ranges(bundle, checkpoint):
+    found, original = BundleReader().read(bundle), BundleReader().recognises(checkpoint)
+    assert not original
+    assert found.settings["precision"] == "int8"
+    assert found.quality == load_bundle(bundle).manifest.quality
+    assert "output_projection.weight" in found.ranges.decoder
+    assert "packed.0.weight" in found.ranges.encoder
+    assert found.ranges.encoder["packed.0.weight"].low < 0
+    layers = load_bundle(bundle).manifest.architecture.decoder_layers
+    assert sorted(found.ranges.keys_values) == sorted(
+        f"cross_{part}_{layer}" for part in ("key", "value") for layer in range(layers)
+    )
+    assert all(scale > 0 for scale in found.ranges.keys_values.values())
+
+
+def test_an_int8_bundle_is_exported_as_the_same_one_again_or_in_fp32(bundle, tmp_path, pairs, capsys):
+    again = tmp_path / "again"
+    assert main([str(bundle), "-o", str(again), "--threads", "1"]) == 0
+    for name in ("encoder.onnx", "decoder.onnx", "alignment.onnx", "weights.bin"):
+        assert (again / name).read_bytes() == (bundle / name).read_bytes(), name
+    assert load_bundle(again).manifest.quality == load_bundle(bundle).manifest.quality
+    assert main([str(bundle), "-o", str(tmp_path / "none"), "--test", str(pairs)]) == 1
+    assert f"{bundle} is int8 already" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
+    floats = tmp_path / "floats"
+    assert main([str(bundle), "-o", str(floats), "--precision", "fp32", "--threads", "1"]) == 0
+    manifest = load_bundle(floats).manifest
+    assert (manifest.precision, manifest.weight_storage, manifest.quality) == ("fp32", "float32", None)
+    one, other = BundleReader().read(bundle), BundleReader().read(floats)
+    assert one.config == other.config
+    assert one.state_dict.keys() == other.state_dict.keys()
+    for name, tensor in one.state_dict.items():
+        np.testing.assert_array_equal(tensor.numpy(), other.state_dict[name].numpy(), name)
+
+
+def test_one_that_is_quantized_as_before_is_run_before_it_is_written(bundle, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(stage, "quantize_decoder", lambda _model, _scales: None)
+    assert main([str(bundle), "-o", str(tmp_path / "again"), "--threads", "1"]) == 1
+    assert "decoder.onnx has other outputs than the manifest says" in capsys.readouterr().err.splitlines()[-1]
+    assert not (tmp_path / "again").exists()
+
+
+def test_one_of_version_3_keeps_its_keys_and_values_as_they_are(tmp_path):
+    """They have no units in it, and nothing to find any with."""
+    again = tmp_path / "again"
+    assert main([str(VERSION_3), "-o", str(again), "--threads", "1"]) == 0
+    found = load_bundle(again)
+    assert (found.manifest.schema_version, found.manifest.graphs.cross_dtype) == (SCHEMA_VERSION, "float32")
+    recorded = json.loads((VERSION_3 / EXPECTED).read_text(encoding="utf-8"))
+    assert decode(again)[0] == recorded
+
+
+def test_a_loss_that_is_too_large_is_refused_and_nothing_is_left(checkpoint, tmp_path, pairs, capsys, monkeypatch):
+    """With ranges in which nothing but zero has room."""
+
+    def useless(model, of):
+        found = measure_ranges(model, of)
+        return Ranges(*({name: Range(0.0, 1e-9) for name in graph} for graph in (found.encoder, found.decoder)))
+
+    monkeypatch.setattr(stage, "measure_ranges", useless)
+    monkeypatch.setattr(stage, "score", lambda texts, _references, _language: Score(texts))
+    flags = [str(checkpoint), "-o", str(tmp_path / "out" / "bundle"), *FLAGS, "--test", str(pairs)]
+    assert main(flags) == 1
+    sentence = capsys.readouterr().err.splitlines()[-1]
+    assert sentence == (
+        f"translane-export: int8 loses {Score.first - Score.last:.2f} BLEU ({Score.first:.2f} to {Score.last:.2f}), and"
+        " --max-bleu-loss is 0.5; more or better --samples may help"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+class Score:
+    """Random weights translate nothing, and score 0 whatever is done to them: this counts different characters."""
+
+    first = last = None
+
+    def __init__(self, texts):
+        self.bleu = float(len(set("".join(texts))))
+        if Score.first is None:
+            Score.first = self.bleu
+        Score.last = self.bleu
+
+
+def test_without_a_test_set_it_says_that_nothing_is_scored(checkpoint, tmp_path, capsys):
+    samples = tmp_path / "samples.txt"
+    samples.write_text("")  # random ids are what there is to calibrate with
+    output = tmp_path / "bundle"
+    assert main([str(checkpoint), "-o", str(output), *FLAGS, "--samples", str(samples)]) == 0
+    assert "without --test FILE no BLEU tells what int8 costs" in capsys.readouterr().err
+    quality = load_bundle(output).manifest.quality
+    assert quality.sentences > 0
+    assert (quality.tested, quality.bleu, quality.fp32_bleu) == (0, None, None)
+    assert "quality" in json.loads((output / "manifest.json").read_text())
+
+
+def test_what_does_not_go_together(checkpoint, tmp_path, pairs, capsys):
+    output = tmp_path / "bundle"
+
+    def fails(*flags):
+        assert main([str(checkpoint), "-o", str(output), *flags]) == 1
+        assert not output.exists()
+        return capsys.readouterr().err.splitlines()[-1].removeprefix("translane-export: ")
+
+    assert fails("--test", str(pairs)) == "--test is for precision int8, whose translations it scores"
+    assert fails(*FLAGS, "--weight-storage", "float16") == (
+        "precision int8 stores its weights as int8; leave --weight-storage out"
+    )
+    assert fails(*FLAGS, "--format", "torchscript") == (
+        "TorchScript files are fp32 or fp16; int8 is a precision of ONNX bundles"
+    )
+    assert "none.tsv: the file is missing" in fails(*FLAGS, "--test", str(tmp_path / "none.tsv"))
+    wrong = tmp_path / "wrong.tsv"
+    wrong.write_text("no tab here\n")
+    assert fails(*FLAGS, "--test", str(wrong)).startswith(f"--test {wrong}")
+    wrong.write_bytes(b"\xff\tno text\n")
+    assert fails(*FLAGS, "--test", str(wrong)).startswith(f"--test {wrong}")
+    wrong.write_text("")
+    assert fails(*FLAGS, "--test", str(wrong)).startswith(f"--test {wrong}")

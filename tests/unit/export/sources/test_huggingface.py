@@ -1,0 +1,416 @@
+"""Hugging Face folders are read whatever files they come in; what is wrong with one is one sentence."""
+
+import json
+import pickle
+import shutil
+import subprocess
+import sys
+import zipfile
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from helpers import hugging_face
+from translane_export.errors import ExportError
+from translane_export.model import Transformer
+from translane_export.sources.huggingface import (
+    HuggingFaceReader,
+    generation_defaults,
+    read_model,
+    read_settings,
+    suppressed_ids,
+)
+from translane_export.sources.marian import MARIAN
+from translane_export.sources.readers import ARCHITECTURES, find_reader
+from translane_export.sources.t5 import T5
+
+WEIGHTS = "model.safetensors"
+QUERY = "model.encoder.layers.0.self_attn.q_proj.weight"
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A Marian folder; not to be written to."""
+    folder = tmp_path_factory.mktemp("marian")
+    hugging_face.draw(hugging_face.MODELS["Marian"]).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def folder(saved, tmp_path):
+    return shutil.copytree(saved, tmp_path / "model")
+
+
+def read(folder, architecture=MARIAN):
+    config, weights, origins = read_model(folder, architecture, read_settings(folder))
+    assert origins.keys() <= weights.keys()
+    return config, weights
+
+
+def problem(folder, architecture=MARIAN):
+    """What reading says, after having said where."""
+    with pytest.raises(ExportError) as caught:
+        read(folder, architecture)
+    message = str(caught.value)
+    assert str(folder) in message
+    assert "\n" not in message
+    return message
+
+
+def edit(folder, name="config.json", **values):
+    path = folder / name
+    content = {**json.loads(path.read_text()), **values}
+    path.write_text(json.dumps({key: value for key, value in content.items() if value is not ...}))
+
+
+def edit_tensors(folder, **tensors):
+    weights = {**load_file(folder / WEIGHTS), **{name.replace("__", "."): tensor for name, tensor in tensors.items()}}
+    kept = {name: tensor.clone() for name, tensor in weights.items() if tensor is not ...}
+    (folder / WEIGHTS).unlink()  # what was loaded is a memory map of it
+    save_file(kept, folder / WEIGHTS)
+
+
+def in_shards(folder, suffix, save):
+    weights = sorted(load_file(folder / WEIGHTS).items())
+    parts = [dict(weights[0::2]), dict(weights[1::2])]
+    names = [f"part-{number}.{suffix}" for number in range(2)]
+    for name, part in zip(names, parts, strict=True):
+        save({key: value.clone() for key, value in part.items()}, folder / name)
+    index = {"weight_map": {key: name for name, part in zip(names, parts, strict=True) for key in part}}
+    (folder / WEIGHTS).unlink()
+    return index
+
+
+def as_shards(folder):
+    (folder / f"{WEIGHTS}.index.json").write_text(json.dumps(in_shards(folder, "safetensors", save_file)))
+
+
+def as_bin_shards(folder):
+    (folder / "pytorch_model.bin.index.json").write_text(json.dumps(in_shards(folder, "bin", torch.save)))
+
+
+def as_bin(folder, **how):
+    weights = load_file(folder / WEIGHTS)
+    # as such files do, with all names of a shared tensor
+    weights |= {f"model.{side}.embed_tokens.weight": weights["model.shared.weight"] for side in ("encoder", "decoder")}
+    weights["lm_head.weight"] = weights["model.shared.weight"]
+    torch.save(weights, folder / "pytorch_model.bin", **how)
+    (folder / WEIGHTS).unlink()
+
+
+def as_old_bin(folder):
+    as_bin(folder, _use_new_zipfile_serialization=False)
+
+
+@pytest.mark.parametrize("change", [as_shards, as_bin_shards, as_bin, as_old_bin])
+def test_every_kind_of_file_holds_the_same_model(saved, folder, change):
+    change(folder)
+    config, weights = read(folder)
+    expected_config, expected = read(saved)
+    assert config == expected_config
+    assert weights.keys() == expected.keys() == Transformer(config).state_dict().keys()
+    for name, tensor in expected.items():
+        assert torch.equal(weights[name], tensor), name
+
+
+def test_tied_weights_are_one_tensor(folder):
+    as_bin(folder)
+    config, weights = read(folder)
+    assert config.tie_embeddings == "three-way"
+    names = ("encoder.embedding.tokens.weight", "decoder.embedding.tokens.weight", "output_projection.weight")
+    assert len({weights[name].data_ptr() for name in names}) == 1
+
+
+def test_an_output_projection_of_its_own_stays_apart(folder):
+    own = torch.randn(hugging_face.VOCABULARY, 32)
+    edit_tensors(folder, lm_head__weight=own)
+    config, weights = read(folder)
+    assert config.tie_embeddings == "none"
+    assert torch.equal(weights["output_projection.weight"], own)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_other_floats_become_float32(saved, folder, dtype):
+    edit_tensors(folder, **{QUERY: load_file(folder / WEIGHTS)[QUERY].to(dtype)})
+    name = "encoder.layers.0.self_attention.q_proj.weight"
+    expected = read(saved)[1][name].to(dtype).float()
+    assert torch.equal(read(folder)[1][name], expected)
+
+
+def test_position_tables_of_the_file_count(folder):
+    table = torch.randn(64, 32)
+    edit_tensors(folder, model__encoder__embed_positions__weight=table)
+    assert torch.equal(read(folder)[1]["encoder.embedding.positions.embedding.weight"], table)
+
+
+def test_what_generation_config_says_counts(folder):
+    edit(folder, bad_words_ids=[[7]], max_length=512, decoder_start_token_id=5)
+    edit(folder, "generation_config.json", bad_words_ids=[[119], [3]], max_length=100, num_beams=6)
+    settings = read_settings(folder)
+    assert suppressed_ids(settings) == (3, 119)
+    assert generation_defaults(settings)["num_beams"] == 6
+    assert read(folder)[0].decoder_start_id == hugging_face.VOCABULARY - 1
+
+
+def test_the_decoder_starts_with_padding_where_nothing_else_is_said(folder):
+    for name in ("config.json", "generation_config.json"):
+        edit(folder, name, decoder_start_token_id=...)
+    assert read(folder)[0].start_id == hugging_face.VOCABULARY - 1
+
+
+def test_the_end_is_never_suppressed(folder):
+    edit(folder, "generation_config.json", bad_words_ids=[[0], [119]])
+    assert read(folder)[0].suppressed_ids == (119,)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"d_model": ...}, "the setting d_model is missing"),
+        ({"encoder_layers": "six"}, "encoder_layers is 'six', not a whole number"),
+        ({"scale_embedding": 1}, "scale_embedding is 1, not true or false"),
+        ({"activation_function": "tanh"}, "activation_function is 'tanh', and only relu, gelu, gelu_new,"),
+        ({"decoder_attention_heads": 2}, "encoder_attention_heads is 4 and decoder_attention_heads is 2"),
+        ({"decoder_ffn_dim": 64}, "encoder_ffn_dim is 48 and decoder_ffn_dim is 64"),
+        ({"d_model": 30}, "encoder_attention_heads is 4, which does not divide the model's size of 30"),
+        ({"encoder_layers": 3}, "the tensor model.encoder.layers.2.self_attn.q_proj.weight is missing"),
+        ({"encoder_layers": 1}, "the tensor model.encoder.layers.1.fc1.bias and 15 more has no place in the model"),
+        ({"encoder_ffn_dim": 64, "decoder_ffn_dim": 64}, "the tensor model.encoder.layers.0.fc1.weight is [48, 32],"),
+    ],
+)
+def test_a_wrong_configuration(folder, values, message):
+    edit(folder, **values)
+    assert message in problem(folder)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"bad_words_ids": [[3, 4]]}, "bad_words_ids is [3, 4], not a list of single ids"),
+        ({"bad_words_ids": 3}, "bad_words_ids is 3, not a list"),
+        ({"bad_words_ids": [3]}, "bad_words_ids is 3, not a list"),
+        ({"bad_words_ids": [["a"]]}, "bad_words_ids holds 'a', and an id is a whole number from 0 to 119"),
+        ({"suppress_tokens": 3}, "suppress_tokens is 3, not a list"),
+        ({"suppress_tokens": [500]}, "suppress_tokens holds 500, and an id is a whole number from 0 to 119"),
+    ],
+)
+@pytest.mark.parametrize("name", ["config.json", "generation_config.json"])
+def test_wrong_suppressed_ids(folder, values, message, name):
+    edit(folder, "generation_config.json", bad_words_ids=...)
+    edit(folder, name, **values)
+    assert f"{folder / name}: {message}" in problem(folder)
+
+
+@pytest.mark.parametrize("name", ["config.json", "generation_config.json"])
+@pytest.mark.parametrize("key", ["pad_token_id", "bos_token_id", "decoder_start_token_id", "forced_bos_token_id"])
+@pytest.mark.parametrize("value", [120, -5, 1.0, "1", True, [120]])
+def test_wrong_ids_are_refused_in_either_file(folder, name, key, value):
+    edit(folder, name, **{key: value})
+    says = "holds 120" if value == [120] else f"is {value!r}"
+    assert f"{folder / name}: {key} {says}, and an id is a whole number from 0 to 119" in problem(folder)
+
+
+@pytest.mark.parametrize("unknown", [-1, 120, "1", None])
+def test_a_wrong_id_of_unknown_pieces(folder, unknown):
+    (folder / "vocab.json").write_text(json.dumps({"<unk>": unknown}))
+    assert f"{folder / 'vocab.json'}: <unk> is {unknown!r}, and an id is" in problem(folder)
+
+
+@pytest.mark.parametrize("content", ["{", "[]"])
+def test_a_configuration_that_is_no_json_object(folder, content):
+    (folder / "config.json").write_text(content)
+    assert "config.json: it" in problem(folder)
+
+
+def test_tensors_of_other_things(folder):
+    edit_tensors(folder, model__encoder__pooler__weight=torch.zeros(3, 3))
+    message = problem(folder)
+    assert f"{WEIGHTS}: the tensor model.encoder.pooler.weight has no place in the model" in message
+
+
+def test_numbers_that_are_no_weights(folder):
+    edit_tensors(folder, **{QUERY: torch.zeros(32, 32, dtype=torch.int8)})
+    assert f"the tensor {QUERY} is int8" in problem(folder)
+
+
+def test_weights_know_where_they_are(folder):
+    as_shards(folder)
+    origins = read_model(folder, MARIAN, read_settings(folder))[2]
+    shard = json.loads((folder / f"{WEIGHTS}.index.json").read_text())["weight_map"][QUERY]
+    assert origins["encoder.layers.0.self_attention.q_proj.weight"] == f"{folder / shard}: the tensor {QUERY}"
+
+
+def test_no_weights(folder):
+    (folder / WEIGHTS).unlink()
+    assert "it has no weights" in problem(folder)
+
+
+@pytest.mark.parametrize(
+    ("size", "message"),
+    [
+        (0, "it is empty, not a safetensors file"),
+        (5, "it is cut off: it has 5 bytes, and its header alone takes"),
+        (4000, "it is cut off: it has 4,000 bytes, and its header alone takes"),
+        (-1, "and its header tells of"),
+    ],
+)
+def test_a_truncated_file(folder, size, message):
+    path = folder / WEIGHTS
+    path.write_bytes(path.read_bytes()[:size])
+    assert f"{WEIGHTS}: it is " in problem(folder)
+    assert message in problem(folder)
+
+
+@pytest.mark.parametrize("size", [0, 5, 100, 4000, -1, -30])
+@pytest.mark.parametrize("change", [as_bin, as_old_bin])
+def test_a_truncated_pickle(folder, size, change):
+    change(folder)
+    path = folder / "pytorch_model.bin"
+    path.write_bytes(path.read_bytes()[:size])
+    wanted = "it is cut off" if size else "it is empty, not a PyTorch file"
+    assert f"pytorch_model.bin: {wanted}" in problem(folder)
+
+
+@pytest.mark.parametrize("name", [WEIGHTS, "pytorch_model.bin", f"{WEIGHTS}.index.json"])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", "it is a pointer of git-lfs, not the"),
+        (b"\n<!DOCTYPE html>\n<html>", "it is an HTML page, as failed downloads leave behind, not a"),
+        (b"hello, world", "it is no"),
+    ],
+)
+def test_what_is_there_in_place_of_weights(folder, name, content, message):
+    (folder / WEIGHTS).unlink()
+    (folder / name).write_bytes(content)
+    assert f"{name}: {message}" in problem(folder)
+
+
+@pytest.mark.parametrize("header", [b"{oops", b'{"x": 1}', b'{"x": {"dtype": "F7", "data_offsets": [0, 0]}}'])
+def test_a_header_that_is_damaged(folder, header):
+    (folder / WEIGHTS).write_bytes(len(header).to_bytes(8, "little") + header)
+    assert f"{WEIGHTS}: its header is damaged" in problem(folder)
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+def test_zip_archives_that_hold_no_tensors(folder):
+    (folder / WEIGHTS).unlink()
+    with zipfile.ZipFile(folder / "pytorch_model.bin", "w") as archive:
+        archive.writestr("notes/a.txt", "x")
+    assert "it is a zip archive of other things, not a PyTorch file" in problem(folder)
+    torch.jit.trace(torch.nn.Linear(2, 2), torch.zeros(2)).save(folder / "pytorch_model.bin")
+    assert "it is a TorchScript program, not tensors" in problem(folder)
+
+
+class _Harm:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (type(self.path).touch, (self.path,))
+
+
+@pytest.mark.parametrize("save", [torch.save, lambda value, path: path.write_bytes(pickle.dumps(value, 2))])
+def test_a_pickle_of_code_is_refused_and_not_run(folder, save):
+    (folder / WEIGHTS).unlink()
+    save({"x": _Harm(folder / "harm")}, folder / "pytorch_model.bin")
+    assert "pytorch_model.bin: it holds more than tensors and plain values" in problem(folder)
+    assert not (folder / "harm").exists()
+
+
+@pytest.mark.parametrize(("value", "message"), [([1], "it holds a list"), ({"x": 1}, "'x' is a int, not a tensor")])
+def test_a_pickle_of_other_values(folder, value, message):
+    (folder / WEIGHTS).unlink()
+    torch.save(value, folder / "pytorch_model.bin")
+    assert message in problem(folder)
+
+
+def test_a_shard_that_is_missing(folder):
+    as_shards(folder)
+    (folder / "part-1.safetensors").unlink()
+    index = "model.safetensors.index.json"
+    assert f"part-1.safetensors: the file is missing, a shard that {index} names" in problem(folder)
+
+
+def test_a_shard_without_a_tensor_of_the_index(folder):
+    as_shards(folder)
+    (folder / "part-1.safetensors").unlink()
+    save_file({"x": torch.zeros(1)}, folder / "part-1.safetensors")
+    assert "which model.safetensors.index.json says is here, is missing" in problem(folder)
+
+
+@pytest.mark.parametrize("place", ["../model.safetensors", "/etc/passwd"])
+def test_shards_lie_beside_their_index(folder, place):
+    (folder / WEIGHTS).unlink()
+    (folder / f"{WEIGHTS}.index.json").write_text(json.dumps({"weight_map": {"x": place}}))
+    assert "is not a file beside it" in problem(folder)
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", "no"])
+def test_an_index_that_is_none(folder, content):
+    (folder / WEIGHTS).unlink()
+    (folder / f"{WEIGHTS}.index.json").write_text(content)
+    assert "it is no index of shards" in problem(folder)
+
+
+@pytest.mark.parametrize("kind", ["gated-", "twice-gated-gelu", "gated-tanh", "tanh"])
+def test_feed_forward_networks_of_t5_that_are_not_supported(tmp_path, kind):
+    hugging_face.draw(hugging_face.MODELS["T5"]).save_pretrained(tmp_path)
+    edit(tmp_path, feed_forward_proj=kind)
+    assert f"feed_forward_proj is {kind!r}, and only relu" in problem(tmp_path, T5)
+
+
+def test_only_t5_that_scales_its_output_does_so(tmp_path):
+    hugging_face.draw(hugging_face.MODELS["T5"]).save_pretrained(tmp_path)
+    for values, scale in (
+        ({"scale_decoder_outputs": ..., "tie_word_embeddings": True}, 32**-0.5),
+        ({"scale_decoder_outputs": ..., "tie_word_embeddings": False}, 1.0),
+        ({"scale_decoder_outputs": False, "tie_word_embeddings": True}, 1.0),
+    ):
+        edit(tmp_path, **values)
+        assert read(tmp_path, T5)[0].logit_scale == scale
+
+
+@pytest.mark.parametrize("found", ["llama", "bert"])
+def test_models_that_do_not_translate(tmp_path, found):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": found}))
+    with pytest.raises(
+        ExportError, match=f"says model_type {found}, and the models that are read are encoder-decoders"
+    ):
+        find_reader(tmp_path)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES, ids=lambda one: one.model_type)
+def test_config_json_tells_the_architecture(tmp_path, architecture):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": architecture.model_type}))
+    reader = find_reader(tmp_path)
+    assert isinstance(reader, HuggingFaceReader)
+    assert reader.architecture is architecture
+
+
+def test_transformers_is_not_needed():
+    code = "import sys, translane_export.__main__; sys.exit('transformers' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"{oops", "config.json: it is not JSON"),
+        (b"\xff\xfe{", "config.json: it is not JSON"),
+        (b"[1]", "config.json: it is not a JSON object"),
+        (b"{}", "config.json: the key model_type is missing"),
+    ],
+)
+def test_a_configuration_that_tells_no_architecture(folder, content, message):
+    (folder / "config.json").write_bytes(content)
+    with pytest.raises(ExportError, match=message):
+        find_reader(folder)
+
+
+def test_an_old_pickle_is_refused_without_a_warning(folder):
+    (folder / WEIGHTS).unlink()
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps({"x": shutil.copytree}, protocol=4))
+    with pytest.raises(ExportError, match=r"pytorch_model\.bin: it "):
+        read(folder)

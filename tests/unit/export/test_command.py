@@ -1,0 +1,260 @@
+"""`translane-export`: every failure is one sentence, an exit code and nothing left behind."""
+
+import json
+import re
+import shutil
+import signal
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from helpers.bundles import random_checkpoint
+from translane_export import bundle_writer
+from translane_export.__main__ import main
+from translane_export.graphs import writer
+from translane_server.bundle import load_bundle
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_in_the_environment(monkeypatch):
+    for name in ("OUTPUT", "NAME", "CHECKPOINT"):
+        monkeypatch.delenv(f"TRANSLANE_EXPORT_{name}", raising=False)
+
+
+@pytest.fixture
+def fails(tmp_path, capsys):
+    """Run the command; return its one sentence once it is seen to leave nothing behind."""
+
+    def run(*arguments, code=1):
+        before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        assert main([*map(str, arguments)]) == code
+        assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+        last = capsys.readouterr().err.splitlines()[-1]
+        assert last.startswith("translane-export: ")
+        return last.removeprefix("translane-export: ")
+
+    return run
+
+
+def test_exports_and_reports(checkpoint, tmp_path, capsys):
+    output = tmp_path / "bundle"
+    flags = ["--name", "tiny", "--model-version", "7", "--license", "CC-BY-4.0", "--attribution", "Tatoeba"]
+    assert main([str(checkpoint), "-o", str(output), *flags]) == 0
+    manifest = load_bundle(output).manifest
+    assert (manifest.name, manifest.version, manifest.license) == ("tiny", "7", "CC-BY-4.0")
+    assert (manifest.source_languages, manifest.target_languages) == (("zh",), ("en",))
+    assert manifest.provenance["checkpoint"] == "best"
+    assert manifest.provenance["attribution"] == "Tatoeba"
+    assert manifest.provenance["training"]["data_licence"] == "CC0-1.0"
+    assert manifest.decoding_defaults.max_length == manifest.limits.target_tokens == 16
+    assert set(manifest.files) == {path.name for path in output.iterdir()} - {"manifest.json"}
+    captured = capsys.readouterr()
+    assert re.search(r"parity: \d+ sentences, [\d,]+ tokens, 0 differ; largest logit difference", captured.out)
+    assert "capturing the decoder step" in captured.err
+    card = (output / "README.md").read_text(encoding="utf-8")
+    assert "Attribution: Tatoeba" in card
+    assert "Licence: CC-BY-4.0" in card
+
+
+def test_defaults_come_from_the_checkpoint(checkpoint, tmp_path, monkeypatch):
+    output = tmp_path / "bundle"
+    card = tmp_path / "card.md"
+    card.write_text("# Mine\n")
+    monkeypatch.setenv("TRANSLANE_EXPORT_OUTPUT", str(output))
+    monkeypatch.setenv("TRANSLANE_EXPORT_MODEL_CARD", str(card))
+    assert main([str(checkpoint), "--max-source-tokens", "9", "--default-max-length", "5"]) == 0
+    manifest = load_bundle(output).manifest
+    assert (manifest.name, manifest.version, manifest.license) == ("zh-en", "1", "CC0-1.0")
+    assert (manifest.limits.source_tokens, manifest.limits.target_tokens) == (9, 16)
+    assert manifest.decoding_defaults.max_length == 5
+    assert (output / "README.md").read_text() == "# Mine\n"
+
+
+def test_force_replaces_a_bundle(checkpoint, bundle, fails):
+    assert "--force replaces it" in fails(checkpoint, "-o", bundle)
+    assert main([str(checkpoint), "-o", str(bundle), "--force", "--name", "other"]) == 0
+    assert load_bundle(bundle).manifest.name == "other"
+
+
+def test_settings_are_checked(checkpoint, tmp_path, fails):
+    output = tmp_path / "bundle"
+    assert "--output is required" in fails(checkpoint, code=2)
+    assert "CHECKPOINT is required" in fails("-o", output, code=2)
+    assert "unknown argument --precison" in fails(checkpoint, "-o", output, "--precison", "fp16", code=2)
+    assert "--precision" in fails(checkpoint, "-o", output, "--precision", "fp8", code=2)
+    assert "--name" in fails(checkpoint, "-o", output, "--name", "a name", code=2)
+    assert "int8 is a precision of ONNX bundles" in fails(
+        checkpoint, "-o", output, "--format", "torchscript", "--precision", "int8"
+    )
+    assert "leave --weight-storage out" in fails(
+        checkpoint, "-o", output, "--precision", "fp16", "--weight-storage", "float32"
+    )
+    assert "leave --weight-storage out" in fails(
+        checkpoint, "-o", output, "--format", "torchscript", "--weight-storage", "float16"
+    )
+    assert "--max-target-tokens is 99, and the model has 16 positions" in fails(
+        checkpoint, "-o", output, "--max-target-tokens", "99"
+    )
+    assert "model card" in fails(checkpoint, "-o", output, "--model-card", tmp_path / "none.md")
+
+
+def test_samples_and_the_alignment_layer(checkpoint, tmp_path, fails):
+    output, samples = tmp_path / "bundle", tmp_path / "samples.txt"
+    assert "--alignment-layer is 1, and the model's decoder layers are 0 to 0" in fails(
+        checkpoint, "-o", output, "--alignment-layer", "1"
+    )
+    assert "leave --alignment-layer out" in fails(
+        checkpoint, "-o", output, "--format", "torchscript", "--alignment-layer", "0"
+    )
+    assert "samples.txt: the file is missing" in fails(checkpoint, "-o", output, "--samples", samples)
+    samples.write_bytes(b"\xff")
+    assert "samples.txt: it is not UTF-8 text" in fails(checkpoint, "-o", output, "--samples", samples)
+    samples.write_text("好。\n\n")
+    assert main([str(checkpoint), "-o", str(output), "--samples", str(samples)]) == 0
+    with_samples = load_bundle(output).manifest
+    assert with_samples.alignment.layer == 0
+    assert with_samples.parity.attention_tolerance == 1e-4
+    samples.write_text("")
+    assert main([str(checkpoint), "-o", str(output), "--samples", str(samples), "--force"]) == 0
+    assert load_bundle(output).manifest.parity.sentences == with_samples.parity.sentences - 1
+
+
+def test_what_is_no_checkpoint(tmp_path, fails):
+    output = tmp_path / "bundle"
+    assert "there is no such folder" in fails(tmp_path / "none", "-o", output)
+    (tmp_path / "model.pt").write_bytes(b"")
+    assert "model.pt: it is a file; name the folder that it is in" in fails(tmp_path / "model.pt", "-o", output)
+    assert "File name too long" in fails(tmp_path / ("a" * 300), "-o", output)
+    (tmp_path / "empty").mkdir()
+    assert "no known format (known: translane-train checkpoint, model bundle, " in fails(
+        tmp_path / "empty", "-o", output
+    )
+    for name in ("fp16", "int8"):
+        (tmp_path / "several" / name).mkdir(parents=True)
+        (tmp_path / "several" / name / "manifest.json").write_text("{}")
+    assert fails(tmp_path / "several", "-o", output) == (
+        f"checkpoint {tmp_path / 'several'}: it is a folder of model bundles, one for each precision; name one of them:"
+        " fp16 or int8"
+    )
+
+
+def test_an_output_that_cannot_be_written(checkpoint, tmp_path, fails):
+    (tmp_path / "file").write_text("")
+    assert fails(checkpoint, "-o", tmp_path / "file") == f"output {tmp_path / 'file'}: it is not a folder"
+    below = tmp_path / "file" / "bundle"
+    assert fails(checkpoint, "-o", below) == f"output {below}: {tmp_path / 'file'} is not a folder"
+
+
+def test_a_broken_checkpoint(checkpoint, tmp_path, fails):
+    broken, output = tmp_path / "broken", tmp_path / "bundle"
+    shutil.copytree(checkpoint, broken)
+    (broken / "model.safetensors").write_bytes(b"no")
+    assert "model.safetensors: it is cut off" in fails(broken, "-o", output)
+    (broken / "model.safetensors").unlink()
+    assert "the file is missing" in fails(broken, "-o", output)
+
+
+def rewrite(checkpoint, folder, name, change):
+    """Copy a checkpoint with the weight `name` changed, or taken out where `change` gives None."""
+    shutil.copytree(checkpoint, folder)
+    weights = load_file(folder / "model.safetensors")
+    changed = change(weights.pop(name))
+    save_file(weights if changed is None else {**weights, name: changed}, folder / "model.safetensors")
+    return folder
+
+
+def test_weights_that_do_not_fit(checkpoint, tmp_path, fails):
+    name, output = "encoder.layers.0.feed_forward.up_proj.weight", tmp_path / "bundle"
+    for case, change, sentence in (
+        ("missing", lambda _: None, "do not fit its configuration: Missing key"),
+        ("wide", lambda weight: torch.zeros(3, 3), "do not fit its configuration: size mismatch"),
+        ("nan", lambda weight: weight * torch.nan, f"model.safetensors: the tensor {name} holds numbers that are not"),
+    ):
+        assert sentence in fails(rewrite(checkpoint, tmp_path / case, name, change), "-o", output)
+    huge = rewrite(checkpoint, tmp_path / "huge", name, lambda weight: weight * 1e7)
+    assert f"model.safetensors: the tensor {name} holds numbers too large for float16" in fails(
+        huge, "-o", output, "--precision", "fp16"
+    )
+
+
+@pytest.mark.parametrize("language", ["", "zh Hans", "-"])
+def test_a_language_that_is_none(checkpoint, tmp_path, fails, language):
+    folder = shutil.copytree(checkpoint, tmp_path / "nameless")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"source_language": language}))
+    assert f"its source_language is {language!r}" in fails(folder, "-o", tmp_path / "bundle")
+
+
+def test_sigterm_leaves_nothing(checkpoint, tmp_path, monkeypatch, capsys):
+    previous = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(bundle_writer, "_compare", lambda *_: signal.raise_signal(signal.SIGTERM))
+    rmtree = shutil.rmtree
+
+    def terminated_again(*arguments, **options):
+        signal.raise_signal(signal.SIGTERM)
+        rmtree(*arguments, **options)
+
+    monkeypatch.setattr(shutil, "rmtree", terminated_again)
+    try:
+        assert main([str(checkpoint), "-o", str(tmp_path / "out" / "bundle")]) == 128 + signal.SIGTERM
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+    assert capsys.readouterr().err.endswith("translane-export: ended by SIGTERM; nothing is written\n")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_head_size_the_fused_attention_cannot_take(tmp_path, fails):
+    odd = random_checkpoint(tmp_path / "odd", d_model=20, heads=5)
+    assert "head size is 4, and ONNX Runtime's fused attention takes multiples of 8" in fails(
+        odd, "-o", tmp_path / "out"
+    )
+
+
+def test_a_tokenizer_that_is_none(checkpoint, tmp_path, fails):
+    shutil.copytree(checkpoint, tmp_path / "broken")
+    (tmp_path / "broken" / "source.spm").write_bytes(b"no")
+    assert "source.spm is not a SentencePiece model" in fails(tmp_path / "broken", "-o", tmp_path / "bundle")
+
+
+@pytest.mark.parametrize("earlier", [False, True], ids=["new", "over an earlier bundle"])
+def test_an_export_that_differs_from_pytorch_leaves_nothing(checkpoint, bundle, fails, monkeypatch, earlier):
+    output = bundle if earlier else bundle.with_name("new")
+    share_weights = writer.share_weights
+
+    def damage(models, path, storage):
+        share_weights(models, path, storage)
+        content = bytearray(path.read_bytes())
+        content[3] ^= 0x40  # the exponent of a weight
+        path.write_bytes(content)
+
+    monkeypatch.setattr(writer, "share_weights", damage)
+    sentence = fails(checkpoint, "-o", output, "--force")
+    assert re.fullmatch(
+        r"the exported model differs from PyTorch's: logits by up to \S+ \(tolerance 0.0001\), \d+ of \d+ tokens,"
+        r" attention weights by up to \S+ \(tolerance 0.0001\)",
+        sentence,
+    )
+
+
+def test_a_graph_that_does_not_load_leaves_nothing(checkpoint, tmp_path, fails, monkeypatch):
+    monkeypatch.setattr(writer.ir, "save", lambda model, path: path.write_bytes(b"no graph"))
+    assert "the exported model does not load" in fails(checkpoint, "-o", tmp_path / "bundle")
+
+
+def test_an_interrupted_export_leaves_nothing(checkpoint, tmp_path, fails, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(writer, "share_weights", interrupt)
+    assert fails(checkpoint, "-o", tmp_path / "bundle", code=130) == "interrupted; nothing is written"
+
+
+def test_a_tampered_bundle_does_not_load(bundle):
+    for name in json.loads((bundle / "manifest.json").read_text())["files"]:
+        content = (bundle / name).read_bytes()
+        (bundle / name).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        with pytest.raises(Exception, match=f"{name} is not the file that was exported"):
+            load_bundle(bundle)
+        (bundle / name).write_bytes(content)
+    load_bundle(bundle)
