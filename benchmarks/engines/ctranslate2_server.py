@@ -1,21 +1,21 @@
-"""CTranslate2 behind Translane's protocol: what `serving.py` compares with.
+"""CTranslate2 behind Translane's protocol: what the serving benchmark compares with.
 
-    python benchmarks/ctranslate2_server.py --model runs/bench/models/demo-fp32-ctranslate2 --bundle models/zh-en
+    python -m benchmarks.engines.ctranslate2_server \\
+        --model runs/bench/models/demo-fp32-ctranslate2 --bundle models/zh-en
 
-A server as one would write it around the library: requests are gathered into batches (see `dynamic_batcher.py`), of
-which several are under way at a time. Tokenizers are those of the bundle that the model was converted from. It answers
-`Translate` with the options beam_size and max_length; others have no effect.
+A server as one would write it around the library: the server gathers requests into batches (see `dynamic_batcher`),
+and several batches are under way at a time. The tokenizers are those of the bundle that the model was converted from.
+The server answers `Translate` with the options beam_size and max_length; other options have no effect.
 
-CTranslate2 knows one max_length for a whole batch. In greedy search its callback ends each sentence at its own, and
-the sentence leaves the batch; beams have no callback, so that batches hold sentences of similar max_length, go on to
-the largest one, and what is beyond a sentence's own is cut off.
+CTranslate2 knows one max_length for a whole batch. In greedy search, a callback ends each sentence at the sentence's
+own max_length, and the sentence leaves the batch. Beams have no callback: batches hold sentences of similar max_length
+and go on to the largest one, and the server cuts off what is beyond a sentence's own.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import signal
 from collections.abc import Sequence
@@ -24,8 +24,9 @@ from typing import Any
 
 import ctranslate2
 import grpc
-from dynamic_batcher import DynamicBatcher, Entry
 
+from benchmarks.engines.ctranslate2_decoder import vocabularies
+from benchmarks.engines.dynamic_batcher import DynamicBatcher, Entry
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
 from translane_server.bundle import load_bundle
@@ -34,7 +35,7 @@ from translane_server.text.tokenizer import load_tokenizer
 WAITING_LIMIT = 1024  # as Translane's
 
 
-class Engine:
+class BatchTranslator:
     """CTranslate2 on a converted model: batches of token ids to token ids."""
 
     def __init__(self, model: Path, *, workers: int, threads: int, compute_type: str) -> None:
@@ -46,12 +47,8 @@ class Engine:
             compute_type=compute_type,
             max_queued_batches=-1,
         )
-        shared = model / "shared_vocabulary.json"
-        source, target = (
-            shared if shared.exists() else model / f"{side}_vocabulary.json" for side in ("source", "target")
-        )
-        self.source_tokens: list[str] = json.loads(source.read_text(encoding="utf-8"))
-        self._ids = {token: number for number, token in enumerate(json.loads(target.read_text(encoding="utf-8")))}
+        self.source_tokens, target_tokens = vocabularies(model)
+        self._ids = {token: number for number, token in enumerate(target_tokens)}
 
     def translate(self, batch: Sequence[Entry]) -> list[list[int]]:
         """The best translation of each, without its end."""
@@ -76,20 +73,20 @@ class Engine:
 class Service(translation_pb2_grpc.TranslationServiceServicer):
     """The part of the protocol that the comparison needs."""
 
-    def __init__(self, bundle_folder: Path, engine: Engine, batcher: DynamicBatcher) -> None:
+    def __init__(self, bundle_folder: Path, translator: BatchTranslator, batcher: DynamicBatcher) -> None:
         bundle = load_bundle(bundle_folder)
         self._name = bundle.manifest.name
         self._source_languages = bundle.manifest.source_languages
         self._tokenizer = load_tokenizer(bundle)
         self._max_length = bundle.manifest.decoding_defaults.max_length
-        self._engine = engine
+        self._ctranslate2 = translator
         self._batcher = batcher
 
     async def Translate(self, request: pb.TranslateRequest, context: Any) -> pb.TranslateResponse:  # noqa: N802
         if len(self._batcher) + len(request.texts) > WAITING_LIMIT:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many sentences wait")
         loop = asyncio.get_running_loop()
-        names, options = self._engine.source_tokens, request.options
+        names, options = self._ctranslate2.source_tokens, request.options
         sources = [[names[number] for number in ids] for ids in self._tokenizer.encode(list(request.texts))]
         entries = [
             Entry(
@@ -106,7 +103,7 @@ class Service(translation_pb2_grpc.TranslationServiceServicer):
             found = [await entry.result for entry in entries]
         finally:
             for entry in entries:
-                entry.result.cancel()  # where the caller has gone: nobody waits for it
+                entry.result.cancel()  # nobody waits for the results of a caller that has gone
         return pb.TranslateResponse(
             translations=[
                 pb.Translation(hypotheses=[pb.Hypothesis(text=text)], source_tokens=len(source))
@@ -123,18 +120,18 @@ class Service(translation_pb2_grpc.TranslationServiceServicer):
 
 
 async def serve(arguments: argparse.Namespace) -> None:
-    engine = Engine(
+    translator = BatchTranslator(
         arguments.model, workers=arguments.workers, threads=arguments.threads, compute_type=arguments.compute_type
     )
     batcher = DynamicBatcher(
-        engine.translate,
+        translator.translate,
         size=arguments.batch_size,
         wait=arguments.wait / 1000,
         under_way=arguments.under_way or arguments.workers,
     )
     server = grpc.aio.server()
-    service = Service(arguments.bundle, engine, batcher)
-    translation_pb2_grpc.add_TranslationServiceServicer_to_server(service, server)
+    service = Service(arguments.bundle, translator, batcher)
+    translation_pb2_grpc.add_TranslationServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]
     port = server.add_insecure_port(f"127.0.0.1:{arguments.port}")
     await server.start()
     print(f"listening on 127.0.0.1:{port}", flush=True)
@@ -143,13 +140,15 @@ async def serve(arguments: argparse.Namespace) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     await stop.wait()
     await server.stop(grace=1)
-    os._exit(0)  # its threads may be at work in the library, which has no way to end them
+    os._exit(0)  # threads may be at work in the library, which has no way to end them
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, required=True, help="folder of the converted model")
-    parser.add_argument("--bundle", type=Path, required=True, help="our bundle of the same model, for its tokenizers")
+    parser.add_argument(
+        "--bundle", type=Path, required=True, help="Translane's bundle of the same model, for its tokenizers"
+    )
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--compute-type", default="float32")
     parser.add_argument("--workers", type=int, default=1, help="batches that are translated at once")

@@ -6,13 +6,13 @@ import os
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from benchmarked_models import COMPUTE_TYPES, Measured
-from contest import LIBRARIES, splits
-from served import ServerProcess, ctranslate2
+from benchmarks.engines.server_process import ServerProcess, ctranslate2
+from benchmarks.engines.settings import LIBRARIES, splits
+from benchmarks.models.benchmarked import COMPUTE_TYPES, BenchmarkedModel
 
 
 @dataclass(frozen=True)
-class Setting:
+class ServerSetting:
     """One way to run CTranslate2's server."""
 
     library: str
@@ -27,7 +27,7 @@ class Setting:
         told += f", {self.wait} ms" if self.wait else ""
         return told + (f", {self.queued} queued" if self.queued else "")
 
-    def start(self, model: Measured, precision: str) -> ServerProcess:
+    def start(self, model: BenchmarkedModel, precision: str) -> ServerProcess:
         flags = {
             "--workers": self.workers,
             "--threads": self.threads,
@@ -37,11 +37,11 @@ class Setting:
             "--compute-type": COMPUTE_TYPES[precision],
         }
         words = [str(word) for pair in flags.items() for word in pair]
-        return ctranslate2(model.peer, model.bundle, words, LIBRARIES[self.library])
+        return ctranslate2(model.converted, model.bundle, words, LIBRARIES[self.library])
 
 
-def replaced(setting: Setting, **changes: Any) -> Setting:
-    return Setting(**asdict(setting) | changes)
+def replaced(setting: ServerSetting, **changes: Any) -> ServerSetting:
+    return ServerSetting(**asdict(setting) | changes)
 
 
 def splits_of_all() -> list[tuple[int, int]]:

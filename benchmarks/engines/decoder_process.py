@@ -1,6 +1,6 @@
-"""A decoder in a process of its own: its environment, its threads and its memory are nobody else's.
+"""A decoder in a process of its own, whose environment, threads and memory belong to no other program.
 
-Processes that it starts count as its own.
+Processes that the decoder starts count as its own.
 """
 
 from __future__ import annotations
@@ -10,17 +10,20 @@ import multiprocessing
 import os
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from machine import cpu_seconds, family, memory
-from workload import Load
+from benchmarks.machine import cpu_seconds, family, memory
+from benchmarks.models.workload import Load
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """What decoding a load once came to. `cpu_seconds` are of all threads of the process and of those it started."""
+    """What decoding a load once came to.
+
+    `cpu_seconds` count all threads of the decoder's process, and of the processes which that one has started.
+    """
 
     seconds: float
     cpu_seconds: float
@@ -28,12 +31,28 @@ class Decoded:
     translations: list[tuple[int, ...]] | None = None
 
 
+class Decoder(Protocol):
+    """What an engine's decoder does; its constructor opens it."""
+
+    def prepare(self, load: Load) -> Any:
+        """What `decode` takes."""
+
+    def decode(self, prepared: Any) -> Any:
+        """Translate."""
+
+    def token_ids(self, results: Any) -> list[tuple[int, ...]]:
+        """The best translations, in the order of the sources, without their ends."""
+
+    def close(self) -> None:
+        """Release the model."""
+
+
 class DecoderProcess:
     """Opens and runs one decoder at a time in another process; a `with` statement ends the process.
 
     Args:
-        decoder: "module.Class" of it, imported in the process.
-        environment: variables to set there before the import.
+        decoder: "module.Class" of the decoder, imported in the process.
+        environment: variables to set in the process before the import.
     """
 
     def __init__(self, decoder: str, environment: Mapping[str, str] | None = None) -> None:
@@ -57,8 +76,9 @@ class DecoderProcess:
         self._process.join()
 
     def open(self, *arguments: Any, **keywords: Any) -> float:
-        """Make the decoder, closing the last one; return the seconds it took."""
-        return self._call("open", arguments, keywords)
+        """Close the last decoder and make a new one; return the seconds that both took."""
+        seconds: float = self._call("open", arguments, keywords)
+        return seconds
 
     def load(self, load: Load) -> None:
         """Prepare what `decode` decodes from now on."""
@@ -68,13 +88,15 @@ class DecoderProcess:
         """Decode the load once.
 
         Raises:
-            TimeoutError: it took longer than `patience` seconds; the process is of no more use.
+            TimeoutError: decoding took longer than `patience` seconds; the process is of no more use.
         """
-        return self._call("decode", translations, patience=patience)
+        decoded: Decoded = self._call("decode", translations, patience=patience)
+        return decoded
 
     def memory(self) -> int:
-        """Memory of the process and of those it started that is resident now [bytes]; see `machine.memory`."""
-        return self._call("memory")
+        """Resident memory of the process and of its descendants now [bytes]; see `machine.memory`."""
+        held: int = self._call("memory")
+        return held
 
     def close(self) -> None:
         """Close the decoder."""
@@ -105,16 +127,16 @@ def _serve(connection: Any, decoder: str, environment: Mapping[str, str]) -> Non
             return
         try:
             connection.send((True, getattr(served, method)(*arguments)))
-        except Exception:  # noqa: BLE001 - whatever it is, the other process is told
+        except Exception:  # noqa: BLE001 - the other process is told of any error
             connection.send((False, traceback.format_exc()))
 
 
 class _Served:
     """What the process does, by the names of `DecoderProcess`."""
 
-    def __init__(self, make: Any) -> None:
+    def __init__(self, make: Callable[..., Decoder]) -> None:
         self._make = make
-        self._decoder: Any = None
+        self._decoder: Decoder | None = None
         self._prepared: Any = None
 
     def open(self, arguments: Any, keywords: Any) -> float:
@@ -124,9 +146,11 @@ class _Served:
         return time.perf_counter() - started
 
     def load(self, load: Load) -> None:
+        assert self._decoder, "it is open"
         self._prepared = self._decoder.prepare(load)
 
     def decode(self, translations: bool) -> Decoded:
+        assert self._decoder, "it is open"
         processes = family(os.getpid())
         cpu, started = cpu_seconds(processes), time.perf_counter()
         results = self._decoder.decode(self._prepared)

@@ -22,7 +22,7 @@ class Entry:
 
 
 class DynamicBatcher:
-    """Hands batches to `translate`, which blocks, in as many threads as there may be batches under way.
+    """Hands batches to `translate`, which blocks, on as many threads as batches may be under way.
 
     A batch goes as soon as there is room for it and either `size` sentences wait or the oldest has waited for `wait`
     seconds. While there is no room, sentences gather. Where there is room for several batches, what waits is shared
@@ -32,7 +32,7 @@ class DynamicBatcher:
         translate: from sentences to their results, in order; all have the same beam size.
         size: most sentences of a batch.
         wait: longest that a sentence waits for company while there is room [s].
-        under_way: most batches that are translated or queued by the engine.
+        under_way: most batches that are translated or queued at a time.
     """
 
     def __init__(
@@ -51,12 +51,12 @@ class DynamicBatcher:
         return len(self._waiting)
 
     def add(self, entries: Sequence[Entry]) -> None:
-        """Takes sentences; their futures get the results."""
+        """Take sentences, whose futures get the results."""
         self._waiting += entries
         self._go()
 
     def _go(self) -> None:
-        """Begins what can begin now, and sees to it that the rest does in time."""
+        """Begin the batches that can begin now, and see to it that the others begin in time."""
         if self._timer:
             self._timer.cancel()
             self._timer = None
@@ -74,7 +74,7 @@ class DynamicBatcher:
                 task.add_done_callback(self._tasks.discard)
 
     def _cut(self) -> list[list[Entry]]:
-        """Takes the oldest sentences of one beam size out of those waiting, in a batch for each place there is."""
+        """Take out the oldest waiting sentences of one beam size, as a batch for each free place."""
         beam_size = self._waiting[0].beam_size
         taken = [entry for entry in self._waiting if entry.beam_size == beam_size][: self._size * self._room]
         gone = set(map(id, taken))
@@ -87,7 +87,7 @@ class DynamicBatcher:
     async def _run(self, batch: list[Entry]) -> None:
         try:
             results = await asyncio.get_running_loop().run_in_executor(self._threads, self._translate, batch)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the callers are told
+        except Exception as error:  # noqa: BLE001 - the callers are told of any error
             for entry in batch:
                 if not entry.result.done():
                     entry.result.set_exception(error)

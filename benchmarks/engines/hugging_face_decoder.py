@@ -1,4 +1,4 @@
-"""Hugging Face's `generate` in PyTorch on the models we measure. transformers and torch are imported where needed."""
+"""Hugging Face's `generate` in PyTorch as a decoder of token ids. torch and transformers are imported where needed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from workload import Load
+from benchmarks.models.workload import Load
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
@@ -25,8 +25,8 @@ class HuggingFaceDecoder:
         import transformers
 
         torch.set_num_threads(threads)
-        transformers.logging.set_verbosity_error()
-        transformers.logging.disable_progress_bar()
+        transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+        transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         self._device = torch.device(device)
         kind = torch.float16 if device == "cuda" else torch.float32
         loaded = transformers.AutoModelForSeq2SeqLM.from_pretrained(model, dtype=kind)
@@ -61,7 +61,7 @@ class HuggingFaceDecoder:
         import torch
 
         with torch.inference_mode():
-            return [self._model.generate(**call).cpu() for call in calls]  # which waits for the device
+            return [self._model.generate(**call).cpu() for call in calls]  # `cpu` waits for the device
 
     def token_ids(self, results: list[Any]) -> list[tuple[int, ...]]:
         """The translations in the order of the sources, without the token that the decoder starts with."""

@@ -14,13 +14,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from machine import cpu_seconds, family
-
+from benchmarks.machine import cpu_seconds, family
+from benchmarks.places import ROOT
 from translane_client import Client, RetryPolicy, TranslaneError
 
 ENGINES = ("translane", "ctranslate2")
 START_SECONDS = 120.0
-BENCHMARKS = Path(__file__).resolve().parent
 
 
 class BenchError(Exception):
@@ -31,8 +30,8 @@ class ServerProcess:
     """A server on a free port of this machine; a `with` statement ends it.
 
     Args:
-        command: what starts it; its port is added.
-        environment: variables that are set for it.
+        command: starts the server; the port is added.
+        environment: variables that are set for the server.
     """
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
@@ -41,6 +40,7 @@ class ServerProcess:
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
         self._process = subprocess.Popen(
             [sys.executable, *command, "--port", str(port)],
+            cwd=ROOT,
             env={**os.environ, **(environment or {})},
             stdout=self._log,
             stderr=subprocess.STDOUT,
@@ -64,7 +64,7 @@ class ServerProcess:
         return self._process.pid
 
     def cpu_seconds(self) -> float:
-        """Processor time that it and the processes it started have used so far."""
+        """Processor time that the server and its descendants have used so far."""
         return cpu_seconds(family(self.pid))
 
     def _wait_until_it_answers(self) -> None:
@@ -91,21 +91,28 @@ def free_port() -> int:
 
 def translane(bundle: Path, flags: Sequence[str] = ()) -> ServerProcess:
     """Translane as it is shipped, but for `flags`."""
-    return ServerProcess(["-m", "translane_server", "--model", str(bundle), "--metrics-port", "0", *flags])
+    return ServerProcess(["-m", "translane_server", "--model", str(bundle.resolve()), "--metrics-port", "0", *flags])
 
 
 def ctranslate2(model: Path, bundle: Path, flags: Sequence[str], environment: Mapping[str, str]) -> ServerProcess:
-    """CTranslate2 behind the same protocol; see `ctranslate2_server.py`."""
-    program = str(BENCHMARKS / "ctranslate2_server.py")
-    return ServerProcess([program, "--model", str(model), "--bundle", str(bundle), *flags], environment)
+    """CTranslate2 behind the same protocol; see `ctranslate2_server`."""
+    program = "benchmarks.engines.ctranslate2_server"
+    return ServerProcess(
+        ["-m", program, "--model", str(model.resolve()), "--bundle", str(bundle.resolve()), *flags], environment
+    )
 
 
 def bench(address: str, *flags: str) -> dict[str, Any]:
-    """What `translane bench` measures, run as a user would run it: in a process of its own. BenchError: nothing."""
+    """What `translane bench` measures, run as a user would run it: in a process of its own.
+
+    Raises:
+        BenchError: there is no measurement.
+    """
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         command = [sys.executable, "-m", "translane_client", "bench", "--server", address, "--json", file.name, *flags]
         done = subprocess.run(command, capture_output=True, text=True)
         report = Path(file.name).read_text(encoding="utf-8")
         if not report:
             raise BenchError(f"translane bench failed: {done.stderr}")
-        return json.loads(report)
+        measured: dict[str, Any] = json.loads(report)
+        return measured

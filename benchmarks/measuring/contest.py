@@ -1,53 +1,25 @@
-"""Engines that take turns on the same load: each at the best of its settings, in many short rounds."""
+"""Engines that take turns on the same load, in many short rounds, each at the best of its settings."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
-from decoder_process import Decoded, DecoderProcess
-from workload import Load
+from benchmarks.engines.decoder_process import Decoded, DecoderProcess
+from benchmarks.engines.settings import Setting
+from benchmarks.models.workload import Load
 
 LONG_TRIAL = 2.0  # seconds; shorter ones run twice, and the better run counts
 PATIENCE = 4.0  # times the best trial so far; OpenMP's threads can spin for ages where there are more than processors
 LEAST_PATIENCE = 5.0  # seconds
 NEAR = 1.25  # settings whose trial took up to so many times the best one's time go on into the rounds
 
-# How CTranslate2 is told which library multiplies its matrices, where its build has both. MKL comes second: on
-# processors that are not Intel's it can take forty times as long, and a first trial has nothing to be given up for.
-LIBRARIES = {
-    "oneDNN": {"CT2_USE_MKL": "0"},
-    "MKL": {"CT2_USE_MKL": "1"},
-    "MKL packed": {"CT2_USE_MKL": "1", "CT2_PACKED_GEMM": "1"},
-}
-
-
-@dataclass(frozen=True, eq=False)
-class Setting:
-    """One way to run an engine.
-
-    Attributes:
-        engine: its name.
-        name: of the setting.
-        workers: how many decode at once.
-        threads: of each.
-        decoder: "module.Class" of what decodes.
-        options: what its constructor takes for this.
-        environment: of its process.
-    """
-
-    engine: str
-    name: str
-    workers: int
-    threads: int
-    decoder: str
-    options: Mapping[str, Any]
-    environment: Mapping[str, str] = field(default_factory=dict)
-
-
 Opening = Callable[[Setting], "Mapping[str, Any] | None"]
+"""Further arguments of a setting's decoder; None where the setting does not take part."""
+
+_Contender = TypeVar("_Contender")
 
 
 @dataclass
@@ -59,62 +31,8 @@ class Outcome:
     cpu_rate: float
     tokens: int
     sentences: int
-    trials: dict[str, float]  # tokens/s of every setting on the short load, but of those given up
+    trials: dict[str, float]  # tokens/s of every setting on the short load, except settings that were given up
     rounds: dict[str, list[dict[str, float]]]  # of the settings that went on
-
-
-def splits(cores: int) -> list[tuple[int, int]]:
-    """Workers × threads that use all cores, most workers first."""
-    return [(workers, cores // workers) for workers in range(cores, 0, -1) if cores % workers == 0]
-
-
-def settings_of_translane(cores: int) -> list[Setting]:
-    return [
-        Setting(
-            "translane",
-            f"{replicas} × {threads}",
-            replicas,
-            threads,
-            "translane_decoder.TranslaneDecoder",
-            {"replicas": replicas, "threads": threads},
-        )
-        for replicas, threads in splits(cores)
-    ]
-
-
-def settings_of_ctranslate2(cores: int) -> list[Setting]:
-    return [
-        Setting(
-            "ctranslate2",
-            f"{workers} × {threads} {library}",
-            workers,
-            threads,
-            "ctranslate2_peer.CTranslate2Decoder",
-            {"workers": workers, "threads": threads},
-            environment,
-        )
-        for library, environment in LIBRARIES.items()
-        for workers, threads in splits(cores)
-    ]
-
-
-def settings_of_hugging_face(cores: int) -> list[Setting]:
-    decoder = "hugging_face_peer.HuggingFaceDecoder"
-    return [Setting("hugging_face", f"1 × {cores}", 1, cores, decoder, {"threads": cores})]
-
-
-def settings_on_cuda(cores: int) -> dict[str, list[Setting]]:
-    """Of all engines: one batch at a time on the GPU, or for CTranslate2 two."""
-    ours = [setting for setting in settings_of_translane(cores) if setting.workers == 1]
-    decoder = "ctranslate2_peer.CTranslate2Decoder"
-    return {
-        "translane": ours,
-        "ctranslate2": [
-            Setting("ctranslate2", f"{workers} × 1", workers, 1, decoder, {"workers": workers, "threads": 1})
-            for workers in (1, 2)
-        ],
-        "hugging_face": settings_of_hugging_face(cores),
-    }
 
 
 class Contest:
@@ -122,8 +40,8 @@ class Contest:
 
     Args:
         engines: the settings of each.
-        processor_time: count the seconds that workers compute, instead of those that pass: for machines that others
-            use, too, and settings of one thread, which never spin.
+        processor_time: count the seconds that workers compute, instead of the seconds that pass. This is for machines
+            that other programs use, too, and for settings of one thread, which never spin.
     """
 
     def __init__(self, engines: Mapping[str, Sequence[Setting]], *, processor_time: bool = False) -> None:
@@ -145,7 +63,7 @@ class Contest:
         """Choose settings on a short load, and let those that are near the best of their engine take turns.
 
         Args:
-            opening: further arguments of a setting's decoder; None where it does not take part.
+            opening: opens the decoder of a setting.
             trial: the short load.
             load: the load of the rounds, given how many sentences/s the fastest setting decoded.
             rounds: how many.
@@ -184,7 +102,7 @@ class Contest:
         }
 
     def _try_all(self, settings: Sequence[Setting], opening: Opening, load: Load) -> dict[Setting, Decoded]:
-        """The runs of all settings that take part, but of those that take ages."""
+        """The runs of all settings that take part, except settings that take ages."""
         tried: dict[Setting, Decoded] = {}
         for setting in settings:
             if (arguments := opening(setting)) is None:
@@ -218,9 +136,9 @@ def near_the_best(seconds: Mapping[Setting, float]) -> set[Setting]:
     return {setting for setting, time in seconds.items() if time <= NEAR * least}
 
 
-def turns(settings: Sequence[Setting], rounds: int) -> list[Sequence[Setting]]:
-    """The order of each round, every other one backwards, so that none always follows the same one."""
-    return [settings if number % 2 == 0 else settings[::-1] for number in range(rounds)]
+def turns(contenders: Sequence[_Contender], rounds: int) -> list[Sequence[_Contender]]:
+    """The order of each round, every other round backwards, so that no contender always follows the same one."""
+    return [contenders if number % 2 == 0 else contenders[::-1] for number in range(rounds)]
 
 
 def outcome(runs: Mapping[str, Sequence[Decoded]], trials: dict[str, float], sentences: int) -> Outcome:

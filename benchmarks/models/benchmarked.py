@@ -1,4 +1,4 @@
-"""The models that are measured, for every engine: made once, and kept in a folder.
+"""The models that are benchmarked, as each engine reads them: made once, and kept in a folder.
 
 *base* is Marian's base size with random weights, *demo* the bundled model.
 """
@@ -10,9 +10,9 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from translane_server.bundle import SCHEMA_VERSION
+from benchmarks.places import DEMO
+from translane_server.manifest import SCHEMA_VERSION
 
-DEMO = Path(__file__).resolve().parents[1] / "models" / "zh-en"
 PRECISIONS = ("fp32", "int8")
 ON_CUDA = ("fp16",)
 COMPUTE_TYPES = {"fp32": "float32", "int8": "int8", "fp16": "float16"}  # CTranslate2's names
@@ -20,19 +20,24 @@ NAMES = ("base", "demo")
 
 
 @dataclass(frozen=True)
-class Measured:
-    """A model as each engine reads it."""
+class BenchmarkedModel:
+    """A model as each engine reads it.
+
+    Attributes:
+        bundle: folder of Translane's bundle.
+        converted: folder of the same model, converted for CTranslate2.
+    """
 
     bundle: Path
-    peer: Path
+    converted: Path
 
 
 class Unavailable(Exception):  # noqa: N818 - a reason, not an error
     """A model that cannot be had, and why."""
 
 
-def prepare(name: str, precision: str, folder: Path, bundle: Path | None = None) -> Measured:
-    """The model in this precision, made in `folder` where it is not there yet; `bundle` is taken as ours if given.
+def prepare(name: str, precision: str, folder: Path, bundle: Path | None = None) -> BenchmarkedModel:
+    """The model in this precision, made in `folder` where it is not there yet; `bundle` is Translane's, if given.
 
     Raises:
         Unavailable: the exporter has no such precision, or CTranslate2 is not installed.
@@ -41,11 +46,15 @@ def prepare(name: str, precision: str, folder: Path, bundle: Path | None = None)
     bundle = bundle or _bundle(name, precision, folder)
     if not (bundle / "manifest.json").is_file():
         raise Unavailable(f"there is no model bundle {bundle}")
-    return Measured(bundle, peer(name, precision, folder))
+    return BenchmarkedModel(bundle, convert(name, precision, folder))
 
 
-def peer(name: str, precision: str, folder: Path) -> Path:
-    """The model converted for CTranslate2. Raises Unavailable where it is not installed."""
+def convert(name: str, precision: str, folder: Path) -> Path:
+    """The model converted for CTranslate2.
+
+    Raises:
+        Unavailable: CTranslate2 is not installed.
+    """
     output = folder / f"{name}-{precision}-ctranslate2"
     if (output / "model.bin").is_file():
         return output
@@ -53,7 +62,7 @@ def peer(name: str, precision: str, folder: Path) -> Path:
         import ctranslate2  # noqa: F401
     except ImportError:
         raise Unavailable("ctranslate2 is not installed (pip install --group bench)") from None
-    from ctranslate2_peer import convert_bundle, convert_marian
+    from benchmarks.models.ctranslate2_conversion import convert_bundle, convert_marian
 
     print(f"converting {output.name} …", flush=True)
     if name == "base":
@@ -69,7 +78,10 @@ def base_folder(folder: Path) -> Path:
     if (output / "vocab.json").is_file():
         return output
     import torch
-    from large_models import LARGE, hugging_face
+
+    from benchmarks.models.ctranslate2_conversion import tokens
+    from benchmarks.models.large import LARGE
+    from helpers import hugging_face
 
     print(f"drawing {output.name} …", flush=True)
     model = hugging_face.draw(LARGE["marian"])
@@ -78,8 +90,6 @@ def base_folder(folder: Path) -> Path:
         model.get_input_embeddings().weight[config.pad_token_id] = 0
     model.save_pretrained(output)
     specials = {config.eos_token_id: "</s>", 1: "<unk>", config.pad_token_id: "<pad>"}
-    from ctranslate2_peer import tokens
-
     vocabulary = {token: number for number, token in enumerate(tokens(config.vocab_size, specials))}
     for side in ("source", "target"):
         (output / f"{side}.spm").write_bytes(hugging_face._spm())
@@ -107,13 +117,14 @@ def _bundle(name: str, precision: str, folder: Path) -> Path:
 
 
 def _is_current(bundle: Path) -> bool:
-    """Whether the exporter would write it in the same form today; CUDA refuses older ones."""
-    return json.loads((bundle / "manifest.json").read_text(encoding="utf-8"))["schema_version"] == SCHEMA_VERSION
+    """Whether the exporter writes bundles of the same version; CUDA refuses older versions."""
+    manifest = json.loads((bundle / "manifest.json").read_text(encoding="utf-8"))
+    return bool(manifest["schema_version"] == SCHEMA_VERSION)
 
 
 def _export(name: str, precision: str, folder: Path, output: Path) -> None:
     if name == "base":
-        from large_models import hugging_face
+        from helpers import hugging_face
 
         hugging_face.export(base_folder(folder), output, precision=precision)
         return

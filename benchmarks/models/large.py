@@ -1,14 +1,7 @@
-"""Models of random weights that are as large as those people use: sizes to measure with, not translations.
-
-The tests' `helpers` draw them; scripts that import this have them to import, too.
-"""
+"""Models of random weights, as large as models that people use: sizes to measure with, not translations."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from helpers import hugging_face
 
 _BASE = {"d_model": 512, "encoder_layers": 6, "decoder_layers": 6, "encoder_attention_heads": 8}

@@ -1,18 +1,20 @@
-"""What is decoded: real sentences as token ids, ordered by length and in batches, alike for every engine."""
+"""The sentences that are decoded: token ids, ordered by length and in batches, alike for every engine."""
 
 from __future__ import annotations
 
 import gzip
 import random
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import sentencepiece
 
-from translane_server.bundle import Bundle, SentencePieceTokenizer
+from translane_server.bundle import Bundle
+from translane_server.manifest import SentencePieceTokenizerEntry
 
+SEARCHES = {"greedy": 1, "beam 4": 4}  # beams of each
 LONGEST = 128  # tokens a translation may take where the model ends it
 
 
@@ -43,18 +45,37 @@ class Load:
     beam_size: int
 
 
+def read_fields(path: Path) -> list[list[str]]:
+    """The fields of each line of a file, plain or gzip, that tabs separate."""
+    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
+        return [line.rstrip("\n").split("\t") for line in lines]
+
+
+def read_texts(path: Path) -> list[str]:
+    """The source texts of a file: the first field of each line."""
+    return [fields[0] for fields in read_fields(path)]
+
+
 def read_pairs(path: Path, bundle: Bundle) -> list[Pair]:
     """The pairs of a file of source, tab, reference in the pieces of the bundle's SentencePiece models."""
     entry = bundle.manifest.tokenizer
-    if not isinstance(entry, SentencePieceTokenizer):
+    if not isinstance(entry, SentencePieceTokenizerEntry):
         raise ValueError(f"model bundle {bundle.folder}: its tokenizer is not SentencePiece")
     source, target = (
         sentencepiece.SentencePieceProcessor(model_file=str(bundle.path(name))) for name in (entry.source, entry.target)
     )
     end = bundle.manifest.special_ids.eos
-    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
-        texts = [line.rstrip("\n").split("\t")[:2] for line in lines]
-    return [Pair((*source.encode(text), end), len(target.encode(reference)) + 1) for text, reference in texts]
+    return [
+        Pair((*source.encode(text), end), len(target.encode(reference)) + 1)
+        for text, reference, *_ in read_fields(path)
+    ]
+
+
+def random_sources(bundle: Bundle, lengths: Iterable[int], seed: int = 0) -> list[tuple[int, ...]]:
+    """A source of random ids for each of `lengths` [tokens], the same ones for the same `seed`."""
+    pick = random.Random(seed)
+    ids = range(4, bundle.manifest.architecture.source_vocab_size)
+    return [tuple(pick.choices(ids, k=length)) for length in lengths]
 
 
 def random_ids(pairs: Sequence[Pair], ids: range, end: int, seed: int = 0) -> list[Pair]:

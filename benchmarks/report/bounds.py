@@ -6,73 +6,74 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from results import Record, Results
-from serving_tables import median_of
+from benchmarks.report.results import Record, Results
+from benchmarks.report.serving_tables import median_of
 
-OUTSIDE_ROWS = 32  # that the engine's share of a step is bounded at
+OUTSIDE_LOADS = ("steady", "churn")  # without streams
+OUTSIDE_ROWS = 32  # of the steps whose share outside ONNX Runtime is bounded
 
 
 @dataclass(frozen=True)
-class Floor:
-    """A bound of a quantity.
+class Bound:
+    """What a quantity has to keep.
 
     Attributes:
         name: of the quantity.
-        bound: what it has to reach, or where `most` is set, to stay within.
-        aim: what is aimed at, if more than the bound.
-        most: whether the bound is an upper one.
+        limit: the value that the quantity has to reach, or to stay within where `most` is set.
+        aim: the value that is aimed at, if more than the limit.
+        most: whether the limit is an upper one.
         percent: whether the quantity is a share.
     """
 
     name: str
-    bound: float
+    limit: float
     aim: float | None = None
     most: bool = False
     percent: bool = False
 
     def is_kept(self, value: float) -> bool:
-        return value <= self.bound if self.most else value >= self.bound
+        return value <= self.limit if self.most else value >= self.limit
 
     def missed_by(self, value: float) -> float:
-        """How far a value is from the bound, as a share of the bound."""
-        return abs(value - self.bound) / self.bound
+        """How far a value is from the limit, as a share of the limit."""
+        return abs(value - self.limit) / self.limit
 
     def told(self, value: float) -> str:
         return f"{value:.1%}" if self.percent else f"{value:.2f}"
 
     def __str__(self) -> str:
-        return f"{self.name} {'≤' if self.most else '≥'} {f'{self.bound:.0%}' if self.percent else f'{self.bound:.1f}'}"
+        return f"{self.name} {'≤' if self.most else '≥'} {f'{self.limit:.0%}' if self.percent else f'{self.limit:.1f}'}"
 
 
 OFFLINE = {
-    "fp32": Floor("offline, fp32: tokens/s over CTranslate2's", 1.0, 1.3),
-    "int8": Floor("offline, int8: tokens/s over CTranslate2's", 1.2, 2.0),
+    "fp32": Bound("offline, fp32: tokens/s over CTranslate2's", 1.0, 1.3),
+    "int8": Bound("offline, int8: tokens/s over CTranslate2's", 1.2, 2.0),
 }
-SERVING = Floor("serving: highest rate over CTranslate2's", 2.0, 3.0)
-LOW_LOAD = Floor("serving: median latency at low load over CTranslate2's", 1.0, most=True)
-OUTSIDE = Floor(f"engine outside ONNX Runtime, of a step of {OUTSIDE_ROWS} rows", 0.10, most=True, percent=True)
-MEMORY = Floor("memory: growth while sentences are served", 0.05, most=True, percent=True)
+SERVING = Bound("serving: highest rate over CTranslate2's", 2.0, 3.0)
+LOW_LOAD = Bound("serving: median latency at low load over CTranslate2's", 1.0, most=True)
+OUTSIDE = Bound(f"outside ONNX Runtime, of a step of {OUTSIDE_ROWS} rows", 0.10, most=True, percent=True)
+MEMORY = Bound("memory: growth while sentences are served", 0.05, most=True, percent=True)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A floor, and what was measured: the value of each cell by its name."""
+    """A bound, and what was measured: the value of each cell by its name."""
 
-    floor: Floor
+    bound: Bound
     values: dict[str, float]
 
     @property
     def missed(self) -> dict[str, float]:
-        return {name: value for name, value in self.values.items() if not self.floor.is_kept(value)}
+        return {name: value for name, value in self.values.items() if not self.bound.is_kept(value)}
 
     @property
     def worst(self) -> tuple[str, float]:
-        return (max if self.floor.most else min)(self.values.items(), key=lambda item: item[1])
+        return (max if self.bound.most else min)(self.values.items(), key=lambda item: item[1])
 
 
 def verdicts(results: Results) -> list[Verdict]:
-    """Those of which something was measured."""
-    found = [Verdict(floor, dict(_offline(results["offline"], precision))) for precision, floor in OFFLINE.items()]
+    """The verdict on each bound of which something was measured."""
+    found = [Verdict(bound, dict(_offline(results["offline"], precision))) for precision, bound in OFFLINE.items()]
     found.append(Verdict(SERVING, dict(_rates(results["serving"]))))
     found.append(Verdict(LOW_LOAD, dict(_low_loads(results["serving"]))))
     found.append(Verdict(OUTSIDE, dict(_outside(results["steps"]))))
@@ -100,10 +101,10 @@ def _low_loads(records: Sequence[Record]) -> Iterable[tuple[str, float]]:
 
 def _outside(records: Sequence[Record]) -> Iterable[tuple[str, float]]:
     for record in records:
-        if record.get("device") == "cuda":  # the share is another one there: what is not waiting for the GPU
+        if record.get("device") == "cuda":  # there, the share is all but waits for the GPU
             continue
         for row in record["steps"]:
-            if row["rows"] == OUTSIDE_ROWS:
+            if row["rows"] == OUTSIDE_ROWS and row["load"] in OUTSIDE_LOADS:
                 yield f"{record['model']} {record['precision']} {row['load']}", row["outside"]
 
 
@@ -118,18 +119,18 @@ def _name(cell: Record) -> str:
 
 def table(found: Sequence[Verdict]) -> list[str]:
     """The lines of a table of verdicts, and of what is missed and by how much."""
-    lines = ["| floor | aim | kept | worst | where |", "|---|---:|---:|---:|---|"]
+    lines = ["| bound | aim | kept | worst | where |", "|---|---:|---:|---:|---|"]
     for verdict in found:
         kept = len(verdict.values) - len(verdict.missed)
         name, value = verdict.worst
-        aim = f"{verdict.floor.aim:.1f}" if verdict.floor.aim else ""
-        told = verdict.floor.told(value)
-        lines.append(f"| {verdict.floor} | {aim} | {kept} of {len(verdict.values)} | {told} | {name} |")
+        aim = f"{verdict.bound.aim:.1f}" if verdict.bound.aim else ""
+        told = verdict.bound.told(value)
+        lines.append(f"| {verdict.bound} | {aim} | {kept} of {len(verdict.values)} | {told} | {name} |")
     if any(verdict.missed for verdict in found):
         lines += ["", "Missed, and by how much of the bound:", ""]
     for verdict in found:
-        floor = verdict.floor
-        cells = [f"{name} {floor.told(value)} ({floor.missed_by(value):.0%})" for name, value in verdict.missed.items()]
+        bound = verdict.bound
+        cells = [f"{name} {bound.told(value)} ({bound.missed_by(value):.0%})" for name, value in verdict.missed.items()]
         if cells:
-            lines.append(f"- {floor}: {'; '.join(cells)}.")
+            lines.append(f"- {bound}: {'; '.join(cells)}.")
     return lines

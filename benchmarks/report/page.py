@@ -1,7 +1,7 @@
-"""Write what the benchmarks measured into docs/benchmarks.md: tables, pictures, and which floors are kept.
+"""Write what the benchmarks measured into docs/benchmarks.md: tables, pictures, and which bounds are kept.
 
-    python benchmarks/report.py
-    python benchmarks/report.py --device cuda           # what was measured on a GPU, in its own part of the page
+    python -m benchmarks.report
+    python -m benchmarks.report --device cuda           # what was measured on a GPU, in its own part of the page
 
 Reads the JSON files of `runs/bench`, or `runs/bench/cuda`, and replaces what is between two markers of the page.
 What was not measured is named there; the rest of the page is left alone.
@@ -10,24 +10,18 @@ What was not measured is named there; the rest of the page is left alone.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import floor
-import floors
 import matplotlib as mpl
-import offline
-import plots
-import scaling
-import serving_tables
-from contest import Outcome
-from results import TITLES, Record, Results, circumstances, models_of, read, told_machine
 
-ROOT = Path(__file__).resolve().parents[1]
-BEGIN = "<!-- {device}: begin; benchmarks/report.py writes what is between these lines -->"
+from benchmarks import places
+from benchmarks.report import bounds, offline_tables, plots, product_tables, scaling_tables, serving_tables
+from benchmarks.report.results import TITLES, Record, Results, circumstances, models_of, read, told_machine
+
+BEGIN = "<!-- {device}: begin; `python -m benchmarks.report` writes what is between these lines -->"
 END = "<!-- {device}: end -->"
 
 
@@ -51,8 +45,8 @@ class Page:
         machines = dict.fromkeys(told_machine(record) for found in self._results.records.values() for record in found)
         if machines:
             yield from (f"Measured on {'; and on '.join(machines)}.", "")
-        if found := floors.verdicts(self._results):
-            yield from ("### Floors", "", *floors.table(found), "")
+        if found := bounds.verdicts(self._results):
+            yield from ("### Bounds", "", *bounds.table(found), "")
         for record in self._results["offline"]:
             if record["cells"]:
                 yield from self._offline(record)
@@ -61,8 +55,8 @@ class Page:
                 yield from self._serving(record)
         for record in self._results["scaling"]:
             yield from self._scaling(record)
-        if self._results["floor"]:
-            yield from self._floor(self._results["floor"])
+        if self._results["products"]:
+            yield from self._products(self._results["products"])
         if self._results["steps"]:
             yield from self._steps(self._results["steps"])
         for record in self._results["soak"]:
@@ -84,9 +78,9 @@ class Page:
         for model, cells in _by_model(record["cells"]).items():
             text = f"Target tokens per second of Translane and CTranslate2 on the {model} model, by batch"
             yield from self._picture(f"offline-{model}", plots.offline(cells), text)
-        yield offline.header(record["machine"])
+        yield offline_tables.header(record["machine"])
         for cell in record["cells"]:
-            yield offline.row(_cell(cell), _outcomes(cell))
+            yield offline_tables.row(cell)
         yield ""
 
     def _serving(self, record: Record) -> Iterator[str]:
@@ -110,7 +104,9 @@ class Page:
         figure = plots.curves(by_rows, "rows", "step [ms]", 1e3, log=True)
         yield from self._picture("steps-rows", figure, "Time of a step against rows, of both engines")
         by_length = {title: found["lengths"] for title, found in models.items()}
-        figure = plots.curves(by_length, f"target length [tokens], {scaling.ROWS_OF_LENGTHS} rows", "step [ms]", 1e3)
+        figure = plots.curves(
+            by_length, f"target length [tokens], {scaling_tables.ROWS_OF_LENGTHS} rows", "step [ms]", 1e3
+        )
         yield from self._picture("steps-length", figure, "Time of a step against the length of the translation")
         if all(found["memory"] for found in models.values()):
             by_memory = {title: _by_engine(found["memory"]) for title, found in models.items()}
@@ -119,10 +115,10 @@ class Page:
         figure = plots.start({title: found["start"] for title, found in models.items()})
         yield from self._picture("start-up", figure, "Start-up time of both engines")
         for title, found in models.items():
-            yield scaling.tables(f"{title}, {threads}", found).replace("### ", "#### ", 1)
+            yield scaling_tables.tables(f"{title}, {threads}", found).replace("### ", "#### ", 1)
 
-    def _floor(self, records: list[Record]) -> Iterator[str]:
-        yield from (_heading("floor"), "")
+    def _products(self, records: list[Record]) -> Iterator[str]:
+        yield from (_heading("products"), "")
         yield "The products alone, run by ONNX Runtime over as many rows, are what no step can be faster than."
         yield ""
 
@@ -130,9 +126,16 @@ class Page:
             return f"{record['model']}, {record['precision']}, {_counted(record['threads'], 'thread')}"
 
         text = "The time of a decoder step over that of its matrix products, against rows"
-        yield from self._picture("floor", plots.floor(records, title), text)
+        yield from self._picture("products", plots.products(records, title), text)
         for record in records:
-            yield from (f"#### {title(record)}", "", circumstances(record), "", floor.table(record["rows"]), "")
+            yield from (
+                f"#### {title(record)}",
+                "",
+                circumstances(record),
+                "",
+                product_tables.table(record["rows"]),
+                "",
+            )
 
     def _steps(self, records: list[Record]) -> Iterator[str]:
         yield from (_heading("steps"), "")
@@ -166,21 +169,13 @@ def _heading(name: str) -> str:
     return f"### {TITLES[name]}"
 
 
-def _cell(cell: Record) -> offline.Cell:
-    return offline.Cell(*(cell[part.name] for part in dataclasses.fields(offline.Cell)))
-
-
 def _by_model(cells: Sequence[Record]) -> dict[str, list[Record]]:
     models = dict.fromkeys(cell["model"] for cell in cells)
     return {model: [cell for cell in cells if cell["model"] == model] for model in models}
 
 
-def _outcomes(cell: Record) -> dict[str, Outcome]:
-    return {name: Outcome(**found) for name, found in cell.items() if isinstance(found, dict) and "rate" in found}
-
-
 def _by_engine(memory: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
-    return {name: {rows: taken[name] for rows, taken in memory.items()} for name in plots.ENGINES}
+    return {name: {rows: taken[name] for rows, taken in memory.items()} for name in plots.LABELS}
 
 
 def _counted(number: int, noun: str) -> str:
@@ -188,7 +183,11 @@ def _counted(number: int, noun: str) -> str:
 
 
 def replace_part(page: str, device: str, lines: str) -> str:
-    """The page with another generated part. ValueError: it has no markers of this device."""
+    """The page with another generated part.
+
+    Raises:
+        ValueError: the page has no markers of this device.
+    """
     begin, end = BEGIN.format(device=device), END.format(device=device)
     before, found, rest = page.partition(f"{begin}\n")
     _, closed, after = rest.partition(f"{end}\n")
@@ -201,13 +200,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="whose part of the page is written")
     parser.add_argument("--folder", type=Path, help="of the JSON files; runs/bench, or runs/bench/cuda")
-    parser.add_argument("--page", type=Path, default=ROOT / "docs" / "benchmarks.md")
+    parser.add_argument("--page", type=Path, default=places.ROOT / "docs" / "benchmarks.md")
     arguments = parser.parse_args()
-    on_cpu = arguments.device == "cpu"
-    bench = ROOT / "runs" / "bench"
-    results = read(arguments.folder or (bench if on_cpu else bench / "cuda"), arguments.device)
+    results = read(arguments.folder or places.result("", arguments.device).parent, arguments.device)
     pictures = arguments.page.parent / "benchmarks"
-    prefix = "" if on_cpu else f"{arguments.device}-"
+    prefix = "" if arguments.device == "cpu" else f"{arguments.device}-"
     with mpl.rc_context(plots.STYLE):
         lines = "\n".join(Page(results, pictures, pictures.name, prefix).lines())
     try:

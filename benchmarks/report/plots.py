@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from floor import over_floor
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 from PIL import Image
 
-ENGINES = {"translane": "Translane", "ctranslate2": "CTranslate2"}
+from benchmarks.report.product_tables import over_products
+
+LABELS = {"translane": "Translane", "ctranslate2": "CTranslate2"}
 # Told apart by readers who see few colours, and in grey: Okabe and Ito's blue and vermilion, with markers of their own.
 COLOURS = {"translane": "#0072B2", "ctranslate2": "#D55E00"}
 MARKERS = {"translane": "o", "ctranslate2": "s"}
@@ -55,7 +56,8 @@ def panels(count: int, columns: int, height: float) -> tuple[Figure, list[Any]]:
     columns = min(columns, count)
     rows = math.ceil(count / columns)
     figure = Figure(figsize=(WIDTH, rows * height + 0.4), layout="constrained")
-    figure.get_layout_engine().set(w_pad=0.1, h_pad=0.06)
+    layout: Any = figure.get_layout_engine()
+    layout.set(w_pad=0.1, h_pad=0.06)
     grid = figure.subplots(rows, columns, squeeze=False).flatten().tolist()
     for axes in grid[count:]:
         axes.remove()
@@ -96,14 +98,14 @@ def offline(cells: Sequence[Mapping[str, Any]]) -> Figure:
         groups.setdefault((cell["precision"], cell["search"]), []).append(cell)
     figure, grid = panels(len(groups), 2, 2.2)
     for axes, ((precision, search), found) in zip(grid, groups.items(), strict=True):
-        highest = max(cell[name]["rate"] for cell in found for name in ENGINES)
-        for offset, (name, title) in zip((-0.2, 0.2), ENGINES.items(), strict=True):
+        highest = max(cell[name]["rate"] for cell in found for name in LABELS)
+        for offset, (name, title) in zip((-0.2, 0.2), LABELS.items(), strict=True):
             places = [number + offset for number in range(len(found))]
             rates = [cell[name]["rate"] for cell in found]
             hatch = "///" if name == "ctranslate2" else None
             axes.bar(places, rates, 0.38, color=COLOURS[name], label=title, hatch=hatch, edgecolor="white", lw=0)
         for number, cell in enumerate(found):
-            ours, theirs = (cell[name]["rate"] for name in ENGINES)
+            ours, theirs = (cell[name]["rate"] for name in LABELS)
             axes.text(number, max(ours, theirs) + 0.02 * highest, f"{ours / theirs:.2f}×", ha="center", va="bottom")
         axes.set_title(f"{found[0]['model']}, {precision}, {search}")
         axes.set_xticks(range(len(found)), [str(cell["batch"]) for cell in found])
@@ -120,7 +122,7 @@ def latency(cells: Sequence[Mapping[str, Any]], bound: float) -> Figure:
     """p50 and p95 against the rate, and the highest rates that keep the bound."""
     figure, grid = panels(len(cells), 2, 2.7)
     for axes, cell in zip(grid, cells, strict=True):
-        for name, title in ENGINES.items():
+        for name, title in LABELS.items():
             for quantile, line in (("p50", "--"), ("p95", "-")):
                 points = list(_quantiles(cell["grid"], name, quantile))
                 axes.plot(
@@ -159,7 +161,7 @@ def curves(models: Mapping[str, Quantity], x: str, y: str, scale: float, *, log:
     """A quantity of both engines, a panel for each model; `scale` turns it into the unit of `y`."""
     figure, grid = panels(len(models), 2, 2.4)
     for axes, (title, found) in zip(grid, models.items(), strict=True):
-        for name, label in ENGINES.items():
+        for name, label in LABELS.items():
             points = sorted((int(key), scale * value) for key, value in found[name].items() if value > 0)
             axes.plot(*zip(*points, strict=True), marker=MARKERS[name], color=COLOURS[name], label=label)
         doubling_x(axes, {int(key) for values in found.values() for key in values})
@@ -178,7 +180,7 @@ def start(models: Mapping[str, Mapping[str, float]]) -> Figure:
     """Seconds to the first translation."""
     figure = Figure(figsize=(WIDTH, 0.9 + 0.5 * len(models)), layout="constrained")
     axes = figure.subplots()
-    for offset, (name, label) in zip((-0.19, 0.19), ENGINES.items(), strict=True):
+    for offset, (name, label) in zip((-0.19, 0.19), LABELS.items(), strict=True):
         places = [number + offset for number in range(len(models))]
         hatch = "///" if name == "ctranslate2" else None
         bars = axes.barh(
@@ -201,15 +203,15 @@ def start(models: Mapping[str, Mapping[str, float]]) -> Figure:
     return figure
 
 
-def floor(records: Sequence[Mapping[str, Any]], title: Callable[[Mapping[str, Any]], str]) -> Figure:
+def products(records: Sequence[Mapping[str, Any]], title: Callable[[Mapping[str, Any]], str]) -> Figure:
     """The time of a step over that of its matrix products, against rows."""
     figure = Figure(figsize=(WIDTH, 3.0), layout="constrained")
     axes = figure.subplots()
     ticks: set[int] = set()
     for number, record in enumerate(records):
-        points = sorted((int(rows), over_floor(found)) for rows, found in record["rows"].items())
+        points = sorted((int(rows), over_products(found)) for rows, found in record["rows"].items())
         ticks.update(rows for rows, _ in points)
-        style = {"marker": SYMBOLS[number % len(SYMBOLS)], "color": SERIES[number % len(SERIES)]}
+        style: dict[str, Any] = {"marker": SYMBOLS[number % len(SYMBOLS)], "color": SERIES[number % len(SERIES)]}
         axes.plot(*zip(*points, strict=True), label=title(record), **style)
     doubling_x(axes, ticks)
     axes.axhline(1, color="#555555", lw=1, ls="-.")

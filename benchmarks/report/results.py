@@ -1,4 +1,4 @@
-"""What the benchmarks wrote, as far as it is there."""
+"""The records that benchmarks write, and that reports are made of."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from pathlib import Path
 from typing import Any
 
 COMMANDS = {
-    "offline": "python benchmarks/offline.py",
-    "serving": "python benchmarks/serving.py",
-    "scaling": "python benchmarks/scaling.py",
-    "floor": "python benchmarks/floor.py BUNDLE",
-    "steps": "python benchmarks/steps.py BUNDLE",
-    "soak": "python benchmarks/soak.py",
+    "offline": "python -m benchmarks.runs.offline",
+    "serving": "python -m benchmarks.runs.serving",
+    "scaling": "python -m benchmarks.runs.scaling",
+    "products": "python -m benchmarks.runs.products BUNDLE",
+    "steps": "python -m benchmarks.runs.costs steps BUNDLE",
+    "soak": "python -m benchmarks.runs.soak",
 }
 TITLES = {
     "offline": "Offline throughput",
     "serving": "Latency under load",
     "scaling": "How steps, memory and start-up grow",
-    "floor": "Steps over their matrix products",
+    "products": "Steps over their matrix products",
     "steps": "Where a step's time goes",
     "soak": "Memory over many sentences",
 }
 ON_CUDA = ("offline", "scaling", "steps")  # what is measured there
-BUSY = 0.05  # share of the processors that others used, from which on a reader is warned
+BUSY = 0.05  # share of the processors: readers are warned where other programs used more
 
 Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Results:
-    """The records of each benchmark, empty where there are none; `missing` says so, one sentence each."""
+    """The records of each benchmark, and a sentence in `missing` for each benchmark without records."""
 
     records: Mapping[str, list[Record]]
     missing: list[str] = field(default_factory=list)
@@ -41,8 +41,14 @@ class Results:
         return self.records.get(name, [])
 
 
+def write(path: Path, record: Record) -> None:
+    """Write a record, in place of the one that was there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, indent=1), encoding="utf-8")
+
+
 def read(folder: Path, device: str = "cpu") -> Results:
-    """All `offline.json`, `floor-….json` and so on of a folder. A file that cannot be read counts as missing."""
+    """All `offline.json`, `products-….json` and so on of a folder. A file that cannot be read counts as missing."""
     records: dict[str, list[Record]] = {}
     missing = []
     for name in COMMANDS if device == "cpu" else ON_CUDA:

@@ -7,11 +7,11 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from served import ENGINES
+from benchmarks.engines.server_process import ENGINES
 
 
 def tables(record: Mapping[str, Any]) -> list[str]:
-    """The lines of what `serving.py` recorded: the machine, the highest rates, and the latencies."""
+    """The lines of what the serving benchmark recorded: the machine, the highest rates, and the latencies."""
     machine = record["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
     return [

@@ -1,10 +1,10 @@
-"""Whether the engines that are compared compute the same thing: their translations, token for token.
+"""Whether Translane and CTranslate2 compute the same: compares their translations, token for token.
 
-    python benchmarks/agreement.py
-    python benchmarks/agreement.py --models demo
+    python -m benchmarks.runs.agreement
+    python -m benchmarks.runs.agreement --models demo
 
-In fp32, greedy and with four beams: the demo model on every test sentence, the base model on random sources. A model's
-two best choices may be closer than rounding; then either is right, and translations differ.
+Both decode in fp32, greedily and with four beams: the demo model every test sentence, the base model random sources.
+Where a model's two best choices are closer than rounding, either one is right, and translations differ.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarked_models import NAMES, prepare
-from decoder_process import DecoderProcess
-from offline import ROOT, SEARCHES, SENTENCES, pairs_of
-from workload import LONGEST, Load, make_load
+from benchmarks.engines.decoder_process import DecoderProcess
+from benchmarks.engines.settings import CTRANSLATE2, TRANSLANE
+from benchmarks.models.benchmarked import NAMES, prepare
+from benchmarks.models.workload import LONGEST, SEARCHES, Load, make_load
+from benchmarks.places import MODELS, SENTENCES
+from benchmarks.runs.offline import pairs_of
 
 BATCH = 32
 RANDOM_SENTENCES, RANDOM_LENGTH = 256, 24  # random weights end few sentences
@@ -27,7 +29,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", choices=NAMES, default=NAMES)
     parser.add_argument("--sentences", type=Path, default=SENTENCES, help="source, tab, reference on each line")
-    parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "bench" / "models", help="of converted models")
+    parser.add_argument("--folder", type=Path, default=MODELS, help="of converted models")
     arguments = parser.parse_args()
     print("| model | search | sentences | tokens | mismatches |\n|---|---|---:|---:|---:|")
     for name in arguments.models:
@@ -39,10 +41,21 @@ def main() -> None:
             rows, longest = BATCH * beam_size, max(map(len, load.sources))
             capacity = {"source_tokens": longest, "target_tokens": load.max_length, "ends": True}
             ours = translate(
-                "translane_decoder.TranslaneDecoder", load, model.bundle, replicas=1, threads=1, rows=rows, **capacity
+                TRANSLANE,
+                load,
+                model.bundle,
+                replicas=1,
+                threads=1,
+                rows=rows,
+                **capacity,
             )
             theirs = translate(
-                "ctranslate2_peer.CTranslate2Decoder", load, model.peer, workers=1, threads=1, compute_type="float32"
+                CTRANSLATE2,
+                load,
+                model.converted,
+                workers=1,
+                threads=1,
+                compute_type="float32",
             )
             tokens = sum(map(len, ours))
             print(f"| {name} | {search} | {len(ours):,} | {tokens:,} | {mismatches(ours, theirs):,} |", flush=True)

@@ -1,16 +1,17 @@
 """Holds exports of Hugging Face models to `generate`, and measures what an export takes.
 
-    python benchmarks/architectures.py                  # all of them: greedy and beam 4, 200 sentences each
-    python benchmarks/architectures.py --only T5 --sentences 500
-    python benchmarks/architectures.py --large marian   # Marian's base size: parity, time and peak memory
-    python benchmarks/architectures.py --large mt5      # above 2 GB, in shards: time and peak memory
+    python -m benchmarks.runs.architectures                  # all of them: greedy and beam 4, 200 sentences each
+    python -m benchmarks.runs.architectures --only T5 --sentences 500
+    python -m benchmarks.runs.architectures --large marian   # Marian's base size: parity, time and peak memory
+    python -m benchmarks.runs.architectures --large mt5      # above 2 GB, in shards: time and peak memory
 
-Models are random ones of transformers' own classes, written and exported as folders; the server's engine and ONNX
-Runtime decode the bundle. Ties are sentences where `generate` itself chose between scores closer than rounding.
+Models are random ones of transformers' own classes, written and exported as folders; the server's dispatcher and
+replica loop decode with the bundle. Ties are sentences where `generate` itself chose between scores closer than
+rounding.
 
-Memory is the peak of a process that only exports, memory-mapped files included, less that of the same process
-exporting a model of a few kilobytes, which is what PyTorch, ONNX Runtime and capturing graphs take alone. It is VmHWM
-of /proc/self/status; ru_maxrss begins at what the parent process had.
+Memory is the peak of a process that only exports, memory-mapped files included, less the peak of a process that exports
+a model of a few kilobytes: PyTorch, ONNX Runtime and capturing graphs take that much alone. The peak is VmHWM of
+/proc/self/status; ru_maxrss begins at what the parent process had.
 """
 
 from __future__ import annotations
@@ -22,8 +23,15 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from large_models import LARGE, hugging_face
+from benchmarks import places
+from benchmarks.models.large import LARGE
+from helpers import hugging_face
+from translane_server.bundle import Bundle, load_bundle
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 BEAM_SIZES = (1, 4)
 
@@ -56,7 +64,7 @@ def table(scratch: Path, only: str, sentences: int) -> None:
             report(name, model, bundle, sentences)
 
 
-def report(name: str, model, bundle, sentences: int) -> None:
+def report(name: str, model: PreTrainedModel, bundle: Bundle, sentences: int) -> None:
     sources = hugging_face.sources(model, sentences)
     for beam_size in BEAM_SIZES:
         found = hugging_face.compare(bundle, model, sources, beam_size)
@@ -82,16 +90,16 @@ def large(name: str, scratch: Path, sentences: int) -> None:
         f" {(peak - base) / size:.2f} x the checkpoint"
     )
     if name == "marian":
-        from translane_server.bundle import load_bundle
-
         model = hugging_face.draw(LARGE[name])
         report(name, model, load_bundle(scratch / f"{name}.bundle"), sentences)
 
 
 def measure(folder: Path, output: Path) -> dict[str, float]:
     """Seconds and bytes of an export in a process of its own."""
-    command = [sys.executable, __file__, "--export", str(folder), str(output)]
-    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout.splitlines()[-1])
+    command = [sys.executable, "-m", "benchmarks.runs.architectures", "--export", str(folder), str(output)]
+    done = subprocess.run(command, cwd=places.ROOT, check=True, stdout=subprocess.PIPE)
+    measured: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return measured
 
 
 def export_alone(folder: Path, output: Path) -> None:

@@ -1,25 +1,24 @@
 """Throughput of whole test sets: Translane against CTranslate2, on the same weights, sentences and processors.
 
-    python benchmarks/offline.py --quick                # a few minutes
-    python benchmarks/offline.py                        # every cell, up to an hour
-    python benchmarks/offline.py --models demo --precisions fp32 --searches greedy --batches 1 32
+    python -m benchmarks.runs.offline --quick                # a few minutes
+    python -m benchmarks.runs.offline                        # every cell, up to an hour
+    python -m benchmarks.runs.offline --models demo --precisions fp32 --searches greedy --batches 1 32
 
-A cell is a model, a precision, a search and a batch size. In each, every engine first runs all its settings (workers ×
-threads, and CTranslate2 with each of its matrix libraries), and the ones near its best go on into the rounds, which
-take turns between the engines; the best median counts. Both engines get token ids, longest sentences first.
+A cell is a model, a precision, a search and a batch size. In each cell, every engine first runs all its settings
+(workers × threads, and CTranslate2 with each of its matrix libraries). The settings near an engine's best one go on to
+the rounds, in which engines take turns; the best median counts. Engines get token ids, longest sentences first.
 
-The base model has random weights, which end no sentence. So sentences of its batches are as long as the median
-reference of the batch, on both sides. The demo model ends its own sentences. At batch B, Translane has B rows, or B × K
-at K beams, in each of its replicas, and fills them from the same list; CTranslate2 sorts and batches by itself where
-lengths are free, and gets batch after batch, all at once, where they are fixed. Both stop a beam search as soon as they
-have as many ended translations as beams. Hugging Face's `generate` takes part at two batch sizes of the base model.
+The base model has random weights, which end no sentence: in both engines, the translations of a batch are as long as
+the batch's median reference. The demo model ends its own sentences. At batch B, Translane has B rows in each replica,
+or B × K at K beams, and fills the rows from one list. CTranslate2 sorts and batches by itself where lengths are free;
+where lengths are fixed, CTranslate2 gets all batches at once. Both engines stop a beam search as soon as it has as many
+ended translations as beams. Hugging Face's `generate` takes part at two batch sizes of the base model.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import os
 import sys
 import time
@@ -27,34 +26,31 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarked_models import (
-    COMPUTE_TYPES,
-    DEMO,
-    NAMES,
-    ON_CUDA,
-    PRECISIONS,
-    Measured,
-    Unavailable,
-    base_folder,
-    prepare,
-)
-from contest import (
-    Contest,
-    Outcome,
+from benchmarks import places
+from benchmarks.engines.settings import (
     Setting,
     settings_of_ctranslate2,
     settings_of_hugging_face,
     settings_of_translane,
     settings_on_cuda,
 )
-from machine import Usage, describe
-from workload import LONGEST, Load, Pair, make_load, random_ids, read_pairs
-
+from benchmarks.machine import Usage, describe
+from benchmarks.measuring.contest import Contest, Outcome
+from benchmarks.models.benchmarked import (
+    COMPUTE_TYPES,
+    NAMES,
+    ON_CUDA,
+    PRECISIONS,
+    BenchmarkedModel,
+    Unavailable,
+    base_folder,
+    prepare,
+)
+from benchmarks.models.workload import LONGEST, SEARCHES, Load, Pair, make_load, random_ids, read_pairs
+from benchmarks.report import offline_tables
+from benchmarks.report.results import write
 from translane_server.bundle import load_bundle
 
-ROOT = Path(__file__).resolve().parents[1]
-SENTENCES = ROOT.parent / "shared" / "data" / "tatoeba-zh-en" / "test.tsv.gz"
-SEARCHES = {"greedy": 1, "beam 4": 4}
 BATCHES = (1, 8, 32, 64, 128)
 HUGGING_FACE_BATCHES = (8, 32)
 HUGGING_FACE_PRECISIONS = {"cpu": "fp32", "cuda": "fp16"}  # by device
@@ -99,19 +95,19 @@ def main() -> None:
         help="for a machine that is in use: count processor time, and only try workers of one thread",
     )
     parser.add_argument("--bundle", action="append", default=[], metavar="MODEL-PRECISION=FOLDER")
-    parser.add_argument("--sentences", type=Path, default=SENTENCES, help="source, tab, reference on each line")
-    parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "bench" / "models", help="of converted models")
+    parser.add_argument("--sentences", type=Path, default=places.SENTENCES, help="source, tab, reference on each line")
+    parser.add_argument("--folder", type=Path, default=places.MODELS, help="of converted models")
     parser.add_argument("-o", "--output", type=Path, help="runs/bench/offline.json by default")
     arguments = parser.parse_args()
     on_cuda = arguments.device == "cuda"
-    output = arguments.output or ROOT / "runs" / "bench" / ("cuda" if on_cuda else "") / "offline.json"
+    output = arguments.output or places.result("offline", arguments.device)
     precisions = arguments.precisions or (ON_CUDA if on_cuda else PRECISIONS)
     plan = QUICK if arguments.quick else FULL
     if arguments.rounds:
         plan = Plan(plan.seconds, arguments.rounds, plan.batches)
     batches = arguments.batches or ((1, 32, 128) if arguments.quick else BATCHES)
     bundles = {name: Path(folder) for name, _, folder in (text.partition("=") for text in arguments.bundle)}
-    models: dict[tuple[str, str], Measured] = {}
+    models: dict[tuple[str, str], BenchmarkedModel] = {}
     for name, precision in itertools.product(arguments.models, precisions):
         try:
             models[name, precision] = prepare(name, precision, arguments.folder, bundles.get(f"{name}-{precision}"))
@@ -130,7 +126,7 @@ def main() -> None:
         "cells": [],
     }
     started, usage = time.monotonic(), Usage()
-    print(header(record["machine"]))
+    print(offline_tables.header(record["machine"]))
     cores = len(os.sched_getaffinity(0))
     engines = {"translane": settings_of_translane(cores), "ctranslate2": settings_of_ctranslate2(cores)}
     if on_cuda:
@@ -145,17 +141,16 @@ def main() -> None:
         for cell in cells:
             model = models[cell.model, cell.precision]
             outcomes = measure(contest, cell, model, pairs[cell.model], plan, arguments.device)
-            print(row(cell, outcomes), flush=True)
             record["cells"].append(asdict(cell) | {name: asdict(outcome) for name, outcome in outcomes.items()})
+            print(offline_tables.row(record["cells"][-1]), flush=True)
             record["usage"] = usage.so_far()
-            output.parent.mkdir(parents=True, exist_ok=True)
-            output.write_text(json.dumps(record, indent=1))
+            write(output, record)
     print(f"\n{time.monotonic() - started:.0f} seconds; all rounds are in {output}")
 
 
-def pairs_of(model: Measured, name: str, sentences: Path) -> list[Pair]:
-    """The sentences as the model's ids; the lengths are the demo's pieces' for both."""
-    pairs = read_pairs(sentences, load_bundle(DEMO))
+def pairs_of(model: BenchmarkedModel, name: str, sentences: Path) -> list[Pair]:
+    """The sentences as ids of the model; both models get the lengths that the demo model's pieces have."""
+    pairs = read_pairs(sentences, load_bundle(places.DEMO))
     if name != "base":
         return pairs
     manifest = load_bundle(model.bundle).manifest
@@ -163,7 +158,7 @@ def pairs_of(model: Measured, name: str, sentences: Path) -> list[Pair]:
 
 
 def measure(
-    contest: Contest, cell: Cell, model: Measured, pairs: list[Pair], plan: Plan, device: str = "cpu"
+    contest: Contest, cell: Cell, model: BenchmarkedModel, pairs: list[Pair], plan: Plan, device: str = "cpu"
 ) -> dict[str, Outcome]:
     beam_size, fixed = SEARCHES[cell.search], cell.model == "base"
     longest = max(pair.reference_length for pair in pairs) if fixed else LONGEST
@@ -174,10 +169,10 @@ def measure(
     def opening(setting: Setting) -> dict[str, Any] | None:
         if setting.engine == "hugging_face":
             if fixed and cell.precision == HUGGING_FACE_PRECISIONS[device] and cell.batch in HUGGING_FACE_BATCHES:
-                return {"model": base_folder(model.peer.parent), "device": device}
+                return {"model": base_folder(model.converted.parent), "device": device}
             return None
         if setting.engine == "ctranslate2":
-            return {"model": model.peer, "compute_type": COMPUTE_TYPES[cell.precision], "device": device}
+            return {"model": model.converted, "compute_type": COMPUTE_TYPES[cell.precision], "device": device}
         return {
             "model": model.bundle,
             "rows": cell.batch * beam_size,
@@ -193,24 +188,6 @@ def measure(
         trial=load(max(least, TRIAL_SENTENCES)),
         load=lambda rate: load(-(-max(least, int(rate * plan.seconds)) // least) * least),
         rounds=plan.rounds,
-    )
-
-
-def header(machine: dict) -> str:
-    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
-    columns = ("model", "precision", "search", "batch", "Translane", "setting", "CTranslate2", "setting", "ratio")
-    columns += ("CPU ratio", "generate")
-    alignment = "|---|---|---|---:|---:|---|---:|---|---:|---:|---:|"
-    return f"{machine['processor']}, {machine['cores']} cores; {versions}\n\n| {' | '.join(columns)} |\n{alignment}"
-
-
-def row(cell: Cell, outcomes: dict[str, Outcome]) -> str:
-    """Target tokens/s of both, and how many times CTranslate2's ours are: by the clock, and by processor time."""
-    ours, theirs, other = outcomes["translane"], outcomes["ctranslate2"], outcomes.get("hugging_face")
-    return (
-        f"| {cell.model} | {cell.precision} | {cell.search} | {cell.batch} | {ours.rate:,.0f} | {ours.setting} |"
-        f" {theirs.rate:,.0f} | {theirs.setting} | **{ours.rate / theirs.rate:.2f}** |"
-        f" {ours.cpu_rate / theirs.cpu_rate:.2f} | {f'{other.rate:,.0f}' if other else '–'} |"
     )
 
 

@@ -1,35 +1,34 @@
 """How far a decoder step is from its matrix products alone, measured with ONNX Runtime for both.
 
-    python benchmarks/floor.py models/zh-en
-    python benchmarks/floor.py runs/bench/models/base-fp32-bundle --rows 1 32 128 --threads 1
+    python -m benchmarks.runs.products models/zh-en
+    python -m benchmarks.runs.products runs/bench/models/base-fp32-bundle --rows 1 32 128 --threads 1
 
-The floor is a graph with nothing but the decoder's matrix products, one after the other: the same operators on the same
-weights, in the same layout, over as many rows. What the step takes beyond it is attention, norms, embeddings, the
-choice of candidates, and what runs them. The two take turns. On one thread, times are processor times.
+The products are a graph with nothing but the decoder's matrix products, one after the other: the same operators on the
+same weights, in the same layout, over as many rows. What a step takes beyond them is attention, norms, embeddings, the
+choice of candidates, and what runs these. The two take turns. On one thread, times are processor times.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
-from machine import Usage, describe
 from onnx import TensorProto, helper
 
+from benchmarks import places
+from benchmarks.machine import Usage, describe, version_of
+from benchmarks.report.product_tables import table
+from benchmarks.report.results import write
+from helpers.sessions import open_session
 from translane_server.bundle import Bundle, load_bundle
 from translane_server.runtime.ort import OrtBackend
 from translane_server.runtime.sessions import Sessions
 
-ROOT = Path(__file__).resolve().parents[1]
 # What multiplies matrices, and the type of its activations.
 PRODUCTS = {
     "Gemm": TensorProto.FLOAT,
@@ -50,7 +49,7 @@ def products_of(model: onnx.ModelProto) -> onnx.ModelProto:
     is an output.
 
     Raises:
-        ValueError: there is none.
+        ValueError: `model` has no such product.
     """
     graph = model.graph
     initializers = {tensor.name: tensor for tensor in graph.initializer}
@@ -61,7 +60,7 @@ def products_of(model: onnx.ModelProto) -> onnx.ModelProto:
     outputs: list[onnx.ValueInfoProto] = []
 
     def constant(name: str) -> bool:
-        """Whether it is a weight, stored or made of stored ones; then it comes along."""
+        """Whether a value is a weight, stored or made of stored ones; then it comes along."""
         if name in initializers or not name:
             kept[name] = None
             return True
@@ -91,8 +90,8 @@ def products_of(model: onnx.ModelProto) -> onnx.ModelProto:
     if not outputs:
         raise ValueError("the graph has no matrix product by a weight")
     stored = [initializers[name] for name in kept if name]
-    floor = helper.make_graph(nodes, "products", list(inputs.values()), outputs, stored)
-    return helper.make_model(floor, opset_imports=model.opset_import, ir_version=model.ir_version)
+    products = helper.make_graph(nodes, "products", list(inputs.values()), outputs, stored)
+    return helper.make_model(products, opset_imports=model.opset_import, ir_version=model.ir_version)
 
 
 def _width(
@@ -101,30 +100,22 @@ def _width(
     """How many numbers of a row go into the product."""
     attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
     if "K" in attributes:
-        return attributes["K"]
+        return int(attributes["K"])
     name, dimension = node.input[1], 1 if attributes.get("transB") else 0
     while name not in initializers:  # a Cast, or another operator that leaves the shape alone, but for Transpose
         if producers[name].op_type == "Transpose":
             dimension = 1 - dimension
         name = producers[name].input[0]
-    return initializers[name].dims[dimension]
+    return int(initializers[name].dims[dimension])
 
 
-class Floor:
+class MatrixProducts:
     """Runs the matrix products of a bundle's decoder."""
 
     def __init__(self, bundle: Bundle, threads: int) -> None:
-        path = bundle.path(bundle.manifest.graphs.decoder.file)
-        model = products_of(onnx.load(path, load_external_data=False))
-        self.products = len(model.graph.output)
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(path.parent))
-        options.log_severity_level = 3
-        self._session = onnxruntime.InferenceSession(
-            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
+        model = products_of(onnx.load(bundle.path(bundle.manifest.graphs.decoder.file)))
+        self.count = len(model.graph.output)
+        self._session = open_session(model.SerializeToString(), threads=threads)
 
     def bind(self, rows: int) -> Callable[[], None]:
         """What runs all products once over so many rows."""
@@ -161,43 +152,13 @@ def bind_step(backend: OrtBackend, bundle: Bundle, rows: int) -> Callable[[], ob
 
 
 def seconds_of(run: Callable[[], object], clock: Callable[[], float]) -> float:
-    """The least of runs that take `SHORTEST` seconds together: the work is the same, and only others add to it."""
+    """The least time of runs that take `SHORTEST` seconds together: only other programs make a run take longer."""
     times: list[float] = []
     while sum(times) < SHORTEST or len(times) < 5:
         started = clock()
         run()
         times.append(clock() - started)
     return min(times)
-
-
-def over_floor(found: Mapping[str, Sequence[float]]) -> float:
-    """The median over the rounds of a step's time over that of its products."""
-    return statistics.median(step / least for step, least in zip(found["step"], found["floor"], strict=True))
-
-
-def table(times: Mapping[Any, Mapping[str, Sequence[float]]]) -> str:
-    """Medians of both and their ratio by rows, as Markdown."""
-    lines = ["| rows | products ms | step ms | step / products |", "|---:|---:|---:|---:|"]
-    for rows, found in times.items():
-        least, step = (statistics.median(found[name]) * 1000 for name in ("floor", "step"))
-        lines.append(f"| {rows} | {least:.2f} | {step:.2f} | {over_floor(found):.2f} |")
-    return "\n".join(lines)
-
-
-def write(output: Path, times: Any, machine: Any, bundle: Bundle, threads: int, usage: Usage) -> None:
-    """The rounds so far, as JSON."""
-    manifest = bundle.manifest
-    record = {
-        "machine": machine,
-        "model": manifest.name,
-        "precision": manifest.precision,
-        "parameters": manifest.architecture.parameters,
-        "threads": threads,
-        "usage": usage.so_far(),
-        "rows": times,
-    }
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(json.dumps(record, indent=1))
 
 
 def main() -> None:
@@ -212,20 +173,27 @@ def main() -> None:
     sessions = Sessions(bundle, threads=arguments.threads)
     backend = OrtBackend(sessions, rows=max(arguments.rows), source_capacity=32, target_capacity=32)
     backend.warm_up()
-    floor = Floor(bundle, arguments.threads)
+    products = MatrixProducts(bundle, arguments.threads)
     machine, manifest, usage = describe(), bundle.manifest, Usage()
-    output = arguments.output or ROOT / "runs" / "bench" / f"floor-{manifest.name}-{manifest.precision}.json"
-    times: dict[int, dict[str, list[float]]] = {rows: {"floor": [], "step": []} for rows in arguments.rows}
+    output = arguments.output or places.result(f"products-{manifest.name}-{manifest.precision}")
+    times: dict[int, dict[str, list[float]]] = {rows: {"products": [], "step": []} for rows in arguments.rows}
+    record = {
+        "machine": machine,
+        "model": manifest.name,
+        "precision": manifest.precision,
+        "parameters": manifest.architecture.parameters,
+        "threads": arguments.threads,
+    }
     clock = time.thread_time if arguments.threads == 1 else time.perf_counter
     for _ in range(arguments.rounds):
         for rows, found in times.items():
-            found["floor"].append(seconds_of(floor.bind(rows), clock))
+            found["products"].append(seconds_of(products.bind(rows), clock))
             found["step"].append(seconds_of(bind_step(backend, bundle, rows), clock))
-        write(output, times, machine, bundle, arguments.threads, usage)
+        write(output, record | {"usage": usage.so_far(), "rows": times})
     backend.close()
     print(
-        f"{manifest.name}: {manifest.architecture.parameters:,} parameters, {manifest.precision}; {floor.products}"
-        f" products; {arguments.threads} threads, onnxruntime {onnxruntime.__version__}, {machine['processor']};"
+        f"{manifest.name}: {manifest.architecture.parameters:,} parameters, {manifest.precision}; {products.count}"
+        f" products; {arguments.threads} threads, onnxruntime {version_of('onnxruntime')}, {machine['processor']};"
         f" medians of {arguments.rounds} rounds\n"
     )
     print(table(times))

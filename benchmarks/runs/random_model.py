@@ -1,6 +1,6 @@
-"""Writes a checkpoint of random weights: benchmarks of speed need a model of a size, not one that translates.
+"""Writes a checkpoint of random weights: benchmarks of speed need a model of some size, not a model that translates.
 
-python benchmarks/random_model.py -o runs/base-random --preset base --vocab-size 32000
+python -m benchmarks.runs.random_model -o runs/base-random --preset base --vocab-size 32000
 translane-export runs/base-random -o runs/base-random-bundle
 """
 
@@ -39,7 +39,7 @@ def main() -> None:
         target_tokenizer=vocabulary,
         source_language="en",
         target_language="en",
-        samples=[],
+        samples=(),
         metadata={},
     )
     vocabulary.unlink()

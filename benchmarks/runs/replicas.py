@@ -1,34 +1,31 @@
 """Which is faster on the same processors: one replica of several threads, or several of one thread.
 
-    python benchmarks/replicas.py models/zh-en
-    python benchmarks/replicas.py runs/bench/models/base-fp32-bundle --rows 1 32 --beams 1
+    python -m benchmarks.runs.replicas models/zh-en
+    python -m benchmarks.runs.replicas runs/bench/models/base-fp32-bundle --rows 1 32 --beams 1
 
-Replicas decode as a server's do: each in a process of its own, with a dispatcher between them. *Throughput* is of many
-sentences given at once: replicas share the rows, though each has as many as a sentence takes. *Latency* is of one
-sentence after the other, each alone. All settings are open at the same time and take turns, one short run each; what
-counts is the median of each setting's ratio to the first within a round. Sources are random, and every sentence goes on
-to a length of its own. Processor time is of all processes, the dispatcher's included.
+Replicas decode as in a server: each in a process of its own, behind a dispatcher. *Throughput* is measured with many
+sentences given at once: replicas share the rows, but each has at least as many rows as a sentence takes. *Latency* is
+measured with one sentence after the other, each alone. All settings are open at the same time and take turns, one short
+run each. The median of a setting's ratios to the first setting, round by round, counts. Sources are random, and every
+sentence goes on to a length of its own. Processor time is that of all processes, the dispatcher's included.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import platform
+import random
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-import onnxruntime
-from machine import cpu_seconds, family
-from translane_decoder import TranslaneDecoder
-from workload import Load
-
+from benchmarks.engines.translane_decoder import TranslaneDecoder
+from benchmarks.machine import cpu_seconds, family, processor, version_of
+from benchmarks.models.workload import Load, random_sources
 from translane_server.bundle import Bundle, load_bundle
-from translane_server.request import Sentence
+from translane_server.sentence import Sentence
 
 SOURCE_LENGTHS = (5, 25)  # tokens
 TARGET_LENGTHS = (5, 35)
@@ -43,14 +40,14 @@ class Run:
     cpu: float
 
 
-class Setting:
+class OpenReplicas:
     """So many replicas of so many threads. Close it.
 
     Args:
         bundle: what to decode with.
         replicas: how many there are.
-        threads: of each.
-        rows: of each.
+        threads: of each replica.
+        rows: of each replica.
     """
 
     def __init__(self, bundle: Bundle, replicas: int, threads: int, rows: int) -> None:
@@ -85,13 +82,12 @@ class Setting:
 
 
 def load_of(bundle: Bundle, count: int, beam_size: int) -> Load:
-    random = np.random.default_rng(0)
-    vocabulary = bundle.manifest.architecture.source_vocab_size
-    sources = random.integers(*SOURCE_LENGTHS, count, endpoint=True)
-    targets = random.integers(*TARGET_LENGTHS, count, endpoint=True)
+    """Random sources, and translations of lengths of their own."""
+    pick = random.Random(0)
+    sources = random_sources(bundle, [pick.randint(*SOURCE_LENGTHS) for _ in range(count)])
     return Load(
-        tuple(tuple(random.integers(4, vocabulary, length).tolist()) for length in sources),
-        tuple(targets.tolist()),
+        tuple(sources),
+        tuple(pick.randint(*TARGET_LENGTHS) for _ in range(count)),
         TARGET_LENGTHS[1],
         count,
         beam_size,
@@ -117,7 +113,7 @@ def main() -> None:
     first = arguments.settings[0]
     print(
         f"{bundle.manifest.name}: {bundle.manifest.architecture.parameters:,} parameters, {bundle.manifest.precision};"
-        f" onnxruntime {onnxruntime.__version__}, {platform.processor() or platform.machine()};"
+        f" onnxruntime {version_of('onnxruntime')}, {processor()};"
         f" medians of {arguments.rounds} rounds\n"
     )
     print(f"| load | beams | rows | replicas × threads | ms | processor ms | speed of {first} | processor of {first} |")
@@ -125,14 +121,14 @@ def main() -> None:
     for beams in arguments.beams:
         for rows in arguments.rows:
             settings = [
-                Setting(bundle, replicas, threads, max(rows // replicas, beams))
+                OpenReplicas(bundle, replicas, threads, max(rows // replicas, beams))
                 for replicas, threads in map(parse, arguments.settings)
             ]
-            measures: dict[str, tuple[Callable[[Setting, Load], Run], int]] = {
-                "throughput": (Setting.throughput, max(arguments.batches * rows // beams, 4))
+            measures: dict[str, tuple[Callable[[OpenReplicas, Load], Run], int]] = {
+                "throughput": (OpenReplicas.throughput, max(arguments.batches * rows // beams, 4))
             }
             if rows == arguments.rows[0]:
-                measures["latency"] = (Setting.latency, ALONE)
+                measures["latency"] = (OpenReplicas.latency, ALONE)
             for name, (measure, count) in measures.items():
                 load = load_of(bundle, count, beams)
                 rounds = [[measure(setting, load) for setting in settings] for _ in range(1 + arguments.rounds)][1:]

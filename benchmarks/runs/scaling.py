@@ -1,43 +1,52 @@
-"""How step time, memory and start-up grow: Translane, and CTranslate2 where it has the same.
+"""How the time of a step, memory and start-up grow, in Translane and in CTranslate2.
 
-    python benchmarks/scaling.py
-    python benchmarks/scaling.py --models demo --rows 1 16 256 --lengths 16 64
+    python -m benchmarks.runs.scaling
+    python -m benchmarks.runs.scaling --models demo --rows 1 16 256 --lengths 16 64
 
-One worker of each engine decodes greedily. Neither tells how long a step takes, so a step is what a longer translation
-takes beyond a shorter one, by the tokens it is longer: encoding and everything else done once drops out. Memory is what
-is resident after decoding, in a process of its own and those it started, weights and interpreters included, as the
-proportional set size: of what processes share, each has its part. Translane's is for as many rows and tokens as the
-measurement needs, since it takes all of its memory at once. Start-up is from a process that has imported its engine to
-the first translation; Translane's starts another one meanwhile, which decodes. With one thread, a step's time is
-processor time.
+One worker of each engine decodes greedily. Neither engine tells how long a step takes. So the time of a step is the
+time that a longer translation takes beyond a shorter one, divided by the difference of their lengths: encoding and
+everything else that is done once drops out. With one thread, the time is processor time.
+
+Memory is resident memory after decoding, of a process and its descendants, weights and interpreters included; memory
+that processes share counts in equal parts for each. Translane has room for as many rows and tokens as the measurement
+needs, and takes that memory at once. Start-up is the time from a process that has imported its engine to the first
+translation. Translane's process starts another one meanwhile, which decodes.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import os
 import statistics
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarked_models import COMPUTE_TYPES, NAMES, ON_CUDA, PRECISIONS, Measured, Unavailable, prepare
-from contest import LIBRARIES
-from decoder_process import DecoderProcess
-from machine import Usage, describe
-from offline import ROOT
-from workload import Load
+from benchmarks import places
+from benchmarks.engines.decoder_process import DecoderProcess
+from benchmarks.engines.settings import CTRANSLATE2, LIBRARIES, TRANSLANE
+from benchmarks.machine import Usage, describe
+from benchmarks.models.benchmarked import (
+    COMPUTE_TYPES,
+    NAMES,
+    ON_CUDA,
+    PRECISIONS,
+    BenchmarkedModel,
+    Unavailable,
+    prepare,
+)
+from benchmarks.models.workload import Load
+from benchmarks.report.results import write
+from benchmarks.report.scaling_tables import ROWS_OF_LENGTHS, tables
 
 SOURCE_LENGTH = 12  # tokens, the last of which ends the sentence
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 LENGTHS = (16, 32, 64, 128, 250)
 SHORT, LONG = 8, 32  # lengths that a step over many rows is measured between
-ROWS_OF_LENGTHS = 32
 
 
 @dataclass(frozen=True)
@@ -59,7 +68,12 @@ class Runner:
     def seconds(self, load: Load, clock: str) -> float:
         """How long decoding the load takes."""
         self.process.load(load)
-        return getattr(self.process.decode(), clock)
+        seconds: float = getattr(self.process.decode(), clock)
+        return seconds
+
+
+RunnerOf = Callable[[str, ExitStack], Runner]
+"""Makes the runner of an engine, whose process ends with the stack."""
 
 
 def load_of(rows: int, length: int) -> Load:
@@ -77,7 +91,9 @@ def per_step(times: dict[int, list[float]], lengths: Sequence[int]) -> dict[int,
     }
 
 
-def measure_steps(runners: Sequence[Runner], cases: Sequence[tuple[int, int]], rounds: int, clock: str) -> Any:
+def measure_steps(
+    runners: Sequence[Runner], cases: Sequence[tuple[int, int]], rounds: int, clock: str
+) -> dict[str, dict[tuple[int, int], list[float]]]:
     """Seconds of every runner for each case of rows and length, in turn: {runner: {case: [seconds]}}."""
     found: dict[str, dict[tuple[int, int], list[float]]] = {runner.name: {} for runner in runners}
     for runner in runners:
@@ -91,7 +107,7 @@ def measure_steps(runners: Sequence[Runner], cases: Sequence[tuple[int, int]], r
     return found
 
 
-def measure_memory(runner_of: Any, rows: Sequence[int], length: int) -> Iterator[tuple[int, dict[str, int]]]:
+def measure_memory(runner_of: RunnerOf, rows: Sequence[int], length: int) -> Iterator[tuple[int, dict[str, int]]]:
     """Bytes that each engine takes for so many rows, each in a new process."""
     for count in rows:
         taken = {}
@@ -104,7 +120,7 @@ def measure_memory(runner_of: Any, rows: Sequence[int], length: int) -> Iterator
         yield count, taken
 
 
-def measure_start(runner_of: Any, rounds: int) -> dict[str, float]:
+def measure_start(runner_of: RunnerOf, rounds: int) -> dict[str, float]:
     """Seconds from opening the model to the first translation of one sentence, each time in a new process."""
     found: dict[str, list[float]] = {}
     for _ in range(rounds):
@@ -116,21 +132,21 @@ def measure_start(runner_of: Any, rounds: int) -> dict[str, float]:
     return {name: statistics.median(seconds) for name, seconds in found.items()}
 
 
-def measure(model: Measured, precision: str, arguments: argparse.Namespace) -> dict[str, Any]:
+def measure(model: BenchmarkedModel, precision: str, arguments: argparse.Namespace) -> dict[str, Any]:
     threads = arguments.threads
     on_cuda = arguments.device == "cuda"
     clock = "cpu_seconds" if threads == 1 and not on_cuda else "seconds"
 
     def runner_of(name: str, processes: ExitStack) -> Runner:
         if name == "translane":
-            process = DecoderProcess("translane_decoder.TranslaneDecoder")
+            process = DecoderProcess(TRANSLANE)
             options = {"replicas": 1, "threads": threads, "device": arguments.device}
             bundle = model.bundle
         else:
-            process = DecoderProcess("ctranslate2_peer.CTranslate2Decoder", LIBRARIES[arguments.library])
+            process = DecoderProcess(CTRANSLATE2, LIBRARIES[arguments.library])
             options = {"workers": 1, "threads": threads, "compute_type": COMPUTE_TYPES[precision]}
             options["device"] = arguments.device
-            bundle = model.peer
+            bundle = model.converted
         return Runner(name, processes.enter_context(process), bundle, options)
 
     rows, lengths = arguments.rows, arguments.lengths
@@ -159,28 +175,6 @@ def measure(model: Measured, precision: str, arguments: argparse.Namespace) -> d
     }
 
 
-def tables(title: str, found: dict[str, Any]) -> str:
-    """What was measured of a model, as Markdown."""
-    lines = [f"### {title}", ""]
-    for name, column in (("rows", "rows"), ("lengths", f"tokens, {ROWS_OF_LENGTHS} rows")):
-        lines += [f"| {column} | Translane step ms | CTranslate2 step ms | ratio |", "|---:|---:|---:|---:|"]
-        ours, theirs = found[name]["translane"], found[name]["ctranslate2"]
-        lines += [
-            f"| {key} | {ours[key] * 1e3:.2f} | {theirs[key] * 1e3:.2f} | {theirs[key] / ours[key]:.2f} |"
-            for key in ours
-        ]
-        lines.append("")
-    if found["memory"]:
-        lines += ["| rows | Translane MB | CTranslate2 MB |", "|---:|---:|---:|"]
-    lines += [
-        f"| {rows} | {taken['translane'] / 1e6:,.0f} | {taken['ctranslate2'] / 1e6:,.0f} |"
-        for rows, taken in found["memory"].items()
-    ]
-    start = found["start"]
-    lines += ["", f"Start-up: Translane {start['translane']:.2f} s, CTranslate2 {start['ctranslate2']:.2f} s.", ""]
-    return "\n".join(lines)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", choices=NAMES, default=NAMES)
@@ -193,11 +187,11 @@ def main() -> None:
     )
     parser.add_argument("--library", choices=LIBRARIES, default="oneDNN", help="what CTranslate2 multiplies with")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "bench" / "models", help="of converted models")
+    parser.add_argument("--folder", type=Path, default=places.MODELS, help="of converted models")
     parser.add_argument("-o", "--output", type=Path, help="runs/bench/scaling.json by default")
     arguments = parser.parse_args()
     on_cuda = arguments.device == "cuda"
-    output = arguments.output or ROOT / "runs" / "bench" / ("cuda" if on_cuda else "") / "scaling.json"
+    output = arguments.output or places.result("scaling", arguments.device)
     record: dict[str, Any] = {"machine": describe(), "device": arguments.device, "threads": arguments.threads}
     if not on_cuda:
         record["library"] = arguments.library
@@ -212,8 +206,7 @@ def main() -> None:
             record[f"{name}-{precision}"] = found = measure(model, precision, arguments)
             print(tables(f"{name}, {precision}, {arguments.threads} threads", found), flush=True)
             record["usage"] = usage.so_far()
-            output.parent.mkdir(parents=True, exist_ok=True)
-            output.write_text(json.dumps(record, indent=1))
+            write(output, record)
 
 
 if __name__ == "__main__":

@@ -1,21 +1,19 @@
 """Whether a server's memory stays where it is while it translates a million sentences.
 
-    python benchmarks/soak.py                           # a million; half an hour to two hours on two cores
-    python benchmarks/soak.py --minutes 3
+    python -m benchmarks.runs.soak                           # a million; half an hour to two hours on two cores
+    python -m benchmarks.runs.soak --minutes 3
 
-Clients of a real server wait for each answer before they ask again. Most send many short sentences at once, for greedy
-search; others ask for beams, samples, scores or streams, cancel what they asked for, let deadlines pass, send requests
-that are refused, and connect anew. Meanwhile the resident memory and the open files of the server's processes are
-sampled (memory that several processes share counts in equal parts for each). Its growth is what they hold at the end
-over what they held when a tenth of the sentences was done, medians of some samples each.
+Clients of a real server wait for each answer before they ask again. Most requests hold many short sentences for greedy
+search. Others ask for beams, samples, scores or streams; clients cancel requests, let deadlines pass, send requests
+that are refused, and connect anew. Meanwhile the benchmark samples the resident memory and the open files of the
+server's processes; memory that several processes share counts in equal parts for each. Growth is the memory at the end
+over the memory when a tenth of the sentences was done, medians of some samples each.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import gzip
-import json
 import random
 import signal
 import statistics
@@ -27,12 +25,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarked_models import DEMO
-from floors import MEMORY
-from machine import Usage, describe, family, memory, open_files
-from offline import ROOT, SENTENCES
-from served import translane
-
+from benchmarks import places
+from benchmarks.engines.server_process import translane
+from benchmarks.machine import Usage, describe, family, memory, open_files
+from benchmarks.models import workload
+from benchmarks.report.bounds import MEMORY
+from benchmarks.report.results import write
 from translane_client import AsyncClient, DeadlineExceeded, InvalidArgument, TranslaneError
 
 TEXTS, FEW_TEXTS = 64, 8  # of a request
@@ -45,7 +43,7 @@ KEPT = 500  # samples of a record
 
 @dataclass(frozen=True)
 class Sample:
-    """What the server's processes held at a time."""
+    """What the server's processes held at some time."""
 
     seconds: float
     sentences: int
@@ -73,7 +71,7 @@ async def scores(client: AsyncClient, texts: Sequence[str], pick: random.Random)
 
 
 async def stream(client: AsyncClient, texts: Sequence[str], pick: random.Random) -> int:
-    """One that is read, or left after its first words."""
+    """A stream that is read to its end, or left after its first words."""
     is_left = pick.random() < 0.5
     async with client.translate_stream(pick.choice(texts)) as deltas:
         async for _ in deltas:
@@ -206,11 +204,9 @@ def _median(found: Sequence[Sample]) -> Sample:
     return Sample(*(statistics.median(column) for column in columns))
 
 
-def read_texts(path: Path) -> list[str]:
+def short_texts(path: Path) -> list[str]:
     """The short texts of a file of texts, or of source, tab, reference. ValueError: it has too few."""
-    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
-        texts = [line.rstrip("\n").split("\t")[0] for line in file]
-    short = [text for text in texts if 0 < len(text) <= LONGEST_TEXT]
+    short = [text for text in workload.read_texts(path) if 0 < len(text) <= LONGEST_TEXT]
     if len(short) < TEXTS:
         raise ValueError(f"{path}: {TEXTS} texts of {LONGEST_TEXT} characters or fewer are needed, not {len(short)}")
     return short
@@ -218,16 +214,18 @@ def read_texts(path: Path) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bundle", type=Path, default=DEMO)
+    parser.add_argument("--bundle", type=Path, default=places.DEMO)
     parser.add_argument("--sentences", type=int, default=1_000_000, help="how many translations end it")
     parser.add_argument("--minutes", type=float, default=600.0, help="after which it ends in any case")
     parser.add_argument("--clients", type=int, default=8)
-    parser.add_argument("-i", "--input", type=Path, default=SENTENCES, help="texts; what follows a tab is left out")
+    parser.add_argument(
+        "-i", "--input", type=Path, default=places.SENTENCES, help="texts; what follows a tab is left out"
+    )
     parser.add_argument("--server-flag", action="append", default=[], metavar="FLAG", help="of translane-server")
-    parser.add_argument("-o", "--output", type=Path, default=ROOT / "runs" / "bench" / "soak.json")
+    parser.add_argument("-o", "--output", type=Path, default=places.result("soak"))
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the server is ended, and the record written
-    texts = read_texts(arguments.input)
+    texts = short_texts(arguments.input)
     machine, usage = describe(), Usage()
     with translane(arguments.bundle, arguments.server_flag) as server:
         soak = Soak(server.address, server.pid, texts, arguments.sentences, 60 * arguments.minutes)
@@ -254,8 +252,7 @@ def main() -> None:
         "growth": growth,
         "samples": [asdict(sample) for sample in soak.samples[::step]],
     }
-    arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    arguments.output.write_text(json.dumps(record, indent=1))
+    write(arguments.output, record)
     kinds = ", ".join(f"{count:,} {name}" for name, count in soak.requests.most_common())
     print(f"{soak.sentences:,} sentences in {last.seconds / 60:.1f} minutes; requests: {kinds}")
     print(

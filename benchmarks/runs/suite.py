@@ -1,13 +1,14 @@
 """All benchmarks, one after the other, and then the report: what `make bench` runs.
 
-    python benchmarks/suite.py                          # about an hour
-    python benchmarks/suite.py --quick                  # a quarter of an hour
-    python benchmarks/suite.py --full                   # three hours or so
-    python benchmarks/suite.py --device cuda            # what there is to measure on a GPU
-    python benchmarks/suite.py --only scaling floor
+    python -m benchmarks.runs.suite                          # about an hour
+    python -m benchmarks.runs.suite --quick                  # a quarter of an hour
+    python -m benchmarks.runs.suite --full                   # three hours or so
+    python -m benchmarks.runs.suite --device cuda            # what there is to measure on a GPU
+    python -m benchmarks.runs.suite --only scaling products
 
-Each gets a time limit and is ended when it has passed; one that fails or is ended leaves what it has measured, and the
-next one begins. Ctrl-C ends the one that runs and goes on to the report. A run begins its files anew.
+Each benchmark has a time limit, and is ended when the time has passed. A benchmark that fails or is ended leaves what
+it has measured, and the next one begins. Ctrl-C ends the benchmark that runs and goes on to the report. A benchmark
+begins its files anew.
 """
 
 from __future__ import annotations
@@ -25,17 +26,14 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarked_models import NAMES, ON_CUDA, PRECISIONS, Unavailable, prepare
-from offline import ROOT, SENTENCES
-
+from benchmarks import places
+from benchmarks.models.benchmarked import NAMES, ON_CUDA, PRECISIONS, Unavailable, prepare
 from translane_client.bench.sentences import BUILT_IN
 from translane_server.devices import choose_device
 from translane_server.errors import DeviceError
 
-HERE = Path(__file__).resolve().parent
-BENCH = ROOT / "runs" / "bench"
 LENGTHS = ("quick", "usual", "full")
-EACH_MODEL = ("steps", "floor")  # have a file for each model
+EACH_MODEL = ("steps", "products")  # have a file for each model
 GRACE = 30.0  # seconds that a benchmark gets to end
 ENDED = 124  # the exit code of what was ended at its limit
 
@@ -45,40 +43,47 @@ class Part:
     """A benchmark to run.
 
     Attributes:
-        name: of its script.
-        arguments: of it.
+        name: of what it measures.
+        module: that is run.
+        arguments: of the module.
         minutes: after which it is ended.
     """
 
     name: str
+    module: str
     arguments: tuple[str, ...]
     minutes: float
 
     def __str__(self) -> str:
-        return " ".join((f"{self.name}.py", *self.arguments))
+        return " ".join((self.module, *self.arguments))
 
 
 OFFLINE = {
-    "quick": Part("offline", ("--quick", "--batches", "1", "32"), 15),
-    "usual": Part("offline", ("--quick", "--batches", "1", "8", "32", "64", "128"), 40),
-    "full": Part("offline", (), 120),
+    "quick": Part("offline", "benchmarks.runs.offline", ("--quick", "--batches", "1", "32"), 15),
+    "usual": Part("offline", "benchmarks.runs.offline", ("--quick", "--batches", "1", "8", "32", "64", "128"), 40),
+    "full": Part("offline", "benchmarks.runs.offline", (), 120),
 }
 SERVING = {
-    "quick": Part("serving", ("--quick", "--models", "demo"), 8),
-    "usual": Part("serving", ("--rounds", "1"), 30),
-    "full": Part("serving", ("--precisions", *PRECISIONS), 100),
+    "quick": Part("serving", "benchmarks.runs.serving", ("--quick", "--models", "demo"), 8),
+    "usual": Part("serving", "benchmarks.runs.serving", ("--rounds", "1"), 30),
+    "full": Part("serving", "benchmarks.runs.serving", ("--precisions", *PRECISIONS), 100),
 }
 SCALING = {
-    "quick": Part("scaling", ("--rounds", "2", "--rows", "1", "8", "32", "128", "--lengths", "16", "64"), 5),
-    "usual": Part("scaling", ("--rounds", "3"), 15),
-    "full": Part("scaling", (), 30),
+    "quick": Part(
+        "scaling",
+        "benchmarks.runs.scaling",
+        ("--rounds", "2", "--rows", "1", "8", "32", "128", "--lengths", "16", "64"),
+        5,
+    ),
+    "usual": Part("scaling", "benchmarks.runs.scaling", ("--rounds", "3"), 15),
+    "full": Part("scaling", "benchmarks.runs.scaling", (), 30),
 }
-STEPS = {  # and floor
+STEPS = {  # and products
     "quick": ("--rounds", "2", "--rows", "1", "32"),
     "usual": ("--rounds", "5"),
     "full": ("--rounds", "9"),
 }
-EACH = {"quick": 2.0, "usual": 5.0, "full": 10.0}  # minutes of floor and steps
+EACH = {"quick": 2.0, "usual": 5.0, "full": 10.0}  # minutes of steps and products
 
 
 def parts(length: str, device: str, sentences: Path, bundles: Mapping[str, Path]) -> Iterator[Part]:
@@ -90,32 +95,29 @@ def parts(length: str, device: str, sentences: Path, bundles: Mapping[str, Path]
         sentences: file of what is translated.
         bundles: of the models whose steps are measured, by name and precision.
     """
-    texts = () if sentences == SENTENCES else ("--sentences", str(sentences))
+    texts = () if sentences == places.SENTENCES else ("--sentences", str(sentences))
     on = () if device == "cpu" else ("--device", device)
     for name, bundle in bundles.items():
-        yield Part(
-            "steps", (str(bundle), *STEPS[length], *on, "-o", str(output(device, f"steps-{name}"))), EACH[length]
-        )
+        rounds, minutes = STEPS[length], EACH[length]
+        output = ("-o", str(places.result(f"steps-{name}", device)))
+        yield Part("steps", "benchmarks.runs.costs", ("steps", str(bundle), *rounds, *on, *output), minutes)
         if device == "cpu":
-            yield Part("floor", (str(bundle), *STEPS[length], "-o", str(output(device, f"floor-{name}"))), EACH[length])
+            output = ("-o", str(places.result(f"products-{name}")))
+            yield Part("products", "benchmarks.runs.products", (str(bundle), *rounds, *output), minutes)
     scaling, offline, serving = (which[length] for which in (SCALING, OFFLINE, SERVING))
-    yield Part("scaling", (*scaling.arguments, *on), scaling.minutes)
-    yield Part("offline", (*offline.arguments, *texts, *on), offline.minutes)
+    yield Part("scaling", "benchmarks.runs.scaling", (*scaling.arguments, *on), scaling.minutes)
+    yield Part("offline", "benchmarks.runs.offline", (*offline.arguments, *texts, *on), offline.minutes)
     if device == "cpu":
-        yield Part("serving", (*serving.arguments, *texts), serving.minutes)
-
-
-def output(device: str, name: str) -> Path:
-    """Where the report looks for it."""
-    return BENCH / ("" if device == "cpu" else device) / f"{name}.json"
+        yield Part("serving", "benchmarks.runs.serving", (*serving.arguments, *texts), serving.minutes)
 
 
 def run(part: Part, environment: Mapping[str, str]) -> int:
-    """Run it to its end or its limit; return its exit code. KeyboardInterrupt: it was ended by Ctrl-C."""
+    """Run it to its end or its limit; return its exit code. KeyboardInterrupt: Ctrl-C ended it."""
     process = subprocess.Popen(
-        [sys.executable, str(HERE / f"{part.name}.py"), *part.arguments],
+        [sys.executable, "-m", part.module, *part.arguments],
+        cwd=places.ROOT,
         env=environment,
-        start_new_session=True,  # so that Ctrl-C gets to it once, from here
+        start_new_session=True,  # so that Ctrl-C reaches the process once, from here
     )
     try:
         return process.wait(timeout=60 * part.minutes)
@@ -126,7 +128,7 @@ def run(part: Part, environment: Mapping[str, str]) -> int:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End a process that may be over, and then what is left of those it has started."""
+    """End a process, if it runs, and then what is left of its descendants."""
     if process.poll() is None:
         process.terminate()
         try:
@@ -141,7 +143,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def libraries() -> str:
-    """Where CUDA's libraries are that pip installed, before what is set already: CTranslate2 looks nowhere else."""
+    """The folders of CUDA's libraries that pip installed, and then LD_LIBRARY_PATH: CTranslate2 looks nowhere else."""
     folders = sorted(Path(sysconfig.get_path("purelib")).glob("nvidia/*/lib"))
     return os.pathsep.join([*map(str, folders), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
 
@@ -149,22 +151,24 @@ def libraries() -> str:
 def remove(names: Collection[str], device: str) -> None:
     """Remove what these benchmarks wrote before, so that the report mixes no runs."""
     for name in names:
-        folder = output(device, name).parent
+        folder = places.result(name, device).parent
         for path in (folder / f"{name}.json", *(folder.glob(f"{name}-*.json") if name in EACH_MODEL else ())):
             path.unlink(missing_ok=True)
 
 
 def sentences_of(path: Path | None, folder: Path) -> Path:
     """What is translated: the file named, the test sentences beside the repository, or a few of our own."""
-    if path or SENTENCES.is_file():
-        return path or SENTENCES
+    if path or places.SENTENCES.is_file():
+        return path or places.SENTENCES
     own = folder / "own-sentences.tsv.gz"
     folder.mkdir(parents=True, exist_ok=True)
     with gzip.open(own, "wt", encoding="utf-8") as file:
         file.writelines(
             f"{source}\t{reference}\n" for source, reference in zip(BUILT_IN["zh"], BUILT_IN["en"], strict=True)
         )
-    print(f"suite: there is no {SENTENCES}; {len(BUILT_IN['zh'])} sentences are translated again and again instead")
+    print(
+        f"suite: there is no {places.SENTENCES}; {len(BUILT_IN['zh'])} sentences are translated again and again instead"
+    )
     return own
 
 
@@ -174,11 +178,11 @@ def main() -> None:
     kinds.add_argument("--quick", dest="length", action="store_const", const="quick", help="fewer cells and rounds")
     kinds.add_argument("--full", dest="length", action="store_const", const="full", help="all cells, more rounds")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--only", nargs="+", choices=("steps", "floor", "scaling", "offline", "serving"))
+    parser.add_argument("--only", nargs="+", choices=("steps", "products", "scaling", "offline", "serving"))
     parser.add_argument("--sentences", type=Path, help="source, tab, reference on each line; gzip")
     parser.add_argument("--list", action="store_true", help="tell what would be run, and how long at most")
     arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the one that runs is ended, too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the benchmark that runs is ended, too
     if arguments.device == "cuda":
         try:
             choose_device("cuda", "fp16")
@@ -189,10 +193,10 @@ def main() -> None:
     for name in NAMES:
         for precision in PRECISIONS if arguments.device == "cpu" else ON_CUDA:
             try:
-                bundles[f"{name}-{precision}"] = prepare(name, precision, BENCH / "models").bundle
+                bundles[f"{name}-{precision}"] = prepare(name, precision, places.MODELS).bundle
             except Unavailable as reason:
                 print(f"suite: skipped: {reason}", file=sys.stderr)
-    sentences = sentences_of(arguments.sentences, BENCH)
+    sentences = sentences_of(arguments.sentences, places.RESULTS)
     chosen = [
         part
         for part in parts(arguments.length or "usual", arguments.device, sentences, bundles)
@@ -216,8 +220,8 @@ def main() -> None:
             break
         told = {0: "done", ENDED: "ended at its limit; what it had is kept"}.get(code, f"failed with exit code {code}")
         print(f"suite: {told}, {time.monotonic() - started:.0f} s", flush=True)
-    report = [sys.executable, str(HERE / "report.py"), "--device", arguments.device]
-    codes["report"] = subprocess.run(report, check=False).returncode
+    report = [sys.executable, "-m", "benchmarks.report", "--device", arguments.device]
+    codes["report"] = subprocess.run(report, cwd=places.ROOT, check=False).returncode
     failed = {name: code for name, code in codes.items() if code not in (0, ENDED)}
     sys.exit(f"suite: failed: {json.dumps(failed)}" if failed else 0)
 

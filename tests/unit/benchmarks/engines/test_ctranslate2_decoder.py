@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.engines.ctranslate2_conversion import convert_bundle, tokens
 from benchmarks.engines.ctranslate2_decoder import CTranslate2Decoder
 from benchmarks.models.benchmarked import Unavailable, convert
+from benchmarks.models.ctranslate2_conversion import convert_bundle, tokens
 from benchmarks.models.workload import make_load, read_pairs
 from benchmarks.places import DEMO
 from helpers.demo import demo_in_fp32

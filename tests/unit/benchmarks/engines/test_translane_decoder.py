@@ -5,10 +5,10 @@ import os
 import psutil
 import pytest
 
+from benchmarks import machine
 from benchmarks.engines.decoder_process import DecoderProcess
 from benchmarks.engines.settings import TRANSLANE
 from benchmarks.engines.translane_decoder import TranslaneDecoder
-from benchmarks.measuring import machine
 from benchmarks.models.workload import Load
 from benchmarks.places import DEMO
 from translane_server.errors import StartupError

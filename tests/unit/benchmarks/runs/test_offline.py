@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from benchmarks import machine
 from benchmarks.engines import settings
 from benchmarks.engines.decoder_process import Decoded
-from benchmarks.measuring import machine
 from benchmarks.measuring.contest import outcome
 from benchmarks.models.benchmarked import BenchmarkedModel
 from benchmarks.models.workload import Pair

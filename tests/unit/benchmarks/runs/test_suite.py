@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from benchmarks import places
-from benchmarks.measuring.machine import Usage
+from benchmarks.machine import Usage
 from benchmarks.models.workload import read_pairs
 from benchmarks.runs import suite
 from translane_server.bundle import load_bundle

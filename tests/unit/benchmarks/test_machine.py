@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from benchmarks.measuring import machine
+from benchmarks import machine
 
 TAKEN = 50_000_000  # bytes
 WORKED = 0.2  # seconds of processor time

@@ -33,7 +33,7 @@ def describe() -> dict[str, Any]:
 
 
 class Usage:
-    """How much of the processors others used since it was made: readers judge timings by it."""
+    """How much of the processors other programs have used since this was made. Readers judge timings by that."""
 
     def __init__(self) -> None:
         self._load = os.getloadavg()[0]
@@ -43,8 +43,8 @@ class Usage:
         """Values for JSON.
 
         `seconds` that passed; `load_start` and `load_end`, the load averages of a minute; `others`, the share of the
-        granted processors' time that went to processes which are not this one or its descendants, and to other guests
-        of the same host.
+        granted processors' time that went to other processes than this one and its descendants, and to other guests of
+        the same host.
         """
         at, busy, own = (now - then for now, then in zip(self._read(), self._begin, strict=True))
         others = (busy - own) / (at * len(os.sched_getaffinity(0))) if at else 0.0
@@ -60,9 +60,9 @@ class Usage:
         """Seconds: the clock, processor time of all on the granted processors, and of this process and descendants."""
         granted = os.sched_getaffinity(0)
         busy = 0.0
-        for number, times in enumerate(psutil.cpu_times(percpu=True)):
+        for number, spent in enumerate(psutil.cpu_times(percpu=True)):
             if number in granted:
-                busy += times.user + times.nice + times.system + times.irq + times.softirq + times.steal
+                busy += spent.user + spent.nice + spent.system + spent.irq + spent.softirq + spent.steal
         own = 0.0
         this = psutil.Process()
         for process in (this, *this.children(recursive=True)):
@@ -80,7 +80,7 @@ def family(pid: int) -> list[int]:
 
 
 def cpu_seconds(processes: Iterable[int]) -> float:
-    """Processor time that all threads of these processes have used so far, without those that have ended meanwhile."""
+    """Processor time that all threads of these processes have used so far; a process that has ended does not count."""
     seconds = 0.0
     for pid in processes:
         try:
@@ -92,9 +92,9 @@ def cpu_seconds(processes: Iterable[int]) -> float:
 
 
 def memory(processes: Iterable[int]) -> int:
-    """Memory of these processes that is resident now [bytes].
+    """Resident memory of these processes now [bytes].
 
-    It is their proportional set size: a page that several processes share counts in equal parts for each of them.
+    This is the proportional set size: a page that several processes share counts in equal parts for each of them.
     """
     total = 0
     for pid in processes:
@@ -133,7 +133,7 @@ def version_of(package: str) -> str | None:
 
 
 def processor() -> str:
-    """Its model's name where the system tells it."""
+    """The name of the processor's model, where the system tells the name, and its widest instructions."""
     path = Path("/proc/cpuinfo")
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

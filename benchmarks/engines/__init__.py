@@ -1,0 +1,1 @@
+"""The engines that are compared: Translane, CTranslate2 and Hugging Face, as decoders and as servers."""

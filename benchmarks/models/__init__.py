@@ -1,0 +1,1 @@
+"""The models that engines run, and the sentences that engines decode with them."""
