@@ -1,4 +1,4 @@
-"""`translane-server`: the only reader of the command line and the environment."""
+"""Entry point of `translane-server`. Only this module reads the command line and the environment."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import sys
 from importlib.util import find_spec
 
 _HINT = "install translane[server], or translane[server-cuda] for GPUs"
-_NEEDED_BY_REPLICAS = ("numpy", "onnxruntime")  # this process does not import them, but the replicas' processes do
+_NEEDED_BY_REPLICAS = ("numpy", "onnxruntime")  # imported only in the replicas' processes
 _INTERRUPTED = 130  # 128 + SIGINT
 
 
 def main() -> int:
-    """Serve until a signal; returns the exit code, which tells how the server ended."""
-    # gRPC reads this when it is imported. Its failures reach the log, or the caller, as Translane's own errors.
+    """Serve until a signal comes, and return the exit code."""
+    # gRPC reads this variable when it is imported. gRPC's own log lines would repeat what Translane reports itself.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         from translane_server.command import run
@@ -28,7 +28,7 @@ def main() -> int:
             return _not_installed(name)
     try:
         return run(sys.argv[1:], os.environ)
-    except KeyboardInterrupt:  # before the server listens to signals
+    except KeyboardInterrupt:  # the server does not handle signals yet
         return _INTERRUPTED
 
 

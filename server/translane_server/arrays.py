@@ -1,4 +1,4 @@
-"""The types of arrays that cross the rooms."""
+"""Array types that several packages share."""
 
 from __future__ import annotations
 

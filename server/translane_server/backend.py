@@ -1,4 +1,4 @@
-"""The seam between the engine and whatever runs the model."""
+"""The interface between the running batch and the device that runs the model."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from translane_server.arrays import FloatArray, Int32Array, IntArray
 class RowMove(NamedTuple):
     """Copy row `source` over row `target`: its first `target_length` decoded and `source_length` encoded positions.
 
-    A `source_length` of 0 says that both rows decode the same sentence, whose encoded positions are there already; and
-    `start`, that they were fed the same tokens at so many decoded positions, which need not be copied.
+    A `source_length` of 0 means that both rows decode the same sentence. The encoded positions are then equal already.
+    The first `start` decoded positions of the two rows are equal too, and need not be copied.
     """
 
     source: int
@@ -25,7 +25,14 @@ class RowMove(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StepNeeds:
-    """What a step is to return: how many candidates for each row, and whether these other things, too."""
+    """The results that a decode step has to return.
+
+    Attributes:
+        num_candidates: number of candidates for each row.
+        log_probs: whether to return the candidates' log-probabilities.
+        logits: whether to return the logits of the whole vocabulary.
+        attention: whether to return attention weights.
+    """
 
     num_candidates: int = 1
     log_probs: bool = True
@@ -35,15 +42,16 @@ class StepNeeds:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """What a step returns for n rows. The arrays belong to the backend and hold until its next step.
+    """The results of a decode step for n rows. The arrays belong to the backend and are valid until its next step.
 
     Attributes:
-        token_ids: the K best next tokens, best first and of equal ones the lowest id first, [n, K]; K is what was
-            asked for or the vocabulary's size, if that is less.
-        log_probs: their natural log-probabilities, [n, K], where asked for.
-        logits: of the whole vocabulary, [n, V], where asked for.
-        attention: how much this step attends to each source position, averaged over the heads the bundle names,
-            [n, S] with S at least the longest source's length; zero from a row's source length on; where asked for.
+        token_ids: the K best next tokens, best first, [n, K]. The lower id comes first between equal logits. K is
+            `num_candidates`, or the size of the vocabulary if that is smaller.
+        log_probs: natural log-probabilities of `token_ids`, [n, K], if requested.
+        logits: logits of the whole vocabulary, [n, V], if requested.
+        attention: attention weight of each source position, averaged over the heads that the bundle names, [n, S], if
+            requested. S is at least the length of the longest source. A row's weights are zero from its source length
+            on.
     """
 
     token_ids: IntArray
@@ -57,23 +65,23 @@ BEST_TOKEN_ALONE = StepNeeds(log_probs=False)
 
 
 class Backend(Protocol):
-    """Runs a model over a fixed number of rows, each holding one hypothesis and its keys and values.
+    """Runs a model over a fixed number of rows. Each row holds one hypothesis with its keys and values.
 
-    The backend owns the rows' memory, on whichever device it runs. Rows are numbered from 0, and a step always runs
-    rows 0 … n-1: keeping the active rows there is the engine's part. All calls come from one thread.
+    The backend owns the memory of the rows, on its device. Rows are numbered from 0. A step always runs rows 0 … n-1,
+    so the running batch keeps the active rows there. All calls come from one thread.
     """
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
 
     @property
     def source_capacity(self) -> int:
-        """Most source tokens a row holds."""
+        """Maximum number of source tokens in a row."""
 
     @property
     def target_capacity(self) -> int:
-        """Most decoding steps a row holds."""
+        """Maximum number of decode steps of a row."""
 
     @property
     def has_attention(self) -> bool:
@@ -81,40 +89,45 @@ class Backend(Protocol):
 
     @property
     def steps_at_once(self) -> int:
-        """How many greedy steps `decode_ahead` takes at most; 1 where it is not to be called."""
+        """Maximum number of greedy steps in a `decode_ahead`; 1 if the backend does not support it."""
 
     def encode_ahead(self, sources: Sequence[Sequence[int]]) -> int:
-        """Encode the first of `sources`, as many as there is room for, and return how many that are: at least one.
+        """Encode as many of the first `sources` as there are slots for, and return their number (≥ 1).
 
-        They are numbered from 0 on, and kept until the next call: for `enter`.
+        The encoded sources are numbered from 0. The backend keeps them for `enter` until the next call.
         """
 
     def enter(self, sources: Sequence[int], rows: Sequence[int]) -> None:
-        """Make row `rows[i]` that of the encoded source `sources[i]`."""
+        """Put the encoded source `sources[i]` into row `rows[i]`."""
 
     def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN) -> Candidates:
-        """Feed row i the token `token_ids[i]` as its `positions[i]`-th (from 0): both [n], for the first n rows.
+        """Feed each of the first n rows one token.
 
-        What a row gets does not depend on the other rows, nor on `needs`. A step may overwrite any row from n on.
+        The result of a row depends neither on the other rows nor on `needs`. A step may overwrite any row from n on.
+
+        Args:
+            token_ids: the token that each row is fed, [n].
+            positions: the position of that token in its row, from 0, [n].
+            needs: the results to return.
         """
 
     def decode_ahead(self, token_ids: IntArray, positions: Int32Array, steps: int) -> IntArray:
-        """Take several greedy steps, each of which feeds every row the best token of the step before.
+        """Run several greedy steps. Each step after the first feeds every row the best token of the step before.
 
-        The first step is fed `token_ids` at `positions`, both [n]. A row goes on after its end-of-sentence token. The
-        caller makes sure that every row has room for `steps` more tokens.
+        A row continues after its end-of-sentence token. The caller makes sure that every row has room for `steps` more
+        tokens.
 
         Args:
-            token_ids: as for `decode_step`.
-            positions: as for `decode_step`.
-            steps: from 1 to `steps_at_once`.
+            token_ids: the token that each row is fed first, [n].
+            positions: the position of that token in its row, from 0, [n].
+            steps: number of steps, 1 … `steps_at_once`.
 
         Returns:
-            The best tokens of every step, [steps, n]; the array holds until the next step.
+            The best tokens of every step, [steps, n]. The array is valid until the next step.
         """
 
     def move_rows(self, moves: Sequence[RowMove]) -> None:
-        """Copy rows over others, in the order given; see `RowMove`."""
+        """Make the copies `moves`, in their order."""
 
     def close(self) -> None:
         """Release the model and the rows."""

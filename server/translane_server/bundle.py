@@ -1,7 +1,7 @@
-"""The model bundle: a folder that `translane-export` writes and the server reads, described by its manifest.
+"""The model bundle: a folder that `translane-export` writes and the server reads. Its manifest describes it.
 
 Loading checks everything that can be checked without running the model: the schema version, every field, and the
-sha256 of every file. What is wrong is one sentence.
+sha256 of every file. The message of an error is one sentence.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Bundle:
         self.manifest = manifest
 
     def path(self, name: str) -> Path:
-        """Where the file `name` of the manifest is."""
+        """The path of the manifest's file `name`."""
         return self.folder / name
 
 
@@ -34,7 +34,7 @@ def load_bundle(folder: Path) -> Bundle:
     """Read and check the bundle in `folder`.
 
     Raises:
-        BundleError: it is missing, corrupted, tampered with, or of a schema version this server does not read.
+        BundleError: the bundle is missing, corrupted, tampered with, or of an unsupported schema version.
     """
     manifest = read_manifest(folder)
     for name, entry in sorted(manifest.files.items()):
@@ -43,7 +43,7 @@ def load_bundle(folder: Path) -> Bundle:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read `folder`'s manifest without looking at the files it lists.
+    """Read the manifest in `folder`. The files that the manifest lists are not checked.
 
     Raises:
         BundleError: the manifest is missing, malformed, or of an unsupported schema version.

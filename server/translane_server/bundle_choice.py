@@ -1,4 +1,4 @@
-"""Which bundle of a model is served: a folder may hold several, one for each precision."""
+"""Chooses the bundle to serve. A model's folder may hold several bundles, one for each precision."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _log = logging.getLogger(__name__)
 
 
 def choose_bundle(folder: Path, requested: RequestedDevice) -> tuple[Bundle, Device]:
-    """The bundle in `folder`, checked, and the device to run it on.
+    """Load and check the bundle in `folder`; return the bundle and the device to run it on.
 
-    A folder with a manifest is a bundle. One without may hold a bundle for each precision, in a folder of that name:
-    fp16 or else bf16 is taken where CUDA is used, and int8, fp32 or fp16, the first that is there, where it is not.
+    A folder with a manifest is a bundle. Any other folder may hold one bundle for each precision, in a subfolder of
+    that name. CUDA takes the first of fp16 and bf16 that is there, and a CPU the first of int8, fp32 and fp16.
 
     Raises:
-        BundleError: there is no bundle, or a manifest or the bundle to take is not as it should be.
-        DeviceError: the device that is asked for does not work, or can run none of the bundles.
+        BundleError: there is no bundle; or a manifest or the chosen bundle is invalid.
+        DeviceError: the requested device does not work, or cannot run any of the bundles.
     """
     for precision in _PRECISIONS:
         entry = folder / precision
@@ -38,7 +38,9 @@ def choose_bundle(folder: Path, requested: RequestedDevice) -> tuple[Bundle, Dev
     for name in names:
         manifest = read_manifest(folder / name)
         if manifest.precision != name:
-            raise BundleError(f"model bundle {folder / name}: it is {manifest.precision}, and not what its folder says")
+            raise BundleError(
+                f"model bundle {folder / name}: its precision is {manifest.precision}, unlike its folder's name"
+            )
         versions[name] = manifest.schema_version
     precision, device = choose_precision(requested, versions)
     _log.info("model bundle %s: taking %s of %s", folder, precision, ", ".join(names))

@@ -1,4 +1,4 @@
-"""What `translane-server` does: settings, bundle, device, server; then wait for a signal, and drain."""
+"""Runs `translane-server`: loads settings and bundle, starts the server, waits for a signal, and drains."""
 
 from __future__ import annotations
 
@@ -31,9 +31,13 @@ _log = logging.getLogger(__name__)
 
 
 def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Serve as `argv` and `environ` say until SIGTERM or SIGINT, and return the exit code.
+    """Serve until SIGTERM or SIGINT, and return the exit code.
 
-    What stops the server from starting is one sentence on standard error.
+    If the server cannot start, one sentence on standard error says why.
+
+    Args:
+        argv: command-line arguments, without the name of the program.
+        environ: environment variables.
     """
     try:
         settings = load_settings(ServerSettings, argv, environ, prog=_PROG, env_prefix=ENV_PREFIX)
@@ -47,7 +51,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 class _Signals:
-    """SIGTERM and SIGINT. The first sets `stop`, the second `hurry`; a third one kills, as if nobody listened."""
+    """Handles SIGTERM and SIGINT. The first signal sets `stop`, the second sets `hurry`, and a third kills."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.stop = asyncio.Event()
@@ -76,7 +80,7 @@ async def _serve(settings: ServerSettings, bundle: Bundle, model: ServedModel) -
         stopping = asyncio.create_task(signals.stop.wait())
         await asyncio.wait([opening, stopping], return_when=asyncio.FIRST_COMPLETED)
         if not opening.done():
-            opening.cancel()  # nothing was accepted yet
+            opening.cancel()  # no request was accepted yet
             await server.stop(grace=0)
             return 0
         await opening
@@ -84,7 +88,7 @@ async def _serve(settings: ServerSettings, bundle: Bundle, model: ServedModel) -
         await asyncio.wait([stopping, failing], return_when=asyncio.FIRST_COMPLETED)
         if failing.done():
             await server.stop(grace=0)
-            return 1  # whoever watches the process starts another
+            return 1  # the supervisor of the process restarts it
         failing.cancel()
     except BaseException:
         await server.stop(grace=0)
@@ -104,7 +108,7 @@ async def _serve(settings: ServerSettings, bundle: Bundle, model: ServedModel) -
 def build_dispatcher(
     settings: ServerSettings, bundle: Bundle, model: ServedModel, tokens: TokenLimits, metrics: Metrics
 ) -> Dispatcher:
-    """What decodes with `bundle`, which `model` serves; not started."""
+    """Make the dispatcher and the replicas that decode with `bundle`. They are not started."""
     plan = plan_replicas(settings, bundle.manifest.architecture.parameters, model.device)
     _log.info("replicas: %d, of %d threads each", len(plan.rows), plan.threads)
     ids = bundle.manifest.special_ids

@@ -1,6 +1,6 @@
-"""What there is to compute with: the CPUs granted to this process, and what they are able to.
+"""The CPUs that this process may use, and the instructions that they have.
 
-Granted are those of its affinity, up to the quota of its control group (versions 1 and 2).
+The limit is the smaller of the CPU affinity and the quota of the control group (versions 1 and 2).
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ _MOUNT = Path("/sys/fs/cgroup")
 
 
 def available_cpus(membership: Path = _MEMBERSHIP, mount: Path = _MOUNT) -> int:
-    """Whole CPUs this process may keep busy, at least one.
+    """The number of whole CPUs that this process may keep busy (≥ 1).
 
-    A fraction of a CPU is not counted: a thread more than the quota is paid for with throttling of all of them.
+    Fractions are rounded down, because the kernel throttles all threads when they exceed the quota.
     """
     allowed = len(os.sched_getaffinity(0))
     return max(1, min([allowed, *(int(quota) for quota in _quotas(membership, mount))]))
 
 
 def _quotas(membership: Path, mount: Path) -> Iterator[float]:
-    """CPUs granted by each group on the way from this process's group to the root; any of them may be the tightest."""
+    """The quotas [CPUs] of this process's group and of all its ancestors. Any of them may be the lowest."""
     for line in _read(membership).splitlines():
         _, controllers, group = line.split(":", 2)
         if not controllers:
@@ -37,7 +37,7 @@ def _quotas(membership: Path, mount: Path) -> Iterator[float]:
 
 
 def _lineage(root: Path, group: str) -> Iterator[Path]:
-    # Inside a container the group's path may be the host's, and only the root be mounted.
+    # Inside a container the group's path may be the host's path, while only the root is mounted.
     folder = root / group.strip("/")
     while folder != root and folder.is_relative_to(root):
         yield folder
@@ -48,7 +48,7 @@ def _lineage(root: Path, group: str) -> Iterator[Path]:
 def _ratio(quota: str, period: str) -> Iterator[float]:
     try:
         granted, of = int(quota), int(period)
-    except ValueError:  # "max", or no such file
+    except ValueError:  # "max", or the file does not exist
         return
     if granted > 0 and of > 0:
         yield granted / of
@@ -62,7 +62,7 @@ def _read(path: Path) -> str:
 
 
 def adds_int8_exactly(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
-    """Whether this processor is known to add up products of int8 in int32: those with x86's VNNI instructions are."""
+    """Whether this processor is known to sum int8 products exactly, in int32: it has x86's VNNI instructions."""
     try:
         lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""Which device runs a model, and why not CUDA where it does not. CUDA is tried in a process of its own."""
+"""Chooses the device that runs a model. A separate process tries CUDA and reports why it does not work."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from translane_server.manifest import Precision
 Device = Literal["cpu", "cuda"]
 RequestedDevice = Literal["auto", "cpu", "cuda"]
 
-# The precisions that a device runs, best first.
+# The precisions that each device runs, best first.
 ON_CUDA: tuple[Precision, ...] = ("fp16", "bf16")
 ON_CPU: tuple[Precision, ...] = ("int8", "fp32", "fp16")
 
-_CUDA_SCHEMA_VERSION = 5  # the first whose half-precision graphs have the form that CUDA runs
+_CUDA_SCHEMA_VERSION = 5  # the first version whose half-precision graphs run on CUDA
 _FOR_CUDA, _FOR_CPU = "--precision fp16", "--precision int8"
 
-# (-P: nothing is imported from the working directory.)
+# -P: Python imports nothing from the working directory.
 _PROBE = (sys.executable, "-P", "-m", "translane_server.runtime.cuda.probe")
-_PATIENCE = 120.0  # seconds; loading the libraries of CUDA takes some
+_PATIENCE = 120.0  # seconds; the libraries of CUDA take a while to load
 
 _log = logging.getLogger(__name__)
 
@@ -32,22 +32,22 @@ _log = logging.getLogger(__name__)
 def choose_device(
     requested: RequestedDevice, precision: Precision, schema_version: int = _CUDA_SCHEMA_VERSION
 ) -> Device:
-    """The device to run a bundle on, of `precision` and with a manifest of `schema_version`; see `choose_precision`."""
+    """The device that runs a bundle of this precision and schema version; see `choose_precision`."""
     return choose_precision(requested, {precision: schema_version})[1]
 
 
 def choose_precision(requested: RequestedDevice, held: Mapping[Precision, int]) -> tuple[Precision, Device]:
-    """Which of a model's bundles to run, and the device to run it on.
+    """Choose one of a model's bundles, and the device that runs it.
 
-    "auto" is CUDA where there is a half-precision bundle and CUDA works, and else the CPU. Where only CUDA's failure
-    makes it the CPU, one line of the log says why.
+    "auto" means CUDA if there is a half-precision bundle and CUDA works; otherwise it means the CPU. If a
+    half-precision bundle has to run on the CPU or is passed over, a warning says why CUDA is not used.
 
     Args:
-        requested: what the operator asks for.
-        held: the schema version of each bundle's manifest, by precision; one at least.
+        requested: the device that the operator asks for.
+        held: precision of each bundle -> schema version of its manifest; at least one bundle.
 
     Raises:
-        DeviceError: the device that is asked for does not work, or can run none of the bundles.
+        DeviceError: the requested device does not work, or cannot run any of the bundles.
     """
     names = " and ".join(held)
     why_not = ""
@@ -75,7 +75,7 @@ def choose_precision(requested: RequestedDevice, held: Mapping[Precision, int]) 
 
 
 def _why_not_on_cuda(precision: Precision, schema_version: int) -> str:
-    """Why CUDA cannot run a half-precision bundle here, in a sentence without its full stop; "" where it can."""
+    """The reason why CUDA cannot run a half-precision bundle here, without a full stop; "" if CUDA can."""
     if schema_version < _CUDA_SCHEMA_VERSION:
         return (
             f"the model bundle has schema version {schema_version}, and CUDA takes {_CUDA_SCHEMA_VERSION};"
@@ -85,9 +85,9 @@ def _why_not_on_cuda(precision: Precision, schema_version: int) -> str:
 
 
 def why_no_cuda(precision: Precision) -> str:
-    """Why CUDA runs no bundle of `precision` here, in a sentence without its full stop; "" where it does.
+    """The reason why CUDA cannot run bundles of `precision` here, without a full stop; "" if CUDA can.
 
-    Takes seconds.
+    The check takes seconds.
     """
     try:
         asked = subprocess.run(  # noqa: S603 constant

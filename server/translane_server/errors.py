@@ -1,4 +1,4 @@
-"""Everything the server refuses or fails at, as one tree.
+"""The errors of the server, as one tree.
 
 ::
 
@@ -6,8 +6,8 @@
     ├── StartupError              exit code 1, one sentence on stderr
     │   ├── SettingsError           a flag, environment variable or settings file is wrong (exit code 2)
     │   ├── BundleError             the model bundle is missing, corrupted or unsupported
-    │   └── DeviceError             the device asked for cannot run the model
-    └── RequestError              answered to the caller; `reason` is stable and machine-readable
+    │   └── DeviceError             the requested device cannot run the model
+    └── RequestError              sent to the caller; `reason` is stable and machine-readable
         ├── InvalidRequestError     a field of the request is wrong
         ├── ModelNotFoundError      no model of that name is loaded
         ├── QueueFullError          too many sentences are waiting; try again after `retry_after`
@@ -21,17 +21,17 @@ from dataclasses import dataclass
 
 
 class ServerError(Exception):
-    """Base of every error this package raises on purpose."""
+    """Base of all errors that this package raises on purpose."""
 
 
 class StartupError(ServerError):
-    """The server cannot start; the message is one sentence for its operator."""
+    """The server cannot start. The message is one sentence for the operator."""
 
     exit_code = 1
 
 
 class SettingsError(StartupError):
-    """A setting is unknown, malformed or contradicts another one."""
+    """A setting is unknown or malformed, or it contradicts another setting."""
 
     exit_code = 2
 
@@ -41,25 +41,25 @@ class BundleError(StartupError):
 
 
 class DeviceError(StartupError):
-    """The device asked for is not there or cannot run this bundle."""
+    """The requested device is missing or cannot run this bundle."""
 
 
 @dataclass(frozen=True)
 class FieldViolation:
-    """One wrong field: its path in the request (``texts[3]``, ``options.max_length``) and what is wrong with it."""
+    """One invalid field: its path in the request (``texts[3]``, ``options.max_length``) and a description."""
 
     field: str
     description: str
 
 
 class RequestError(ServerError):
-    """A request that gets an error for an answer. `reason` is stable: clients may switch on it."""
+    """A request failed. `reason` is stable: clients may switch on it."""
 
     reason = "INTERNAL"
 
 
 class InvalidRequestError(RequestError):
-    """One or more fields of the request are wrong."""
+    """One or more fields of the request are invalid."""
 
     reason = "INVALID_FIELD"
 
@@ -75,7 +75,7 @@ class ModelNotFoundError(RequestError):
 
 
 class _RetryableError(RequestError):
-    """Refused for now: `retry_after` [seconds] is when to try again."""
+    """The server refuses the request for now. The caller may try again after `retry_after` [seconds]."""
 
     def __init__(self, message: str, retry_after: float) -> None:
         self.retry_after = retry_after
@@ -83,7 +83,7 @@ class _RetryableError(RequestError):
 
 
 class QueueFullError(_RetryableError):
-    """More sentences are waiting than the server is set to hold."""
+    """The request would exceed the limit of waiting sentences."""
 
     reason = "QUEUE_FULL"
 
@@ -95,11 +95,11 @@ class UnavailableError(_RetryableError):
 
 
 class EngineError(RequestError):
-    """Decoding failed for a reason that is not the caller's."""
+    """Decoding failed, and not because of the request."""
 
     reason = "ENGINE_FAILURE"
 
 
 def first_line(error: Exception) -> str:
-    """The first line of what an exception says; its type where it says nothing."""
+    """The first line of an exception's message; the name of its type if the message is empty."""
     return str(error).splitlines()[0] if str(error) else type(error).__name__

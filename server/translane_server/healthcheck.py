@@ -1,7 +1,7 @@
-"""Asks the server on this machine whether it translates: `python -m translane_server.healthcheck`.
+"""Checks whether the server on this machine translates: `python -m translane_server.healthcheck`.
 
-The program is for container engines and scripts; an orchestrator that speaks gRPC asks `grpc.health.v1.Health` itself.
-It finds the server by the server's own variables, TRANSLANE_HOST and TRANSLANE_PORT.
+The program is for container engines and scripts. An orchestrator that speaks gRPC calls `grpc.health.v1.Health` itself.
+The program finds the server by the server's variables TRANSLANE_HOST and TRANSLANE_PORT.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def target(environ: Mapping[str, str]) -> str:
 
 
 def problem(address: str, timeout: float = _TIMEOUT) -> str | None:
-    """The reason why the server at `address` does not translate; None where it translates. `timeout` is in seconds."""
-    # A proxy for the network does not reach a server on this machine.
+    """The reason why the server at `address` does not translate; None if it does. `timeout` is in seconds."""
+    # A network proxy cannot reach a server on this machine.
     with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
         check = health_pb2_grpc.HealthStub(channel).Check
         try:
@@ -39,7 +39,7 @@ def problem(address: str, timeout: float = _TIMEOUT) -> str | None:
 
 
 def main() -> int:
-    """Returns the exit code: 0 where the server translates; else 1, with the reason on standard error."""
+    """Return the exit code: 0 if the server translates; otherwise 1, with the reason on standard error."""
     address = target(os.environ)
     if reason := problem(address):
         print(f"{address}: {reason}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Decoding without a server: what the server decodes with, on a thread of this process."""
+"""Decodes without a server, by the server's dispatcher and a replica on a thread of this process."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _Result = TypeVar("_Result")
 
 
 class ThreadHost:
-    """Runs a replica on a thread of this process; see `dispatch.connection.Host`.
+    """Runs a replica on a thread of this process. Implements `dispatch.connection.Host`.
 
     Args:
-        open_backend: makes the replica's backend, on its thread.
+        open_backend: makes the replica's backend. The replica's thread calls it.
     """
 
     def __init__(self, open_backend: Callable[[], Backend]) -> None:
@@ -34,12 +34,10 @@ class ThreadHost:
         self._thread: threading.Thread | None = None
 
     def launch(self, connection: socket.socket) -> None:
-        """Serve `connection` on a new thread."""
         self._thread = threading.Thread(target=self._serve, args=(connection.dup(),), name="replica", daemon=True)
         self._thread.start()
 
     def end(self, *, at_once: bool) -> str:  # noqa: ARG002 a thread cannot be ended
-        """Wait until the thread has ended, which it does when its connection closes."""
         if self._thread is None:
             return "was not started"
         self._thread.join()
@@ -51,14 +49,14 @@ class ThreadHost:
 
 
 class LocalDecoder:
-    """Decodes lists of sentences on `backend`, by the dispatcher and the replica loop that the server has.
+    """Decodes lists of sentences with the server's dispatcher and replica loop.
 
-    To be used in a `with` statement, which starts and ends it.
+    A `with` statement starts and stops the decoder.
 
     Args:
-        backend: runs the model; closed in the end.
-        vocabulary: of the target.
-        observe: takes what is measured.
+        backend: runs the model; the decoder closes it.
+        vocabulary: the target vocabulary.
+        observe: called with the measurements.
     """
 
     def __init__(
@@ -85,7 +83,7 @@ class LocalDecoder:
             self._runner.close()
 
     def run(self, coroutine: Coroutine[Any, Any, _Result]) -> _Result:
-        """Run a coroutine in the event loop that the dispatcher lives in."""
+        """Run a coroutine in the event loop of the dispatcher."""
         return self._runner.run(coroutine)
 
     def decode(self, sentences: Sequence[Sentence], priority: int = 0) -> tuple[SentenceResult, ...]:

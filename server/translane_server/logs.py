@@ -1,7 +1,7 @@
-"""The log: one line for each event on standard error, as plain text or JSON.
+"""The log: one line for each event, as plain text or JSON, on standard error.
 
-A record's own data travels in ``extra=data(…)``: keys beside the message, in both formats. The server logs texts of
-requests only where the setting ``log_texts`` is on.
+``extra=data(…)`` adds keys and values to a record, in both formats. The server logs the texts of requests only if the
+setting ``log_texts`` is on.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from collections.abc import Mapping
 from typing import Any, Literal, TextIO
 
 _ATTRIBUTE = "translane_data"
-# The signs that a plain value may hold besides letters and digits. A value with any other sign is quoted as JSON, so
+# A plain value may hold these characters, letters and digits. A value with any other character is quoted as JSON, so
 # that no value can fake a line or a key.
 _PLAIN_PUNCTUATION = frozenset("._:/-+[]%,")
 
 
 def data(**values: Any) -> Mapping[str, Any]:
-    """The `extra` of a logging call: `values` are the record's own data."""
+    """The `extra` of a logging call that adds `values` to the record."""
     return {_ATTRIBUTE: values}
 
 
@@ -29,7 +29,7 @@ def configure_logging(
     level: Literal["debug", "info", "warning", "error"],
     stream: TextIO | None = None,
 ) -> None:
-    """Send the server's records from `level` up, and other packages' warnings, to `stream` or standard error."""
+    """Write the server's records from `level` up, and other packages' warnings, to `stream` or standard error."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format == "json" else PlainFormatter())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
@@ -38,10 +38,9 @@ def configure_logging(
 
 
 class PlainFormatter(logging.Formatter):
-    """``2030-01-31T12:00:00.123Z INFO listening on 127.0.0.1:50051 key=value``."""
+    """``2030-01-31T12:00:00.123Z INFO listening on 127.0.0.1:50051 key=value``, then the traceback if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line; the lines of a traceback follow where there is one."""
         values = getattr(record, _ATTRIBUTE, {})
         line = " ".join(
             [_timestamp(record), record.levelname, _one_line(record.getMessage())]
@@ -51,10 +50,9 @@ class PlainFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object: `time`, `level`, `logger`, `message`, the record's data, and `exception` where there is one."""
+    """One JSON object: `time`, `level`, `logger`, `message`, the record's data, and `exception` if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
         line: dict[str, Any] = {
             "time": _timestamp(record),
             "level": record.levelname.lower(),

@@ -1,4 +1,4 @@
-"""What the manifest of a model bundle says: every field, and which values fit together."""
+"""The manifest of a model bundle: its fields, and the checks across fields."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SCHEMA_VERSION = 5
 READABLE_VERSIONS = (1, 2, 3, 4, 5)
 
 Precision = Literal["fp32", "fp16", "bf16", "int8"]
-# What attention and norms compute in, and self-attention's keys and values are.
+# The type in which attention and norms compute. The keys and values of self-attention have this type too.
 COMPUTED_IN: dict[Precision, str] = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "int8": "float32"}
 _KEY_VALUE_TYPES = ("float32", "float16", "bfloat16", "int8")
 
@@ -21,7 +21,7 @@ class _Model(BaseModel):
 
 
 class Architecture(_Model):
-    """Sizes the server needs to lay out memory, and those people want to know."""
+    """Sizes of the model: the server lays out memory by some, and others inform people."""
 
     family: str
     encoder_layers: int = Field(ge=1)
@@ -36,7 +36,7 @@ class Architecture(_Model):
 
 
 class SpecialIds(_Model):
-    """Ids with a meaning. The decoder is first fed `decoder_start`; generation ends with `eos`."""
+    """Ids of special tokens. The first token fed to the decoder is `decoder_start`; generation ends with `eos`."""
 
     pad: int = Field(ge=0)
     unk: int = Field(ge=0)
@@ -46,23 +46,23 @@ class SpecialIds(_Model):
 
 
 class ModelLimits(_Model):
-    """Longest source and target the model can take [tokens, end-of-sentence included]."""
+    """Longest source and target that the model can take [tokens, with the end-of-sentence token]."""
 
     source_tokens: int = Field(ge=1)
     target_tokens: int = Field(ge=1)
 
 
 class DecodingDefaults(_Model):
-    """What an unset decoding option means."""
+    """Values of decoding options that a request leaves unset."""
 
     max_length: int = Field(ge=1)
 
 
 class SentencePieceTokenizerEntry(_Model):
-    """Two SentencePiece models; the same file where the vocabulary is joint. Sources end with `eos`.
+    """Two SentencePiece models; the same file twice if the vocabulary is joint.
 
-    Where the model numbers pieces in its own way, `source_ids` and `target_ids` are files that tell how: a JSON object
-    of ids by piece. A piece that is not in it is unknown to the model.
+    Some models number the pieces in their own way. Then `source_ids` and `target_ids` are JSON files, each an object of
+    piece -> id. The model does not know pieces that are missing there.
     """
 
     kind: Literal["sentencepiece"] = "sentencepiece"
@@ -70,16 +70,16 @@ class SentencePieceTokenizerEntry(_Model):
     target: str
     source_ids: str | None = None
     target_ids: str | None = None
-    source_eos: bool = True  # some models' sources have no end
+    source_eos: bool = True  # whether the end-of-sentence token ends sources
 
     @property
     def files(self) -> set[str]:
-        """The files of the bundle it is made of."""
+        """The files of the bundle that the tokenizer reads."""
         return {self.source, self.target} | {name for name in (self.source_ids, self.target_ids) if name}
 
 
 class JsonTokenizerEntry(_Model):
-    """A `tokenizer.json` of the library tokenizers, for both sides, less its template: sources end with `eos`."""
+    """A `tokenizer.json` of the library `tokenizers`, for both sides. Its template is ignored."""
 
     kind: Literal["tokenizers"] = "tokenizers"
     file: str
@@ -87,7 +87,7 @@ class JsonTokenizerEntry(_Model):
 
     @property
     def files(self) -> set[str]:
-        """The files of the bundle it is made of."""
+        """The files of the bundle that the tokenizer reads."""
         return {self.file}
 
 
@@ -97,12 +97,13 @@ _Ids = tuple[Annotated[int, Field(ge=0)], ...]
 
 
 class LanguageTokens(_Model):
-    """Tokens that tell a model one of its languages.
+    """The tokens that tell a model one of its languages.
 
     Attributes:
-        source_prefix: source ids before the text; a target language's come after the source language's.
+        source_prefix: source ids before the text. The prefix of the source language comes before the prefix of the
+            target language.
         source_suffix: source ids after the end-of-sentence token.
-        forced: target ids that the decoder is made to generate first.
+        forced: target ids that the translation starts with.
     """
 
     source_prefix: _Ids = ()
@@ -111,14 +112,14 @@ class LanguageTokens(_Model):
 
 
 class LanguageTemplates(_Model):
-    """How a model is told its languages; by default not at all, as it translates from one to one.
+    """How a request's languages are told to the model. By default they are not: the model has a single pair.
 
     Attributes:
-        source: tokens for source languages, by tag; none for those that are not here.
-        target: tokens for target languages.
-        text_prefix: what comes before each source text.
-        pair_prefixes: what comes there instead, by source and by target language. Where there are any, the model
-            translates between these pairs alone.
+        source: source language -> tokens. A language that is missing here has none.
+        target: target language -> tokens. A language that is missing here has none.
+        text_prefix: text before each source text.
+        pair_prefixes: source language -> target language -> text, in place of `text_prefix`. If there are any, the
+            model translates between these pairs only.
     """
 
     source: dict[str, LanguageTokens] = {}
@@ -128,7 +129,7 @@ class LanguageTemplates(_Model):
 
 
 class Languages(_Model):
-    """Languages of a model, by the tags its users know them by, and how it is told them."""
+    """The languages of a model, by their public tags, and how the model is told a language."""
 
     source: tuple[str, ...] = Field(min_length=1)
     target: tuple[str, ...] = Field(min_length=1)
@@ -136,7 +137,7 @@ class Languages(_Model):
 
 
 class GraphTensor(_Model):
-    """An input or output of a graph; a dimension is a number or a name."""
+    """An input or output of a graph. A dimension is a number or a name."""
 
     name: str
     dtype: str
@@ -152,15 +153,15 @@ class Graph(_Model):
 
 
 class Graphs(_Model):
-    """The two graphs a translation runs, and those that some bundles have beside them.
+    """The encoder and decoder graphs, and the graphs that only some bundles have.
 
     Attributes:
-        encoder: sources to the keys and values of cross-attention.
-        decoder: one step, and all that may be asked of it.
-        greedy: one step that gives each row's best token and nothing else.
-        alignment: a step's query to attention weights.
-        vocabulary_blocks: how many blocks the decoder searches the vocabulary by, where it has an input num_blocks: the
-            lesser of this and num_candidates.
+        encoder: maps sources to the keys and values of cross-attention.
+        decoder: runs one decode step with all its possible results.
+        greedy: runs one decode step and returns only the best token of each row.
+        alignment: maps the query of a decode step to attention weights.
+        vocabulary_blocks: upper bound of the decoder's input num_blocks, if the decoder has this input. The decoder
+            searches the vocabulary by min(vocabulary_blocks, num_candidates) blocks.
     """
 
     encoder: Graph
@@ -171,12 +172,12 @@ class Graphs(_Model):
 
     @property
     def cross_dtype(self) -> str:
-        """Of what type the keys and values of cross-attention are."""
+        """The type of the keys and values of cross-attention."""
         return self.encoder.outputs[0].dtype
 
     @property
     def returns_cross(self) -> bool:
-        """Whether a step returns these keys and values, too, as it was given them."""
+        """Whether a decode step returns the keys and values of cross-attention unchanged."""
         return any(tensor.name.startswith("present_cross_") for tensor in self.decoder.outputs)
 
     @model_validator(mode="after")
@@ -191,9 +192,9 @@ class Graphs(_Model):
 
 
 class Alignment(_Model):
-    """Whose cross-attention tells which source token a target token comes from: some heads of a decoder layer.
+    """The decoder layer and the heads whose cross-attention aligns target tokens with source tokens.
 
-    Both count from 0; the heads' weights are averaged.
+    Layers and heads are numbered from 0. The weights of the heads are averaged.
     """
 
     layer: int = Field(ge=0)
@@ -201,9 +202,9 @@ class Alignment(_Model):
 
 
 class Activation(_Model):
-    """A number that a model computes: how large it is, without its sign, and in which tensor.
+    """The absolute value of an activation, and its tensor.
 
-    `tensor` is such as "output of encoder.layers.0.self_attention.v_proj", by the names of the PyTorch model's modules.
+    `tensor` uses the module names of the PyTorch model: "output of encoder.layers.0.self_attention.v_proj".
     """
 
     tensor: str
@@ -211,10 +212,10 @@ class Activation(_Model):
 
 
 class Parity(_Model):
-    """How the exported graphs compare with the PyTorch model, over greedy decodes by the server's own backend.
+    """The comparison of the exported graphs with the PyTorch model, over greedy decoding by the server's backend.
 
-    Attention weights are compared where the bundle gives them. The largest activation is that of an fp16 bundle, whose
-    numbers have to stay below 65,504.
+    Attention weights are compared if the bundle has an alignment graph. `max_activation` is measured for fp16 bundles,
+    whose numbers must stay below 65,504.
     """
 
     sentences: int
@@ -228,14 +229,14 @@ class Parity(_Model):
 
 
 class Quality(_Model):
-    """What an int8 bundle's translations are like beside those of the float32 one it is made of.
+    """The comparison of an int8 bundle's translations with those of its fp32 original.
 
     Attributes:
-        sentences: how many were translated by both.
-        unchanged: how many of these translations are the same tokens.
-        tested: how many of them have a reference.
-        bleu: of these, 0 to 100.
-        fp32_bleu: of these, in float32.
+        sentences: number of sentences that both have translated.
+        unchanged: number of sentences whose two translations have equal tokens.
+        tested: number of sentences with a reference translation.
+        bleu: BLEU of the int8 translations of the tested sentences, 0 … 100.
+        fp32_bleu: BLEU of the fp32 translations of the tested sentences, 0 … 100.
     """
 
     sentences: int
@@ -253,7 +254,7 @@ class FileEntry(_Model):
 
 
 class Manifest(_Model):
-    """`manifest.json`."""
+    """The content of `manifest.json`."""
 
     schema_version: Literal[1, 2, 3, 4, 5] = 5
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
@@ -316,7 +317,7 @@ class Manifest(_Model):
     def _alignment_is_complete(self) -> Manifest:
         alignment, sizes = self.alignment, self.architecture
         if (alignment is None) != (self.graphs.alignment is None):
-            raise ValueError("alignment: it and graphs.alignment go together")
+            raise ValueError("alignment: must be given together with graphs.alignment")
         if alignment is None:
             return self
         if self.schema_version == 1:
@@ -324,7 +325,7 @@ class Manifest(_Model):
         if alignment.layer >= sizes.decoder_layers:
             raise ValueError(f"alignment.layer: {alignment.layer} is not one of {sizes.decoder_layers} decoder layers")
         if len(set(alignment.heads)) < len(alignment.heads) or not set(alignment.heads) <= set(range(sizes.heads)):
-            raise ValueError(f"alignment.heads: {list(alignment.heads)} are not different ones of {sizes.heads} heads")
+            raise ValueError(f"alignment.heads: {list(alignment.heads)} must be distinct and among {sizes.heads} heads")
         return self
 
     @model_validator(mode="after")
@@ -334,10 +335,10 @@ class Manifest(_Model):
             raise ValueError(f"graphs.greedy: schema version {self.schema_version} has none")
         takes_blocks = any(tensor.name == "num_blocks" for tensor in graphs.decoder.inputs)
         if takes_blocks != (graphs.vocabulary_blocks is not None):
-            raise ValueError("graphs.vocabulary_blocks: it and the decoder's input num_blocks go together")
+            raise ValueError("graphs.vocabulary_blocks: must be given together with the decoder's input num_blocks")
         if (graphs.vocabulary_blocks or 0) > self.architecture.target_vocab_size:
             raise ValueError(
-                f"graphs.vocabulary_blocks: {graphs.vocabulary_blocks} are more than there are ids of the vocabulary"
+                f"graphs.vocabulary_blocks: {graphs.vocabulary_blocks} exceeds the size of the target vocabulary"
             )
         for_cuda = self.schema_version >= 5 and self.precision in ("fp16", "bf16")
         if for_cuda and graphs.decoder.file.endswith(".onnx") and graphs.greedy is None:
@@ -369,5 +370,5 @@ class Manifest(_Model):
 
     @property
     def languages(self) -> Languages:
-        """The model's languages, and how it is told them."""
+        """The languages of the model, and how the model is told a language."""
         return Languages(source=self.source_languages, target=self.target_languages, templates=self.language_templates)

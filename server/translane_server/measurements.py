@@ -1,25 +1,25 @@
-"""What a replica measures while it decodes. All times are in seconds."""
+"""The measurements of a replica. All times are in seconds."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 EncodeRun = tuple[float, int]
-"""Seconds, and source tokens: sentences were encoded together."""
+"""Seconds and source tokens of one encoder run."""
 
 RowRun = tuple[float, int]
-"""Seconds, and rows: a decoder step, or a copy of rows."""
+"""Seconds and rows of one decode step, or of one copy of rows."""
 
 
 class Measurements(NamedTuple):
-    """Measurements in the order in which they were taken.
+    """Measurements, in the order in which they were taken.
 
     Attributes:
-        encodes: times the encoder was called.
-        queue_times: how long each sentence waited for its row.
-        steps: decoder steps; each row got one token.
-        moves: copies of hypotheses to other rows, between two steps.
-        first_token_times: from the acceptance of each sentence to its first token.
+        encodes: runs of the encoder.
+        queue_times: waiting time of each sentence, until it got its row; without the encoder run.
+        steps: decode steps. Each row got one token.
+        moves: copies of rows between two steps.
+        first_token_times: time from the acceptance of each sentence to its first token.
     """
 
     encodes: list[EncodeRun]
@@ -30,5 +30,5 @@ class Measurements(NamedTuple):
 
     @classmethod
     def none(cls) -> Measurements:
-        """Nothing yet."""
+        """No measurements."""
         return cls([], [], [], [], [])

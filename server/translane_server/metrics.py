@@ -1,4 +1,4 @@
-"""Every metric of the server, declared once. docs/server.md describes each; a test keeps the two the same."""
+"""The metrics of the server. docs/server.md describes each metric; a test compares the two."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from prometheus_client.registry import Collector
 
 from translane_server.measurements import Measurements
 
-# Upper bounds of the buckets [seconds], for what a caller waits for and for what the model does in one go.
+# Upper bounds of the buckets [seconds]: of times that a caller waits, and of single runs of the model.
 _REQUEST_BUCKETS = (0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0)
 _STEP_BUCKETS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1.0)
 _ROW_BUCKETS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024)
 
-# Reasons of errors.py that refuse a request before any of it is decoded.
+# The reasons of errors.py that refuse a request before it is decoded.
 REJECTIONS = ("INVALID_FIELD", "MODEL_NOT_FOUND", "QUEUE_FULL", "UNAVAILABLE")
 
 
@@ -62,7 +62,10 @@ class Metrics:
             registry, "translane_time_to_first_token_seconds", "From a sentence's acceptance to its first token."
         )
         self._encode = _seconds(
-            registry, "translane_encode_duration_seconds", "Encoding what waits, before a step.", _STEP_BUCKETS
+            registry,
+            "translane_encode_duration_seconds",
+            "One run of the encoder over waiting sentences.",
+            _STEP_BUCKETS,
         )
         self._step = _seconds(
             registry, "translane_decode_step_duration_seconds", "One step of the decoder.", _STEP_BUCKETS
@@ -76,8 +79,10 @@ class Metrics:
             "One copy of hypotheses to other rows, after a decoder step.",
             _STEP_BUCKETS,
         )
-        self._moved_rows = Counter("translane_rows_moved_total", "Rows overwritten with others.", registry=registry)
-        self._rows = Gauge("translane_rows", "Rows by what they do: active or free.", ("state",), registry=registry)
+        self._moved_rows = Counter(
+            "translane_rows_moved_total", "Rows overwritten with copies of other rows.", registry=registry
+        )
+        self._rows = Gauge("translane_rows", "Rows by state: active or free.", ("state",), registry=registry)
         self._waiting = Gauge("translane_sentences_waiting", "Sentences that wait for a row.", registry=registry)
         self._source_tokens = Counter("translane_source_tokens_total", "Tokens encoded.", registry=registry)
         self._row_steps = Counter("translane_row_steps_total", "Tokens decoded, in all rows.", registry=registry)
@@ -92,21 +97,21 @@ class Metrics:
         self._model = Info("translane_model", "The model served.", registry=registry)
 
     def describe_model(self, *, name: str, version: str, precision: str, device: str) -> None:
-        """Say which model is served."""
+        """Set the labels of the model that is served."""
         self._model.info({"name": name, "version": version, "precision": precision, "device": device})
 
     def watch_rows(self, rows: int, active_rows: Callable[[], int], waiting: Callable[[], int]) -> None:
-        """Read the gauges of the running batches whenever they are scraped."""
+        """Read the gauges of the running batches at each scrape."""
         self._rows.labels("active").set_function(active_rows)
         self._rows.labels("free").set_function(lambda: rows - active_rows())
         self._waiting.set_function(waiting)
 
     def watch_replicas(self, pids: Sequence[Callable[[], int]]) -> None:
-        """Read what the replicas' processes take from the system, whenever it is scraped; `pids` are in their order."""
+        """Read CPU time and memory of replicas' processes at each scrape. `pids[i]` is the process of replica i."""
         self.registry.register(_ReplicaProcesses(pids))
 
     def observe(self, measured: Measurements) -> None:
-        """Count what a replica has measured."""
+        """Add the measurements of a replica."""
         for seconds, source_tokens in measured.encodes:
             self._encode.observe(seconds)
             self._source_tokens.inc(source_tokens)
@@ -124,34 +129,33 @@ class Metrics:
 
 
 class _ReplicaProcesses(Collector):
-    """Processor time and memory of each replica's process, where the system has /proc."""
+    """Collects CPU time and memory of each replica's process, on systems with /proc."""
 
     def __init__(self, pids: Sequence[Callable[[], int]]) -> None:
         self._processes = [ProcessCollector(pid=pid, registry=None) for pid in pids]
 
     def collect(self) -> Iterable[Metric]:
-        """See `prometheus_client.registry.Collector`."""
         seconds = CounterMetricFamily(
             "translane_replica_cpu_seconds", "Processor time of a replica's process.", labels=("replica",)
         )
         memory = GaugeMetricFamily(
             "translane_replica_resident_memory_bytes",
-            "Memory of a replica's process, with what it shares with others.",
+            "Memory of a replica's process, with memory that replicas share.",
             labels=("replica",),
         )
         for number, process in enumerate(self._processes):
             found = {family.name: family.samples[0].value for family in process.collect()}
-            if found:  # else there is no such process
+            if found:  # empty if the process does not exist
                 seconds.add_metric((str(number),), found["process_cpu_seconds"])
                 memory.add_metric((str(number),), found["process_resident_memory_bytes"])
         return seconds, memory
 
 
 class MetricsServer:
-    """Answers Prometheus on a port of its own, from its own thread.
+    """Serves the metrics to Prometheus on its own port and thread.
 
     Raises:
-        OSError: the port cannot be listened on.
+        OSError: the server cannot listen on the port.
     """
 
     def __init__(self, metrics: Metrics, host: str, port: int) -> None:

@@ -1,4 +1,4 @@
-"""How to decode a sentence: the options of the protocol, resolved to numbers, ids and bytes."""
+"""Decoding options of a sentence: the options of the protocol, resolved to numbers, ids and bytes."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
-_DISTINCT_OPTIONS = 256  # requests of one kind have equal options: these are pickled once
+_DISTINCT_OPTIONS = 256  # many requests have equal options, which are pickled once
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Draw each token instead of taking the best.
+    """Sampling of tokens, in place of greedy search.
 
-    The logits are divided by `temperature` (> 0); then the `top_k` best tokens are kept (0: all), and of these the
-    fewest best ones whose probabilities add up to `top_p` (1: all). The same `seed` (64 bits) draws the same tokens.
+    The logits are divided by `temperature` (> 0). Then the `top_k` best tokens are kept (0: all). Of these,
+    the fewest best tokens whose probabilities sum to `top_p` are kept (1: all). The same `seed` (64 bits) draws the
+    same tokens.
     """
 
     seed: int
@@ -27,26 +28,27 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class DecodingOptions:
-    """How to decode one sentence. What cannot be combined is refused before it gets here.
+    """How to decode one sentence. Options that cannot be combined are refused before.
 
     Attributes:
-        max_length: most tokens to generate, the end-of-sentence token included and forced ones not; 0 only forces.
-        min_length: how many tokens come before the end-of-sentence token at least.
-        beam_size: 1 is greedy search, or sampling.
-        num_hypotheses: how many to return; at most `beam_size`, but where `sampling` or `alternatives` is set.
-        length_penalty: beams are ranked by log-probability / length ^ length_penalty.
-        early_stopping: stop as soon as the pool of ended hypotheses is full.
-        patience: that pool holds patience * beam_size of them.
-        coverage_penalty: weight of Wu et al. 2016's coverage penalty, https://arxiv.org/abs/1609.08144 (14).
-        repetition_penalty: Keskar et al. 2019, https://arxiv.org/abs/1909.05858.
-        no_repeat_ngram_size: no sequence of so many tokens occurs twice; 0 is off.
-        sampling: draw tokens; None takes the best.
-        alternatives: the hypotheses differ in the first generated token and go on greedily from there.
+        max_length: maximum number of generated tokens. The end-of-sentence token counts; forced tokens do not. 0 only
+            scores the forced tokens.
+        min_length: minimum number of tokens before the end-of-sentence token.
+        beam_size: number of beams; 1 means greedy search or sampling.
+        num_hypotheses: number of hypotheses to return; at most `beam_size`, unless `sampling` or `alternatives` is set.
+        length_penalty: exponent of the length: beams are ranked by log-probability / length ^ length_penalty.
+        early_stopping: whether to stop as soon as the pool of ended hypotheses is full.
+        patience: the pool of ended hypotheses holds patience * beam_size of them.
+        coverage_penalty: weight of the coverage penalty of Wu et al. 2016, https://arxiv.org/abs/1609.08144 (14).
+        repetition_penalty: penalty of Keskar et al. 2019, https://arxiv.org/abs/1909.05858; 1 is off.
+        no_repeat_ngram_size: no n-gram of this size occurs twice; 0 is off.
+        sampling: how to sample tokens; None takes the best token.
+        alternatives: whether the hypotheses differ in their first generated token, and continue greedily.
         suppressed_ids: tokens that are never generated.
         suppressed_phrases: UTF-8 of phrases that never occur in the text.
-        alignment: hypotheses tell which source token each of their tokens comes from.
-        scores: hypotheses tell their score and the log-probability of each token, which takes a pass over the
-            vocabulary at every step. Without it, greedy search does not compute them.
+        alignment: whether hypotheses have an alignment.
+        scores: whether hypotheses have a score and token log-probabilities. These take a pass over the vocabulary at
+            every step; greedy search without them saves that pass.
     """
 
     max_length: int
@@ -68,12 +70,12 @@ class DecodingOptions:
 
     @property
     def rows(self) -> int:
-        """How many rows decoding takes at most."""
+        """Maximum number of rows that decoding takes."""
         return max(self.beam_size, self.num_hypotheses)
 
     @property
     def attention(self) -> bool:
-        """Whether the cross-attention weights of each step are needed."""
+        """Whether decoding needs the cross-attention weights of each step."""
         return self.alignment or self.coverage_penalty != 0.0
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -95,7 +97,7 @@ def _unpickled(values: bytes) -> DecodingOptions:
 
 @dataclass(frozen=True, slots=True)
 class RequiredPhrase:
-    """A phrase that has to occur in the text: its UTF-8, and the tokens that are generated where it would not."""
+    """A phrase that must occur in the text: its UTF-8, and the tokens that decoding forces if it would be missing."""
 
     text: bytes
     token_ids: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""The order in which sentences wait. Pure policy: no clock, no model."""
+"""The order in which sentences wait."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Item = TypeVar("Item")
 
 
 class PriorityQueue(Generic[Item]):
-    """What waits: higher priority first, equal priorities in order of arrival."""
+    """A queue: higher priority first; equal priorities in order of arrival."""
 
     def __init__(self) -> None:
         self._arrivals = itertools.count()
@@ -21,24 +21,24 @@ class PriorityQueue(Generic[Item]):
         return len(self._heap)
 
     def __iter__(self) -> Iterator[Item]:
-        """The items, the next one first."""
+        """Iterate over the items in their order, without removing them."""
         return (item for _, _, item in sorted(self._heap))
 
     @property
     def first(self) -> Item | None:
-        """The next item, if there is one."""
+        """The next item; None if the queue is empty."""
         return self._heap[0][2] if self._heap else None
 
     def add(self, item: Item, priority: int) -> None:
-        """Let `item` wait behind those of its priority that wait already."""
+        """Add `item` behind all items of its priority."""
         heappush(self._heap, (-priority, next(self._arrivals), item))
 
     def pop(self) -> Item:
-        """Take out the next item."""
+        """Remove and return the next item."""
         return heappop(self._heap)[2]
 
     def remove(self, unwanted: Callable[[Item], bool]) -> int:
-        """Drop the items that are `unwanted`; return how many they were."""
+        """Remove the items that are `unwanted`, and return their number."""
         kept = [entry for entry in self._heap if not unwanted(entry[2])]
         removed = len(self._heap) - len(kept)
         if removed:
@@ -47,5 +47,5 @@ class PriorityQueue(Generic[Item]):
         return removed
 
     def clear(self) -> None:
-        """Drop all."""
+        """Remove all items."""
         self._heap = []

@@ -1,6 +1,6 @@
-"""What is decoded and what comes of it: plain types, no gRPC and no ONNX Runtime.
+"""Sentences to decode, and their results.
 
-They are tuples because millions are made and sent between processes. Nobody changes one.
+The types are tuples, because millions of them are made and sent between processes.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ class Sentence(NamedTuple):
     Attributes:
         source_ids: the S source tokens, the end-of-sentence token included (S ≥ 1).
         options: how to decode it.
-        forced_ids: tokens the translation starts with. Their log-probabilities are reported, and are no part of the
-            score. With `options.max_length` 0 they are all of it, the end-of-sentence token included: the sentence is
-            scored.
-        counted_ids: how many of the last forced tokens count as generated, at no score: in the lengths of the options,
-            and in the length that beams are ranked by.
-        word_follows: the first generated token starts a word.
-        required_phrases: what has to occur in the text (beams only).
+        forced_ids: tokens that the translation starts with. Their log-probabilities are reported, but do not count in
+            the score. With `options.max_length` 0 they are the whole translation, with its end-of-sentence token: the
+            translation is only scored.
+        counted_ids: how many of the last forced tokens count as generated, with a score of 0. They count in the lengths
+            of the options, and in the length by which beams are ranked.
+        word_follows: whether the first generated token must start a word.
+        required_phrases: phrases that must occur in the text (beams only).
     """
 
     source_ids: Sequence[int]
@@ -36,14 +36,14 @@ class Sentence(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A sentence that a replica is to decode.
+    """A sentence that is sent to a replica.
 
     Attributes:
-        number: the dispatcher's name for it.
-        priority: a higher one enters the running batch first; equal ones enter in order of arrival.
+        number: number of the task, unique in its dispatcher.
+        priority: tasks of higher priority enter the running batch first; equal priorities in order of arrival.
         submitted_at: when the dispatcher accepted it [seconds of the clock of all processes].
-        streamed: whether tokens are reported as soon as they are certain.
-        sentence: to decode.
+        streamed: whether the replica reports tokens as soon as they are certain.
+        sentence: the sentence to decode.
     """
 
     number: int
@@ -54,30 +54,30 @@ class Task(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """How many rows it takes at most."""
+        """Maximum number of rows that the task takes."""
         return self.sentence.options.rows
 
 
 class FinishReason(enum.Enum):
-    """Why decoding a sentence ended."""
+    """Why a hypothesis ended."""
 
     END_OF_SENTENCE = "end_of_sentence"
     MAX_LENGTH = "max_length"
 
 
 class AlignedToken(NamedTuple):
-    """The source token that a target token attends to most, and the attention weight (0 … 1)."""
+    """The source token to which a target token attends most, and the attention weight (0 … 1)."""
 
     source_token: int
     weight: float
 
 
 class CertainTokens(NamedTuple):
-    """Tokens that every hypothesis goes on with, after those that were certain before.
+    """The next tokens on which all hypotheses of a sentence agree.
 
     Attributes:
         token_ids: T tokens.
-        alignment: of each of them, where it was asked for; else empty.
+        alignment: alignment of each token; empty if it was not requested.
     """
 
     token_ids: tuple[int, ...]
@@ -89,13 +89,13 @@ class Hypothesis(NamedTuple):
 
     Attributes:
         token_ids: T tokens.
-        score: greedy search and sampling: the sum of the natural log-probabilities of the generated tokens, the
-            end-of-sentence token included; beams: divided by their number ^ length_penalty, and less the coverage
-            penalty. None where it was not asked for.
-        is_complete: whether the end-of-sentence token ended it; else it is as long as it may be.
-        token_log_probs: natural log-probability of each token, under the model alone; one more than `token_ids` where
-            the end-of-sentence token ended it; empty where `score` is None.
-        alignment: for each of `token_ids`, where it was asked for; else empty.
+        score: sum of the natural log-probabilities of the generated tokens, with the end-of-sentence token. Beam search
+            divides the sum by length ^ length_penalty and adds the weighted coverage penalty. None if scores were not
+            requested.
+        is_complete: whether the end-of-sentence token ended the hypothesis; otherwise the maximum length did.
+        token_log_probs: natural log-probability of each token under the model alone, [T]; [T + 1] with the
+            end-of-sentence token of a complete hypothesis; empty if scores were not requested.
+        alignment: alignment of each token, [T]; empty if it was not requested.
     """
 
     token_ids: tuple[int, ...]
@@ -106,12 +106,12 @@ class Hypothesis(NamedTuple):
 
     @property
     def finish_reason(self) -> FinishReason:
-        """Why it ended."""
+        """Why the hypothesis ended."""
         return FinishReason.END_OF_SENTENCE if self.is_complete else FinishReason.MAX_LENGTH
 
 
 class Timing(NamedTuple):
-    """Seconds in each phase: waiting for a row, in the encoder, and in the decoder until the last token."""
+    """Time in each phase [seconds]: waiting for a row, in the encoder, and in the decoder until the last token."""
 
     queue: float
     encode: float
@@ -119,7 +119,7 @@ class Timing(NamedTuple):
 
 
 class SentenceResult(NamedTuple):
-    """The hypotheses of one sentence, best first, and where its time went."""
+    """The hypotheses of one sentence, best first, and its time in each phase."""
 
     hypotheses: tuple[Hypothesis, ...]
     timing: Timing

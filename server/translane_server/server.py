@@ -1,4 +1,4 @@
-"""One server: the gRPC port, the metrics port, and the dispatcher behind them, from start to drained."""
+"""The server: it runs the gRPC port, the metrics port and the dispatcher."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from translane_server.settings import ServerSettings, token_limits
 
 _log = logging.getLogger(__name__)
 
-# Threads that turn text into tokens and back; the rest of the CPUs is the model's.
+# Threads that turn text into tokens and back. The other CPUs run the model.
 _TOKENIZER_THREADS = 2
-# How long answers that are ready get to leave, and health watchers to be told [seconds].
+# Time to send the answers that are ready, and the last health states [seconds].
 _CLOSING_TIME = 0.5
-# How long calls are still answered, with UNAVAILABLE, once all is done: those on their way when the port closes get a
-# bare CANCELLED from gRPC [seconds].
+# Time in which new calls are answered with UNAVAILABLE after the last translation [seconds]. Calls that arrive when the
+# port closes get CANCELLED from gRPC, without a reason.
 _LAST_CALLS_TIME = 0.2
 
 _SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -40,11 +40,11 @@ _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
 class Server:
-    """Listens from `start` on, translates from `open` on, and ends with `stop`. Lives in one event loop.
+    """Listens after `start`, translates after `open`, and ends with `stop`. All calls come from one event loop.
 
     Args:
-        settings: how to serve.
-        model: what to serve.
+        settings: settings of the server.
+        model: the model to serve.
     """
 
     def __init__(self, settings: ServerSettings, model: ServedModel) -> None:
@@ -66,23 +66,23 @@ class Server:
         self._watch: asyncio.Task[None] | None = None
         self._metrics_server: MetricsServer | None = None
         self._grpc: grpc.aio.Server | None = None
-        self.failed = asyncio.Event()  # set when nothing is translated any more
+        self.failed = asyncio.Event()  # set when decoding has failed for good
         self.stopped = False
         self.port = 0
         self.metrics_port = 0
 
     async def start(self) -> None:
-        """Listen on both ports; translations are refused until `open`.
+        """Listen on both ports. Translations are refused until `open`.
 
         Raises:
-            StartupError: a port cannot be listened on.
+            StartupError: the server cannot listen on a port.
         """
         settings, manifest = self._settings, self._model.manifest
         self.metrics.describe_model(
             name=manifest.name, version=manifest.version, precision=manifest.precision, device=self._model.device
         )
         await self._set_health(_NOT_SERVING)
-        # Without this option a second server would share the port, and its requests, with the first.
+        # Without this option a second server could share the port, and would get some of the requests.
         options = [
             ("grpc.so_reuseport", 0),
             ("grpc.max_receive_message_length", settings.max_message_bytes),
@@ -108,15 +108,15 @@ class Server:
         _log.info("metrics on http://%s/metrics", _address(settings.host, self.metrics_port))
 
     async def open(self, dispatcher: Dispatcher) -> None:
-        """Start `dispatcher`, which this server stops, and translate with it.
+        """Start `dispatcher`, and translate with it. `stop` stops the dispatcher.
 
         Raises:
-            StartupError: it cannot start.
+            StartupError: the dispatcher cannot start.
         """
         self._dispatcher = dispatcher
         await dispatcher.start()
         self._watch = asyncio.create_task(self._watch_dispatcher(dispatcher))
-        if dispatcher.failed.is_set():  # one was lost while another one started
+        if dispatcher.failed.is_set():  # a replica was lost while another one started
             return
         self.metrics.watch_rows(dispatcher.rows, lambda: dispatcher.active_rows, lambda: dispatcher.waiting)
         self._service.open(dispatcher)
@@ -126,12 +126,12 @@ class Server:
         _log.info("serving on %s with %d rows", self._model.device, dispatcher.rows, extra=facts)
 
     async def stop(self, grace: float, hurry: asyncio.Event | None = None) -> bool:
-        """Refuse new translations, finish the accepted ones within `grace` seconds, and close.
+        """Refuse new translations, finish the accepted ones, and close.
 
-        Once `hurry` is set, or after `grace`, what is left is answered with UNAVAILABLE.
+        After `grace` seconds, or as soon as `hurry` is set, the unfinished translations are answered with UNAVAILABLE.
 
         Returns:
-            Whether every accepted translation was finished.
+            Whether all accepted translations were finished.
         """
         self.stopped = True
         self._service.close()
@@ -144,7 +144,7 @@ class Server:
         if self._dispatcher:
             await self._dispatcher.stop()
         if self._grpc:
-            if not drained:  # the engine has answered what was left; let the answers be written
+            if not drained:  # the dispatcher has failed the unfinished requests, whose answers are written now
                 await _first(self._service.idle(), None, _CLOSING_TIME)
             await self._grpc.stop(_CLOSING_TIME if not (hurry and hurry.is_set()) else 0)
         if self._metrics_server:
@@ -154,7 +154,7 @@ class Server:
 
     async def _watch_dispatcher(self, dispatcher: Dispatcher) -> None:
         await dispatcher.failed.wait()
-        _log.error("the engine has failed, and nothing is translated any more; the server needs a restart")
+        _log.error("decoding has failed, and nothing is translated any more; the server needs a restart")
         await self._set_health(_NOT_SERVING)
         self.failed.set()
 
@@ -164,7 +164,7 @@ class Server:
 
 
 async def _first(wanted: Coroutine[Any, Any, None], hurry: asyncio.Event | None, seconds: float) -> bool:
-    """Whether `wanted` ends before `hurry` is set and `seconds` are over."""
+    """Whether `wanted` ends before `hurry` is set, and within `seconds`."""
     done = asyncio.ensure_future(wanted)
     others = [asyncio.ensure_future(hurry.wait())] if hurry else []
     await asyncio.wait([done, *others], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -178,7 +178,7 @@ def _address(host: str, port: int) -> str:
 
 
 def _refusal(host: str, port: int, error: OSError | None = None) -> str:
-    """Why `host`:`port` cannot be listened on; gRPC does not tell, so it is tried once more."""
+    """Why the server cannot listen on `host`:`port`. gRPC gives no reason, so this function tries once more."""
     if error is None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
@@ -188,6 +188,6 @@ def _refusal(host: str, port: int, error: OSError | None = None) -> str:
             error = refused
     if error is None or error.errno is None:
         return f"cannot listen on {_address(host, port)}"
-    # of what Python says, the part that does not repeat the address; names that cannot be looked up have numbers < 0
+    # A host name that cannot be resolved has an errno < 0. Python's message for it repeats the address after " (while".
     why = os.strerror(error.errno) if error.errno > 0 else str(error.strerror).partition(" (while")[0]
     return f"cannot listen on {_address(host, port)}: {why}"

@@ -1,4 +1,4 @@
-"""The server's settings. docs/server.md describes each setting; a test keeps the two the same."""
+"""The settings of the server. docs/server.md describes each setting; a test compares the two."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from translane_server.settings_loader import Flag, Settings
 
 ENV_PREFIX = "TRANSLANE_"
 
-# Longest source and target by default [tokens]: rows of a longer capacity cost memory and cache, even where no sentence
-# is that long.
+# Default limit of source and target lengths [tokens]. A larger capacity of the rows costs memory, and space in the
+# processor's caches, even if all sentences are short.
 _DEFAULT_MAX_TOKENS = 256
 
-# Rows by default: of all replicas together, or of each replica if that gives more.
+# Default number of rows: of all replicas together, or of each replica if that gives more.
 _DEFAULT_ROWS, _DEFAULT_ROWS_OF_A_REPLICA = 64, 32
 
-# Most beams by default: a text with many beams keeps many other texts waiting.
+# Default limit of the beam size. A text with many beams makes many other texts wait.
 _DEFAULT_MAX_BEAM_SIZE = 16
 
-# Largest count that the protocol can carry.
+# Largest count that the protocol can represent.
 _MAX_COUNT = 2**31 - 1
 
 
@@ -50,7 +50,7 @@ class ServerSettings(Settings):
         default=None,
         ge=1,
         le=1024,
-        description="Batches that decode side by side; by default one, or one on each CPU for a small model.",
+        description="Replicas of the model, with a batch each; by default one, or one on each CPU for a small model.",
     )
     threads: int | None = Field(
         default=None, ge=1, le=1024, description="Threads of each replica; by default its part of the CPUs granted."
@@ -131,19 +131,19 @@ class ServerSettings(Settings):
         return self
 
     def rows_of(self, replicas: int) -> int:
-        """`rows`; by default a number that suits so many replicas."""
+        """The setting `rows`, or its default for this number of replicas."""
         return self.rows or max(_DEFAULT_ROWS, _DEFAULT_ROWS_OF_A_REPLICA * replicas)
 
     @property
     def beam_limit(self) -> int:
-        """`max_beam_size`; by default a number that suits the rows."""
+        """The setting `max_beam_size`, or its default for the number of rows."""
         replicas = self.replicas or 1
         return self.max_beam_size or min(_DEFAULT_MAX_BEAM_SIZE, self.rows_of(replicas) // replicas)
 
 
 @dataclass(frozen=True)
 class TokenLimits:
-    """Longest source and target of the model on this server [tokens, with the end-of-sentence token]."""
+    """Longest source and target, and the default of `max_length` [tokens, with the end-of-sentence token]."""
 
     source: int
     target: int
@@ -151,10 +151,10 @@ class TokenLimits:
 
 
 def token_limits(settings: ServerSettings, manifest: Manifest) -> TokenLimits:
-    """The limits that `settings` and the model of `manifest` allow.
+    """The limits that both `settings` and the model allow.
 
     Raises:
-        SettingsError: a setting asks for more than the model takes.
+        SettingsError: a setting exceeds the limit of the model.
     """
     source = _limit("--max-source-tokens", settings.max_source_tokens, manifest.limits.source_tokens)
     target = _limit("--max-target-tokens", settings.max_target_tokens, manifest.limits.target_tokens)

@@ -1,8 +1,7 @@
-"""Loads a command's settings: flag > environment variable > TOML file > default, checked once and frozen.
+"""Loads the settings of a command: flag > environment variable > TOML file > default.
 
-A setting has one name in three spellings: the field `metrics_port` is the flag ``--metrics-port``, the environment
-variable ``TRANSLANE_METRICS_PORT`` and the file's key ``metrics_port``. An unknown name is an error in all three, so
-that a typing mistake never leaves a setting at its default without a word.
+The field `metrics_port` is the flag ``--metrics-port``, the environment variable ``TRANSLANE_METRICS_PORT`` and the
+file's key ``metrics_port``. An unknown name is an error in all three places, so a typing mistake never goes unnoticed.
 """
 
 from __future__ import annotations
@@ -24,34 +23,34 @@ from pydantic_core import ErrorDetails
 
 from translane_server.errors import SettingsError
 
-# Each command reads the variables of its own prefix; the server's prefix is the start of the others'.
+# Each command reads the variables with its own prefix. The server's prefix is also the start of the other prefixes.
 _COMMAND_PREFIXES = ("TRANSLANE_TRAIN_", "TRANSLANE_EXPORT_", "TRANSLANE_CLIENT_")
-_CONFIG = "config"  # the setting that names the file of the others
+_CONFIG = "config"  # the name of the settings file, which is no field
 _SHOWN_CHARACTERS = 60
 _METAVARS: Mapping[Any, str] = {int: "N", float: "X", str: "TEXT", Path: "PATH"}
 
 
 class Settings(BaseModel):
-    """Base of a command's settings. Built by `load_settings`, or by keyword where a program composes its own."""
+    """Base of the settings of a command. `load_settings` builds them; programs may also pass them by keyword."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
 
 @dataclass(frozen=True)
 class Flag:
-    """How a setting looks on the command line, where its name and its type do not say it.
+    """How a setting looks on the command line, if its name and its type are not enough.
 
-    It is metadata of a field's annotation: ``host: Annotated[str, Flag("HOST")]``.
+    A flag is metadata in a field's annotation: ``host: Annotated[str, Flag("HOST")]``.
     """
 
     metavar: str | None = None
-    """The word for its value in the help. None: by its type, such as N for an int."""
+    """The word for the value in the help. None: the word for its type, such as N for an int."""
     short: str | None = None
     """A second spelling, such as ``-o``."""
     positional: bool = False
     """Whether the value stands alone, without ``--name``."""
     heading: str | None = None
-    """The heading of the section of the help that begins with this setting."""
+    """The heading of a section of the help. This setting is the first of the section."""
 
 
 SettingsT = TypeVar("SettingsT", bound=Settings)
@@ -59,7 +58,7 @@ SettingsT = TypeVar("SettingsT", bound=Settings)
 
 @dataclass
 class _Layers:
-    """The values found so far, and for each the name under which its author knows it."""
+    """The values found so far, and the source of each value for error messages."""
 
     values: dict[str, Any] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
@@ -72,11 +71,18 @@ class _Layers:
 def load_settings(
     cls: type[SettingsT], argv: Sequence[str], environ: Mapping[str, str], *, prog: str, env_prefix: str
 ) -> SettingsT:
-    """Build `cls` from the arguments `argv`, the environment and the file that either of them names.
+    """Build settings from arguments, environment variables and the settings file that either of them names.
+
+    Args:
+        cls: type of the settings.
+        argv: command-line arguments, without the name of the program.
+        environ: environment variables.
+        prog: name of the program.
+        env_prefix: prefix of the program's environment variables.
 
     Raises:
-        SettingsError: a setting is unknown, missing or wrong; the message is one sentence.
-        SystemExit: ``--help`` or ``--version`` was asked for, and printed.
+        SettingsError: a setting is unknown, missing or invalid; the message is one sentence.
+        SystemExit: ``--help`` or ``--version`` was given, and its text is printed.
     """
     flags = _read_flags(cls, argv, prog, env_prefix)
     variables = _read_environment(cls, environ, env_prefix)
@@ -95,13 +101,13 @@ def load_settings(
 
 
 def flag_name(cls: type[Settings], name: str) -> str:
-    """How the command line spells the field `name`: ``--metrics-port``, or ``CHECKPOINT`` where it has no flag."""
+    """The field `name` on the command line: ``--metrics-port``, or ``CHECKPOINT`` for a positional argument."""
     return name.upper() if _flag(cls.model_fields[name]).positional else "--" + name.replace("_", "-")
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        # Of "unrecognized arguments" only the first is surely wrong: the next may be its value.
+        # Only the first unrecognized argument is surely wrong: the next one may be its value.
         prefix, _, rest = message.partition("unrecognized arguments: ")
         if not prefix and rest:
             raise SettingsError(f"unknown argument {rest.split()[0]}; --help lists the known ones")
@@ -144,14 +150,14 @@ def _parser(cls: type[Settings], prog: str, env_prefix: str) -> argparse.Argumen
         if _is_list(cls, name):
             keywords |= {"action": "append"}
         if flag.positional:
-            section.add_argument(name, nargs="?", **keywords)  # the environment or the file may give it
+            section.add_argument(name, nargs="?", **keywords)  # the environment or the file may have it
         else:
             section.add_argument(*([flag.short] if flag.short else []), flag_name(cls, name), dest=name, **keywords)
     return parser
 
 
 def _usage(cls: type[Settings]) -> Iterator[str]:
-    """The words after the command's name: what has to be given, and what may be."""
+    """The words after the command's name: required flags, [options], positional arguments."""
     required = [name for name, setting in cls.model_fields.items() if setting.is_required()]
     yield from (f"{flag_name(cls, name)} {_metavar(cls, name)}" for name in required if not _is_positional(cls, name))
     yield "[options]"
@@ -178,7 +184,7 @@ def _metavar(cls: type[Settings], name: str) -> str:
 
 
 def _kinds(annotation: Any) -> Iterator[Any]:
-    """The types that a value may have: those of a list's items and of an option's parts, None left out."""
+    """The types of a value, without None. A list gives the types of its items, and a union gives its members."""
     if annotation in (NoneType, Ellipsis):
         return
     parts = typing.get_args(annotation)
@@ -190,7 +196,7 @@ def _kinds(annotation: Any) -> Iterator[Any]:
 
 
 def _help(setting: FieldInfo) -> str:
-    """The setting's description, and its default where the description leaves that open."""
+    """The description of a setting, and its default if it has one."""
     default = setting.default
     if setting.is_required():
         shown = " (required)"
@@ -231,7 +237,7 @@ def _read_file(cls: type[Settings], path: Path) -> dict[str, Any]:
 
 def _sentence(cls: type[Settings], problem: ErrorDetails, layers: _Layers, env_prefix: str) -> str:
     message = problem["msg"].removeprefix("Value error, ")
-    if not problem["loc"]:  # several settings contradict each other; the validator names them
+    if not problem["loc"]:  # several settings contradict each other, and the message names them
         return message
     name = str(problem["loc"][0])
     if problem["type"] == "missing":

@@ -1,4 +1,4 @@
-"""What the engine knows of the target vocabulary: special ids, and what each token adds to the text."""
+"""The target vocabulary as decoding needs it: special ids, and the text of each token."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ class TargetVocabulary:
     """The V target tokens.
 
     Attributes:
-        decoder_start: the id the decoder is first fed.
+        decoder_start: the id that is fed to the decoder first.
         eos: the end-of-sentence id.
-        surfaces: for each id the UTF-8 it adds to the text, a leading space included; empty for control tokens. A
-            translation's text is that of its tokens, one after the other, without the first space. A token may hold
-            part of a character (byte fallback).
+        surfaces: the UTF-8 that each token adds to the text, [V]. It may have a leading space, or be a part of a
+            character (byte fallback). It is empty for control tokens. The text of a translation is the surfaces of its
+            tokens, joined, without a space at the start.
     """
 
     decoder_start: int

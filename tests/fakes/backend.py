@@ -1,19 +1,21 @@
-"""A backend without a model: it checks that it is used rightly, and translates by a rule tests can state.
+"""A backend without a model. It checks that it is used correctly, and translates by a rule that tests can state.
 
-A source [a, b, c, eos] translates to [a + 1000, b + 1000, c + 1000, eos], each token at log-probability
--(position + 1) / 8; all others are much less probable, lower ids more than higher ones. Attention is on the source
-token that is copied, with weight 3/4, and on the end of the sentence. Every row remembers its source and the tokens it
-was fed, and a step fails where the row's memory is not what the engine believes it is: a move forgotten, done twice or
-too short is found at once.
+A source [a, b, c, eos] translates to [a + 1000, b + 1000, c + 1000, eos]. Each of these tokens has the log-probability
+-(position + 1) / 8. All other tokens are much less probable; of these, lower ids are more probable. Attention is on the
+copied source token, with weight 3/4, and on the end of the sentence. Every row remembers its source and its tokens. A
+step fails if a row's memory differs from what the caller believes. So a move that is forgotten, done twice or too short
+is found at once.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
 import numpy as np
 
-from translane_server.backend import BEST_TOKEN, Candidates
+from translane_server.arrays import FloatArray, Int32Array, IntArray
+from translane_server.backend import BEST_TOKEN, Candidates, RowMove, StepNeeds
 from translane_server.vocabulary import TargetVocabulary
 
 DECODER_START = 2
@@ -24,47 +26,49 @@ VOCABULARY = TargetVocabulary(DECODER_START, EOS, [b" %d" % token for token in r
 
 
 class FakeBackend:
-    def __init__(self, rows=4, source_capacity=32, target_capacity=32):
+    def __init__(self, rows: int = 4, source_capacity: int = 32, target_capacity: int = 32) -> None:
         self.rows = rows
         self.has_attention = True
         self.steps_at_once = 1
         self.ahead = False  # whether rows may go on behind the end of their sentences
         self.source_capacity = source_capacity
         self.target_capacity = target_capacity
-        self.sources = [None] * rows
-        self.fed = [None] * rows
-        self.encoded = []
+        self.sources: list[list[int] | None] = [None] * rows
+        self.fed: list[list[int] | None] = [None] * rows
+        self.encoded: list[list[int] | None] = []
         self.encode_limit = 100  # sentences that are encoded at once
-        self.log = []  # ("encode", B) | ("step", n) | ("move", source, target)
+        # ("encode", B) | ("step", n) | ("move", source, target)
+        self.log: list[tuple[str, int] | tuple[str, int, int]] = []
         self.closed = False
-        self.fail_at_step = None
-        self.gate = None  # when set, every step waits for a permit
+        self.fail_at_step: int | None = None
+        self.gate: threading.Semaphore | None = None  # when set, every step waits for a permit
         self.step_started = threading.Semaphore(0)
 
-    def hold(self):
+    def hold(self) -> None:
         """Let no step run until `release`."""
         self.gate = threading.Semaphore(0)
 
-    def release(self, steps=None):
-        gate, count = self.gate, steps
+    def release(self, steps: int | None = None) -> None:
+        assert self.gate is not None, "no step is held"
+        gate = self.gate
         if steps is None:
-            self.gate, count = None, 1_000_000
-        gate.release(count)
+            self.gate, steps = None, 1_000_000
+        gate.release(steps)
 
-    def encode_ahead(self, sources):
+    def encode_ahead(self, sources: Sequence[Sequence[int]]) -> int:
         assert sources
         assert all(1 <= len(source) <= self.source_capacity for source in sources)
         self.encoded = [list(source) for source in sources[: self.encode_limit]]
         self.log.append(("encode", len(self.encoded)))
         return len(self.encoded)
 
-    def enter(self, sources, rows):
+    def enter(self, sources: Sequence[int], rows: Sequence[int]) -> None:
         for source, row in zip(sources, rows, strict=True):
             assert row < self.rows
             self.sources[row], self.fed[row] = self.encoded[source], []
             self.encoded[source] = None  # none enters twice
 
-    def decode_step(self, token_ids, positions, needs=BEST_TOKEN):
+    def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN) -> Candidates:
         if self.gate is not None:
             self.step_started.release()
             self.gate.acquire()
@@ -72,24 +76,27 @@ class FakeBackend:
         assert 1 <= n <= self.rows
         if self.fail_at_step is not None and sum(e[0] == "step" for e in self.log) == self.fail_at_step:
             raise RuntimeError("the device fell off the bus")
-        logits = np.full((n, VOCAB_SIZE), -50, np.float32) - np.arange(VOCAB_SIZE, dtype=np.float32) / 100
+        logits: FloatArray = np.full((n, VOCAB_SIZE), -50, np.float32)
+        logits -= np.arange(VOCAB_SIZE, dtype=np.float32) / np.float32(100)
         attention = np.zeros((n, self.source_capacity), np.float32)
         for row in range(n):
             position = int(positions[row])
             assert position < self.target_capacity
-            assert len(self.fed[row]) >= position, "the row's memory is shorter than its position"
-            self.fed[row] = [*self.fed[row][:position], int(token_ids[row])]
-            source = self.sources[row]
+            source, fed = self.sources[row], self.fed[row]
+            assert source is not None, "the row has no sentence"
+            assert fed is not None, "the row has no sentence"
+            assert len(fed) >= position, "the row's memory is shorter than its position"
+            self.fed[row] = fed = [*fed[:position], int(token_ids[row])]
             translation = [EOS if token == EOS else token + OFFSET for token in source]
             assert self.ahead or position < len(source), "the row goes on behind the end of its sentence"
             translation += [EOS] * (position + 1 - len(source))
             expected = [DECODER_START, *translation[:position]]
-            assert self.fed[row] == expected, f"row {row} holds {self.fed[row]}, not {expected}"
+            assert fed == expected, f"row {row} holds {fed}, not {expected}"
             logits[row, translation[position]] = -(position + 1) / 8
             attention[row, len(source) - 1] += 0.25
             attention[row, min(position, len(source) - 1)] += 0.75
         for row in range(n, self.rows):
-            self.sources[row] = self.fed[row] = None  # a backend may write over rows behind those of a step
+            self.sources[row] = self.fed[row] = None  # a backend may write over all rows after the rows of a step
         self.log.append(("step", n))
         ids = np.argsort(-logits, axis=1, kind="stable")[:, : needs.num_candidates]
         return Candidates(
@@ -99,31 +106,34 @@ class FakeBackend:
             attention if needs.attention else None,
         )
 
-    def decode_ahead(self, token_ids, positions, steps):
+    def decode_ahead(self, token_ids: IntArray, positions: Int32Array, steps: int) -> IntArray:
         assert 1 <= steps <= self.steps_at_once
         tokens = []
         for step in range(steps):
             self.ahead = step > 0
-            token_ids = self.decode_step(token_ids, positions + step).token_ids[:, 0]
+            token_ids = self.decode_step(token_ids, positions + np.int32(step)).token_ids[:, 0]
             tokens.append(token_ids)
         self.ahead = False
         return np.array(tokens)
 
-    def move_rows(self, moves):
+    def move_rows(self, moves: Sequence[RowMove]) -> None:
         for move in moves:
             assert move.source != move.target
+            source, fed = self.sources[move.source], self.fed[move.source]
+            assert source is not None, "the row has no sentence"
+            assert fed is not None, "the row has no sentence"
             if move.source_length:
-                self.sources[move.target] = self.sources[move.source][: move.source_length]
-            assert self.sources[move.target] == self.sources[move.source], "the row decodes another sentence"
-            own, fed = self.fed[move.target] or [], self.fed[move.source]
+                self.sources[move.target] = source[: move.source_length]
+            assert self.sources[move.target] == source, "the row decodes another sentence"
+            own = self.fed[move.target] or []
             assert own[: move.start] == fed[: move.start], "the rows were fed other tokens"
             self.fed[move.target] = fed[: move.target_length]
             self.log.append(("move", move.source, move.target))
 
-    def close(self):
+    def close(self) -> None:
         assert not self.closed, "closed twice"
         self.closed = True
 
     @property
-    def step_rows(self):
+    def step_rows(self) -> list[int]:
         return [entry[1] for entry in self.log if entry[0] == "step"]

@@ -1,16 +1,19 @@
-"""`translane-server` with everything real but the model: run as a script, with the command's own arguments.
+"""`translane-server` with a fake model; everything else is real. Run it as a script, with the command's own arguments.
 
-FAKE_WARM_UP_SECONDS and FAKE_STEP_SECONDS in the environment slow it down; FAKE_FAIL_AT_STEP breaks it.
+FAKE_WARM_UP_SECONDS and FAKE_STEP_SECONDS in the environment slow the server down. FAKE_FAIL_AT_STEP makes it fail.
 """
 
 import os
 import sys
 import time
 from functools import partial
+from unittest import mock
 
 from fakes.backend import FakeBackend
 from fakes.serving import FakeTokenizer, make_manifest
 from translane_server import command
+from translane_server.arrays import Int32Array, IntArray
+from translane_server.backend import BEST_TOKEN, Candidates, StepNeeds
 from translane_server.bundle import Bundle
 from translane_server.dispatch.processes import process_hosts
 from translane_server.replica import __main__ as replica
@@ -23,30 +26,37 @@ REPLICA = "--replica"  # what to run in place of the server
 
 
 class SlowBackend(FakeBackend):
-    def __init__(self, sessions, *, rows, source_capacity, target_capacity, **_others):
+    def __init__(
+        self, sessions: object, *, rows: int, source_capacity: int, target_capacity: int, **_others: object
+    ) -> None:
         super().__init__(rows, source_capacity, target_capacity)
         self.fail_at_step = FAIL_AT_STEP
 
-    def warm_up(self):
+    def warm_up(self) -> None:
         time.sleep(WARM_UP_SECONDS)
 
-    def decode_step(self, token_ids, positions, *needs):
+    def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN) -> Candidates:
         time.sleep(STEP_SECONDS)
-        return super().decode_step(token_ids, positions, *needs)
+        return super().decode_step(token_ids, positions, needs)
 
 
-def run_replica():
-    sessions.Sessions = lambda bundle, **_options: bundle
-    device_backend.device_backend = SlowBackend
-    return replica.main()
+def run_replica() -> int:
+    with (
+        mock.patch.object(sessions, "Sessions", lambda bundle, **_options: bundle),
+        mock.patch.object(device_backend, "device_backend", SlowBackend),
+    ):
+        return replica.main()
 
 
-def run_server():
-    command.choose_bundle = lambda folder, requested: (Bundle(folder, make_manifest()), "cpu")
-    command.load_tokenizer = lambda bundle: FakeTokenizer()
-    command.process_hosts = partial(process_hosts, command=[sys.executable, __file__, REPLICA])
+def run_server() -> int:
     environ = {name: value for name, value in os.environ.items() if name.startswith("TRANSLANE_")}
-    return command.run(sys.argv[1:], environ)
+    with mock.patch.multiple(
+        command,
+        choose_bundle=lambda folder, requested: (Bundle(folder, make_manifest()), "cpu"),
+        load_tokenizer=lambda bundle: FakeTokenizer(),
+        process_hosts=partial(process_hosts, command=[sys.executable, __file__, REPLICA]),
+    ):
+        return command.run(sys.argv[1:], environ)
 
 
 if __name__ == "__main__":

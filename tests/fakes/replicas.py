@@ -1,18 +1,22 @@
-"""Replicas on threads, over fake backends, behind the sockets of real ones."""
+"""Replicas on threads, with fake backends, behind the sockets of real replicas."""
 
 from __future__ import annotations
 
 from fakes.backend import VOCABULARY
+from translane_server.backend import Backend
 from translane_server.dispatch.connection import ReplicaConnection
 from translane_server.errors import StartupError
 from translane_server.local import ThreadHost
 from translane_server.replica.setup import ReplicaSetup
+from translane_server.vocabulary import TargetVocabulary
 
 
-def fake_replica(backend, vocabulary=VOCABULARY, *, number=0):
-    """A replica that decodes on `backend`; a StartupError in its place is raised when it is to be opened."""
+def fake_replica(
+    backend: Backend | StartupError, vocabulary: TargetVocabulary = VOCABULARY, *, number: int = 0
+) -> ReplicaConnection:
+    """Return a replica that decodes on `backend`. A StartupError instead of a backend is raised when it opens."""
 
-    def open_backend():
+    def open_backend() -> Backend:
         if isinstance(backend, StartupError):
             raise backend
         return backend

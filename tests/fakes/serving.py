@@ -1,61 +1,65 @@
-"""A server over the fake backend: it translates every text to itself, character by character."""
+"""A server over the fake backend. It translates every text to itself, character by character."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import grpc
 
 from fakes.backend import DECODER_START, EOS, OFFSET, VOCAB_SIZE, FakeBackend
 from fakes.replicas import fake_replica
 from translane.v1 import translation_pb2_grpc
-from translane_server.manifest import Manifest
+from translane_server.backend import Backend
 from translane_server.dispatch.dispatcher import Dispatcher
+from translane_server.manifest import Manifest
+from translane_server.metrics import Metrics
 from translane_server.rpc.service import ServedModel
 from translane_server.server import Server
 from translane_server.settings import ServerSettings
 from translane_server.vocabulary import TargetVocabulary
 
 UNKNOWN = 1 + OFFSET
-# What the fake vocabulary spells; anything else is unknown to it.
+# The characters of the fake vocabulary; all others are unknown.
 ALPHABET = [*map(chr, range(256)), *"日本語と汉字北京爱我们是大学👩👧👦🏳🌈\u200d\ufe0f\u202e\u0301\U0010ffff"]
 
 
 class FakeTokenizer:
-    """A token for each character; blank texts have none. The source's ids and OFFSET are the target's."""
+    """Makes one token of each character, and no tokens of a blank text. A target id is the source id + OFFSET."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._ids = {character: number for number, character in enumerate(ALPHABET, start=10)}
         self._characters = {number + OFFSET: character for character, number in self._ids.items()}
         self._characters[UNKNOWN] = "\u2047"
 
     @property
-    def target_surfaces(self):
+    def target_surfaces(self) -> list[bytes]:
         return [self._characters.get(token, "").encode() for token in range(VOCAB_SIZE)]
 
-    def encode(self, texts):
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
         return [[*(self._ids.get(c, 1) for c in text), EOS] if text.strip() else [] for text in texts]
 
-    def encode_target(self, texts):
+    def encode_target(self, texts: Sequence[str]) -> list[list[int]]:
         return [[self._ids.get(c, 1) + OFFSET for c in text.strip()] for text in texts]
 
-    def decode(self, ids, unknowns=()):
+    def decode(self, ids: Sequence[Sequence[int]], unknowns: Sequence[Mapping[int, str]] = ()) -> list[str]:
         return [
             "".join(replaced.get(place, self._characters[token]) for place, token in enumerate(sentence))
             for sentence, replaced in zip(ids, unknowns or [{}] * len(ids), strict=True)
         ]
 
-    def source_pieces(self, ids):
+    def source_pieces(self, ids: Sequence[int]) -> list[str]:
         return ["</s>" if token == EOS else self._characters[token + OFFSET] for token in ids]
 
-    def target_pieces(self, ids):
+    def target_pieces(self, ids: Sequence[int]) -> list[str]:
         return ["</s>" if token == EOS else self._characters[token] for token in ids]
 
-    def source_surfaces(self, text):
+    def source_surfaces(self, text: str) -> list[str]:
         return [*text, ""] if text.strip() else []
 
 
-def make_manifest(**changes):
+def make_manifest(**changes: Any) -> Manifest:
     files = ("encoder.onnx", "decoder.onnx", "alignment.onnx", "source.spm", "target.spm")
     graph = {"inputs": [], "outputs": [{"name": "cross_key_0", "dtype": "float32", "shape": []}]}
     values = {
@@ -92,36 +96,38 @@ def make_manifest(**changes):
     return Manifest.model_validate(values | changes)
 
 
-def make_model(**changes):
+def make_model(**changes: Any) -> ServedModel:
     return ServedModel(make_manifest(**changes), FakeTokenizer(), "cpu")
 
 
-def make_engine(backend, metrics, waiting_limit=64):
+def make_dispatcher(backend: Backend, metrics: Metrics, waiting_limit: int = 64) -> Dispatcher:
     vocabulary = TargetVocabulary(DECODER_START, EOS, FakeTokenizer().target_surfaces)
     return Dispatcher([fake_replica(backend, vocabulary)], waiting_limit=waiting_limit, observe=metrics.observe)
 
 
-def make_settings(**changes):
+def make_settings(**changes: Any) -> ServerSettings:
     ours = {"model": "unused", "port": 0, "metrics_port": 0, "texts_per_request": 8, "sentences_waiting": 64}
-    return ServerSettings(**(ours | changes))
+    return ServerSettings.model_validate(ours | changes)
 
 
 class Running:
     """A started server, its backend, and a client to it."""
 
-    def __init__(self, server, backend, channel):
+    def __init__(self, server: Server, backend: FakeBackend, channel: grpc.aio.Channel) -> None:
         self.server = server
         self.backend = backend
         self.channel = channel
-        self.stub = translation_pb2_grpc.TranslationServiceStub(channel)
+        self.stub = translation_pb2_grpc.TranslationServiceStub(channel)  # type: ignore[no-untyped-call]  # generated
 
-    async def open(self):
+    async def open(self) -> None:
         limit = self.server.limits.sentences_waiting
-        await self.server.open(make_engine(self.backend, self.server.metrics, limit))
+        await self.server.open(make_dispatcher(self.backend, self.server.metrics, limit))
 
 
 @asynccontextmanager
-async def serving(*, opened=True, rows=4, model=None, **settings):
+async def serving(
+    *, opened: bool = True, rows: int = 4, model: ServedModel | None = None, **settings: Any
+) -> AsyncIterator[Running]:
     server = Server(make_settings(**settings), model or make_model())
     backend = FakeBackend(rows=rows)
     try:

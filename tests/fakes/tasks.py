@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from translane_server.sentence import Task
+from collections.abc import Sequence
+
+from translane_server.backend import Backend
+from translane_server.batch.running import RunningBatch, Update
+from translane_server.batch.search import Search
+from translane_server.sentence import Sentence, Task
 
 
-def tasks(sentences, *, streamed=False, priority=0):
-    """A task for each of `sentences`, by their places."""
+def tasks(sentences: Sequence[Sentence], *, streamed: bool = False, priority: int = 0) -> list[Task]:
+    """Return a task for each sentence. The task's number is the sentence's place."""
     return [Task(number, priority, 0.0, streamed, sentence) for number, sentence in enumerate(sentences)]
 
 
-def enter(batch, backend, waiting):
-    """Encode the sources of tasks, and begin to decode them; return their searches."""
+def enter(batch: RunningBatch, backend: Backend, waiting: Sequence[Task]) -> list[Search]:
+    """Encode the sources of tasks, and enter them into the batch; return their searches."""
     backend.encode_ahead([task.sentence.source_ids for task in waiting])
     searches = batch.add(waiting)
     backend.enter(range(len(waiting)), [search.rows[0] for search in searches])
     return searches
 
 
-def step(batch, backend):
-    """Decode one token of each row; return what the step has changed."""
+def step(batch: RunningBatch, backend: Backend) -> Update:
+    """Decode one token of each row; return the step's update."""
     backend.move_rows(batch.compact())
     update = batch.advance(backend.decode_step(*batch.inputs, batch.needs))
     backend.move_rows(update.moves)

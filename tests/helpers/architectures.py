@@ -1,4 +1,4 @@
-"""What models are made of, as settings of a small `TransformerConfig`, vocabularies apart."""
+"""Architectures of models, as settings of a small `TransformerConfig`, without vocabularies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _T5: dict[str, Any] = {
     "scale_embeddings": False,
     "bos_id": 0,
 }
-# Of models that `translane-train` makes, in every arrangement that changes graphs.
+# Models that `translane-train` makes, in every arrangement that changes graphs.
 TRAINED: dict[str, dict[str, Any]] = {
     "post-norm, two-way": {"tie_embeddings": "two-way"},
     "pre-norm, gelu, more decoder layers": {
@@ -30,7 +30,7 @@ TRAINED: dict[str, dict[str, Any]] = {
     "head size apart from the model's": {"head_size": 24, "heads": 3, "norm": "pre", "layer_norm_eps": 1e-6},
     "sizes of no power of two": {"d_model": 20, "heads": 1, "head_size": 8, "ffn_size": 37, "scale_embeddings": False},
 }
-# Of published models, sizes apart.
+# Published models, without their sizes.
 ARCHITECTURES: dict[str, dict[str, Any]] = {
     "BART": {
         "norm": "post",

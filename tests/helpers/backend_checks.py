@@ -1,15 +1,21 @@
-"""What tests of backends share: a sentence of every kind, and steps along given tokens."""
+"""Shared by tests of backends: sentences of every kind, and steps along given tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from translane_server.backend import BEST_TOKEN_ALONE, StepNeeds
+from translane_server.arrays import FloatArray, Int32Array, IntArray
+from translane_server.backend import BEST_TOKEN_ALONE, Candidates, StepNeeds
+from translane_server.manifest import SpecialIds
 from translane_server.options import DecodingOptions, Sampling
 from translane_server.runtime.graph_backend import GraphBackend
-from translane_server.sentence import FinishReason, Sentence
+from translane_server.sentence import FinishReason, Hypothesis, Sentence
+
+Step = dict[str, npt.NDArray[Any]]  # the arrays that a step returned, by name
 
 NEEDS = [
     BEST_TOKEN_ALONE,
@@ -23,8 +29,8 @@ NEEDS = [
 
 
 def mixed(sources: Sequence[Sequence[int]]) -> list[Sentence]:
-    """A sentence of every kind for each source."""
-    kinds = [
+    """Return a sentence for each source, with every kind of options in turn."""
+    kinds: list[dict[str, Any]] = [
         {"scores": False},
         {"scores": False},
         {"beam_size": 3},
@@ -40,20 +46,20 @@ def mixed(sources: Sequence[Sequence[int]]) -> list[Sentence]:
     ]
 
 
-def along(backend: GraphBackend, tokens, needs: StepNeeds, positions=None) -> list:
-    """Feed the rows from 0 on `tokens`, [steps, n], and return copies of what each step returns."""
+def along(backend: GraphBackend, tokens: IntArray, needs: StepNeeds, positions: Int32Array | None = None) -> list[Step]:
+    """Feed `tokens`, [steps, n], to the rows 0 … n-1. Return copies of what each step returns."""
     first = np.zeros(tokens.shape[1], np.int32) if positions is None else positions
     return [copied(backend.decode_step(fed, first + np.int32(step), needs)) for step, fed in enumerate(tokens)]
 
 
-def copied(candidates) -> dict:
-    """The arrays that a step returned, which hold until the next step, as ones that stay; by name."""
+def copied(candidates: Candidates) -> Step:
+    """Return copies of a step's arrays by name, because the next step overwrites the arrays."""
     names = ("token_ids", "log_probs", "logits", "attention")
     return {name: array.copy() for name in names if (array := getattr(candidates, name)) is not None}
 
 
-def greedy(backend: GraphBackend, start: int, rows: int, steps: int):
-    """What rows 0 … rows-1 are fed in so many greedy steps, the start token first: [steps, rows]."""
+def greedy(backend: GraphBackend, start: int, rows: int, steps: int) -> IntArray:
+    """Return the tokens that so many greedy steps feed to rows 0 … rows-1, the start token first: [steps, rows]."""
     tokens = [np.full(rows, start, np.int64)]
     for step in range(steps - 1):
         found = backend.decode_step(tokens[-1], np.full(rows, step, np.int32), BEST_TOKEN_ALONE)
@@ -61,22 +67,23 @@ def greedy(backend: GraphBackend, start: int, rows: int, steps: int):
     return np.stack(tokens)
 
 
-def distance(found, expected, rows=slice(None)):
-    """The largest difference of two lists of steps' logits, of the second list's `rows`."""
+def distance(found: Sequence[Step], expected: Sequence[Step], rows: slice = slice(None)) -> float:
+    """Return the largest difference between the logits of two lists of steps; of the second list, only of `rows`."""
     differences = []
     for step, other in zip(found, expected, strict=True):
         ours, theirs = step["logits"], other["logits"][rows]
         # ids that are never generated are -inf on both sides
         differences.append(np.subtract(ours, theirs, out=np.zeros_like(ours), where=ours != theirs))
-    return np.abs(differences).max()
+    return float(np.abs(differences).max())
 
 
-def scored_again(backend: GraphBackend, ids, sentence: Sentence, hypothesis):
-    """The log-probability of each token of a hypothesis, by a backend that is fed it: [tokens]."""
+def scored_again(backend: GraphBackend, ids: SpecialIds, sentence: Sentence, hypothesis: Hypothesis) -> FloatArray:
+    """Feed a hypothesis to a backend. Return the log-probability of each of its tokens: [tokens]."""
     ended = hypothesis.finish_reason is FinishReason.END_OF_SENTENCE
     tokens = [*hypothesis.token_ids, *[ids.eos] * ended]
     backend.encode([sentence.source_ids], 0)
     fed = np.array([ids.decoder_start, *tokens[:-1]])[:, None]
     logits = np.concatenate([step["logits"] for step in along(backend, fed, StepNeeds(logits=True))])
     logits -= logits.max(1, keepdims=True)
-    return (logits - np.log(np.exp(logits).sum(1, keepdims=True)))[np.arange(len(tokens)), tokens]
+    log_probs: FloatArray = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+    return log_probs[np.arange(len(tokens)), tokens]

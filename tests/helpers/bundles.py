@@ -1,6 +1,6 @@
 """Checkpoints and bundles of random weights, made in seconds.
 
-A bundle of given settings is exported once for a test session; each caller gets a copy to do with as it likes.
+A bundle with given settings is exported once for a test session. Each caller gets its own copy.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ SIZES: dict[str, Any] = {
     "tie_embeddings": "none",  # tied random weights repeat the token they are fed
 }
 
-# of a model without a tokenizer, for what looks at its numbers alone
-SMALL_SIZES = {
+# Sizes of a model without a tokenizer, for tests that look only at numbers.
+SMALL_SIZES: dict[str, Any] = {
     "source_vocab_size": 30,
     "target_vocab_size": 30,
     "d_model": 16,
@@ -79,8 +79,8 @@ def random_checkpoint(
 ) -> Path:
     """Write a checkpoint of random weights to `folder`; `config` overrides `SIZES` and `TransformerConfig`'s defaults.
 
-    `eos_bias` is added to the end-of-sentence logit: random weights alone rarely end a sentence. `joint` makes one
-    vocabulary for both sides. `weight_scale` is what every matrix is multiplied with.
+    `eos_bias` is added to the end-of-sentence logit, because random weights alone rarely end a sentence. `joint` makes
+    one vocabulary for both sides. Every matrix is multiplied by `weight_scale`.
     """
     texts = ((*SOURCES, *TARGETS),) * 2 if joint else (SOURCES, TARGETS)
     with tempfile.TemporaryDirectory() as scratch:
@@ -93,7 +93,7 @@ def random_checkpoint(
                 model.output_projection.bias[model.config.eos_id] += eos_bias
             for parameter in model.parameters():
                 if parameter.ndim > 1:
-                    parameter *= weight_scale
+                    parameter.mul_(weight_scale)
         save_checkpoint(
             folder,
             config=model.config,
@@ -109,12 +109,12 @@ def random_checkpoint(
 
 
 def random_bundle(folder: Path, *, export: dict[str, Any] | None = None, **checkpoint: Any) -> Path:
-    """Write a bundle of random weights to `folder`; `export` holds settings of the exporter, the rest is as above."""
+    """Write a bundle of random weights to `folder`; `export` has settings of the exporter; see `random_checkpoint`."""
     return Path(shutil.copytree(_stored_bundle(export or {}, checkpoint), folder))
 
 
 def bundle_model(**checkpoint: Any) -> Transformer:
-    """The PyTorch model behind `random_bundle(…, **checkpoint)`."""
+    """Return the PyTorch model behind `random_bundle(…, **checkpoint)`."""
     read = load_checkpoint(_stored_checkpoint(checkpoint))
     model = Transformer(read.config)
     model.load_state_dict(read.state_dict)
@@ -122,14 +122,14 @@ def bundle_model(**checkpoint: Any) -> Transformer:
 
 
 def random_model(config: TransformerConfig, seed: int = 0) -> Transformer:
-    """A Transformer whose every parameter is random, those included that start at 0 or 1."""
+    """Return a Transformer with random parameters, including the parameters that usually start at 0 or 1."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = Transformer(config)
         with torch.no_grad():
             for parameter in model.parameters():
                 if parameter.ndim == 1:
-                    parameter += torch.randn_like(parameter) * 0.1
+                    parameter.add_(torch.randn_like(parameter) * 0.1)
     return model.eval()
 
 

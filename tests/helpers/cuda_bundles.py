@@ -1,4 +1,4 @@
-"""Bundles for CUDA of every architecture, as small as they tell everything: exported once for a test session."""
+"""Small bundles for CUDA of every architecture. Each is exported once for a test session."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from typing import Any
 from helpers.hugging_face import MODELS, export_drawn
 from translane_server.bundle import Bundle
 
-BY_BLOCKS = {"vocab_size": 960, "pad_token_id": 959, "decoder_start_token_id": 959}  # 960 tokens are searched by blocks
+BY_BLOCKS = {"vocab_size": 960, "pad_token_id": 959, "decoder_start_token_id": 959}  # 960: enough to search by blocks
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A model of `MODELS` with changes of its `config`, and the precision to export it in."""
+    """A model of `MODELS`, changes to its `config`, and the precision to export it in."""
 
     name: str
     config: dict[str, Any] = field(default_factory=dict)
     precision: str = "fp16"
 
     def model_and_bundle(self) -> tuple[Any, Bundle]:
-        """The model of transformers, and its bundle, exported by whoever asks first."""
+        """Return the model of transformers, and its bundle. The first call exports the bundle."""
         return export_drawn(self.name, config=self.config, precision=self.precision)
 
     def bundle(self) -> Bundle:
-        """Its bundle alone."""
+        """Return only the bundle."""
         return self.model_and_bundle()[1]
 
 
 def _one_layer(name: str) -> dict[str, Any]:
-    """One layer, for layers are alike, and heads of 64, for which CUDA has other kernels than for small ones."""
+    """One layer, because all layers are alike, and heads of 64, because CUDA has other kernels for small heads."""
     if "T5" in MODELS[name].kind:
         return {"num_layers": 1, "num_decoder_layers": 1, "num_heads": 2, "d_kv": 64}
     layers = {"encoder_layers": 1, "decoder_layers": 1}
     return {"d_model": 128, "encoder_attention_heads": 2, "decoder_attention_heads": 2, **layers}
 
 
-# Of several layers: tests decode with these. A vocabulary that is searched by blocks, one that is not, with heads of 64
-# as most models have, and positions that the keys' distance tells.
+# Tests decode with these models, which have several layers. Marian has a vocabulary that is searched by blocks. BART
+# has heads of 64, as most models have. T5 has relative positions.
 _SEVERAL_LAYERS: dict[str, dict[str, Any]] = {
     "Marian": BY_BLOCKS,
     "BART": {"d_model": 128, "encoder_attention_heads": 2, "decoder_attention_heads": 2},

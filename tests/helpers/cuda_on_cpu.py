@@ -3,56 +3,60 @@
 import ctypes
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 import translane_server
 from helpers.store import stored
+from translane_server.runtime.cuda.kernels import Extent
 
 SOURCE = Path(translane_server.__file__).parent / "runtime" / "cuda" / "kernels.cu"
 _HARNESS = Path(__file__).with_name("cuda_on_cpu.cpp")
-_BORDER = np.frombuffer(b"behind what is allocated, nothing may write" * 3, np.uint8)  # and is looked at in `free`
+_BORDER = np.frombuffer(b"behind what is allocated, nothing may write" * 3, np.uint8)  # `launch` and `free` check it
 _FLAGS = ["-std=c++17", "-O2", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
 
 
-def compile_kernels(folder, source=SOURCE):
-    """Compile a kernels.cu to a library in `folder`; skips the test where there is no compiler."""
+def compile_kernels(folder: Path, source: Path = SOURCE) -> ctypes.CDLL:
+    """Compile a kernels.cu to a library in `folder`. Skip the test if there is no compiler."""
     compiler = shutil.which("g++") or pytest.skip("g++ is not installed: the kernels cannot run on the CPU")
     library = folder / "kernels.so"
-    command = [compiler, *_FLAGS, f'-DKERNELS="{source}"', _HARNESS, "-o", library]
+    command = [compiler, *_FLAGS, f'-DKERNELS="{source}"', str(_HARNESS), "-o", str(library)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return ctypes.CDLL(library)
+    return ctypes.CDLL(str(library))
 
 
-def kernels_library():
-    """The server's kernels, compiled once for a test session."""
+def kernels_library() -> ctypes.CDLL:
+    """Return the server's kernels, compiled once for a test session."""
 
-    def make(folder):
+    def make(folder: Path) -> None:
         folder.mkdir()
         compile_kernels(folder)
 
-    return ctypes.CDLL(stored(("kernels", SOURCE.read_bytes(), _HARNESS.read_bytes()), make) / "kernels.so")
+    return ctypes.CDLL(str(stored(("kernels", SOURCE.read_bytes(), _HARNESS.read_bytes()), make) / "kernels.so"))
 
 
 class CpuDevice:
-    """Memory for kernels, and a `Launcher` that has run a kernel when `launch` returns.
+    """Memory for kernels, and a `Launcher` whose `launch` runs a kernel before it returns.
 
-    A launch fails where CUDA would, where a thread copies from or to memory that is not allocated, and where what a
-    kernel copies depends on which thread comes first.
+    A launch fails if it would fail on CUDA, if a thread copies from or to memory that is not allocated, and if the
+    result depends on the order of threads.
     """
 
-    def __init__(self, library, seed=0):
-        self.launches = []  # names, in order
+    def __init__(self, library: ctypes.CDLL, seed: int = 0) -> None:
+        self.launches: list[str] = []  # names, in order
         self._library = library
         self._library.argument_bytes.restype = ctypes.c_size_t
         self._seeds = np.random.default_rng(seed)
-        self._memory = {}
-        self._borders = {}
+        self._memory: dict[int, npt.NDArray[np.uint8]] = {}
+        self._borders: dict[int, npt.NDArray[np.uint8]] = {}
 
-    def allocate(self, size):
+    def allocate(self, size: int) -> int:
         memory = np.zeros(size + 16 + len(_BORDER), np.uint8)
         memory = memory[-memory.ctypes.data % 16 :][: size + len(_BORDER)]
         memory[size:] = _BORDER
@@ -61,15 +65,15 @@ class CpuDevice:
         self._memory[memory.ctypes.data] = memory
         return memory.ctypes.data
 
-    def free(self, address):
+    def free(self, address: int) -> None:
         del self._memory[address]
         assert np.array_equal(self._borders.pop(address), _BORDER), "something wrote behind what it was given"
 
-    def view(self, address, dtype, *shape):
-        """What was allocated at `address`, as an array."""
+    def view(self, address: int, dtype: npt.DTypeLike, *shape: int) -> npt.NDArray[Any]:
+        """Return the memory that was allocated at `address`, as an array."""
         return self._memory[address].view(dtype).reshape(shape)
 
-    def launch(self, name, grid, block, arguments):
+    def launch(self, name: str, grid: Extent, block: Extent, arguments: Sequence[ctypes.Structure]) -> None:
         (argument,) = arguments
         assert self._library.argument_bytes(name.encode()) == ctypes.sizeof(argument) <= 4096
         assert min(grid) > 0

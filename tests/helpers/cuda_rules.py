@@ -1,7 +1,7 @@
-"""What holds for a graph that runs on CUDA without copies in mid-step, and as a CUDA graph: rules over ONNX models.
+"""Rules for ONNX models that run on CUDA without copies in the middle of a step, and as a CUDA graph.
 
-A rule returns what breaks it, as sentences that name the node. Which operator has a kernel for which type is a table,
-made from where ONNX Runtime puts the nodes of real bundles: see tests/rehearsal/operators.py.
+A rule returns its violations as sentences that name the node. A table says which operator has a kernel for which type.
+tests/rehearsal/operators.py makes the table from where ONNX Runtime puts the nodes of real bundles.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _KEY, _VALUE, _PAST_KEY, _PAST_VALUE, _ATTENTION_BIAS = 1, 2, 3, 4, 10  # inputs
 
 @dataclass(frozen=True)
 class OperatorTable:
-    """Where ONNX Runtime's CUDA provider has the nodes of exported graphs.
+    """Where ONNX Runtime's CUDA provider runs the nodes of exported graphs.
 
     Attributes:
-        onnxruntime: its version.
-        cuda: what runs on the GPU.
-        cpu: what stays on the CPU: numbers that shapes are made of.
+        onnxruntime: the version of ONNX Runtime.
+        cuda: nodes that run on the GPU.
+        cpu: nodes that stay on the CPU, because they compute shapes.
     """
 
     onnxruntime: str
@@ -49,7 +49,7 @@ class OperatorTable:
 
 
 def violations(model: ModelProto, table: OperatorTable) -> dict[str, list[str]]:
-    """What breaks rules, by the name of the rule; nothing where all is well."""
+    """Return the violations by the name of the rule. A rule without violations is left out."""
     rules: dict[str, Callable[[GraphProto], Iterator[str]]] = {
         "caches": _caches,
         "bias": _bias,
@@ -64,10 +64,11 @@ def violations(model: ModelProto, table: OperatorTable) -> dict[str, list[str]]:
 
 
 def triples(graph: GraphProto) -> Iterator[tuple[NodeProto, Triple]]:
-    """Each node, with the operator and the type by which ONNX Runtime looks a kernel up.
+    """Yield each node, with the operator and the type by which ONNX Runtime looks a kernel up.
 
-    The type is that of the first input, but for Where, of which that is always bool. The model says of what type its
-    inputs and weights are; types of what is computed follow from these. "" is a type that nothing tells.
+    The type is the type of the first input. Where is the exception: its first input is always bool, so the second input
+    counts. The model gives the types of its inputs and weights. All other types follow from these. "" is an unknown
+    type.
     """
     types = {value.name: value.type.tensor_type.elem_type for value in graph.input}
     types |= {tensor.name: tensor.data_type for tensor in graph.initializer}
@@ -80,7 +81,7 @@ def triples(graph: GraphProto) -> Iterator[tuple[NodeProto, Triple]]:
 
 
 def _computed_types(node: NodeProto, kind: int) -> list[int]:
-    """Types of a node's outputs."""
+    """Return the types of a node's outputs."""
     match node.op_type:
         case "Cast":
             return [next(attribute.i for attribute in node.attribute if attribute.name == "to")]
@@ -94,7 +95,7 @@ def _computed_types(node: NodeProto, kind: int) -> list[int]:
 
 
 def _caches(graph: GraphProto) -> Iterator[str]:
-    """GroupQueryAttention returns keys and values, or has nothing to append to those that it is given."""
+    """GroupQueryAttention returns keys and values, or appends nothing to the keys and values that it gets."""
     for node in _attention(graph):
         present = len(node.output) > 2 and all(node.output[1:3])
         borrowed = all(_has(node, place) for place in (_PAST_KEY, _PAST_VALUE)) and all(
@@ -108,7 +109,7 @@ def _caches(graph: GraphProto) -> Iterator[str]:
 
 
 def _bias(graph: GraphProto) -> Iterator[str]:
-    """GroupQueryAttention that is not causal has a bias, without which some GPUs attend to the padding."""
+    """GroupQueryAttention that is not causal has a bias. Without the bias, some GPUs attend to the padding."""
     for node in _attention(graph):
         causal = all(attribute.i for attribute in node.attribute if attribute.name == "causal")
         if not causal and not _has(node, _ATTENTION_BIAS):
@@ -116,14 +117,14 @@ def _bias(graph: GraphProto) -> Iterator[str]:
 
 
 def _padding(graph: GraphProto) -> Iterator[str]:
-    """MultiHeadAttention has the lengths of the sources, without which it attends to the padding."""
+    """MultiHeadAttention has the lengths of the sources. Without the lengths, it attends to the padding."""
     for node in graph.node:
         if node.op_type == "MultiHeadAttention" and not _has(node, _KEY_PADDING_MASK):
             yield f"{_named(node)} has no key_padding_mask"
 
 
 def _counts(graph: GraphProto) -> Iterator[str]:
-    """TopK reads K on the host, so K is there before the graph runs."""
+    """TopK reads K on the host, so K must be known before the graph runs."""
     given = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
     for node in graph.node:
         if node.op_type == "TopK" and node.input[1] not in given:
@@ -146,7 +147,7 @@ def _branches(graph: GraphProto) -> Iterator[str]:
 
 
 def _operators(graph: GraphProto, known: frozenset[Triple]) -> Iterator[str]:
-    """ONNX Runtime is known to have a kernel for each node, and where."""
+    """The table knows where ONNX Runtime has a kernel for each node."""
     for node, (domain, operator, kind) in triples(graph):
         if (domain, operator, kind) not in known:
             name = f"{domain}::{operator}" if domain else operator
@@ -162,7 +163,7 @@ def _has(node: NodeProto, place: int) -> bool:
 
 
 def _is_empty(graph: GraphProto, name: str) -> bool:
-    """Whether this is a slice [:, 0:0], which has no positions."""
+    """Whether `name` is a slice [:, 0:0], which has no positions."""
     node = next((node for node in graph.node if name in node.output), None)
     if node is None or node.op_type != "Slice" or len(node.input) < 4:
         return False

@@ -1,4 +1,7 @@
-"""Exports that would take twice as long fail here: tests make a graph of every kind, so that none is left to users."""
+"""Makes an export fail if PyTorch would decompose an operator, which takes twice as long.
+
+Tests export every kind of graph, so no user's export is decomposed.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from translane_export.graphs import exporter_shortcuts
 
 @contextlib.contextmanager
 def no_decomposition() -> Iterator[None]:
-    """While entered, no graph has an operator that PyTorch's exporter would have to decompose."""
+    """While entered, an export fails if PyTorch's exporter would have to decompose an operator."""
     with mock.patch.object(exporter_shortcuts, "_decompose", _refuse):
         yield
 

@@ -13,7 +13,7 @@ DEMO = Path(__file__).resolve().parents[2] / "models" / "zh-en"
 
 
 def demo_in_fp32() -> Path:
-    """A bundle with the weights of the bundled model that computes in fp32, as PyTorch does; not to be written to."""
+    """Return a bundle of the bundled model that computes in fp32, as PyTorch does. It must not be written to."""
     if read_manifest(DEMO).precision == "fp32":
         return DEMO
     return stored("the demo model in fp32", _export)

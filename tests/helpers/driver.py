@@ -1,11 +1,14 @@
-"""A bundle that decodes lists of sentences as a server does: together, one by one, or as they arrive."""
+"""Decodes lists of sentences with a bundle, as a server does: together, one by one, or as they arrive."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 from collections.abc import Callable, Sequence
+from typing import Any
 
+from translane_server.arrays import IntArray
+from translane_server.backend import Candidates
 from translane_server.bundle import Bundle
 from translane_server.local import LocalDecoder
 from translane_server.runtime.graph_backend import GraphBackend
@@ -22,13 +25,13 @@ class BundleDecoder:
     """Decodes with a bundle; use it in a `with` statement.
 
     Args:
-        bundle: what to decode with.
-        rows: of its backend.
-        threads: of ONNX Runtime.
-        source_capacity: most source tokens; the bundle's limit if that is less.
-        target_capacity: most target tokens; the bundle's limit if that is less.
-        decoder_start: the id the decoder is first fed; the bundle's where it is not given.
-        open_backend: makes the backend, of a bundle and its sizes; by default that of the CPU.
+        bundle: the bundle.
+        rows: rows of the backend.
+        threads: threads of ONNX Runtime.
+        source_capacity: maximum source tokens; the bundle's limit if that is less.
+        target_capacity: maximum target tokens; the bundle's limit if that is less.
+        decoder_start: the first id that the decoder is fed; by default the bundle's.
+        open_backend: makes the backend from a bundle and its sizes; by default the CPU backend.
     """
 
     def __init__(
@@ -69,7 +72,7 @@ class BundleDecoder:
         self._decoder.__exit__(*exception)
 
     def together(self, sentences: Sequence[Sentence]) -> list[tuple[Hypothesis, ...]]:
-        """Hypotheses of each sentence, best first; all sentences are one request."""
+        """Decode all sentences as one request; return the hypotheses of each sentence, best first."""
         return self._decoder.run(self._decode(sentences))
 
     def one_by_one(self, sentences: Sequence[Sentence]) -> list[tuple[Hypothesis, ...]]:
@@ -96,7 +99,7 @@ class BundleDecoder:
     def _count_steps(self, backend: GraphBackend) -> None:
         step = backend.decode_step
 
-        def counted_step(token_ids, *arguments, **keywords):
+        def counted_step(token_ids: IntArray, *arguments: Any, **keywords: Any) -> Candidates:
             self.step_rows.append(len(token_ids))
             return step(token_ids, *arguments, **keywords)
 

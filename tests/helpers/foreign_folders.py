@@ -1,4 +1,4 @@
-"""Folders as Hugging Face's models come in, less the weights: tiny tokenizers, trained in a second."""
+"""Folders of Hugging Face models without weights: tiny tokenizers that are trained in a second."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _SCRIPTS = (
 
 
 def corpus() -> list[str]:
-    """English, Chinese, and a sentence of each of some scripts."""
+    """Return lines in English and Chinese, and a sentence in each of some other scripts."""
     lines = [line for path in sorted(_DOCS.glob("*.md")) for line in path.read_text(encoding="utf-8").splitlines()]
     return [*lines, *SOURCES * 3, *TARGETS * 3, *_SCRIPTS * 3]
 
 
 def train(path: Path, kind: str, size: int = 800, **options: Any) -> Path:
-    """Write a SentencePiece model; special pieces are SentencePiece's own unless told otherwise."""
+    """Write a SentencePiece model. Special pieces are SentencePiece's own unless `options` say otherwise."""
     with path.open("wb") as file:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(corpus()),
@@ -59,7 +59,7 @@ def _pieces(path: Path) -> list[str]:
 
 
 def marian(folder: Path, codes: tuple[str, ...] = ()) -> Path:
-    """Ids are in the order of the alphabet, and one piece in seven has none."""
+    """Ids are in alphabetical order of the pieces. One piece in seven has no id."""
     source = train(folder / "source.spm", "unigram")
     target = train(folder / "target.spm", "unigram", 600, character_coverage=0.98)
     pieces = sorted({*_pieces(source)[3:], *_pieces(target)[3:]})
@@ -70,7 +70,7 @@ def marian(folder: Path, codes: tuple[str, ...] = ()) -> Path:
 
 
 def m2m100(folder: Path) -> Path:
-    """Ids are in the order of the alphabet."""
+    """Ids are in alphabetical order of the pieces."""
     pieces = _pieces(train(folder / "sentencepiece.bpe.model", "bpe"))
     ids = {name: id_ for id_, name in enumerate(["<s>", "<pad>", "</s>", "<unk>", *sorted(pieces[3:])])}
     (folder / "vocab.json").write_text(json.dumps(ids))

@@ -1,10 +1,12 @@
-"""Hugging Face folders of random weights with their tokenizers, and the bundles they are exported as."""
+"""Hugging Face folders with random weights and tokenizers, and the bundles that are exported from them."""
 
 from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
 from typing import Any
+
+import transformers
 
 from helpers import foreign_folders, hugging_face
 from helpers.store import stored
@@ -25,14 +27,14 @@ class ForeignModel:
     """A model to draw, and its tokenizer.
 
     Attributes:
-        name: of the model, in `hugging_face.MODELS`.
-        kind: of the tokenizer, as `foreign_folders` has it.
-        source: a language of the model's, as it calls it.
-        target: another.
+        name: name of the model in `hugging_face.MODELS`.
+        kind: name of the tokenizer's function in `foreign_folders`.
+        source: the model's code of the source language.
+        target: the model's code of the target language.
         fast: whether the folder has a tokenizer.json besides SentencePiece's file.
-        spread: of the weights (see `hugging_face.Model`): texts differ, and logits are as exact as an export wants.
-        ends: see there.
-        config: what else config.json says.
+        spread: see `hugging_face.Model`. It is so large that texts differ, and so small that an export passes.
+        ends: see `hugging_face.Model`.
+        config: further entries of config.json.
     """
 
     name: str
@@ -59,7 +61,7 @@ FOREIGN_MODELS = {
 
 @dataclasses.dataclass
 class Exported:
-    """A model and its tokenizer, as transformers has them, and the bundle that was made of their folder."""
+    """A model and its tokenizer from transformers, and the bundle that is exported from their folder."""
 
     model: Any
     tokenizer: Any
@@ -87,12 +89,12 @@ def _write(foreign: ForeignModel, scratch: Path) -> None:
         tokenizer.save_pretrained(folder)
         tokenizer = _tokenizer(foreign, folder)
     config = {**drawn.config, "vocab_size": len(tokenizer) + (foreign.kind != "marian") * 8, **foreign.config}
-    # transformers writes <unk> for ids without a piece; ours are no text
+    # transformers writes <unk> for ids without a piece, and the server writes nothing
     names = tokenizer.convert_ids_to_tokens(range(config.get("decoder_vocab_size", config["vocab_size"])))
     never = {id_ for id_, name in enumerate(names) if name in (None, tokenizer.unk_token)}
     never.update(drawn.generation.get("suppress_tokens", []))
     generation = {**drawn.generation, "suppress_tokens": sorted(never)}
-    if foreign.kind == "marian":  # the ids of MODELS are of another vocabulary
+    if foreign.kind == "marian":  # the ids of MODELS belong to another vocabulary
         config["pad_token_id"] = config["decoder_start_token_id"] = tokenizer.pad_token_id
         generation["bad_words_ids"] = [[tokenizer.pad_token_id]]
     if foreign.kind != "t5":
@@ -106,4 +108,4 @@ def _write(foreign: ForeignModel, scratch: Path) -> None:
 
 def _tokenizer(foreign: ForeignModel, folder: Path) -> Any:
     special = {"extra_special_tokens": list(language_codes.NLLB200)} if foreign.kind == "nllb" else {}
-    return hugging_face.transformers.AutoTokenizer.from_pretrained(folder, **special)
+    return transformers.AutoTokenizer.from_pretrained(folder, **special)

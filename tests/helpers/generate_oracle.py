@@ -1,7 +1,7 @@
-"""Hugging Face's `generate` on exactly our weights: what greedy and beam search are held to.
+"""Hugging Face's `generate` on the same weights: the reference for greedy and beam search.
 
-`GenerateOracle` wraps a `Transformer` as a `PreTrainedModel`, so that the search, the logits processors and the
-warpers are those of the transformers library. Nothing is cached: every step runs the whole prefix through PyTorch.
+`GenerateOracle` wraps a `Transformer` as a `PreTrainedModel`. So the search, the logits processors and the warpers come
+from the transformers library. Nothing is cached: every step runs the whole prefix through PyTorch.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import torch
@@ -21,6 +21,7 @@ from transformers import GenerationConfig, GenerationMixin, LogitsProcessorList,
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 from translane_export.graphs.numerics import choose_numerics, round_weights
+from translane_export.graphs.shared_weights import WeightStorage
 from translane_export.model import Transformer
 from translane_export.sources.bundle import BundleReader
 from translane_server.bundle import load_bundle
@@ -34,7 +35,7 @@ DEAD = -1e8  # Hugging Face keeps beams that do not exist at -1e9
 
 @dataclass(frozen=True)
 class Expected:
-    """A hypothesis of `generate`: forced and generated tokens without the end of the sentence, and its score."""
+    """A hypothesis of `generate`: its forced and generated tokens without the end of the sentence, and its score."""
 
     token_ids: tuple[int, ...]
     score: float  # greedy search: the sum of the generated tokens' log-probabilities under the model alone
@@ -45,8 +46,8 @@ class Expected:
 class Generated:
     """What `generate` returns for a sentence.
 
-    `margin` is the smallest distance between two neighbours among the candidates that it ranked, in any step: where it
-    is that of rounding errors, another order is as right.
+    `margin` is the smallest distance between two neighbouring candidates that `generate` ranked, in any step. If the
+    margin is as small as rounding errors, another order is correct, too.
     """
 
     hypotheses: tuple[Expected, ...]
@@ -64,12 +65,12 @@ class _Encoder(torch.nn.Module):
         super().__init__()
         self.transformer = transformer
 
-    def forward(self, input_ids, attention_mask, **_kwargs):
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor, **_kwargs: object) -> BaseModelOutput:
         return BaseModelOutput(self.transformer.encode(input_ids, attention_mask.sum(1)))
 
 
 class _GenerateModel(PreTrainedModel, GenerationMixin):
-    """As little of a `PreTrainedModel` as `generate` takes. `post_init` is left out: it would initialise weights."""
+    """The part of a `PreTrainedModel` that `generate` needs. `post_init` is not called: it would initialise weights."""
 
     config_class = _Config
     main_input_name = "input_ids"
@@ -80,26 +81,38 @@ class _GenerateModel(PreTrainedModel, GenerationMixin):
         self.transformer = transformer
         self.margins: torch.Tensor | None = None  # [B], where beams are searched
 
-    def get_encoder(self, *_args, **_kwargs):
+    def get_encoder(self, *_args: object, **_kwargs: object) -> _Encoder:
         return self.encoder
 
-    def forward(self, attention_mask=None, decoder_input_ids=None, encoder_outputs=None, **_kwargs):
+    def forward(
+        self,
+        *,
+        attention_mask: torch.Tensor,
+        decoder_input_ids: torch.Tensor,
+        encoder_outputs: BaseModelOutput,
+        **_kwargs: object,
+    ) -> Seq2SeqLMOutput:
         memory, lengths = encoder_outputs.last_hidden_state, attention_mask.sum(1)
+        assert memory is not None
         return Seq2SeqLMOutput(logits=self.transformer.decode(decoder_input_ids, memory, lengths)[:, -1:])
 
-    def _get_top_k_continuations(self, accumulated_log_probs, *args, beams_to_keep, **kwargs):
+    def _get_top_k_continuations(  # type: ignore[override]  # `generate` gives everything by name
+        self, *, accumulated_log_probs: torch.Tensor, beams_to_keep: int, **others: Any
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         best = torch.topk(accumulated_log_probs, min(beams_to_keep + 1, accumulated_log_probs.shape[1])).values
         gaps = torch.where(best[:, 1:] > DEAD, best[:, :-1] - best[:, 1:], torch.inf).amin(1)
         self.margins = gaps if self.margins is None else torch.minimum(self.margins, gaps)
-        return super()._get_top_k_continuations(accumulated_log_probs, *args, beams_to_keep=beams_to_keep, **kwargs)
+        return super()._get_top_k_continuations(
+            accumulated_log_probs=accumulated_log_probs, beams_to_keep=beams_to_keep, **others
+        )
 
 
 class GenerateOracle:
     """Decodes sentences with Hugging Face's `generate`.
 
     Args:
-        transformer: the weights; they are left as they are.
-        decoder_start: the id the decoder is first fed; the config's bos where it is not given.
+        transformer: the weights, which are not changed.
+        decoder_start: the first id that the decoder is fed; by default the config's bos.
     """
 
     def __init__(self, transformer: Transformer, decoder_start: int | None = None) -> None:
@@ -107,12 +120,13 @@ class GenerateOracle:
         self.transformer = transformer
         self.vocab_size, self.eos, self.pad = config.target_vocab_size, config.eos_id, config.pad_id
         self.decoder_start = config.bos_id if decoder_start is None else decoder_start
-        self._model = _GenerateModel(
-            _Config(is_encoder_decoder=True, vocab_size=config.target_vocab_size), transformer
-        ).eval()
+        values: dict[str, Any] = {"is_encoder_decoder": True, "vocab_size": config.target_vocab_size}
+        # Any: what it inherits is typed in part.
+        self._model = cast(Any, _GenerateModel(_Config(**values), transformer))
+        self._model.eval()
 
     def generate(self, sentences: Sequence[Sentence]) -> list[Generated]:
-        """Decode `sentences`, those of the same options and prefix length together."""
+        """Decode `sentences`. Sentences with the same options and prefix length are decoded together."""
         together = defaultdict(list)
         for index, sentence in enumerate(sentences):
             together[sentence.options, len(sentence.forced_ids)].append(index)
@@ -122,9 +136,9 @@ class GenerateOracle:
         return [results[index] for index in range(len(sentences))]
 
     def rescore(self, sentence: Sentence, token_ids: Sequence[int], *, ended: bool) -> float:
-        """What `generate` would score a hypothesis by: the processors' scores of its tokens, added and normalised.
+        """Return `generate`'s score of a hypothesis: the processors' scores of its tokens, added and normalised.
 
-        With greedy search these are logits, which tell nothing but how close two choices were.
+        With greedy search the scores are logits, which only show how close two choices were.
         """
         options, prompt = sentence.options, [self.decoder_start, *sentence.forced_ids]
         target = [self.decoder_start, *token_ids, *([self.eos] if ended else [])]
@@ -134,22 +148,26 @@ class GenerateOracle:
         processors = self.processors(options, len(prompt))
         total = 0.0
         for position in range(len(prompt), len(target)):
-            processed = processors(torch.tensor([target[:position]]), scores[position - 1 : position].clone())
+            fed = cast(torch.LongTensor, torch.tensor([target[:position]]))
+            processed = processors(fed, scores[position - 1 : position].clone())
             total += float(processed[0, target[position]])
         length = len(target) - len(prompt)
         return total / length**options.length_penalty if options.beam_size > 1 and length else total
 
     def log_probs(self, source_ids: Sequence[int], token_ids: Sequence[int]) -> torch.Tensor:
-        """Natural log-probability of each token under the model alone (teacher forcing), [T]."""
+        """Return the natural log-probability of each token under the model alone (teacher forcing), [T]."""
         target = [self.decoder_start, *token_ids]
         rows = torch.log_softmax(self.logits(source_ids, target[:-1]), dim=1)
         return rows[torch.arange(len(token_ids)), torch.tensor(token_ids, dtype=torch.int64)]
 
     def processors(self, options: DecodingOptions, prompt_length: int) -> LogitsProcessorList:
-        """The processors, and with `options.sampling` the warpers, that `generate` makes of `options`."""
+        """Return the processors that `generate` makes of `options`; with `options.sampling` the warpers, too."""
         config = self._generation_config(options)
         config._eos_token_tensor = torch.tensor([self.eos])
-        return self._model._get_logits_processor(config, input_ids_seq_length=prompt_length, device="cpu")
+        processors: LogitsProcessorList = self._model._get_logits_processor(
+            config, input_ids_seq_length=prompt_length, device="cpu"
+        )
+        return processors
 
     def _generate(self, sentences: Sequence[Sentence], options: DecodingOptions) -> list[Generated]:
         sources = [torch.tensor(sentence.source_ids) for sentence in sentences]
@@ -189,7 +207,7 @@ class GenerateOracle:
         return Expected((*sentence.forced_ids, *generated[: len(generated) - ended]), score, reason)
 
     def logits(self, source_ids: Sequence[int], fed: Sequence[int]) -> torch.Tensor:
-        """Logits after each token fed, [T, V]."""
+        """Return the logits after each token in `fed`, [T, V]."""
         lengths = torch.tensor([len(source_ids)])
         with torch.inference_mode(), _one_thread():
             memory = self.transformer.encode(torch.tensor([source_ids]), lengths)
@@ -223,7 +241,7 @@ class GenerateOracle:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Work this small is done sooner without other threads, which a busy machine lets wait."""
+    """Run on one thread: for such small work, a busy machine makes other threads wait too long."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -233,8 +251,9 @@ def _one_thread() -> Iterator[None]:
 
 
 def bundle_transformer(folder: Path) -> Transformer:
-    """The PyTorch model in a bundle, its weights and positions as they are stored."""
+    """Return the PyTorch model in a bundle, with its weights and positions as they are stored."""
     checkpoint, manifest = BundleReader().read(folder), load_bundle(folder).manifest
     model = Transformer(checkpoint.config)
     model.load_state_dict(checkpoint.state_dict)
-    return round_weights(model, choose_numerics(manifest.precision, manifest.weight_storage)).eval()
+    storage = cast(WeightStorage, manifest.weight_storage)
+    return round_weights(model, choose_numerics(manifest.precision, storage)).eval()

@@ -1,6 +1,6 @@
-"""Holds the engine to Hugging Face's `generate`: sentences under random options, token for token and score for score.
+"""Compares decoding with Hugging Face's `generate`: sentences with random options, every token and every score.
 
-The tests check a few hundred option sets; this counts over as many as one likes::
+The tests check a few hundred option sets; this command checks any number::
 
     PYTHONPATH=tests python -m helpers.generate_parity --examples 500
 """
@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from hypothesis import HealthCheck, Phase, given, settings
@@ -24,26 +25,26 @@ from hypothesis import strategies as st
 from helpers.bundles import SOURCES, bundle_model, random_bundle
 from helpers.demo import demo_in_fp32
 from helpers.driver import BundleDecoder
-from helpers.generate_oracle import Generated, GenerateOracle, bundle_transformer
+from helpers.generate_oracle import Expected, Generated, GenerateOracle, bundle_transformer
 from translane_server.bundle import Bundle, load_bundle
 from translane_server.options import DecodingOptions
 from translane_server.sentence import Hypothesis, Sentence
 
 ROOT = Path(__file__).resolve().parents[2]
 TEST_SPLIT = ROOT.parent / "shared" / "data" / "tatoeba-zh-en" / "test.tsv.gz"
-# Random weights that end sentences at many lengths, in every arrangement that changes a decoder's arithmetic.
-RANDOM_MODELS = {
+# Random weights that end sentences at many lengths, with every arrangement that changes a decoder's arithmetic.
+RANDOM_MODELS: dict[str, dict[str, Any]] = {
     "post-norm": {"seed": 0, "eos_bias": 1.5},
     "pre-norm": {"seed": 0, "eos_bias": 1.5, "norm": "pre", "activation": "gelu"},
     "starts with eos": {"seed": 3, "eos_bias": 1.5, "positions": "learned", "joint": True},
 }
-TIE = 1e-5  # what scores computed in another order may differ by: closer choices are as right one way as the other
+TIE = 1e-5  # scores that are computed in another order differ by up to this; of closer choices, both are correct
 SCORE_TOLERANCE = 1e-4  # relative, and absolute below 1
 
 
 @dataclass(frozen=True)
 class Case:
-    """Sentences that are decoded with the same options; `picks` is the seed of which, and of their prefixes."""
+    """Sentences that are decoded with the same options; `picks` is the seed of the sentences and their prefixes."""
 
     options: DecodingOptions
     prefix_length: int
@@ -52,7 +53,7 @@ class Case:
 
 @dataclass
 class Tally:
-    """What was compared and what came of it."""
+    """How much was compared, and the result."""
 
     option_sets: int = 0
     sentences: int = 0
@@ -65,7 +66,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Subject:
-    """A model as the engine runs it, the same model under `generate`, and sources to decode."""
+    """A model as the server runs it, the same model for `generate`, and sources to decode."""
 
     bundle: Bundle
     driver: BundleDecoder
@@ -73,7 +74,7 @@ class Subject:
     sources: Sequence[Sequence[int]]
 
     def sentences(self, case: Case, count: int) -> list[Sentence]:
-        """`count` sentences of a case."""
+        """Return `count` sentences of a case."""
         pick = random.Random(case.picks)
         ids = [i for i in range(self.oracle.vocab_size) if i not in (self.oracle.eos, self.oracle.pad)]
         return [
@@ -82,7 +83,7 @@ class Subject:
         ]
 
     def compare(self, cases: Sequence[Case], count: int, tally: Tally) -> None:
-        """Decode `count` sentences of each case, all side by side in one batch, and add what is found to `tally`."""
+        """Decode `count` sentences of each case, all in one batch, and add the results to `tally`."""
         sentences = [sentence for case in cases for sentence in self.sentences(case, count)]
         expected = self.oracle.generate(sentences)
         tally.option_sets += len(cases)
@@ -103,19 +104,19 @@ class Subject:
             problem = "other tokens"
         else:
             difference = max(
-                abs(ours.score - theirs.score) / max(1.0, abs(theirs.score))
+                abs(_score(ours) - theirs.score) / max(1.0, abs(theirs.score))
                 for ours, theirs in zip(found, wanted.hypotheses, strict=True)
             )
             tally.score_difference = max(tally.score_difference, difference)
             if not difference <= SCORE_TOLERANCE:
                 problem = f"scores differ by {difference:.2g}"
         if problem:
-            lines = [f"{problem}: {sentence}", "  engine:", *(f"    {hypothesis}" for hypothesis in found)]
+            lines = [f"{problem}: {sentence}", "  server:", *(f"    {hypothesis}" for hypothesis in found)]
             lines += [f"  generate (margin {wanted.margin:.2g}):", *(f"    {other}" for other in wanted.hypotheses)]
             tally.mismatches.append("\n".join(lines))
 
     def _are_ties(self, sentence: Sentence, found: Sequence[Hypothesis], wanted: Generated) -> bool:
-        """Whether Hugging Face's own scores take each hypothesis for as good as the one in its place."""
+        """Whether each hypothesis is as good as the expected one, by Hugging Face's own scores."""
         if len(found) != len(wanted.hypotheses):
             return False
         scores = [
@@ -126,7 +127,7 @@ class Subject:
 
 
 def cases(vocab_size: int) -> st.SearchStrategy[Case]:
-    """Options that `generate` knows too; most of the vocabulary is left to choose from."""
+    """Draw options that `generate` has, too. Most of the vocabulary can still be chosen."""
     lengths = st.integers(1, 16) if vocab_size < 1000 else st.integers(1, 16) | st.just(40)
 
     @st.composite
@@ -152,7 +153,7 @@ def cases(vocab_size: int) -> st.SearchStrategy[Case]:
 
 
 def count(subject: Subject, *, examples: int, sentences: int, together: int = 4) -> Tally:
-    """Compare over `examples` bags of up to `together` option sets each, with `sentences` of each: always the same."""
+    """Compare `examples` bags of up to `together` option sets, with `sentences` for each set. Each run is the same."""
     tally = Tally()
 
     @settings(
@@ -175,7 +176,7 @@ def count(subject: Subject, *, examples: int, sentences: int, together: int = 4)
 
 @contextmanager
 def random_subject(name: str) -> Iterator[Subject]:
-    """One of `RANDOM_MODELS`, and random sources."""
+    """Yield one of `RANDOM_MODELS`, with random sources."""
     settings_of_model = RANDOM_MODELS[name]
     model = bundle_model(**settings_of_model)
     start = model.config.eos_id if name == "starts with eos" else None
@@ -189,7 +190,7 @@ def random_subject(name: str) -> Iterator[Subject]:
 
 @contextmanager
 def demo_subject() -> Iterator[Subject]:
-    """The demo model in fp32, and the sentences of Tatoeba's test split."""
+    """Yield the demo model in fp32, with the sentences of Tatoeba's test split."""
     bundle = load_bundle(demo_in_fp32())
     with BundleDecoder(bundle, target_capacity=48) as driver:
         with gzip.open(TEST_SPLIT, "rt", encoding="utf-8") as lines:
@@ -198,8 +199,13 @@ def demo_subject() -> Iterator[Subject]:
         yield Subject(bundle, driver, GenerateOracle(bundle_transformer(bundle.folder)), sources)
 
 
-def _outcome(hypothesis: object) -> tuple[object, object]:
+def _outcome(hypothesis: Hypothesis | Expected) -> tuple[object, object]:
     return tuple(hypothesis.token_ids), hypothesis.finish_reason
+
+
+def _score(hypothesis: Hypothesis) -> float:
+    assert hypothesis.score is not None
+    return hypothesis.score
 
 
 def _tenths(lowest: int, highest: int) -> st.SearchStrategy[float]:

@@ -1,7 +1,7 @@
-"""Hugging Face models of random weights, as folders to export, and their `generate` to compare with.
+"""Hugging Face models with random weights, as folders to export, and their `generate` to compare with.
 
-The weights are drawn so that a decode has something to decide: tokens differ from step to step, and sentences end at
-many lengths.
+The weights are drawn so that decoding has real choices: tokens differ from step to step, and sentences end at many
+lengths.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
 
 MAX_LENGTH = 24
-TIE = 2e-5  # scores that are computed in another order may differ by so much; closer choices are right either way
+TIE = 2e-5  # scores that are computed in another order differ by up to this; of closer choices, both are correct
 DEAD = -1e8  # Hugging Face keeps beams that do not exist at -1e9
 VOCABULARY = 120
 
 
 @dataclass(frozen=True)
 class Model:
-    """A model to draw: its classes and sizes, and what its folder says of generation."""
+    """A model to draw: its classes and sizes, and the generation settings of its folder."""
 
     kind: str
     config: dict[str, Any]
@@ -132,7 +132,7 @@ MODELS = {
 
 
 def draw(model: Model, seed: int = 0) -> Any:
-    """A model of random weights that ends its sentences now and then."""
+    """Return a model with random weights that sometimes ends its sentences."""
     torch.manual_seed(seed)
     drawn = model.model_class(model.config_class(**model.config)).eval()
     with torch.no_grad():
@@ -156,7 +156,7 @@ def draw(model: Model, seed: int = 0) -> Any:
 
 
 def _favour_the_end(model: Any, amount: float) -> None:
-    """Give the end of the sentence a higher logit, by a bias or by what the last norm adds to all positions."""
+    """Give the end of the sentence a higher logit, by a bias or by the bias of the last norm."""
     end = model.config.eos_token_id
     if hasattr(model, "final_logits_bias"):
         model.final_logits_bias[0, end] += amount
@@ -166,11 +166,11 @@ def _favour_the_end(model: Any, amount: float) -> None:
     if norm is not None:
         norm.bias += weight[end] * (amount / weight[end].square().sum())
     else:
-        weight[end] *= amount  # RMSNorm has no bias: the end's logits are larger either way
+        weight[end] *= amount  # RMSNorm has no bias, so the end's logits get larger in both directions
 
 
 def sources(model: Any, count: int, seed: int = 0, longest: int = 20) -> list[list[int]]:
-    """Random sources, as a tokenizer would end them."""
+    """Return random sources that end as a tokenizer would end them."""
     pick = random.Random(seed)
     config = model.config
     special = {config.pad_token_id, config.eos_token_id}
@@ -180,7 +180,10 @@ def sources(model: Any, count: int, seed: int = 0, longest: int = 20) -> list[li
 
 @dataclass(frozen=True)
 class Generated:
-    """A translation by `generate`: its tokens without the end, whether it ended, and by how little it was chosen."""
+    """A translation by `generate`: its tokens without the end, whether it ended, its score, and the margin.
+
+    The margin is the smallest distance between neighbouring candidates that `generate` ranked.
+    """
 
     token_ids: tuple[int, ...]
     ended: bool
@@ -191,7 +194,7 @@ class Generated:
 def generate(
     model: Any, batch: Sequence[Sequence[int]], beam_size: int, max_length: int = MAX_LENGTH
 ) -> list[Generated]:
-    """What `generate` makes of each source, and the smallest distance between neighbours that it ranked."""
+    """Return the translation of each source by `generate`."""
     margins: list[torch.Tensor] = []
     restore = _record_margins(model, margins)
     config = model.config
@@ -247,7 +250,7 @@ def _record_margins(model: Any, margins: list[torch.Tensor]) -> Callable[[], Non
 
 @dataclass
 class Comparison:
-    """What was compared, and what came of it."""
+    """How much was compared, and the result."""
 
     sentences: int = 0
     tokens: int = 0
@@ -266,7 +269,7 @@ def compare(
     max_length: int = MAX_LENGTH,
     together: int = 100,
 ) -> Comparison:
-    """Decode `batch` by the server's engine on the bundle and by `generate` on the model it was exported from."""
+    """Decode `batch` as the server does, with the bundle, and by `generate`, with the model behind the bundle."""
     forced = model.generation_config.forced_bos_token_id
     forced_ids = () if forced is None else (forced,)
     options = DecodingOptions(max_length=max_length, beam_size=beam_size)
@@ -289,12 +292,13 @@ def compare(
             else:
                 result.mismatches.append(f"{source}: {ours.token_ids} is not {theirs}")
         elif beam_size > 1:
+            assert ours.score is not None
             result.score_difference = max(result.score_difference, abs(ours.score - theirs.score))
     return result
 
 
 def export(folder: Path, output: Path, log: Callable[[str], None] = lambda _line: None, **settings: Any) -> Bundle:
-    """Export the model in `folder` with a tokenizer of letters, which most of its ids have no piece in."""
+    """Export the model in `folder` with a tokenizer of letters. Most of the model's ids have no piece in it."""
     architecture = next(one for one in ARCHITECTURES if one.model_type == model_type(folder))
     reader = HuggingFaceReader(dataclasses.replace(architecture, tokenizer=_letters))
     values = ExportSettings(checkpoint=folder, output=output, **settings)
@@ -306,7 +310,7 @@ def export(folder: Path, output: Path, log: Callable[[str], None] = lambda _line
 def export_drawn(
     name: str, seed: int = 0, *, config: Mapping[str, Any] | None = None, **settings: Any
 ) -> tuple[Any, Bundle]:
-    """One of `MODELS`, with changes of its `config`, and the bundle it is exported as: once for a test session."""
+    """Return one of `MODELS` with changes to its `config`, and its bundle, exported once for a test session."""
     changes = dict(config or {})
     chosen = MODELS[name]
     model = draw(dataclasses.replace(chosen, config={**chosen.config, **changes}), seed)

@@ -20,5 +20,5 @@ FRAGMENTS = [
     ],
     *["漢字", "日本語。", "…", "½", "𝔘𝔫𝔦", "«»"],
 ]
-# Names of special tokens that vocabularies hold: some tokenizers of transformers take them for the tokens always.
+# Names of special tokens in vocabularies. Some tokenizers of transformers always take these names for the tokens.
 SPELLED = ("</s>", "<s>", "<pad>", "<unk>", "<mask>", "<extra_id_", "eng_Latn")

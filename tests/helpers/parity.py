@@ -1,4 +1,4 @@
-"""The exporter's comparison with PyTorch, for a model and a backend that are both in memory."""
+"""The exporter's comparison with PyTorch, for a model and a backend in memory."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Checkpoints as fairseq and OpenNMT-py save them, made of random weights, and the models they are of.
+"""Checkpoints with random weights as fairseq and OpenNMT-py save them, and the models in the checkpoints.
 
-Neither project is needed. fairseq's Transformer is arranged and named as the classes of transformers that came of it
-(FSMT, M2M100, BART), so those compute what the checkpoints mean. OpenNMT-py's is PyTorch's own, norms first.
+Neither project is needed. Some classes of transformers (FSMT, M2M100, BART) come from fairseq's Transformer, and have
+its arrangement and names. So these classes compute what fairseq's checkpoints mean. OpenNMT-py's Transformer is
+PyTorch's own, with the norms first.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ SPREAD = 0.2
 
 
 def train_pieces(path: Path, lines: tuple[str, ...]) -> list[str]:
-    """Write a SentencePiece model of `lines`; return its pieces that stand for text, in an order of their own."""
+    """Write a SentencePiece model of `lines`; return its text pieces in reverse alphabetical order."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(lines * 20),
@@ -52,7 +53,7 @@ def train_pieces(path: Path, lines: tuple[str, ...]) -> list[str]:
 
 
 def randomize(model: nn.Module, seed: int, spread: float, fixed: str = "(none)") -> Any:
-    """Draw every parameter anew, matrices with the deviation `spread`, but those with `fixed` in their name."""
+    """Draw every parameter without `fixed` in its name; matrices get the standard deviation `spread`."""
     torch.manual_seed(seed)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -63,13 +64,13 @@ def randomize(model: nn.Module, seed: int, spread: float, fixed: str = "(none)")
 
 
 def random_sources(count: int, ids: range) -> list[list[int]]:
-    """Sources of random lengths from 1 to 12, of random `ids`, without an end."""
+    """Return sources of 1 to 12 random `ids`, without the end of the sentence."""
     pick = random.Random(0)
     return [pick.choices(ids, k=pick.randint(1, 12)) for _ in range(count)]
 
 
 def greedy(model: Any, batch: list[list[int]], *, start: int, end: int, steps: int) -> list[list[int]]:
-    """The best token at each step for each source, from logits of all tokens so far, without the end."""
+    """Return the best tokens for each source, without the end. Each step computes the logits of all tokens so far."""
     lengths = torch.tensor([len(source) for source in batch])
     padded = nn.utils.rnn.pad_sequence([torch.tensor(source) for source in batch], batch_first=True)
     tokens = torch.full((len(batch), 1), start)
@@ -82,7 +83,7 @@ def greedy(model: Any, batch: list[list[int]], *, start: int, end: int, steps: i
 
 
 def generate(model: Any, batch: list[list[int]], beam_size: int, *, steps: int) -> list[list[int]]:
-    """What transformers' `generate` makes of each source, never padding, without the end."""
+    """Return what transformers' `generate` makes of each source, without the end. It never generates padding."""
     model.generation_config = transformers.GenerationConfig(
         bos_token_id=0, pad_token_id=1, eos_token_id=2, decoder_start_token_id=2, suppress_tokens=[1]
     )
@@ -100,7 +101,7 @@ def generate(model: Any, batch: list[list[int]], beam_size: int, *, steps: int) 
 
 @dataclass
 class Made:
-    """A checkpoint folder, what it was saved from, and the symbols of its vocabularies by id."""
+    """A checkpoint folder, its content and model, and the symbols of its vocabularies by id."""
 
     folder: Path
     content: dict[str, Any]
@@ -118,7 +119,7 @@ class Made:
 
 
 def fairseq_checkpoint(folder: Path, kind: str) -> Made:
-    """A fairseq checkpoint that computes as transformers' model of `kind` does: "FSMT", "M2M100" or "Bart"."""
+    """Write a fairseq checkpoint that computes as transformers' model of `kind`: "FSMT", "M2M100" or "Bart"."""
     folder.mkdir(parents=True, exist_ok=True)
     joint = kind != "FSMT"
     if joint:
@@ -181,7 +182,7 @@ def fairseq_checkpoint(folder: Path, kind: str) -> Made:
 
 
 def _fairseq_model(kind: str, source_size: int, target_size: int) -> Any:
-    common = {
+    common: dict[str, Any] = {
         "d_model": WIDTH,
         "encoder_layers": 2,
         "decoder_layers": 3,
@@ -213,7 +214,7 @@ def _fairseq_model(kind: str, source_size: int, target_size: int) -> Any:
 
 
 class NormsFirst(nn.Module):
-    """What OpenNMT-py's Transformer computes, arranged by PyTorch's layers."""
+    """OpenNMT-py's Transformer, made of PyTorch's layers."""
 
     def __init__(self, source_size: int, target_size: int) -> None:
         super().__init__()
@@ -230,7 +231,7 @@ class NormsFirst(nn.Module):
         self.table = nn.Parameter(torch.zeros(50, WIDTH))
 
     def forward(self, source_ids: Tensor, source_lengths: Tensor, target_ids: Tensor) -> Tensor:
-        """Logits [B, T, V] of ids [B, S], lengths [B] and ids [B, T]."""
+        """Return logits [B, T, V] for ids [B, S], lengths [B] and ids [B, T]."""
         padding = torch.arange(source_ids.shape[1]) >= source_lengths[:, None]
         memory = self.encoder(self._embed(self.source, source_ids), src_key_padding_mask=padding)
         later = torch.ones(2 * target_ids.shape[1:], dtype=torch.bool).triu(1)
@@ -248,7 +249,7 @@ _DECODER_NORMS = {"norm1": "layer_norm_1", "norm2": "layer_norm_2", "norm3": "fe
 
 
 def opennmt_checkpoint(folder: Path, *, version: int = 3, biases: bool = True) -> Made:
-    """An OpenNMT-py checkpoint of the given version; its table of positions is random, to see that it is used."""
+    """Write an OpenNMT-py checkpoint of the given version. Its table of positions is random, to see that it is used."""
     folder.mkdir(parents=True, exist_ok=True)
     source = train_pieces(folder / "source.spm", SOURCE_LINES)
     target = train_pieces(folder / "target.spm", TARGET_LINES)
@@ -338,7 +339,7 @@ def _opennmt_layer(name: str, layer: Any, norms: Mapping[str, str], biases: bool
 @contextmanager
 def modules(*classes: tuple[str, type]) -> Any:
     """Let pickles name `classes` by these paths, as if the modules that define them were installed."""
-    made = {}
+    made: dict[str, ModuleType] = {}
     for path, cls in classes:
         module, _, name = path.rpartition(".")
         parts = module.split(".")
@@ -360,7 +361,7 @@ def modules(*classes: tuple[str, type]) -> Any:
 
 @contextmanager
 def torchtext_classes() -> Any:
-    """Yields what makes a field of symbols, of the classes that OpenNMT-py had before version 3."""
+    """Yield a function that makes a field of symbols with the classes that OpenNMT-py had before version 3."""
     multi, field, vocab = (type(name, (), {}) for name in ("TextMultiField", "Field", "Vocab"))
 
     def make(symbols: list[str]) -> Any:

@@ -1,5 +1,6 @@
 """A server on a real bundle, on loopback and free ports."""
 
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -7,6 +8,7 @@ import grpc
 
 from translane.v1 import translation_pb2_grpc
 from translane_server import command
+from translane_server.bundle import Bundle
 from translane_server.rpc.service import ServedModel
 from translane_server.server import Server
 from translane_server.settings import ServerSettings
@@ -22,7 +24,7 @@ class Running:
 
 
 @asynccontextmanager
-async def serving_bundle(bundle, *, rows, replicas=1):
+async def serving_bundle(bundle: Bundle, *, rows: int, replicas: int = 1) -> AsyncIterator[Running]:
     settings = ServerSettings(
         model=bundle.folder, port=0, metrics_port=0, replicas=replicas, threads=1, rows=rows, device="cpu"
     )
@@ -32,6 +34,7 @@ async def serving_bundle(bundle, *, rows, replicas=1):
         await server.start()
         await server.open(command.build_dispatcher(settings, bundle, model, server.limits.tokens, server.metrics))
         async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-            yield Running(server, translation_pb2_grpc.TranslationServiceStub(channel))
+            stub = translation_pb2_grpc.TranslationServiceStub(channel)  # type: ignore[no-untyped-call]  # generated
+            yield Running(server, stub)
     finally:
         await server.stop(grace=5)

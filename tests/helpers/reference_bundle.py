@@ -1,7 +1,7 @@
-"""Records a bundle and what it translates, so that later releases are held to reading it.
+"""Records a bundle and its translations. Later releases must read the bundle and translate in the same way.
 
-A new schema version gets a new folder, and one more each for its int8 and its fp16, whose graphs have the CUDA form;
-folders of old ones are never written again::
+A new schema version gets three new folders: fp32, int8, and fp16, whose graphs have the CUDA form. Folders of old
+versions are never written again::
 
     PYTHONPATH=tests python -m helpers.reference_bundle tests/data/bundles/v5
     PYTHONPATH=tests python -m helpers.reference_bundle tests/data/bundles/v5-int8 --precision int8
@@ -28,17 +28,18 @@ from translane_server.text.tokenizer import load_tokenizer
 EXPECTED = "expected.json"
 ATTENTION = "attention.json"
 STEPS = 24
-ATTENTION_STEPS = 3  # of each sentence, whose weights are recorded
-# Two candidates this close could change places on another processor.
+ATTENTION_STEPS = 3  # steps of each sentence whose attention weights are recorded
+# Two candidates that are closer than this may change places on another processor.
 SMALLEST_MARGIN = 1e-3
 
 
 def decode(folder: Path) -> tuple[dict[str, list[int]], float]:
-    """Greedy ids of every source in the bundle `folder`, and the smallest lead a chosen token had over the next."""
+    """Return the greedy ids of every source, and the smallest lead of a chosen token over the second best."""
     bundle = load_bundle(folder)
     special = bundle.manifest.special_ids
     backend = OrtBackend(Sessions(bundle, threads=1), rows=1, source_capacity=32, target_capacity=STEPS)
-    found, margin = {}, float("inf")
+    found: dict[str, list[int]] = {}
+    margin = float("inf")
     for text, source in zip(SOURCES, load_tokenizer(bundle).encode(SOURCES), strict=True):
         tokens = [special.decoder_start]
         backend.encode([source], 0)
@@ -46,6 +47,7 @@ def decode(folder: Path) -> tuple[dict[str, list[int]], float]:
             step = backend.decode_step(
                 np.array(tokens[-1:], np.int64), np.array([len(tokens) - 1], np.int32), StepNeeds(2)
             )
+            assert step.log_probs is not None
             margin = min(margin, float(step.log_probs[0, 0] - step.log_probs[0, 1]))
             tokens.append(int(step.token_ids[0, 0]))
         found[text] = tokens[1:]
@@ -53,10 +55,10 @@ def decode(folder: Path) -> tuple[dict[str, list[int]], float]:
 
 
 def attend(folder: Path) -> dict[str, list[list[float]]]:
-    """Attention weights of the first steps on every source, fed its ids in the place of a translation."""
+    """Return the attention weights of the first steps on every source. The fed tokens are the source's own ids."""
     bundle = load_bundle(folder)
     backend = OrtBackend(Sessions(bundle, threads=1), rows=1, source_capacity=32, target_capacity=STEPS)
-    found = {}
+    found: dict[str, list[list[float]]] = {}
     for text, source in zip(SOURCES, load_tokenizer(bundle).encode(SOURCES), strict=True):
         backend.encode([source], 0)
         found[text] = []
@@ -69,7 +71,7 @@ def attend(folder: Path) -> dict[str, list[list[float]]]:
 
 
 def record(folder: Path, precision: Precision) -> None:
-    """Write the bundle with the first seed whose choices are all clear, and beside it what it decodes."""
+    """Write the bundle of the first seed whose choices are all clear, and what the bundle decodes."""
     for seed in range(1000):
         sizes = {"d_model": 16, "ffn_size": 32, "encoder_layers": 1, "decoder_layers": 2, "max_positions": 32}
         random_bundle(folder, seed=seed, eos_bias=0.5, export={"name": "reference", "precision": precision}, **sizes)

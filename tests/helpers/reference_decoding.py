@@ -1,32 +1,50 @@
-"""Decoding as its definition says, one sentence at a time over the whole vocabulary: slow, and easy to check by eye.
-
-A model is anything with `logits(source, fed)` (float32 [V], the decoder's start included in `fed`), and `vocabulary`.
-"""
+"""Decoding by its definition: one sentence at a time, over the whole vocabulary. It is slow, and easy to check."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
+
+from translane_server.arrays import FloatArray
+from translane_server.options import DecodingOptions
+from translane_server.vocabulary import TargetVocabulary
+
+Doubles = npt.NDArray[np.float64]
+
+
+class Model(Protocol):
+    """A model that returns logits."""
+
+    vocabulary: TargetVocabulary
+
+    def logits(self, source: Sequence[int], fed: Sequence[int]) -> FloatArray:
+        """Return the logits of the next token, [V], after the tokens `fed`, which include the decoder's start."""
 
 
 @dataclass(frozen=True)
 class Reference:
-    """Tokens (forced ones included, end of sentence not), score, and whether the sentence has ended."""
+    """Tokens (with forced tokens, without the end of the sentence), score, and whether the sentence has ended."""
 
     token_ids: tuple[int, ...]
     score: float
     ended: bool
 
 
-def log_softmax(logits):
-    shifted = logits.astype(np.float64) - logits.max()
-    return shifted - np.log(np.exp(shifted).sum())
+def log_softmax(logits: FloatArray) -> Doubles:
+    shifted: Doubles = logits.astype(np.float64) - logits.max()
+    log_probs: Doubles = shifted - np.log(np.exp(shifted).sum())
+    return log_probs
 
 
-def process(scores, history, generated, options, vocabulary):
-    """Hugging Face's logits processors, on the scores of one row: float64 [V]."""
+def process(
+    scores: Doubles, history: Sequence[int], generated: int, options: DecodingOptions, vocabulary: TargetVocabulary
+) -> Doubles:
+    """Apply Hugging Face's logits processors to the scores of one row: float64 [V]."""
     scores = scores.copy()
     for token in set(history):
         penalty = options.repetition_penalty
@@ -50,7 +68,7 @@ def process(scores, history, generated, options, vocabulary):
     return scores
 
 
-def greedy(model, source, options, forced=()):
+def greedy(model: Model, source: Sequence[int], options: DecodingOptions, forced: Sequence[int] = ()) -> Reference:
     history = [model.vocabulary.decoder_start, *forced]
     score = 0.0
     for generated in range(options.max_length):
@@ -63,20 +81,23 @@ def greedy(model, source, options, forced=()):
     return Reference(tuple(history[1:]), score, False)
 
 
-def beam_search(model, source, options, forced=()):
-    """As Hugging Face's generate; `patience` multiplies the size of the pool."""
+def beam_search(
+    model: Model, source: Sequence[int], options: DecodingOptions, forced: Sequence[int] = ()
+) -> list[Reference]:
+    """Search as Hugging Face's generate does; `patience` multiplies the size of the pool."""
     vocabulary, beam_size = model.vocabulary, options.beam_size
     beams = [(0.0, [vocabulary.decoder_start, *forced])]
     pool: list[Reference] = []
     capacity = max(1, round(options.patience * beam_size))
     for generated in range(options.max_length):
-        candidates = []
+        candidates: list[tuple[float, list[int], int]] = []
         for total, history in beams:
             scores = process(log_softmax(model.logits(source, history)), history, generated, options, vocabulary)
             candidates += [(total + scores[token], history, token) for token in range(len(scores))]
         candidates.sort(key=lambda candidate: -candidate[0])
         at_limit = generated + 1 == options.max_length
-        going, length = [], generated + 1
+        going: list[tuple[float, list[int]]] = []
+        length = generated + 1
         for rank, (total, history, token) in enumerate(candidates[: 2 * beam_size]):
             if total == -math.inf:
                 break

@@ -1,6 +1,6 @@
-"""Whether an export's verification tells rounding, however much a model makes of it, from faults.
+"""Checks that an export's verification can tell faults from rounding errors, even in models that amplify rounding.
 
-The tests look at the largest weights; this at all, and at transformers' own models::
+The tests use the largest weights; this command uses all scales, and transformers' own models, too::
 
     PYTHONPATH=tests python -m helpers.rounding_faults
 """
@@ -35,22 +35,25 @@ _CAPACITY = 24
 
 
 def a_wrong_weight(model: Transformer) -> None:
-    model.decoder.layers[1].cross_attention.v_proj.weight[3] *= -1
+    layer: Any = model.decoder.layers[1]
+    layer.cross_attention.v_proj.weight[3] *= -1
 
 
 def a_wrong_scale(model: Transformer) -> None:
-    weight = model.decoder.layers[0].cross_attention.out_proj.weight
-    weight[: len(weight) // 2] *= 1.001  # of all of it, the norm that follows would make nothing
+    layer: Any = model.decoder.layers[0]
+    weight = layer.cross_attention.out_proj.weight
+    weight[: len(weight) // 2] *= 1.001  # only half of it, because the next norm undoes a change of the whole
 
 
 def a_swapped_head(model: Transformer) -> None:
-    queries = model.decoder.layers[0].self_attention.q_proj
-    for tensor in queries.parameters():
+    layer: Any = model.decoder.layers[0]
+    for tensor in layer.self_attention.q_proj.parameters():
         tensor.copy_(torch.cat(tensor.chunk(2)[::-1]))
 
 
 def a_position_off_by_one(model: Transformer) -> None:
-    positions, relative = model.decoder.embedding.positions, model.decoder.relative_positions
+    positions: Any = model.decoder.embedding.positions
+    relative: Any = model.decoder.relative_positions
     if positions is not None:
         lookup = positions.lookup
         positions.lookup = lambda at: lookup((at + 1).clamp(max=positions.max_positions - 1))
@@ -69,13 +72,13 @@ FAULTS: tuple[Callable[[Transformer], None], ...] = (
 
 @dataclass(frozen=True)
 class Exported:
-    """A model, and what its export says at each step of some decodes."""
+    """A model, and the output of its export at each step of some decodes."""
 
     model: Transformer
     decodes: Sequence[Decode]
 
     def passes(self, fault: Callable[[Transformer], None] | None = None) -> bool:
-        """Whether the decodes pass as those of the model; with a fault in it, where there is one."""
+        """Whether the decodes pass the comparison with the model, after `fault` is put into the model."""
         model = copy.deepcopy(self.model)
         if fault:
             with torch.no_grad():
@@ -100,7 +103,7 @@ def export(name: str, scale: float) -> Exported:
 
 
 def exports(model: Any, scale: float) -> bool:
-    """Whether a model of transformers with matrices that are multiplied by `scale`, which changes it, exports."""
+    """Multiply the matrices of a model of transformers by `scale`. Return whether the model exports."""
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim > 1:
@@ -111,6 +114,7 @@ def exports(model: Any, scale: float) -> bool:
             bundle = hugging_face.export(Path(scratch) / "model", Path(scratch) / "bundle", threads=1)
         except ExportError:
             return False
+        assert bundle.manifest.parity is not None
         return passes(bundle.manifest.parity)
 
 

@@ -1,4 +1,4 @@
-"""Sessions of ONNX Runtime over the graphs of a test: every one is made here."""
+"""Makes the sessions of ONNX Runtime for the graphs of tests. No test makes a session in another way."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from translane_server.cpus import adds_int8_exactly
 
 
 def open_session(graph: Path | bytes | ir.Model, *, threads: int = 1) -> onnxruntime.InferenceSession:
-    """Load a graph for the CPU, from a file, its bytes or memory; it computes as it does in the server.
+    """Load a graph for the CPU, from a file, its bytes or memory. It computes as in the server.
 
-    In particular, a processor without VNNI adds up products of int8 exactly: see `translane_server.runtime.sessions`.
+    So a processor without VNNI adds up int8 products exactly: see `translane_server.runtime.sessions`.
     """
     if isinstance(graph, ir.Model):
         graph = ir.to_proto(graph).SerializeToString()

@@ -1,8 +1,8 @@
-"""Things that take seconds to make, made once: by whichever process of a test session needs them first, and kept.
+"""A store for things that take seconds to make. The first process of a test session that needs a thing makes it.
 
-What is kept is for later sessions of the same code on the same machine. It lies in a generation, a folder whose name is
-a digest of all that has a say in what is made: the code and the data below `_INPUTS`, the installed packages, Python,
-and the processor.
+Later sessions of the same code on the same machine use the thing again. Things lie in a generation. A generation is a
+folder whose name is a digest of everything that changes the things: the code and data below `_INPUTS`, the installed
+packages, Python, and the processor.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _INPUTS = ("export", "server", "protos", "tests/helpers", "models")
 _LEFT_OUT = ("__pycache__", ".pyc")
 _KEPT = 3  # generations, some 60 MB each
 _CHANGED = "changed"  # marks a generation whose code was edited while it was being made
-_AGAIN = "+"  # after the name of a generation whose namesake is marked so, and still in use
+_AGAIN = "+"  # ends the name of a generation if a generation with the same digest is marked and still in use
 
 
 def stored(key: object, make: Callable[[Path], object]) -> Path:
-    """Return the folder of `key`, whose `repr` tells it from others; not to be written to.
+    """Return the folder of `key`, which must not be written to. Different keys have a different `repr`.
 
-    Where it is not there yet, `make` makes it at the path it is given. Who else asks for it waits. What `make` reads is
-    below `_INPUTS`, in the file that `make` is defined in, or in `repr(key)`.
+    If the folder is missing, `make` makes it at the given path. Other processes that need the folder wait. `make` may
+    depend on files below `_INPUTS`, on the file that defines `make`, and on `repr(key)`.
     """
     generation = _generation()
     code = Path(inspect.getfile(make)).read_bytes()
@@ -54,13 +54,13 @@ def stored(key: object, make: Callable[[Path], object]) -> Path:
 
 @contextlib.contextmanager
 def opened(folder: Path) -> Iterator[None]:
-    """While entered, this process and those that it starts share the store in `folder`."""
+    """While entered, this process and its child processes share the store in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _remove_old(folder)
-        fcntl.flock(lock, fcntl.LOCK_SH)  # as long as this session runs, no other one removes anything
+        fcntl.flock(lock, fcntl.LOCK_SH)  # while this session runs, no other session removes anything
         generation = folder / digest()
         while (generation / _CHANGED).exists():
             generation = generation.with_name(f"{generation.name}{_AGAIN}")
@@ -74,7 +74,7 @@ def opened(folder: Path) -> Iterator[None]:
 
 
 def is_open() -> bool:
-    """Whether this process has a store that another one opened, or it itself."""
+    """Whether this process or a parent process has opened a store."""
     return _ENVIRONMENT in os.environ
 
 
@@ -91,17 +91,17 @@ def digest() -> str:
 
 @cache
 def _surroundings() -> bytes:
-    """Whatever is not code of ours: packages, Python, and the processor with what it can do."""
+    """Return everything besides the project's code: packages, Python, and the processor with its features."""
     packages = sorted(f"{each.name} {each.version}" for each in importlib.metadata.distributions())
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         packages += sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))})
-    threads = os.environ.get("OMP_NUM_THREADS", "")  # sums are added up in another order on more of them
+    threads = os.environ.get("OMP_NUM_THREADS", "")  # the number of threads changes the order of sums
     return "\n".join((*packages, threads, platform.python_version(), platform.platform())).encode()
 
 
 def _remove_old(folder: Path) -> None:
-    """Remove the oldest generations, and such as were made of more than one state of the code."""
+    """Remove the oldest generations, and generations whose code changed while they were made."""
     generations = sorted((path for path in folder.iterdir() if path.is_dir()), key=lambda path: -path.stat().st_mtime)
     sound = [path for path in generations if not (path / _CHANGED).exists()]
     for path in generations:
@@ -111,7 +111,7 @@ def _remove_old(folder: Path) -> None:
 
 @cache
 def _generation() -> Path:
-    """The session's generation, or one of this process alone where there is no session."""
+    """Return the session's generation. Without a session, return a generation for this process alone."""
     if is_open():
         return Path(os.environ[_ENVIRONMENT])
     folder = Path(tempfile.mkdtemp(prefix="translane-store-")) / digest()

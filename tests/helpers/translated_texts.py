@@ -1,7 +1,7 @@
-"""Holds translations of texts of every kind to transformers': the folder's own tokenizer, `generate` and `decode`.
+"""Compares translations of all kinds of texts with transformers: the folder's own tokenizer, `generate` and `decode`.
 
-Our side is the server's tokenizer, engine and detokenizer. As in `test_foreign_tokenizers`, transformers is told to
-take names of special tokens in texts for text. The tests check some texts; this counts over as many as one likes::
+The other side is the server's tokenizer, decoding and detokenizer. As in `test_foreign_tokenizers`, transformers takes
+names of special tokens in texts for text. The tests check some texts; this command checks any number::
 
     PYTHONPATH=tests python -m helpers.translated_texts --texts 300
 """
@@ -28,7 +28,7 @@ MAX_LENGTH = 16
 
 @dataclasses.dataclass
 class Comparison:
-    """How many texts were compared and came to how many different translations, and what came of it."""
+    """How many texts were compared, how many different translations they have, and the result."""
 
     texts: int
     different: int
@@ -37,7 +37,7 @@ class Comparison:
 
 
 def compare(foreign: ForeignModel, count: int) -> Comparison:
-    """Translate `count` texts by the server's engine on a model's bundle, and by transformers on the model."""
+    """Translate `count` texts as the server does, with a model's bundle, and by transformers, with the model."""
     exported = export(foreign)
     tokenizer, languages = exported.tokenizer, exported.bundle.manifest.languages
     if foreign.source and foreign.kind != "t5":
@@ -54,7 +54,7 @@ def compare(foreign: ForeignModel, count: int) -> Comparison:
         ids = [id_ for id_ in generated.token_ids if id_ not in written]  # M2M100's tokenizer writes languages
         expected = tokenizer.decode(ids, skip_special_tokens=True)
         if foreign.kind == "bart":
-            expected = expected.removeprefix(" ")  # before the first word, which the others leave out, too
+            expected = expected.removeprefix(" ")  # all other tokenizers leave this space out, too
         if generated.margin < hugging_face.TIE:
             found.ties += 1
         elif translation != expected:
@@ -78,7 +78,7 @@ def _generate(
 
 
 def _texts(foreign: ForeignModel, count: int) -> list[str]:
-    """Ordinary sentences, nasty texts, and such before, in and after ordinary ones."""
+    """Return ordinary sentences, nasty texts, and ordinary sentences with nasty texts around them."""
     pick = random.Random(0)
     pairs = [first + second for first, second in itertools.product(FRAGMENTS, FRAGMENTS)]
     mixed = [
@@ -91,7 +91,7 @@ def _texts(foreign: ForeignModel, count: int) -> list[str]:
 
 
 def _choose(texts: Sequence[str], pair: LanguagePair, count: int) -> list[str]:
-    """Return `count` texts that have tokens, not too many, of all over `texts`."""
+    """Return `count` texts that have some but not too many tokens, spread over `texts`."""
     encoded = dict(zip(texts, pair.encode(texts), strict=True))
     fitting = [text for text, ids in encoded.items() if 0 < len(ids) <= POSITIONS // 2]
     return fitting[:: max(1, len(fitting) // count)][:count]

@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,7 @@ def main() -> None:
         "attention": StepNeeds(num_candidates=8, attention=backend.has_attention),
     }
     for kind, need in needs.items():
-        report(kind, lambda need=need: backend.decode_step(tokens, positions, need), expected=expected)
+        report(kind, partial(backend.decode_step, tokens, positions, need), expected=expected)
     report(
         f"{STEPS_AT_ONCE} greedy steps",
         lambda: backend.decode_ahead(tokens, positions, STEPS_AT_ONCE),

@@ -116,6 +116,7 @@ class Subject:
     def capture(self) -> Capture:
         """A greedy step."""
         greedy = self._bundle.manifest.graphs.greedy
+        assert greedy is not None
         in_place = {
             tensor.name: tensor.name.removeprefix("present_")
             for tensor in greedy.outputs

@@ -162,6 +162,7 @@ def serve(folder, device, capability):
     overdue.start()
     lines, port, answers = [], 0, []
     try:
+        assert server.stderr is not None
         for line in server.stderr:
             lines.append(line.rstrip("\n"))
             if found := re.search(r"listening on 127\.0\.0\.1:(\d+)", line):
@@ -170,15 +171,16 @@ def serve(folder, device, capability):
                 with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
                     stub = translation_pb2_grpc.TranslationServiceStub(channel)
                     for beams in (1, 4):
-                        options = {"beam_size": beams, "max_length": 6, "return_alignment": beams == 4}
-                        request = pb.TranslateRequest(texts=["a", "bcd", "e" * 9], options=options)
+                        asked = {"beam_size": beams, "max_length": 6, "return_alignment": beams == 4}
+                        request = pb.TranslateRequest(texts=["a", "bcd", "e" * 9], options=asked)
                         answers.append(stub.Translate(request, timeout=60))
                 server.terminate()
     finally:
         overdue.cancel()
         server.kill()
         code = server.wait()
-        server.stderr.close()
+        if server.stderr:
+            server.stderr.close()
     assert code == 0, lines
     return lines, answers
 
@@ -197,4 +199,4 @@ def test_bf16_on_a_gpu_that_has_none_of_it_is_refused_in_a_sentence(name):
     options = ("--port=0", "--metrics-port=0", "--device=cuda")
     done = rehearse("run", "--cc", 75, "--", "translane-server", "--model", folder, *options)
     assert done.returncode == 1
-    assert re.search(r"^translane-server: device cuda: bf16 takes a GPU of compute capability 8\.0", done.stderr, re.M)
+    assert re.search(r"^translane-server: device cuda: bf16 needs a GPU of compute capability 8\.0", done.stderr, re.M)

@@ -1,1 +1,1 @@
-"""The running batch: which row decodes what, and what a decoder step makes of it."""
+"""The running batch: the sentences that decode, their rows, and the decode step of each kind of search."""

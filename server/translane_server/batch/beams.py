@@ -1,8 +1,7 @@
-"""The beams of the running batch: what they go on with, in which rows, and which hypotheses end.
+"""The decode step of beam search: chooses the beams that continue, places them in rows, and ends hypotheses.
 
-Hypotheses are few and short, and after a step of the decoder nothing of them is in the processor's caches. So they are
-lists, and what goes on is chosen in plain Python; the row table has what the backend is to be fed, and what rules and
-alignments look at.
+Beams are few and short, so plain Python lists are faster here than arrays. The row table holds the tokens to feed next,
+and the history that rules and alignments read.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ from translane_server.decoding.required_phrases import RequiredPhrases
 
 
 class BeamStep:
-    """One decoder step of beams.
+    """One decode step of beam search.
 
     Args:
         ranked: the best tokens of each row.
-        by_row: what each row decodes; new rows are appended.
+        by_row: the search of each row; new rows are appended.
         table: the state of the rows.
         eos: the end-of-sentence id.
 
     Attributes:
-        free: rows that searches which go on no longer need.
-        moves: copies of rows that are left to make for the backend, in order.
+        free: rows that continuing searches no longer need.
+        moves: row copies that the backend must make, in order.
     """
 
     def __init__(self, ranked: RankedTokens, by_row: list[Search], table: RowTable, eos: int) -> None:
@@ -44,7 +43,7 @@ class BeamStep:
         self._eos = eos
 
     def advance(self, search: Search) -> bool:
-        """Give each beam of `search` a token; whether the search goes on."""
+        """Give each beam of `search` a token. Return whether the search continues."""
         beams = search.beams
         assert beams is not None
         sentence = search.task.sentence
@@ -67,7 +66,7 @@ class BeamStep:
             going, ending = self._constrained(search, beams, search.required)
         pool = beams.pool
         if ending or not going or pool.is_full:
-            length = beams.length + 1 - search.uncounted  # with the token that is chosen
+            length = beams.length + 1 - search.uncounted  # with the new token
             for continuation in ending:
                 self._offer(search, beams, continuation, length)
             if not going and not pool.hypotheses:  # everything is banned
@@ -79,7 +78,7 @@ class BeamStep:
         return True
 
     def _force(self, search: Search, beams: LiveBeams, token: int) -> None:
-        """Go on with a forced token, which is no part of the score; its log-probability is told where scores are."""
+        """Continue with a forced token. It does not count in the score; its log-probability is kept for the caller."""
         log_prob = self._ranked.log_prob(search.rows[0], token) if search.special_until else 0.0
         self._go_on(search, beams, [(0, token, 0.0, log_prob)])
 
@@ -108,7 +107,7 @@ class BeamStep:
         return [], (ended + complete) or live
 
     def _offer(self, search: Search, beams: LiveBeams, continuation: Continuation, length: int) -> None:
-        """Put an ended hypothesis of `length` generated tokens into the pool, if it is good enough."""
+        """Add an ended hypothesis of `length` generated tokens to the pool, if the pool accepts it."""
         beam, token, total, log_prob = continuation
         table, pool, options = self._table, beams.pool, search.task.sentence.options
         score = pool.normalise(total, length)
@@ -122,7 +121,7 @@ class BeamStep:
             pool.add(score, beam_hypothesis(table, search, beam, last, log_prob, score))
 
     def _go_on(self, search: Search, beams: LiveBeams, going: Sequence[Continuation]) -> None:
-        """Make the continuations the live beams, each in a row."""
+        """Make the continuations the new live beams, each in its row."""
         table, rows, paths = self._table, search.rows, beams.paths
         parents = [beam for beam, _, _, _ in going]
         if len(set(parents)) == len(parents) == len(rows):
@@ -139,7 +138,7 @@ class BeamStep:
             table.history[search.rows, beams.length] = [token for _, token, _, _ in going]
 
     def _place(self, search: Search, beams: LiveBeams, parents: Sequence[int]) -> list[int]:
-        """The row of each child of `parents`: its parent's, one whose hypothesis died, or one behind the others."""
+        """Choose a row for the child of each parent: the parent's row, the row of a dead beam, or a new row."""
         table, by_row = self._table, self._by_row
         rows, paths, length = search.rows, beams.paths, beams.length
         died = [beam for beam in range(len(rows)) if beam not in parents]
@@ -154,7 +153,7 @@ class BeamStep:
                 other = died.pop(0)
                 row = rows[other]
                 shared = length - _differing(paths[parent], paths[other])
-                # the decoder's start is fed before the tokens, and what rows share of both is not copied
+                # Position 0 holds the decoder's start. The positions that both rows share are not copied.
                 moves.append(RowMove(source, row, 1 + length, 0, 1 + shared))
             else:
                 row = len(by_row)
@@ -170,7 +169,7 @@ class BeamStep:
 
 
 def _differing(path: Path, other: Path) -> int:
-    """How many of their last tokens two hypotheses of equal length do not share."""
+    """The number of last tokens in which two hypotheses of equal length differ."""
     count = 0
     while path is not other:
         assert path is not None

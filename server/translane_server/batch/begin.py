@@ -1,4 +1,4 @@
-"""What a sentence begins with: its search, and what it shares with other sentences."""
+"""Makes the search of a sentence, with the rules that depend on the vocabulary."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from translane_server.decoding.surfaces import SurfaceIndex
 from translane_server.sentence import Task
 from translane_server.vocabulary import TargetVocabulary
 
-_SHARED_PHRASES = 16  # sets of suppressed phrases that are kept: each is as large as the vocabulary
+_SHARED_PHRASES = 16  # sets of suppressed phrases in the cache; each takes masks of the vocabulary's size
 
 
 class SearchFactory:
-    """Begins searches.
+    """Makes searches.
 
     Args:
-        vocabulary: of the target, V tokens.
+        vocabulary: the target vocabulary.
     """
 
     def __init__(self, vocabulary: TargetVocabulary) -> None:
@@ -33,7 +33,7 @@ class SearchFactory:
         self._phrases = lru_cache(_SHARED_PHRASES)(lambda phrases: SuppressedPhrases(phrases, self._index))
 
     def begin(self, task: Task, row: int) -> Search:
-        """Begin with a row."""
+        """Make the search of a task that begins in `row`."""
         search = Search.begin(task, row)
         if search.special_until:
             self._set_rules(search)

@@ -1,4 +1,4 @@
-"""Which tokens of a translation are certain while it is decoded: those that every live hypothesis begins with."""
+"""Finds the certain tokens of a streamed translation: the tokens with which all its hypotheses begin."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from translane_server.sentence import CertainTokens
 
 
 def new_certain_tokens(search: Search, table: RowTable) -> CertainTokens | None:
-    """The tokens of a live search that have become certain since the last call, if there are any."""
+    """The tokens of a live search that have become certain since the last call; None if there are none."""
     row, start = search.rows[0], search.certain
     if search.beams is None:
         end = table.positions.item(row)
@@ -30,7 +30,7 @@ def new_certain_tokens(search: Search, table: RowTable) -> CertainTokens | None:
 
 
 def _shared(beams: LiveBeams) -> tuple[int, Path]:
-    """What the live hypotheses share, and its length. They are all of one length, and equal beginnings are one path."""
+    """The common beginning of the live beams, and its length. Beams have equal lengths, and share equal beginnings."""
     length, paths = beams.length, {id(path): path for path in beams.paths}
     while len(paths) > 1:
         length -= 1
@@ -40,7 +40,7 @@ def _shared(beams: LiveBeams) -> tuple[int, Path]:
 
 
 def _agreed(beams: LiveBeams, tokens: list[int]) -> int:
-    """How many of `tokens` the best ended hypothesis begins with; all where none has ended."""
+    """The number of `tokens` with which the best ended hypothesis begins; all if no hypothesis has ended."""
     if not beams.pool.hypotheses:
         return len(tokens)
     ended = beams.pool.hypotheses[0].token_ids

@@ -1,4 +1,4 @@
-"""From a row, or a beam's path, to the hypothesis it holds."""
+"""Makes hypotheses from rows and beams."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from translane_server.sentence import AlignedToken, Hypothesis
 
 
 def row_hypothesis(table: RowTable, search: Search, row: int, eos: int) -> Hypothesis:
-    """The hypothesis of `row`, whose last token has ended it."""
+    """The hypothesis in `row`, which its last token has ended."""
     options, length = search.task.sentence.options, table.positions.item(row)
     token = table.next_ids.item(row)
     return _hypothesis(
@@ -28,15 +28,15 @@ def row_hypothesis(table: RowTable, search: Search, row: int, eos: int) -> Hypot
 def beam_hypothesis(
     table: RowTable, search: Search, beam: int, last: int | None, log_prob: float, score: float
 ) -> Hypothesis:
-    """The hypothesis of a live beam and one more token, which ends it.
+    """The hypothesis that ends a live beam with one more token.
 
     Args:
         table: the state of the rows.
-        search: whose beam it is.
-        beam: its number.
-        last: the token after the beam's; None where the sentence ends there.
-        log_prob: natural log-probability of `last`, or of the end of the sentence.
-        score: what the search ranks it by.
+        search: the search of the beam.
+        beam: number of the beam in its search.
+        last: the last token; None if it is the end-of-sentence token.
+        log_prob: natural log-probability of the last token.
+        score: score of the hypothesis.
     """
     beams, options = search.beams, search.task.sentence.options
     assert beams is not None
@@ -47,7 +47,7 @@ def beam_hypothesis(
 
 
 def unrolled(path: Path) -> tuple[list[int], list[float]]:
-    """The tokens of a path, first to last, and their log-probabilities."""
+    """The tokens of a path, and their log-probabilities, from first to last."""
     tokens: list[int] = []
     log_probs: list[float] = []
     while path is not None:
@@ -58,7 +58,7 @@ def unrolled(path: Path) -> tuple[list[int], list[float]]:
 
 
 def alignment_of(table: RowTable, row: int, start: int, end: int) -> tuple[AlignedToken, ...]:
-    """The alignment of a row's tokens from number `start` up to `end`."""
+    """The alignment of a row's tokens `start` … `end` - 1."""
     source_length = table.source_length.item(row)
     return aligned_tokens(table.attention_weights[row, start:end, :source_length], source_length)
 

@@ -1,4 +1,4 @@
-"""The best tokens of each row at a step, under the rules of its search."""
+"""Ranks the candidates of a decode step under the rules of each search."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ _NO_NUMBERS = np.zeros(0, np.float32)
 
 @dataclass(frozen=True, slots=True)
 class RankedTokens:
-    """The best tokens of n rows under their rules, best first, and what it takes to score others.
+    """The best tokens of n rows under their rules, best first, and the data to score other tokens.
 
     Attributes:
-        token_ids: [n, K].
-        scores: what the search ranks by, [n, K]; -inf is banned.
+        token_ids: the best tokens, [n, K].
+        scores: scores by which the search ranks tokens, [n, K]; -inf is banned.
         log_probs: natural log-probabilities under the model alone, [n, K].
-        logits: [n, V], where some row needs them.
-        normalisers: log of the sum of the exponentials of the logits, [n], of these rows; empty without logits.
-        rules: of the rows that have some.
+        logits: logits, [n, V]; None if no row needs them.
+        normalisers: log of the sum of the exponentials of the logits, [n]; only for rows that need logits. Empty
+            without logits.
+        rules: rules of the rows that have rules.
         rule_rows: row -> its number in `rules`.
     """
 
@@ -39,12 +40,12 @@ class RankedTokens:
     rule_rows: dict[int, int]
 
     def log_prob(self, row: int, token: int) -> float:
-        """Natural log-probability of any token, under the model alone, of a row that has logits."""
+        """Natural log-probability of any token under the model alone, in a row that needs logits."""
         assert self.logits is not None
         return float(self.logits[row, token] - self.normalisers[row])
 
     def score(self, row: int, token: int) -> float:
-        """Score of any token of a row that has rules."""
+        """Score of any token in a row that has rules."""
         assert self.logits is not None
         assert self.rules is not None
         number = self.rule_rows[row]
@@ -53,16 +54,16 @@ class RankedTokens:
 
 
 def rank_tokens(candidates: Candidates, special: Sequence[Search], table: RowTable, eos: int) -> RankedTokens:
-    """The best tokens of each row.
+    """Rank the candidates of each row.
 
     Args:
-        candidates: what the step returned for n rows.
+        candidates: the results of the step, for n rows.
         special: the searches whose rows need logits at this step.
         table: the state of the rows.
         eos: the end-of-sentence id.
     """
     token_ids, log_probs, logits = candidates.token_ids, candidates.log_probs, candidates.logits
-    if log_probs is None:  # no row looks at them
+    if log_probs is None:  # no row reads them
         log_probs = np.zeros(token_ids.shape, np.float32)
     if not special:
         return RankedTokens(token_ids, log_probs, log_probs, None, _NO_NUMBERS, None, {})
@@ -89,7 +90,7 @@ def rank_tokens(candidates: Candidates, special: Sequence[Search], table: RowTab
 
 
 def _rules(rows: IntArray, searches: Sequence[Search], table: RowTable, eos: int) -> processors.Rules:
-    """The rules of `rows` [P], each with its search."""
+    """The rules of `rows` [P]. `searches` holds the search of each row."""
     positions = table.positions[rows]
     options = [search.task.sentence.options for search in searches]
     return processors.Rules(
@@ -109,7 +110,7 @@ def _rules(rows: IntArray, searches: Sequence[Search], table: RowTable, eos: int
 
 
 def _masks(search: Search, table: RowTable, row: int) -> list[BoolArray]:
-    """The masks of banned tokens of a row."""
+    """The masks [V] of tokens that are banned in a row."""
     position, masks = table.positions.item(row), []
     if search.banned is not None:
         masks.append(search.banned)

@@ -1,6 +1,6 @@
-"""A step of rows that are independent of others, and that do not simply take their best candidate.
+"""The decode step of independent rows that need more than their best candidate.
 
-These are rows with forced tokens, rows with rules, samples, and alternatives until they have their first tokens.
+These rows have forced tokens, rules or sampling, or are alternatives before their first generated token.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from translane_server.batch.search import Kind, Search
 
 
 class RowStep:
-    """One decoder step of such rows.
+    """One decode step of independent rows with forced tokens, rules, sampling or alternatives.
 
     Args:
         ranked: the best tokens of each row.
-        by_row: what each row decodes; new rows are appended.
+        by_row: the search of each row; new rows are appended.
         table: the state of the rows.
         eos: the end-of-sentence id.
 
     Attributes:
-        moves: copies of rows that are left to make for the backend, in order.
+        moves: row copies that the backend must make, in order.
     """
 
     def __init__(self, ranked: RankedTokens, by_row: list[Search], table: RowTable, eos: int) -> None:
@@ -38,7 +38,7 @@ class RowStep:
         self._eos = eos
 
     def advance(self, searches: Iterable[Search]) -> None:
-        """Give each row of `searches` a token; a search whose first token is generated gets all its rows."""
+        """Give each row of `searches` a token. A search gets all its rows with its first generated token."""
         table = self._table
         alone: list[tuple[int, Search]] = []
         for search in searches:
@@ -54,7 +54,7 @@ class RowStep:
             table.scores[rows[generated]] += log_probs[generated]
 
     def ended(self, searches: Iterable[Search]) -> list[int]:
-        """The rows of `searches` whose hypotheses have ended with this step."""
+        """The rows of `searches` whose hypotheses have ended in this step."""
         table, ended = self._table, []
         for search in searches:
             position = table.positions.item(search.rows[0])
@@ -65,7 +65,7 @@ class RowStep:
         return ended
 
     def _branch(self, search: Search) -> None:
-        """Give a search its first generated tokens, and a row for each."""
+        """Give a search its first generated tokens, and one row for each of them."""
         table, by_row = self._table, self._by_row
         tokens, log_probs, streams = first_tokens(self._ranked, search, table, self._eos)
         (row,) = search.rows
@@ -82,7 +82,7 @@ class RowStep:
         table.stream[rows] = streams
 
     def _next_tokens(self, rows: IntArray, searches: Sequence[Search]) -> tuple[IntArray, FloatArray, list[int]]:
-        """The next token of each of `rows`, of these searches; its log-probability; and which of them are generated."""
+        """The next token of each row, its log-probability, and the places in `rows` of the generated tokens."""
         ranked, table, eos = self._ranked, self._table, self._eos
         tokens, log_probs = ranked.token_ids[rows, 0], ranked.log_probs[rows, 0]
         drawn, generated = [], []

@@ -1,4 +1,4 @@
-"""What a step reads and writes of every row, as arrays that are indexed by row. The rest of a row is its search's."""
+"""The state of the rows that every decode step reads and writes, as arrays indexed by row."""
 
 from __future__ import annotations
 
@@ -24,30 +24,31 @@ _RECORD = np.dtype(
 
 
 class RowTable:
-    """The state of R rows that hold up to T tokens each, of S source tokens at most.
+    """The state of R rows. A row holds up to T tokens, and its source has up to S tokens.
 
-    Beams have their scores and tokens in their search. They keep `history` and `attention_weights` here where rules or
+    The scores and tokens of beams are in their search. `history` and `attention_weights` hold beams only if rules or
     alignments need them.
 
     Attributes:
-        history: what each row is fed, [R, T + 1]: the decoder's start, then forced and generated tokens.
-        positions: how many tokens of a row are decided, and so where it is fed next: column of `history`.
-        next_ids: what it is fed next.
-        log_probs: natural log-probability of each decided token, [R, T].
-        scores: the sum of the generated tokens' log-probabilities.
-        source_length: source tokens of its sentence.
-        limit: how many tokens are decided when a row ends at the latest.
-        stream: the number of its random numbers.
-        greedy: whether the best candidate of a step is its next token, whatever it is.
-        attention: whether the row needs attention weights; kept in `attention_weights` [R, T, S].
+        history: the decoder's start, and the tokens of each row, forced and generated, [R, T + 1].
+        positions: number of tokens of each row, [R]. The last token is in column `positions` of `history`, and is fed
+            next, at this position.
+        next_ids: the token that each row is fed next, [R].
+        log_probs: natural log-probability of each token, [R, T].
+        scores: sum of the log-probabilities of the generated tokens, [R].
+        source_length: number of source tokens, [R].
+        limit: number of tokens at which a row ends at the latest, [R].
+        stream: stream of random numbers of each row, [R].
+        greedy: whether a row takes the best candidate of every step, [R].
+        attention: whether a row needs attention weights, [R].
     """
 
     def __init__(self, rows: int, target_capacity: int, source_capacity: int) -> None:
         self._capacities = target_capacity, source_capacity
-        self._records = np.zeros(rows, _RECORD)  # one array, so that a row is copied at once: as bytes
+        self._records = np.zeros(rows, _RECORD)  # one array, so that one copy of bytes copies a row
         self._bytes = self._records.view(np.uint8).reshape(rows, -1)
         width = target_capacity + 1
-        self._firsts = np.arange(rows) * width + 1  # where the tokens of each row begin
+        self._firsts = np.arange(rows) * width + 1  # place of each row's first token in the flat arrays
         self._flat_history: IntArray = np.zeros(rows * width, np.int64)
         self._flat_log_probs: FloatArray = np.zeros(rows * width, np.float32)
         self.history: IntArray = self._flat_history.reshape(rows, width)
@@ -64,22 +65,22 @@ class RowTable:
 
     @property
     def attention_weights(self) -> FloatArray:
-        """[R, T, S]; there from the first use on."""
+        """Attention weights of each row, [R, T, S]. The first use allocates them."""
         if self._attention_weights is None:
             self._attention_weights = np.zeros((len(self.positions), *self._capacities), np.float32)
         return self._attention_weights
 
     def begin(self, row: int, start: int, source_length: int, limit: int, *, greedy: bool, attention: bool) -> None:
-        """Begin a row with the decoder's start."""
+        """Begin a sentence in a row, with the decoder's start."""
         self._records[row] = (0, start, 0.0, source_length, limit, 0, greedy, attention)
         self.history[row, 0] = start
 
     def copy_settings(self, source: int, target: int) -> None:
-        """Make a row what another one is, but for its tokens and what is known of each."""
+        """Copy the state of a row, but not its history, log-probabilities and attention weights."""
         self._bytes[target] = self._bytes[source]
 
     def append(self, rows: IntArray | slice, tokens: IntArray, log_probs: FloatArray | None) -> None:
-        """Add a token to each of `rows`, and its log-probability where it is known."""
+        """Add a token to each of `rows`, and the token's log-probability if it is known."""
         places = self._firsts[rows] + self.positions[rows]
         self._flat_history[places] = tokens
         if log_probs is not None:
@@ -88,18 +89,18 @@ class RowTable:
         self.positions[rows] += 1
 
     def tokens(self, row: int, start: int, end: int) -> list[int]:
-        """The decided tokens of a row, from number `start` up to `end`."""
+        """The tokens `start` … `end` - 1 of a row."""
         tokens: list[int] = self.history[row, start + 1 : end + 1].tolist()
         return tokens
 
     def keep_attention(self, attention: FloatArray) -> None:
-        """Keep a step's attention weights [n, S] of those of the first n rows that need them."""
+        """Keep the attention weights [n, S] of a step, for the rows that need them."""
         rows = self.attention[: len(attention)].nonzero()[0]
         longest = int(self.source_length[rows].max())
         self.attention_weights[rows, self.positions[rows], :longest] = attention[rows, :longest]
 
     def copy(self, sources: Sequence[int], targets: Sequence[int]) -> None:
-        """Make each target row what its source row is. No row may be a source and a target."""
+        """Copy each source row to its target row. No row may be both."""
         if not sources:
             return
         source, target = np.array(sources), np.array(targets)
@@ -109,7 +110,7 @@ class RowTable:
         self.log_probs[target, :length] = self.log_probs[source, :length]
         if self._attention_weights is not None:
             for source_row, target_row in zip(sources, targets, strict=True):
-                # a step's weights are written before its tokens are decided
+                # The weights of this step are written already, but its tokens are not.
                 steps, tokens = int(self.positions[source_row]) + 1, int(self.source_length[source_row])
                 weights = self._attention_weights
                 weights[target_row, :steps, :tokens] = weights[source_row, :steps, :tokens]

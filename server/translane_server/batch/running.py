@@ -1,16 +1,16 @@
 """The running batch: continuous batching, step by step.
 
-A sentence joins at its next decoder step and leaves it the moment it ends (iteration-level scheduling: Yu et al. 2022,
-https://www.usenix.org/conference/osdi22/presentation/yu). What is decoded for a sentence never depends on the
-sentences beside it.
+A sentence joins the batch between two decode steps and leaves it as soon as it ends (iteration-level scheduling: Yu et
+al. 2022, https://www.usenix.org/conference/osdi22/presentation/yu). The result of a sentence never depends on the other
+sentences in the batch.
 
-A sentence begins with one row; beams, samples and alternatives become several when their first token is generated. A
-hypothesis that goes on stays in its row, and one more child of it takes the row of a hypothesis that died, or a free
-one: only that is copied. Rows of sentences that have ended are holes, which the next sentences fill; what is left of
-them is closed before a step, so that it runs rows 0 … size-1.
+A sentence begins with one row. Beams, samples and alternatives get more rows with their first generated token. A
+hypothesis stays in its row. If a beam has several children, each further child is copied to the row of a dead beam or
+to a new row. The rows of ended sentences are holes, which the next sentences fill. The remaining holes are closed
+before a step, so that a step runs rows 0 … size-1.
 
-A step advances its rows group by group: those that take their best candidate, beams, and the others. Each group costs
-what its own rows cost.
+A step advances three groups of rows, one after the other: greedy rows, beams, and all other rows. The cost of a group
+depends on its own rows only.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _Rows = IntArray | slice
 
 @dataclass(slots=True)
 class Update:
-    """What a step has changed.
+    """The changes that a step has made.
 
     Attributes:
         done: searches that have ended.
-        moves: copies that the backend has to make, in order.
-        certain: of searches that go on and are streamed, the tokens that have become certain.
+        moves: row copies that the backend must make, in order.
+        certain: new certain tokens of streamed searches that have not ended.
     """
 
     done: list[Search] = field(default_factory=list)
@@ -52,15 +52,15 @@ class Update:
 
 
 class RunningBatch:
-    """What is decoding, row by row.
+    """The sentences that decode, and their rows.
 
-    The caller passes every returned move to the backend. This keeps the backend's rows equal to these.
+    The caller passes all returned moves to the backend, so that the backend's rows match the rows here.
 
     Args:
-        rows: R, how many rows there are.
-        target_capacity: most tokens of a row.
-        source_capacity: most source tokens of a row.
-        vocabulary: of the target.
+        rows: number of rows R.
+        target_capacity: maximum number of target tokens of a row.
+        source_capacity: maximum number of source tokens of a row.
+        vocabulary: the target vocabulary.
     """
 
     def __init__(self, rows: int, target_capacity: int, source_capacity: int, vocabulary: TargetVocabulary) -> None:
@@ -69,36 +69,36 @@ class RunningBatch:
         self._factory = SearchFactory(vocabulary)
         self._start = vocabulary.decoder_start
         self._by_row: list[Search] = []
-        self._holes: list[int] = []  # rows whose search has ended, or lives on in others
-        # Searches by what a step has to do for them, in the order in which they came. Greedy ones are in none of these.
+        self._holes: list[int] = []  # rows that no search uses
+        # Searches in order of arrival, by the work that a step does for them. `_others` are neither beams nor greedy.
         self._beams: dict[Search, None] = {}
         self._others: dict[Search, None] = {}
-        self._special: dict[Search, None] = {}  # that may need logits
+        self._special: dict[Search, None] = {}  # searches that may need logits
         self._streamed: dict[Search, None] = {}
-        # How many searches take their best candidate, tell their scores, or need attention weights.
+        # Numbers of searches: with greedy rows, with requested scores, and with attention weights.
         self._greedy = self._scored = self._attending = 0
-        self._needs: StepNeeds | None = None  # of the next step, where it is known
-        self.reserved = 0  # rows that the sentences may come to take
+        self._needs: StepNeeds | None = None  # needs of the next step; None if they have changed
+        self.reserved = 0  # maximum number of rows that the sentences may take
 
     @property
     def size(self) -> int:
-        """How many rows decode."""
+        """Number of rows that decode."""
         return len(self._by_row) - len(self._holes)
 
     @property
     def has_holes(self) -> bool:
-        """Whether `compact` is to be called before the next step."""
+        """Whether `compact` must be called before the next step."""
         return len(self._holes) > 0
 
     @property
     def inputs(self) -> tuple[IntArray, Int32Array]:
-        """The tokens to feed next, and at which positions: how many each row has been fed. Both [size]; no holes."""
+        """The tokens to feed next, and their positions, both [size]. There must be no holes."""
         n = len(self._by_row)
         return self._table.next_ids[:n], self._table.positions[:n]
 
     @property
     def needs(self) -> StepNeeds:
-        """What the next step has to return; there are no holes."""
+        """The results that the next step has to return. There must be no holes."""
         if self._special:
             self._drop_unspecial()
             return self._find_needs()
@@ -107,11 +107,11 @@ class RunningBatch:
         return self._needs
 
     def add(self, tasks: Sequence[Task]) -> list[Search]:
-        """Start decoding `tasks`, each in a row of its own."""
+        """Start to decode `tasks`, each in one row."""
         started = []
         self._needs = None
         for task in tasks:
-            row = self._holes.pop(0) if self._holes else len(self._by_row)  # the lowest one
+            row = self._holes.pop(0) if self._holes else len(self._by_row)  # the lowest hole
             search = self._factory.begin(task, row)
             self._by_row[row : row + 1] = [search]
             sentence = task.sentence
@@ -135,7 +135,7 @@ class RunningBatch:
         return started
 
     def compact(self) -> list[RowMove]:
-        """Close the holes with the last live rows; return the moves that takes."""
+        """Move the last rows into the holes; return these moves."""
         size, leaving = self.size, set(self._holes)
         holes = sorted(row for row in leaving if row < size)
         staying = [row for row in range(size, len(self._by_row)) if row not in leaving]
@@ -153,7 +153,11 @@ class RunningBatch:
         return moves
 
     def advance(self, candidates: Candidates) -> Update:
-        """Take what a step returned: every row gets a token, and whoever has ended leaves. There are no holes."""
+        """Give every row a token, and remove ended sentences. There must be no holes.
+
+        Args:
+            candidates: the results of the step.
+        """
         update, table, n = Update(), self._table, len(self._by_row)
         if self._attending and candidates.attention is not None:
             table.keep_attention(candidates.attention)
@@ -176,10 +180,9 @@ class RunningBatch:
 
     @property
     def greedy_steps(self) -> int:
-        """How many greedy steps every row may take before it has to end.
+        """The number of greedy steps that every row has room for.
 
-        0 where a row does anything but take its best candidate, and where somebody waits for each token. There are no
-        holes.
+        0 if a row is not greedy, needs scores or attention weights, or is streamed. There must be no holes.
         """
         if self._beams or self._others or self._scored or self._attending or self._streamed or not self._by_row:
             return 0
@@ -187,9 +190,12 @@ class RunningBatch:
         return int((table.limit[:n] - table.positions[:n]).min())
 
     def advance_ahead(self, token_ids: IntArray) -> Update:
-        """Take the tokens of several greedy steps, [steps, n]; a row takes none after its end.
+        """Give every row the tokens of several greedy steps. Tokens after the end of a sentence are dropped.
 
-        There are at most `greedy_steps` of them, and no holes.
+        There must be no holes.
+
+        Args:
+            token_ids: the best token of each row at each step, [steps, n], with 1 … `greedy_steps` steps.
         """
         update, table = Update(), self._table
         going: IntArray = np.arange(len(self._by_row))
@@ -202,7 +208,7 @@ class RunningBatch:
         return update
 
     def drop(self, number: int) -> bool:
-        """Give up the task of that number; whether it was decoding."""
+        """Remove the task of this number. Return whether it was decoding."""
         for row in range(len(self._by_row)):
             search = self._by_row[row]
             if search.task.number == number and row in search.rows and row not in self._holes:
@@ -212,7 +218,7 @@ class RunningBatch:
         return False
 
     def clear(self) -> None:
-        """Forget what is decoding; the batch is not used again."""
+        """Remove all sentences. The batch cannot be used afterwards."""
         self._by_row, self._holes = [], []
 
     def _find_needs(self) -> StepNeeds:
@@ -222,7 +228,7 @@ class RunningBatch:
         asked = [search.asked_candidates for search in (*self._beams, *self._others)]
         logits = len(self._special) > 0
         return StepNeeds(
-            1 << (max(asked, default=1) - 1).bit_length(),  # few different numbers, for the backend's sake
+            1 << (max(asked, default=1) - 1).bit_length(),  # a power of two, so that backends see few numbers
             log_probs=logits
             or self._scored > 0
             or any(search.kind is not Kind.GREEDY for search in self._others)
@@ -232,7 +238,7 @@ class RunningBatch:
         )
 
     def _drop_unspecial(self) -> None:
-        """Forget searches that need logits no more."""
+        """Remove searches from `_special` that no longer need logits."""
         positions = self._table.positions
         passed = [each for each in self._special if positions.item(each.rows[0]) >= each.special_until]
         for search in passed:
@@ -241,7 +247,7 @@ class RunningBatch:
             self._needs = None
 
     def _end(self, search: Search) -> None:
-        """Give back what a sentence holds."""
+        """Remove a sentence from all groups and counts."""
         self._needs = None
         options = search.task.sentence.options
         self.reserved -= options.rows
@@ -252,7 +258,7 @@ class RunningBatch:
             searches.pop(search, None)
 
     def _finish_rows(self, rows: Sequence[int], update: Update) -> Sequence[int]:
-        """The hypotheses of these rows, which are independent of others, have ended."""
+        """End the hypotheses of these independent rows. Return the rows."""
         for row in rows:
             search = self._by_row[row]
             search.ended.append(row_hypothesis(self._table, search, row, self._eos))
@@ -262,7 +268,7 @@ class RunningBatch:
                 update.done.append(search)
         return rows
 
-    # Rows that take their best candidate.
+    # Greedy rows.
 
     def _advance_greedy(self, rows: _Rows, candidates: Candidates, update: Update) -> list[int]:
         table = self._table

@@ -1,4 +1,4 @@
-"""Drawing the next token of rows that sample, and the first tokens of those that become several."""
+"""Samples the next tokens of rows, and chooses the first tokens of samples and alternatives."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from translane_server.options import Sampling
 
 
 class _Draws:
-    """Tokens to draw, D of them: the row, the sampling and the random number of each.
+    """The parameters of D draws.
 
     Args:
-        rows: [D]; a row may occur repeatedly.
-        samplings: of each.
-        streams: of random numbers, [D].
+        rows: the row of each draw, [D]; a row may occur several times.
+        samplings: the sampling of each draw, [D].
+        streams: the stream of random numbers of each draw, [D].
         table: the state of the rows.
     """
 
@@ -38,12 +38,18 @@ class _Draws:
 def draw_tokens(
     ranked: RankedTokens, rows: IntArray, searches: Sequence[Search], streams: IntArray, table: RowTable, eos: int
 ) -> tuple[IntArray, FloatArray]:
-    """Draw a token for each of `rows`, of these searches, with the random numbers of `streams`, all [D].
+    """Draw D tokens.
 
-    A row may occur repeatedly.
+    Args:
+        ranked: the best tokens of each row.
+        rows: the row of each draw, [D]; a row may occur several times.
+        searches: the search of each draw, [D].
+        streams: the stream of random numbers of each draw, [D].
+        table: the state of the rows.
+        eos: the end-of-sentence id.
 
     Returns:
-        The tokens and their log-probabilities, both [D]. Where everything is banned, the sentence ends.
+        The tokens and their log-probabilities, both [D]. The token is `eos` if all tokens of a row are banned.
     """
     tokens = np.zeros(len(rows), np.int64)
     log_probs = np.zeros(len(rows), np.float32)
@@ -99,11 +105,11 @@ _WAYS: dict[Kind, _Way] = {Kind.SAMPLE_CANDIDATES: _from_candidates, Kind.SAMPLE
 def first_tokens(
     ranked: RankedTokens, search: Search, table: RowTable, eos: int
 ) -> tuple[IntArray, FloatArray, IntArray]:
-    """What the one row of a search that becomes several goes on with: its samples, or its alternatives.
+    """The first generated tokens of a search with several samples or alternatives.
 
     Returns:
-        Tokens, their log-probabilities and their streams of random numbers, all [B] with B ≥ 1. Where everything is
-        banned, the one token is the end of the sentence.
+        The tokens, their log-probabilities and their streams of random numbers, all [B] with B ≥ 1. If all tokens are
+        banned, each token is `eos`.
     """
     (row,), count = search.rows, search.branches
     if search.kind is not Kind.GREEDY:

@@ -1,4 +1,4 @@
-"""A sentence while it is decoded: how its rows get their tokens, and which hypotheses it has."""
+"""The state of a sentence while it decodes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from translane_server.decoding.required_phrases import RequiredPhrases
 from translane_server.options import DecodingOptions
 from translane_server.sentence import Hypothesis, Sentence, Task, Timing
 
-# A step sorts as many candidates for every row as one of them needs; who samples among more looks at the logits.
+# Most candidates that sampling takes from a step. A step finds the same number of candidates for all rows, so rows that
+# sample among more tokens read the logits.
 _MOST_CANDIDATES = 256
-# Candidates that a row with rules asks for beyond those it needs, in place of banned ones.
+# Additional candidates for a row with rules, because some candidates may be banned.
 _SPARE_CANDIDATES = 8
 
 _ALWAYS = np.iinfo(np.int32).max
 
-# What a sentence and its options may say without rules for every token. Whatever else they say takes the general way
-# through a step, so that an option which is new to this file is not passed over.
+# Options and fields of a sentence that need no rules. Any other option or field that is set makes a row with rules, so
+# that an option which is unknown here is never ignored.
 _UNRULED_OPTIONS = {
     "max_length", "min_length", "beam_size", "num_hypotheses", "length_penalty", "early_stopping", "patience",
     "coverage_penalty", "sampling", "alternatives", "alignment", "scores",
@@ -33,7 +34,7 @@ _RULED_FIELDS = [(name, Sentence._field_defaults[name]) for name in Sentence._fi
 
 
 class Kind(enum.Enum):
-    """How a row gets its next token."""
+    """How a search chooses its next tokens."""
 
     GREEDY = "greedy"
     SAMPLE_CANDIDATES = "sample among the best candidates"
@@ -41,20 +42,20 @@ class Kind(enum.Enum):
     BEAM = "beam"
 
 
-# The last token of a hypothesis, its natural log-probability, and the hypothesis before it; None is one without tokens.
-# Hypotheses that begin with the same tokens share them.
+# A hypothesis as a linked list: the last token, its natural log-probability, and the path before this token. None has
+# no tokens. Hypotheses share the paths of their common beginning.
 Path = tuple[int, float, "Path"] | None
 
 
 @dataclass(slots=True)
 class LiveBeams:
-    """The hypotheses of beams, in the order of their search's rows: best first.
+    """The live beams of a search, best first, in the order of the search's rows.
 
     Attributes:
-        pool: those that have ended.
-        length: how many tokens each live one has, forced ones included.
-        scores: of each live one.
-        paths: the tokens of each live one.
+        pool: the ended hypotheses.
+        length: number of tokens of each live beam, with forced tokens.
+        scores: score of each live beam.
+        paths: tokens of each live beam.
     """
 
     pool: HypothesisPool[Hypothesis]
@@ -65,27 +66,27 @@ class LiveBeams:
 
 @dataclass(eq=False, slots=True)
 class Search:
-    """The decoding of one sentence. It begins with one row, which may become several when a token is generated.
+    """The decoding of one sentence. A search begins with one row, and may get more with its first generated token.
 
     Attributes:
         task: the sentence.
-        rows: its live hypotheses; beams best first.
-        kind: how its rows get their tokens.
-        limit: how many tokens a row has at most, forced ones included.
-        uncounted: how many forced tokens do not count as generated.
-        eos_from: how many tokens a row has before the sentence may end.
-        special_until: up to how many tokens of a row the best candidates are not enough: the row needs logits.
-        keeps_history: whether the row table has the tokens and the attention weights of its beams.
-        branches: how many rows the first one still has to become, where these are no beams; 1 when that is done.
-        banned: tokens that are never generated, [V].
-        banned_first: tokens that are not the first generated one, [V].
-        phrases: what may not occur in the text.
-        required: what has to occur in it.
-        beams: its hypotheses, where they are beams.
-        ended: its ended hypotheses, where rows are independent of each other.
-        certain: how many tokens were reported as certain.
-        admitted_at: when it was taken to be encoded [seconds].
-        encoded_at: when it was, and got its row [seconds].
+        rows: rows of the live hypotheses; beams are best first.
+        kind: how the search chooses its next tokens.
+        limit: maximum number of tokens of a row, with forced tokens.
+        uncounted: number of forced tokens that do not count as generated.
+        eos_from: number of tokens before the end-of-sentence token may follow.
+        special_until: a row with fewer tokens than this needs logits, because the best candidates are not enough.
+        keeps_history: whether the row table keeps the tokens and the attention weights of the beams.
+        branches: number of samples or alternatives that the first row will become; 1 once they have their rows.
+        banned: whether a token is never generated, [V].
+        banned_first: whether a token may not be the first generated token, [V].
+        phrases: phrases that may not occur in the text.
+        required: phrases that must occur in the text.
+        beams: the live beams; None if the rows are independent.
+        ended: ended hypotheses of independent rows.
+        certain: number of tokens that were reported as certain.
+        admitted_at: `encoded_at` minus the duration of its encoder run [seconds].
+        encoded_at: when the sentence got its row [seconds].
     """
 
     task: Task
@@ -109,7 +110,7 @@ class Search:
 
     @classmethod
     def begin(cls, task: Task, row: int) -> Search:
-        """Begin with one row; what has to do with the vocabulary is not set."""
+        """Make a search with one row. `SearchFactory` adds the rules that depend on the vocabulary."""
         sentence, options = task.sentence, task.sentence.options
         forced, kind = len(sentence.forced_ids), _kind_of(options)
         uncounted = forced - sentence.counted_ids
@@ -131,7 +132,7 @@ class Search:
         return search
 
     def is_greedy_from(self, position: int) -> bool:
-        """Whether its rows take the best candidate of every step, whatever it is, from `position` tokens on."""
+        """Whether all rows take the best candidate of every step, once they have `position` tokens."""
         return (
             self.kind is Kind.GREEDY
             and self.branches == 1
@@ -141,7 +142,7 @@ class Search:
 
     @property
     def needed_candidates(self) -> int:
-        """How many candidates decide its next tokens."""
+        """Number of allowed candidates that each row needs to choose its next token."""
         options = self.task.sentence.options
         if self.kind is Kind.BEAM:
             return 2 * options.beam_size
@@ -152,12 +153,12 @@ class Search:
 
     @property
     def asked_candidates(self) -> int:
-        """How many candidates its rows ask for: some are banned where there are rules."""
+        """Number of candidates that each row requests. Rows with rules request more, as some may be banned."""
         ruled = self.special_until > len(self.task.sentence.forced_ids)
         return self.needed_candidates + (_SPARE_CANDIDATES if ruled else 0)
 
     def timing(self, now: float) -> Timing:
-        """Where its time went; it is decoded."""
+        """The time in each phase. `now` is the time when the search ended [seconds]."""
         return Timing(
             self.admitted_at - self.task.submitted_at, self.encoded_at - self.admitted_at, now - self.encoded_at
         )
@@ -185,7 +186,7 @@ def _special_until(sentence: Sentence, kind: Kind, uncounted: int) -> int:
     options, forced = sentence.options, len(sentence.forced_ids)
     if kind is Kind.SAMPLE_VOCABULARY or _has_rules(sentence, options):
         return _ALWAYS
-    told = forced if options.scores else 0  # a forced token's log-probability is of the logits
+    told = forced if options.scores else 0  # the log-probability of a forced token comes from the logits
     first = forced + 1 if sentence.word_follows else 0
     return max(told, first, uncounted + options.min_length if options.min_length else 0)
 

@@ -1,1 +1,1 @@
-"""How hypotheses are chosen: pure functions on arrays, and the rules of options."""
+"""Search, sampling and constraints: functions on arrays, without model and clock."""

@@ -1,4 +1,4 @@
-"""What cross-attention weights tell: which source token a target token comes from, and what was translated at all."""
+"""Alignment and coverage, computed from cross-attention weights."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ import numpy.typing as npt
 from translane_server.arrays import FloatArray
 from translane_server.sentence import AlignedToken
 
-# A source token that nothing has attended to counts as covered by so much: its logarithm stays finite.
+# Least coverage of a source token, so that its logarithm is finite.
 LEAST_COVERAGE = 1e-9
 
 
 def aligned_tokens(attention: FloatArray, source_length: int) -> tuple[AlignedToken, ...]:
-    """The source token that each target token attends to most.
+    """The source token to which each target token attends most; the first one between equal weights.
 
-    The end-of-sentence token is passed over, unless the source has no other: attention rests there where a target token
-    has no counterpart. Of equal weights the first one counts.
+    The source's end-of-sentence token is ignored unless it is the only token: target tokens without a counterpart
+    attend to it.
 
     Args:
-        attention: weights of T target tokens over at least `source_length` source positions, [T, S].
-        source_length: source tokens, the end-of-sentence token included (≥ 1).
+        attention: attention weights of T target tokens, [T, S] with S ≥ `source_length`.
+        source_length: number of source tokens, with the end-of-sentence token (≥ 1).
+
+    Returns:
+        T aligned tokens.
     """
     weights = attention[:, : max(source_length - 1, 1)]
     sources = weights.argmax(axis=1)
@@ -31,14 +34,14 @@ def aligned_tokens(attention: FloatArray, source_length: int) -> tuple[AlignedTo
 
 
 def coverage_penalty(attention_sum: npt.NDArray[np.floating[Any]], source_length: int) -> float:
-    """How much of the source is left untranslated: 0 where nothing is, else less.
+    """The coverage penalty: 0 if the whole source is covered, and negative otherwise.
 
-    Wu et al. 2016, https://arxiv.org/abs/1609.08144 (14), without its factor: the sum over the source tokens, the
-    end-of-sentence token included, of the logarithm of their coverage, at most 1.
+    Wu et al. 2016, https://arxiv.org/abs/1609.08144 (14), without the factor: the sum of log(min(coverage, 1)) over all
+    source tokens.
 
     Args:
-        attention_sum: attention weights added up over the target tokens, [S] with S ≥ `source_length`.
-        source_length: source tokens, the end-of-sentence token included.
+        attention_sum: sum of the attention weights over the target tokens, [S] with S ≥ `source_length`.
+        source_length: number of source tokens, with the end-of-sentence token.
     """
     coverage = attention_sum[:source_length].astype(np.float64)
     return float(np.log(coverage.clip(LEAST_COVERAGE, 1.0)).sum())

@@ -1,8 +1,8 @@
-"""Beam search with the semantics of Hugging Face's generate.
+"""Beam search, as in Hugging Face's generate (https://huggingface.co/docs/transformers/main_classes/text_generation).
 
-https://huggingface.co/docs/transformers/main_classes/text_generation: of the 2 * beam_size best continuations, those
-among the first beam_size that end the sentence go to the pool of ended hypotheses, and the beam_size best that do not
-end it go on. `patience` (Kasai et al. 2022, https://arxiv.org/abs/2204.05424) multiplies the size of the pool.
+A step finds the 2 * beam_size best continuations. A continuation that ends the sentence enters the pool of ended
+hypotheses, if it is among the first beam_size. The beam_size best of the others continue. `patience` (Kasai et al.
+2022, https://arxiv.org/abs/2204.05424) multiplies the size of the pool.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from translane_server.arrays import FloatArray, IntArray
 from translane_server.options import DecodingOptions
 
 Ended = TypeVar("Ended")
-# number of the beam, its next token, the score with it, and the token's natural log-probability
+# number of the beam, its next token, its score with that token, and the token's natural log-probability
 Continuation = tuple[int, int, float, float]
 
-_MOST_EXPONENT = 700.0  # e to its power is still a float64; scores beyond are all the same, and order does not matter
+_MOST_EXPONENT = 700.0  # exp() of a much larger exponent overflows a float64
 
 
 def best_continuations(
@@ -33,29 +33,29 @@ def best_continuations(
     eos: int,
     all_end: bool,
 ) -> tuple[list[Continuation], list[Continuation]]:
-    """Choose among all candidates of all beams of a sentence.
+    """Choose the best continuations of the B beams of a sentence.
 
-    The candidates of each beam are in order, so the best of all come from merging them, and no more are looked at than
-    it takes. Of equal ones the first beam's comes first.
+    The candidates of each beam are sorted. The function merges them, and reads only as many as it needs. The beam with
+    the lower number comes first between equal scores.
 
     Args:
-        rows: of the beams, best first.
-        totals: scores of the beams.
+        rows: the row of each beam, [B].
+        totals: the score of each beam, [B].
         token_ids: candidates of each row, best first, [n, K].
-        scores: what they add to a beam's score, [n, K]; -inf is banned.
-        log_probs: their natural log-probabilities, [n, K].
-        beam_size: how many go on at most.
-        eos: the end-of-sentence id, which is among a row's candidates once at most.
-        all_end: whether all that is chosen ends, because it is as long as it may be.
+        scores: the score that each candidate adds to its beam, [n, K]; -inf is banned.
+        log_probs: natural log-probabilities of the candidates, [n, K].
+        beam_size: maximum number of continuations that do not end.
+        eos: the end-of-sentence id, which occurs at most once in a row.
+        all_end: whether all continuations end, because they have the maximum length.
 
     Returns:
-        What goes on, and what ends; both best first.
+        The continuations that do not end, and those that do, both best first.
     """
     going: list[Continuation] = []
     ending: list[Continuation] = []
     token_at, score_at, width = token_ids.item, scores.item, token_ids.shape[1]
-    columns = [0] * len(rows)  # each beam's best candidate that is not chosen
-    heads = [total + score_at(row, 0) for row, total in zip(rows, totals, strict=True)]  # and the score with it
+    columns = [0] * len(rows)  # each beam's next candidate
+    heads = [total + score_at(row, 0) for row, total in zip(rows, totals, strict=True)]  # and the beam's score with it
     for rank in range(2 * beam_size):
         score = max(heads)
         if score == -math.inf:
@@ -75,37 +75,37 @@ def best_continuations(
 
 
 class HypothesisPool(Generic[Ended]):
-    """The best ended hypotheses of a sentence, best first: at most patience * beam_size of them, and at least one."""
+    """The best ended hypotheses of a sentence, best first. It holds max(1, round(patience * beam_size))."""
 
     def __init__(self, options: DecodingOptions) -> None:
         self._options = options
         self.capacity = max(1, round(options.patience * options.beam_size))
-        self.scores: list[float] = []  # ascending in their negatives
+        self.scores: list[float] = []  # negative scores, in ascending order
         self.hypotheses: list[Ended] = []
 
     @property
     def is_full(self) -> bool:
-        """Whether another hypothesis would push one out."""
+        """Whether the pool has reached its capacity."""
         return len(self.hypotheses) >= self.capacity
 
     def normalise(self, score: float, length: int) -> float:
-        """What a hypothesis of `length` generated tokens that add up to `score` is ranked by."""
+        """The score for ranking a hypothesis of `length` generated tokens, whose log-probabilities sum to `score`."""
         exponent = self._options.length_penalty * math.log(length)
         return score / math.exp(min(max(exponent, -_MOST_EXPONENT), _MOST_EXPONENT))
 
     def accepts(self, score: float) -> bool:
-        """Whether a hypothesis ranked by `score` would get in."""
+        """Whether `add` would keep a hypothesis of this normalised score."""
         return not self.is_full or score > -self.scores[-1]
 
     def add(self, score: float, hypothesis: Ended) -> None:
-        """Take in a hypothesis ranked by `score`; of equals, the one that came first is the better one."""
+        """Add a hypothesis by its normalised score. Earlier hypotheses come first between equal scores."""
         place = bisect.bisect_right(self.scores, -score)
         self.scores.insert(place, -score)
         self.hypotheses.insert(place, hypothesis)
         del self.scores[self.capacity :], self.hypotheses[self.capacity :]
 
     def is_final(self, best_live_score: float, length: int) -> bool:
-        """Whether the search is over: live hypotheses have `length` generated tokens and score that at best."""
+        """Whether the search is over. The best live hypothesis has this score, and `length` generated tokens."""
         if not self.is_full:
             return False
         return self._options.early_stopping or not self.normalise(best_live_score, length) > -self.scores[-1]

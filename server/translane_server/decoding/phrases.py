@@ -1,4 +1,4 @@
-"""Phrases that may not occur in the text, however it is cut into tokens."""
+"""Phrases that may not occur in the text, in any tokenization."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from translane_server.decoding.surfaces import SurfaceIndex, tail_of
 
 
 class SuppressedPhrases:
-    """What may not occur in the text of a sentence.
+    """The suppressed phrases of a sentence.
 
-    Phrases are looked for in the UTF-8 that tokens add to the text: they are found in any tokenisation, and across
-    pieces of characters.
+    Phrases are found in the UTF-8 that tokens add to the text. So the tokenization does not matter, and tokens may hold
+    parts of characters.
 
     Args:
-        phrases: UTF-8 of each phrase; empty ones are passed over.
-        index: of the target vocabulary.
+        phrases: UTF-8 of each phrase; empty phrases are ignored.
+        index: index of the target vocabulary.
     """
 
     def __init__(self, phrases: Sequence[bytes], index: SurfaceIndex) -> None:
@@ -27,16 +27,16 @@ class SuppressedPhrases:
         self._longest = max(map(len, present), default=0)
         self._holding = _any(index, [index.containing(phrase) for phrase in present])
         self._holding_first = _any(index, [index.containing(phrase, first=True) for phrase in present])
-        self._rests: dict[bytes, list[bytes]] = {}  # beginning of a phrase -> what completes it
+        self._rests: dict[bytes, list[bytes]] = {}  # beginning of a phrase -> possible rests
         for phrase in present:
-            for length in range(max(1, len(phrase) - index.longest), len(phrase)):  # what is left fits into a token
+            for length in range(max(1, len(phrase) - index.longest), len(phrase)):  # the rest must fit into a token
                 self._rests.setdefault(phrase[:length], []).append(phrase[length:])
 
     def banned(self, generated_ids: Sequence[int]) -> BoolArray:
-        """Which of the V tokens would complete a phrase, [V]; not to be written to.
+        """Whether each token would complete a phrase, [V]. The caller must not write to the array.
 
         Args:
-            generated_ids: the tokens so far, forced ones included.
+            generated_ids: the tokens so far, with forced tokens.
         """
         tail = tail_of(generated_ids, self._index.surfaces, self._longest - 1)
         if tail is None:

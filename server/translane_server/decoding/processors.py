@@ -1,12 +1,12 @@
-"""Scores of candidate tokens under a row's rules: what is banned scores -inf, what was generated already is penalised.
+"""Scores of tokens under rules: bans, the repetition penalty, and n-grams that may not repeat.
 
-The rules are those of Hugging Face's logits processors
-(https://huggingface.co/docs/transformers/internal/generation_utils), and as there they work on the logits where one
-token is chosen, and on log-probabilities where beams are searched.
+The rules follow Hugging Face's logits processors (https://huggingface.co/docs/transformers/internal/generation_utils).
+Greedy search and sampling apply them to logits, and beam search applies them to log-probabilities.
 
-A graph returns the K best candidates of a row. Rules only ever lower scores (but a repetition penalty below 1), so
-that whatever is not among the K scores less than the last of them: as many candidates as still score as much are
-certain. Where these are too few, the whole row of logits is looked at. A row's result is the same either way.
+A graph returns the K best candidates of a row. Rules only lower scores, except for a repetition penalty below 1. So no
+token outside the K candidates can score more than the last candidate did before the rules. Candidates that still score
+more than that are certain. If there are too few of them, the whole row of logits is searched. The result is the same
+either way.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ class Rules:
     """The rules of P rows.
 
     Attributes:
-        history: tokens so far, the decoder's start included, [P, L]; `lengths` [P] of them.
-        on_logits: whether scores are logits; else log-probabilities, [P].
-        eos_banned: whether the sentence may not end yet, [P].
-        repetition_penalty: [P]; 1 is off.
-        ngram_size: [P]; 0 is off.
+        history: tokens so far, with the decoder's start, [P, L].
+        lengths: number of tokens in each row of `history`, [P].
+        on_logits: whether scores are logits, [P]; otherwise they are log-probabilities.
+        eos_banned: whether the end-of-sentence token is banned, [P].
+        repetition_penalty: repetition penalty, [P]; 1 is off.
+        ngram_size: size of n-grams that may not repeat, [P]; 0 is off.
         eos: the end-of-sentence id.
-        masks: for rows that ban tokens, which of the V tokens; several masks [V] add up.
+        masks: row -> masks of banned tokens, each [V]. A token is banned if one of the masks bans it.
     """
 
     history: IntArray
@@ -48,9 +49,12 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Processed:
-    """The best tokens of P rows, best first, all [P, K]: -inf where there are fewer than K.
+    """The best tokens of P rows under their rules.
 
-    `scores` are what rules have made of the logits or log-probabilities; `log_probs` are the model's own.
+    Attributes:
+        token_ids: the best tokens, best first, [P, K].
+        scores: their scores under the rules, [P, K]; -inf if a row has fewer than K tokens.
+        log_probs: their natural log-probabilities under the model alone, [P, K].
     """
 
     token_ids: IntArray
@@ -61,27 +65,27 @@ class Processed:
 def process(
     rules: Rules, token_ids: IntArray, logits: FloatArray, normalisers: FloatArray, needed: Int32Array
 ) -> Processed:
-    """The `needed` best tokens of each row under `rules`.
+    """The best tokens of each row under `rules`: `needed` of them, or all that are not banned.
 
     Args:
-        rules: of P rows.
-        token_ids: the best tokens before rules, best first, [P, K].
-        logits: [P, V].
+        rules: rules of the P rows.
+        token_ids: the best tokens without rules, best first, [P, K].
+        logits: logits, [P, V].
         normalisers: log of the sum of the exponentials of the logits, [P].
-        needed: how many tokens of each row are asked for, [P], at most K.
+        needed: number of tokens that each row needs, [P]; at most K.
     """
     size = logits.shape[1]
     values = np.take_along_axis(logits, token_ids, axis=1)  # [P, K]
     log_probs = values - normalisers[:, None]
     scores = np.where(rules.on_logits[:, None], values, log_probs)
     bound = scores[:, -1].copy() if token_ids.shape[1] < size else np.full(len(scores), -np.inf, np.float32)
-    bound[rules.repetition_penalty < 1] = np.inf  # which may raise any token
+    bound[rules.repetition_penalty < 1] = np.inf  # such a penalty may raise any token
     scores = _penalised(scores, _seen(rules, token_ids), rules.repetition_penalty[:, None])
     scores[_banned(rules, token_ids)] = -np.inf
     order = np.lexsort((token_ids, -scores), axis=1)
     ids = np.take_along_axis(token_ids, order, axis=1)
     scores, log_probs = np.take_along_axis(scores, order, axis=1), np.take_along_axis(log_probs, order, axis=1)
-    # of those that score as much as the last candidate, tokens that are none of the K have higher ids than it
+    # A token outside the K candidates that scores as much as the last candidate has a higher id than it.
     sure = (scores > bound[:, None]) | ((scores == bound[:, None]) & (ids <= token_ids[:, -1:]))
     certain = np.count_nonzero(sure & (scores > -np.inf), axis=1)
     scores[~sure] = -np.inf
@@ -95,7 +99,7 @@ def process(
 
 
 def score_tokens(rules: Rules, row: int, token_ids: IntArray, logits: FloatArray, normaliser: np.float32) -> FloatArray:
-    """Scores of some tokens of one row: logits [V], token_ids [N] -> [N]."""
+    """Scores of some tokens of one row under its rules: token_ids [N], logits [V] -> [N]."""
     one = _one(rules, row)
     scores = logits[token_ids] if rules.on_logits[row] else logits[token_ids] - normaliser
     scores = _penalised(scores[None], _seen(one, token_ids[None]), one.repetition_penalty[:, None])
@@ -105,7 +109,7 @@ def score_tokens(rules: Rules, row: int, token_ids: IntArray, logits: FloatArray
 
 
 def whole_row(rules: Rules, row: int, logits: FloatArray, normaliser: np.float32) -> FloatArray:
-    """Scores of all tokens of one row: [V] -> [V]."""
+    """Scores of all tokens of one row under its rules: [V] -> [V]."""
     one = _one(rules, row)
     scores = logits.copy() if rules.on_logits[row] else logits - normaliser
     length, penalty = int(rules.lengths[row]), rules.repetition_penalty[row]
@@ -123,9 +127,9 @@ def whole_row(rules: Rules, row: int, logits: FloatArray, normaliser: np.float32
 
 
 def best_of_row(scores: FloatArray, count: int) -> tuple[IntArray, FloatArray]:
-    """The `count` best tokens of one row and their scores, fewer where the others are banned: scores [V].
+    """The `count` best tokens of one row and their scores: scores [V] -> [N] and [N], N ≤ `count`.
 
-    Best first, and of equal ones the lowest id first.
+    The best token is first; the lowest id is first between equal scores. Banned tokens are left out.
     """
     least = np.partition(scores, -count)[-count] if count < len(scores) else -np.inf
     best = np.flatnonzero((scores >= least) & (scores > -np.inf))
@@ -150,19 +154,19 @@ def _one(rules: Rules, row: int) -> Rules:
 def _penalised(
     scores: FloatArray, seen: BoolArray | np.bool_, penalty: npt.NDArray[np.float32] | np.float32
 ) -> FloatArray:
-    """Keskar et al. 2019, https://arxiv.org/abs/1909.05858, with Hugging Face's treatment of negative scores."""
+    """Apply the repetition penalty of Keskar et al. 2019, https://arxiv.org/abs/1909.05858, as Hugging Face does."""
     if np.all(penalty == 1):
         return scores
     with np.errstate(over="ignore", invalid="ignore"):
         penalised = np.where(scores < 0, scores * penalty, scores / penalty)
-    # a penalty beyond the numbers there are bans nothing, and what is banned stays so
+    # A penalised score that overflows stays finite, because infinity means banned. Banned scores stay -inf.
     penalised = np.where(np.isfinite(scores), penalised.clip(-_LARGEST, _LARGEST), scores)
     result: FloatArray = np.where(seen & np.not_equal(penalty, 1), penalised, scores)
     return result
 
 
 def _seen(rules: Rules, token_ids: IntArray) -> BoolArray:
-    """Whether each token was generated before, in rows that penalise it: [P, K] -> [P, K]."""
+    """Whether each token was generated before, in rows with a repetition penalty: [P, K] -> [P, K]."""
     seen = np.zeros(token_ids.shape, np.bool_)
     rows = np.flatnonzero(rules.repetition_penalty != 1)
     if rows.size:
@@ -185,7 +189,7 @@ def _banned(rules: Rules, token_ids: IntArray) -> BoolArray:
 
 
 def _repeated(rules: Rules) -> tuple[IntArray, IntArray]:
-    """Rows and tokens that would complete an n-gram a second time, as pairs: [N] and [N]."""
+    """The pairs of row and token that would repeat an n-gram: rows [N] and tokens [N]."""
     pairs: list[tuple[IntArray, IntArray]] = []
     for size in np.unique(rules.ngram_size[rules.ngram_size > 0]).tolist():
         rows = np.flatnonzero((rules.ngram_size == size) & (rules.lengths >= size))

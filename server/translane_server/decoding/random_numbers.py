@@ -1,8 +1,8 @@
-"""Random numbers that depend on where they are used alone: on a sentence's seed, a hypothesis' number and a position.
+"""Random numbers that depend on a sentence's seed, a hypothesis' number and a position, and on nothing else.
 
-A counter-based generator (Salmon et al. 2011, https://doi.org/10.1145/2063384.2063405): each number is a hash of its
-coordinates, so that what a row draws is the same in any batch, in any order, however often others draw. The hash is
-the finalizer of SplitMix64 (Steele et al. 2014, https://doi.org/10.1145/2660193.2660195), once for each coordinate.
+The generator is counter-based (Salmon et al. 2011, https://doi.org/10.1145/2063384.2063405): each number is a hash of
+these three coordinates. So a row draws the same numbers in any batch. The hash applies the finalizer of SplitMix64
+(Steele et al. 2014, https://doi.org/10.1145/2660193.2660195) once for each coordinate.
 """
 
 from __future__ import annotations
@@ -26,9 +26,12 @@ def uniforms(seeds: UIntArray, streams: IntArray, positions: Int32Array) -> npt.
     """Numbers from the uniform distribution over [0, 1), one for each of n rows.
 
     Args:
-        seeds: of the sentences, [n].
-        streams: which hypothesis of its sentence each row is, [n].
-        positions: of the tokens that are drawn, [n].
+        seeds: seed of each row's sentence, [n].
+        streams: number of each row's hypothesis in its sentence, [n].
+        positions: position of the token to draw, [n].
+
+    Returns:
+        The numbers, [n].
     """
     hashed = _mix(_bits(seeds) + _GAMMA)
     hashed = _mix((hashed ^ _bits(streams)) + _GAMMA)
@@ -37,7 +40,7 @@ def uniforms(seeds: UIntArray, streams: IntArray, positions: Int32Array) -> npt.
 
 
 def _bits(numbers: npt.NDArray[np.integer[Any]]) -> UIntArray:
-    """As 64 bits: negative numbers wrap around; a scalar becomes an array, whose overflow does not warn."""
+    """Convert to 64 bits. Negative numbers wrap around. A scalar becomes an array, whose overflow does not warn."""
     return np.atleast_1d(numbers).astype(np.uint64)
 
 

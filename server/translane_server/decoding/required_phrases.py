@@ -1,10 +1,11 @@
-"""Beam search under lexical constraints: required phrases occur in the text whenever its length allows.
+"""Lexically constrained beam search: required phrases occur in the text if its length allows.
 
-Hypotheses are kept in banks by how much of the phrases they have, so that those that begin a phrase are not pushed out
-by those that put it off: grid beam search (Hokamp and Liu 2017, https://aclanthology.org/P17-1141) with the slots of
-one beam dealt to the banks (Post and Vilar 2018, https://aclanthology.org/N18-1119).
+Grid beam search (Hokamp and Liu 2017, https://aclanthology.org/P17-1141) puts hypotheses into banks by their progress
+in the phrases, so that a hypothesis which begins a phrase does not compete with hypotheses that delay it. The slots of
+one beam are divided among the banks (Post and Vilar 2018, https://aclanthology.org/N18-1119).
 
-A phrase is there when the text has it, in whatever tokens; `RequiredPhrase.token_ids` only tell how to bring it about.
+A hypothesis has a phrase if its text contains the phrase, in any tokenization. `RequiredPhrase.token_ids` is the
+tokenization that the search tries to generate.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Ending = tuple[int, float]
 
 
 class Extension(NamedTuple):
-    """The hypothesis number `parent` with one more token, and its cumulative score then."""
+    """The hypothesis `parent` with one more token, and the cumulative score with this token."""
 
     parent: int
     token: int
@@ -36,12 +37,12 @@ class Extension(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PhraseProgress:
-    """How far a hypothesis is.
+    """The progress of a hypothesis in its required phrases.
 
     Attributes:
-        met: how many phrases its text has.
-        remaining: how many tokens suffice for the others: one phrase after the other, the one that is furthest first.
-        next_tokens: tokens that begin or continue a phrase that is not there.
+        met: number of phrases in the text.
+        remaining: number of tokens that complete the missing phrases, one after the other, the furthest phrase first.
+        next_tokens: tokens that begin or continue a missing phrase.
     """
 
     met: int
@@ -50,16 +51,16 @@ class PhraseProgress:
 
     @property
     def complete(self) -> bool:
-        """Whether all phrases are there."""
+        """Whether the text has all phrases."""
         return not self.remaining
 
 
 class _Phrase:
-    """A phrase, and the automaton of Knuth, Morris and Pratt 1977 (https://doi.org/10.1137/0206024) of its tokens."""
+    """A phrase, with the automaton of its tokens (Knuth, Morris and Pratt 1977, https://doi.org/10.1137/0206024)."""
 
     def __init__(self, phrase: RequiredPhrase, surfaces: Sequence[bytes]) -> None:
         spelled = extended(None, b"".join(surfaces[token] for token in phrase.token_ids))
-        # the tokenizer may have normalised it; then what the tokens say is what there is to find
+        # The tokenizer may have normalised the phrase. Then the text of the tokens is searched for.
         self.text = phrase.text if phrase.text and phrase.text in spelled else spelled
         self.tokens = tuple(phrase.token_ids)
         self._borders = [0] * len(self.tokens)
@@ -67,13 +68,13 @@ class _Phrase:
             self._borders[place] = self.matched(self._borders[place - 1], self.tokens[place])
 
     def matched(self, matched: int, token: int) -> int:
-        """The longest beginning of the phrase that the tokens so far end with, after one more `token`."""
+        """The number of tokens of the phrase that match, after one more `token`; `matched` is the number before."""
         while matched and (matched == len(self.tokens) or self.tokens[matched] != token):
             matched = self._borders[matched - 1]
         return matched + (self.tokens[matched] == token)
 
     def matched_by(self, token_ids: Sequence[int]) -> int:
-        """The same, of all the tokens so far."""
+        """The number of tokens of the phrase that match at the end of `token_ids`."""
         matched = 0
         for token in token_ids[-len(self.tokens) :]:
             matched = self.matched(matched, token)
@@ -81,25 +82,30 @@ class _Phrase:
 
 
 class _State(NamedTuple):
-    """What is to be known of a hypothesis: the phrases it lacks, and how many tokens of each it ends with."""
+    """The state of a hypothesis.
+
+    Attributes:
+        tail: the end of the text; None if there is no text.
+        lacking: number of each missing phrase -> number of its tokens that match at the end of the hypothesis.
+    """
 
     tail: bytes | None
     lacking: dict[int, int]
 
 
 class _Child(NamedTuple):
-    """A extension and what then remains to be generated for the phrases."""
+    """An extension, and the number of tokens that its missing phrases then need."""
 
     remaining: int
     extension: Extension
 
 
 class RequiredPhrases:
-    """The phrases that have to occur in the text of one sentence.
+    """The required phrases of one sentence.
 
     Args:
-        phrases: a phrase that is there twice need not occur twice; one without tokens is passed over.
-        surfaces: what each token adds to the text; see `TargetVocabulary`.
+        phrases: the phrases. Duplicates count once; phrases without tokens are ignored.
+        surfaces: the UTF-8 that each token adds to the text; see `TargetVocabulary`.
         eos: the end-of-sentence id.
     """
 
@@ -112,7 +118,7 @@ class RequiredPhrases:
         self._surfaces = surfaces
         self._eos = eos
         self._tail_size = max((len(phrase.text) for phrase in self._phrases), default=1) - 1
-        # which phrases have a phrase in them: with one of them it is there, too
+        # The phrases that contain each phrase. Text with one of these contains the phrase too.
         self._inside = [
             [number for number, other in enumerate(self._phrases) if other is not phrase and phrase.text in other.text]
             for phrase in self._phrases
@@ -120,7 +126,7 @@ class RequiredPhrases:
         self._nested = any(self._inside)
 
     def progress(self, generated_ids: Sequence[int]) -> PhraseProgress:
-        """How far the hypothesis is that consists of these tokens, forced ones included."""
+        """The progress of a hypothesis with these tokens, forced tokens included."""
         state = self._state(generated_ids)
         everything = range(len(self._phrases))
         met = len(self._phrases) - len(state.lacking)
@@ -137,22 +143,22 @@ class RequiredPhrases:
         beam_size: int,
         steps_left: int,
     ) -> tuple[list[Extension], list[Ending]]:
-        """Choose what a sentence's B hypotheses go on with.
+        """Choose the continuations of a sentence's B hypotheses.
 
-        No hypothesis ends without the phrases, and none is chosen that is too long for them while there are others.
-        Phrases that cannot be had in the tokens that are left are given up, longest first. Where every hypothesis has
-        its phrases, this is ordinary beam search.
+        A hypothesis ends only if it has all phrases. A hypothesis with too few steps left for its phrases is chosen
+        only if all have too few. If no hypothesis can complete all phrases, the longest phrases are given up. If all
+        hypotheses have their phrases, this is ordinary beam search.
 
         Args:
             parents: the hypotheses, [B].
-            token_ids: the best next tokens of each, [B, K].
-            cumulative_scores: scores of the hypotheses with these tokens, [B, K]; -inf is banned.
-            score_of: gives for a parent and any token the score of the hypothesis with that token.
-            beam_size: how many to choose at most.
-            steps_left: how many tokens may still be generated, this one and the end-of-sentence token included (≥ 1).
+            token_ids: the best next tokens of each hypothesis, [B, K].
+            cumulative_scores: score of each hypothesis with each of these tokens, [B, K]; -inf is banned.
+            score_of: maps a parent and any token to the score of the hypothesis with that token.
+            beam_size: maximum number of continuations.
+            steps_left: number of tokens that may still be generated, with this one and the end-of-sentence token (≥ 1).
 
         Returns:
-            What goes on, best first, and what may end now, best first.
+            The continuations, and the hypotheses that may end now, both best first.
         """
         states = [self._state(generated_ids) for generated_ids, _ in parents]
         goals = self._goals(states, steps_left)
@@ -191,7 +197,7 @@ class RequiredPhrases:
         return _State(tail_of(generated_ids, self._surfaces, self._tail_size), lacking)
 
     def _lacking_after(self, state: _State, token: int) -> dict[int, int]:
-        """What a hypothesis lacks with one more token."""
+        """The missing phrases of a hypothesis with one more token; see `_State.lacking`."""
         text = extended(state.tail, self._surfaces[token])
         return {
             number: self._phrases[number].matched(matched, token)
@@ -200,14 +206,14 @@ class RequiredPhrases:
         }
 
     def _goals(self, states: Sequence[_State], steps: int) -> range:
-        """The phrases that some hypothesis can have within `steps` tokens; the first ones have the fewest tokens."""
+        """The phrases that some hypothesis can complete in `steps` tokens: the first ones, which are the shortest."""
         goals = range(len(self._phrases))
         while goals and min(self._remaining(state.lacking, goals) for state in states) > steps:
             goals = goals[:-1]
         return goals
 
     def _sought(self, lacking: dict[int, int], goals: range) -> list[int]:
-        """The phrases to generate: those that come with another one aside."""
+        """The missing phrases to generate, without the phrases that another of them contains."""
         sought = [number for number in lacking if number < len(goals)]
         if not self._nested:
             return sought
@@ -233,7 +239,7 @@ def _by_score(child: _Child) -> float:
 
 
 def _in_time(children: Sequence[_Child], steps: int) -> list[_Child]:
-    """Those that can still have the phrases in `steps` tokens and an end of the sentence, or else without it."""
+    """The children that can complete the phrases in `steps` tokens, with the end-of-sentence token if possible."""
     for needed in (1, 0):
         if in_time := [child for child in children if child.remaining + needed <= steps]:
             return in_time
@@ -241,10 +247,10 @@ def _in_time(children: Sequence[_Child], steps: int) -> list[_Child]:
 
 
 def _deal(children: Sequence[_Child], beam_size: int) -> list[_Child]:
-    """Deal the slots of the beam to the banks: children, best first, of which as much remains.
+    """Divide the slots of the beam among the banks. A bank holds the children with equal `remaining`, best first.
 
-    Round by round each bank gets one, the furthest first: a phrase that is dropped time and again for a better place to
-    begin it would be put off until the length forces it.
+    Each bank gets one slot per round, and the bank with the least remaining tokens comes first. Otherwise the search
+    would drop begun phrases for better-scored beginnings, again and again, until the length forces the phrase.
     """
     banks: dict[int, list[_Child]] = {}
     for child in children:

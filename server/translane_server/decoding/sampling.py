@@ -1,9 +1,10 @@
-"""Drawing the next token from a row's distribution: temperature, top-k and top-p.
+"""Samples the next token of a row, with temperature, top-k and top-p.
 
-In the order of Hugging Face's generate (https://huggingface.co/docs/transformers/internal/generation_utils): logits are
-divided by the temperature, the k best tokens are kept, and of these the fewest best ones whose probabilities add up to
-p (nucleus sampling, Holtzman et al. 2020, https://arxiv.org/abs/1904.09751). Among what is kept, the inverse of the
-cumulative distribution maps one uniform number to a token. Sums run over float64, in a row of its own.
+The order is that of Hugging Face's generate (https://huggingface.co/docs/transformers/internal/generation_utils). The
+logits are divided by the temperature. Then the k best tokens are kept. Of these, the fewest best tokens whose
+probabilities sum to p are kept (nucleus sampling, Holtzman et al. 2020, https://arxiv.org/abs/1904.09751). The inverse
+of the cumulative distribution of the kept tokens maps a uniform number to a token. Each row is summed by itself, in
+float64.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from translane_server.arrays import FloatArray, IntArray
 Float64Array = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.floating[Any]]
 
-_BIN_SHIFT = 19  # bits of a float32 that leave its exponent and four of its mantissa: 16 bins for each power of two
-_BLOCK = 256  # tokens whose probabilities are added up together
+_BIN_SHIFT = 19  # keeps the exponent and four mantissa bits of a float32: 16 bins for each power of two
+_BLOCK = 256  # tokens that are summed as one block
 
 
 def sample_candidates(
@@ -30,25 +31,25 @@ def sample_candidates(
     top_p: Numbers,
     uniforms: Float64Array,
 ) -> IntArray:
-    """Draw one of the `top_k` best candidates of n rows.
+    """Draw one of the `top_k` best candidates in each of n rows.
 
-    What a row draws depends on its first `top_k` columns alone.
+    The result of a row depends only on its first `top_k` columns.
 
     Args:
         token_ids: the best tokens, best first, [n, K].
-        scores: their logits, [n, K]; -inf is banned, and the first one is not.
-        temperature: > 0, [n].
-        top_k: 1 … K, [n].
-        top_p: 0 … 1, [n].
-        uniforms: one random number of [0, 1) for each row, [n].
+        scores: logits of these tokens, [n, K]; -inf is banned. The first token of a row is not banned.
+        temperature: temperature of each row (> 0), [n].
+        top_k: number of tokens to keep in each row (1 … K), [n].
+        top_p: sum of probabilities to keep in each row (0 … 1), [n].
+        uniforms: random number of each row in [0, 1), [n].
 
     Returns:
-        The columns drawn, [n].
+        The drawn columns, [n].
     """
     assert token_ids.shape == scores.shape
     weights = np.exp(_scaled(scores, scores[:, :1], temperature[:, None]))
     weights[np.arange(scores.shape[1]) >= np.asarray(top_k)[:, None]] = 0.0
-    # one after the other, so that a row's sums are the same however many columns follow
+    # cumsum adds one number after the other, so a row's sums do not depend on the number of columns
     cumulative = weights.cumsum(axis=1)
     kept = _nucleus_sizes(weights, cumulative, cumulative[:, -1], top_p)
     total = np.take_along_axis(cumulative, kept[:, None] - 1, axis=1)[:, 0]
@@ -56,19 +57,19 @@ def sample_candidates(
 
 
 def sample_all(scores: FloatArray, temperature: Numbers, top_p: Numbers, uniforms: Float64Array) -> IntArray:
-    """Draw one of the V tokens of n rows.
+    """Draw one of the V tokens in each of n rows.
 
     Args:
-        scores: logits, [n, V]; -inf is banned, and not all of a row is.
-        temperature: > 0, [n].
-        top_p: 0 … 1, [n].
-        uniforms: one random number of [0, 1) for each row, [n].
+        scores: logits, [n, V]; -inf is banned. Each row has a token that is not banned.
+        temperature: temperature of each row (> 0), [n].
+        top_p: sum of probabilities to keep in each row (0 … 1), [n].
+        uniforms: random number of each row in [0, 1), [n].
 
     Returns:
-        Token ids, [n].
+        The drawn tokens, [n].
     """
     tokens = np.empty(len(scores), np.int64)
-    for row in range(len(scores)):  # a row's weights stay in the processor's cache
+    for row in range(len(scores)):  # row by row, so that the weights stay in the processor's cache
         weights = np.exp(_scaled(scores[row], scores[row].max(), temperature[row]))
         if top_p[row] < 1:
             tokens[row] = _draw_from_nucleus(weights, float(top_p[row]), float(uniforms[row]))
@@ -78,7 +79,7 @@ def sample_all(scores: FloatArray, temperature: Numbers, top_p: Numbers, uniform
 
 
 def _scaled(scores: FloatArray, best: FloatArray, temperature: Numbers) -> Float64Array:
-    """Scores divided by the temperature, relative to the best one's."""
+    """The scores minus the best score, divided by the temperature."""
     scaled = scores.astype(np.float64)
     scaled -= best
     scaled /= temperature
@@ -86,7 +87,7 @@ def _scaled(scores: FloatArray, best: FloatArray, temperature: Numbers) -> Float
 
 
 def _draw(weights: Float64Array, uniform: float) -> int:
-    """Inverse of the cumulative distribution: block by block, then within one."""
+    """Invert the cumulative distribution: find the block, and then the token in the block."""
     starts = np.arange(0, len(weights), _BLOCK)
     blocks = np.add.reduceat(weights, starts).cumsum()
     target = uniform * blocks[-1]
@@ -98,13 +99,13 @@ def _draw(weights: Float64Array, uniform: float) -> int:
     place = start + int(within.searchsorted(target, side="right"))
     if place < len(weights) and weights[place] > 0:
         return place
-    # rounding has carried the target past the last token with a weight
+    # Rounding has moved the target behind the last token with a weight.
     return int(np.flatnonzero(weights[: start + _BLOCK])[-1])
 
 
 def _draw_from_nucleus(weights: Float64Array, top_p: float, uniform: float) -> int:
-    """Find the least weight of the nucleus and sort little for it; of equal weights the lowest ids are kept."""
-    bins = weights.astype(np.float32).view(np.int32) >> _BIN_SHIFT  # floats at least 0 are ordered as their bits
+    """Draw from the nucleus. Bins avoid a sort of all weights. The lowest ids are kept between equal weights."""
+    bins = weights.astype(np.float32).view(np.int32) >> _BIN_SHIFT  # floats ≥ 0 have the order of their bits
     sums = np.bincount(bins, weights)[::-1].cumsum()
     enough = top_p * sums[-1]
     last_bin = int(sums.searchsorted(enough))
@@ -120,7 +121,7 @@ def _draw_from_nucleus(weights: Float64Array, top_p: float, uniform: float) -> i
 
 
 def _nucleus_sizes(weights: Float64Array, cumulative: Float64Array, total: Float64Array, top_p: Numbers) -> IntArray:
-    """How many of the best tokens of n rows add up to `top_p` of `total`: at least one, and none without a weight."""
+    """The number of best tokens in each row that sum to `top_p * total`; at least one, and none of weight 0."""
     enough = (np.asarray(top_p, np.float64) * total)[:, None]
     before = cumulative[:, :-1] < enough
     kept = 1 + np.count_nonzero(before | (np.asarray(top_p)[:, None] >= 1), axis=1)
@@ -129,6 +130,6 @@ def _nucleus_sizes(weights: Float64Array, cumulative: Float64Array, total: Float
 
 
 def _columns(cumulative: Float64Array, targets: Float64Array, kept: IntArray) -> IntArray:
-    """The first column of each row whose cumulative weight exceeds the target."""
+    """The first column in each row whose cumulative weight exceeds the target; a kept column in any case."""
     columns: IntArray = np.minimum(np.count_nonzero(cumulative <= targets[:, None], axis=1), kept - 1)
     return columns

@@ -1,6 +1,6 @@
-"""The text of tokens, as the UTF-8 that each adds to it (see `TargetVocabulary`), and tokens by what they add.
+"""The text of tokens, made of their surfaces (see `TargetVocabulary`), and an index of the surfaces.
 
-A text's first space is no part of it.
+A space at the start of the first surface does not belong to the text.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import numpy as np
 
 from translane_server.arrays import BoolArray, IntArray
 
-_SEPARATOR = b"\xff"  # in no text: UTF-8 does not use it
+_SEPARATOR = b"\xff"  # UTF-8 does not use this byte
 
 
 def tail_of(token_ids: Sequence[int], surfaces: Sequence[bytes], size: int) -> bytes | None:
-    """The last `size` bytes of the text of some tokens, or all of it if that is less; None if it has not begun."""
+    """The last `size` bytes of the text of some tokens; None if there is no text yet."""
     parts: list[bytes] = []
     length = 0
     for token in reversed(token_ids):
-        if length > size:  # by one byte at least, so that it is not the text's first space that counts
+        if length > size:  # one byte more, because the first space does not count
             break
         parts.append(surfaces[token])
         length += len(parts[-1])
@@ -30,15 +30,15 @@ def tail_of(token_ids: Sequence[int], surfaces: Sequence[bytes], size: int) -> b
 
 
 def extended(text: bytes | None, surface: bytes) -> bytes:
-    """A text, or its tail, with what a token adds to it; None is a text that has not begun."""
+    """A text, or the tail of a text, with the surface of one more token; None is no text yet."""
     return surface.removeprefix(b" ") if text is None else text + surface
 
 
 class SurfaceIndex:
-    """Finds the tokens of a vocabulary of V by what they add to a text, without looking at each.
+    """Finds tokens by their surfaces, without a pass over all V tokens in Python.
 
     Args:
-        surfaces: what each token adds.
+        surfaces: the surface of each token, [V].
     """
 
     def __init__(self, surfaces: Sequence[bytes]) -> None:
@@ -49,10 +49,10 @@ class SurfaceIndex:
         self.longest = max(map(len, surfaces), default=0)
         self._joined = np.frombuffer(_SEPARATOR.join(surfaces), np.uint8)
         lengths = np.fromiter(map(len, surfaces), np.int64, len(surfaces))
-        self._starts: IntArray = np.cumsum(lengths + 1) - lengths - 1  # of each surface in the joined ones
+        self._starts: IntArray = np.cumsum(lengths + 1) - lengths - 1  # place of each surface in the joined bytes
 
     def containing(self, text: bytes, *, first: bool = False) -> BoolArray:
-        """Which tokens have `text` (at least a byte) in what they add to a text; as its `first` token or later, [V]."""
+        """Whether each token's surface contains `text` (≥ 1 byte), [V]; `first` is for the first token of a text."""
         found = np.zeros(len(self.surfaces), np.bool_)
         places = np.flatnonzero(self._joined == text[0])
         for offset, byte in enumerate(text[1:], start=1):
@@ -65,7 +65,7 @@ class SurfaceIndex:
         return found
 
     def starting(self, text: bytes) -> IntArray:
-        """The tokens that begin with `text` (at least a byte, the last one not the largest there is)."""
+        """The tokens whose surface begins with `text` (≥ 1 byte; the last byte is not 255)."""
         least = bisect.bisect_left(self._sorted, text)
         most = bisect.bisect_left(self._sorted, text[:-1] + bytes([text[-1] + 1]))
         return self._order[least:most]

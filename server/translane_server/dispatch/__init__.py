@@ -1,1 +1,1 @@
-"""The server's end of its replicas: which sentence goes where, and the processes behind it."""
+"""The server's side of the replicas: distributes sentences, and starts the replicas' processes."""

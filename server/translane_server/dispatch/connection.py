@@ -1,4 +1,4 @@
-"""The server's end of a replica that runs elsewhere, at the other end of a socket."""
+"""The server's end of the socket to a replica."""
 
 from __future__ import annotations
 
@@ -26,27 +26,34 @@ _log = logging.getLogger(__name__)
 
 
 class Host(Protocol):
-    """Where a replica runs. Its methods may block."""
+    """The place where a replica runs, such as a process. The methods may block."""
 
     def launch(self, connection: socket.socket) -> None:
-        """Start what serves `connection`, which is closed here afterwards.
+        """Start the replica that serves `connection`. The caller closes its own copy of `connection` afterwards.
 
         Raises:
-            OSError: the operating system has no room for it.
+            OSError: the operating system has no resources for the replica.
         """
 
     def end(self, *, at_once: bool) -> str:
-        """Wait until it has ended, which it does when its connection closes, or end it; what became of it."""
+        """Wait until the replica has ended, or end it. A replica ends by itself when its connection closes.
+
+        Args:
+            at_once: whether to end the replica without waiting.
+
+        Returns:
+            How the replica ended, such as "ended with exit code 1".
+        """
 
 
 class ReplicaConnection(asyncio.BufferedProtocol):
-    """A replica behind a socket; see `Replica`.
+    """A replica at the other end of a socket. Implements `Replica`.
 
-    What is sent in one turn of the event loop goes in one piece.
+    All orders of one turn of the event loop are sent in one message.
 
     Args:
-        setup: what it is told first.
-        host: where it runs.
+        setup: the setup of the replica.
+        host: runs the replica.
     """
 
     def __init__(self, setup: ReplicaSetup, host: Host) -> None:
@@ -58,21 +65,19 @@ class ReplicaConnection(asyncio.BufferedProtocol):
         self._loop: asyncio.AbstractEventLoop
         self._ready: asyncio.Future[None]
         self._transport: asyncio.WriteTransport | None = None
-        self._tasks: list[Task] = []  # that are not sent
-        self._cancelled: list[int] = []  # numbers of tasks, not sent either
+        self._tasks: list[Task] = []  # tasks that are not sent yet
+        self._cancelled: list[int] = []  # numbers of tasks, not sent yet
         self._sends_soon = False
         self._ending: asyncio.Task[None] | None = None
-        self._serves = False  # until then it loads the model, and does not look whether anybody is there
+        self._serves = False  # before, the replica loads the model, and does not notice a closed connection
         self._stopping = False
         self._launched = False
 
     @property
     def rows(self) -> int:
-        """See `Replica.rows`."""
         return self._setup.rows
 
     async def start(self, listener: ReplicaListener) -> None:
-        """See `Replica.start`."""
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._ready = self._loop.create_future()
@@ -81,17 +86,14 @@ class ReplicaConnection(asyncio.BufferedProtocol):
         await self._ready
 
     def submit(self, task: Task) -> None:
-        """See `Replica.submit`."""
         self._tasks.append(task)
         self._send_soon()
 
     def cancel(self, number: int) -> None:
-        """See `Replica.cancel`."""
         self._cancelled.append(number)
         self._send_soon()
 
     async def stop(self) -> None:
-        """See `Replica.stop`."""
         self._stopping = True
         if self._transport:
             self._transport.abort()
@@ -131,28 +133,25 @@ class ReplicaConnection(asyncio.BufferedProtocol):
         if self._transport:
             self._transport.write(framed(message))
 
-    # asyncio.BufferedProtocol: others are given new memory for each message, which the operating system maps
+    # Methods of asyncio.BufferedProtocol. A plain asyncio.Protocol would allocate new memory for each read.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See `asyncio.BaseProtocol`."""
         self._transport = cast("asyncio.WriteTransport", transport)
 
-    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 messages are small
-        """See `asyncio.BufferedProtocol`."""
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 one size suits all
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """See `asyncio.BufferedProtocol`."""
         scheduled, self._sends_soon = self._sends_soon, True
         self._received(self._buffer[:nbytes])
-        if not scheduled:  # what a report makes room for goes at once, and costs no turn of the event loop
+        if not scheduled:  # new orders after a report are sent at once, without a turn of the event loop
             self._flush()
 
     def _received(self, data: memoryview) -> None:
         for message in self._frames.feed(data):
             if self._serves:
                 self._listener.reported(self, unpack_report(message))
-            elif self._ready.done():  # nobody waits for it any more
+            elif self._ready.done():  # nobody waits for the answer any more
                 return
             elif isinstance(message, Ready):
                 self._serves = True
@@ -160,15 +159,14 @@ class ReplicaConnection(asyncio.BufferedProtocol):
             else:
                 self._ready.set_exception(message)
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 whatever it was, it is lost
-        """See `asyncio.BaseProtocol`."""
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 the reason does not matter
         self._transport = None
         if not self._stopping:
             self._ending = self._loop.create_task(self._tell_why())
 
     async def _tell_why(self) -> None:
         if self._serves:
-            self._listener.lost(self)  # before it is known why: nothing more is to be sent
+            self._listener.lost(self)  # before the reason is known, so that no more orders are sent
         ending = await asyncio.to_thread(self._host.end, at_once=False)
         reason = f"replica {self._setup.number} {ending}"
         if self._serves:

@@ -1,4 +1,4 @@
-"""Hands sentences to replicas, and their results to who asked for them."""
+"""Distributes sentences among replicas, and returns the results to the callers."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from translane_server.priority_queue import PriorityQueue
 from translane_server.replica.seam import Replica, Report
 from translane_server.sentence import CertainTokens, Sentence, SentenceResult, Task
 
-# Bounds of the delay suggested to a caller who finds the queue full [seconds].
+# Bounds of the suggested delay before a retry, if the queue is full [seconds].
 _RETRY_AFTER_MIN, _RETRY_AFTER_MAX = 0.1, 10.0
-_RETRY_DRAINING = 1.0  # [seconds]: another server is to take over
+_RETRY_DRAINING = 1.0  # [seconds]; meanwhile another server can take over
 
 _rows = attrgetter("rows")
 
 
 class _Accepted(NamedTuple):
-    """A sentence of a request, and its place there."""
+    """A sentence in a request: the request, the place in the request, and the task."""
 
     request: Request
     place: int
@@ -33,16 +33,18 @@ class _Accepted(NamedTuple):
 
 
 class Dispatcher:
-    """Spreads sentences over replicas: each goes to the one with the fewest rows to decode. Lives in one event loop.
+    """Sends each sentence to the replica with the fewest rows to decode. Implements `ReplicaListener`.
+
+    All calls come from one event loop.
 
     Args:
-        replicas: decode, all the same model; each as the others do.
-        waiting_limit: how many sentences may wait for a row; a request that would exceed it is refused whole.
-        observe: takes what replicas have measured, a little late.
-        clock: seconds, monotonic, the same in all processes.
+        replicas: the replicas, which all run the same model.
+        waiting_limit: maximum number of sentences that wait for rows. A request that would exceed it is refused.
+        observe: called with the measurements of the replicas.
+        clock: monotonic clock [seconds], equal in all processes.
 
     Attributes:
-        failed: set when a replica is lost, and nothing is decoded any more.
+        failed: set when a replica is lost. Nothing is decoded any more.
     """
 
     def __init__(
@@ -53,7 +55,7 @@ class Dispatcher:
         observe: Callable[[Measurements], None] = lambda _measurements: None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        assert replicas, "somebody decodes"
+        assert replicas, "there is no replica"
         self.failed = asyncio.Event()
         self._loads = {id(replica): ReplicaLoad(replica) for replica in replicas}
         self._waiting_limit = waiting_limit
@@ -61,31 +63,31 @@ class Dispatcher:
         self._clock = clock
         self._queue: PriorityQueue[_Accepted] = PriorityQueue()
         self._numbers = itertools.count()
-        self._requests: set[Request] = set()  # that are not answered
+        self._requests: set[Request] = set()  # requests that are not answered
         self._sent: dict[int, tuple[_Accepted, ReplicaLoad]] = {}
         self._last_wait = 0.0
-        self._over = False  # stopped, or failed: everything is answered
+        self._over = False  # stopped or failed; all requests are answered
 
     @property
     def rows(self) -> int:
-        """How many hypotheses decode at once at most."""
+        """Maximum number of hypotheses that decode at once, in all replicas."""
         return sum(load.replica.rows for load in self._loads.values())
 
     @property
     def active_rows(self) -> int:
-        """How many rows the sentences that are decoding take, or may come to take."""
+        """Maximum number of rows that the decoding sentences take, in all replicas."""
         return sum(load.active_rows for load in self._loads.values())
 
     @property
     def waiting(self) -> int:
-        """How many accepted sentences wait for a row."""
+        """Number of accepted sentences that wait for rows, here and in the replicas."""
         return len(self._queue) + sum([load.waiting for load in self._loads.values()])
 
     async def start(self) -> None:
         """Start all replicas.
 
         Raises:
-            StartupError: one of them cannot start.
+            StartupError: a replica cannot start.
         """
         starting = [asyncio.create_task(load.replica.start(self)) for load in self._loads.values()]
         try:
@@ -96,7 +98,7 @@ class Dispatcher:
             raise
 
     async def stop(self) -> None:
-        """Answer what is left with UnavailableError, and end the replicas."""
+        """Answer unfinished requests with UnavailableError, and end the replicas."""
         self._over = True
         self._fail_all(UnavailableError("the server has shut down", retry_after=_RETRY_DRAINING))
         await asyncio.gather(*(load.replica.stop() for load in self._loads.values()))
@@ -104,15 +106,17 @@ class Dispatcher:
     # For callers
 
     def check_room(self, sentences: int) -> None:
-        """Raise what `decode` would raise now for so many sentences: cheaper than making them.
+        """Raise the error with which `decode` would refuse this number of sentences now.
+
+        A caller can so refuse a request before it makes the sentences.
 
         Raises:
-            QueueFullError: they would exceed the waiting limit.
-            UnavailableError: the server stops.
+            QueueFullError: the sentences would exceed the waiting limit.
+            UnavailableError: the server is shutting down.
             EngineError: decoding has failed.
         """
         if self.failed.is_set():
-            raise EngineError("the engine has failed; the server needs a restart")
+            raise EngineError("decoding has failed; the server needs a restart")
         if self._over:
             raise UnavailableError("the server is shutting down", retry_after=_RETRY_DRAINING)
         if (waiting := self.waiting) + sentences > self._waiting_limit:
@@ -122,16 +126,16 @@ class Dispatcher:
             )
 
     async def decode(self, sentences: Sequence[Sentence], priority: int = 0) -> tuple[SentenceResult, ...]:
-        """Decode `sentences`, and return the result of each.
+        """Decode `sentences`, and return the result of each sentence.
 
-        Where the task that waits is cancelled, their rows are free at the next step.
+        If the call is cancelled, the rows of the sentences are free at the next step.
 
         Args:
-            sentences: to decode.
-            priority: a higher one enters the batch first; equal ones enter in order of arrival.
+            sentences: the sentences to decode.
+            priority: sentences of higher priority enter the batch first; equal priorities in order of arrival.
 
         Raises:
-            RequestError: see `check_room`; or decoding fails.
+            RequestError: the request is refused (see `check_room`), or decoding fails.
         """
         request = self._accept(sentences, priority, streamed=False)
         try:
@@ -146,13 +150,17 @@ class Dispatcher:
     async def stream(
         self, sentences: Sequence[Sentence], priority: int = 0
     ) -> AsyncGenerator[CertainTokens | SentenceResult, None]:
-        """Decode `sentences` side by side; yield what becomes of them, one after the other.
+        """Decode `sentences`, and yield the tokens and the result of each sentence, one sentence after the other.
 
-        Of each sentence come the tokens that are certain, as often as there are more, and then the result. A reader who
-        is slow gets more tokens at a time. Where the generator is closed early, the rows are free at the next step.
+        A sentence yields its new certain tokens as often as there are any, and then its result. A slow reader gets more
+        tokens at a time. If the generator is closed early, the rows of the sentences are free at the next step.
+
+        Args:
+            sentences: the sentences to decode. They decode at the same time.
+            priority: as for `decode`.
 
         Raises:
-            RequestError: see `check_room`; or decoding fails.
+            RequestError: the request is refused (see `check_room`), or decoding fails.
         """
         request = self._accept(sentences, priority, streamed=True)
         try:
@@ -184,7 +192,7 @@ class Dispatcher:
         return request
 
     def _forget(self, request: Request) -> None:
-        """Give up what is left of a request whose caller waits no more."""
+        """Drop the unfinished sentences of a request whose caller has gone."""
         self._requests.discard(request)
         if not request.missing or request.error:
             return
@@ -192,13 +200,12 @@ class Dispatcher:
         for number, (accepted, load) in self._sent.items():
             if accepted.request is request:
                 load.replica.cancel(number)
-        if dropped:  # what waited behind it may have room
+        if dropped:  # the next sentences in the queue may have room
             self._dispatch()
 
     # For replicas
 
     def reported(self, replica: Replica, report: Report) -> None:
-        """See `ReplicaListener`."""
         if self._over:
             return
         load, sent = self._loads[id(replica)], self._sent
@@ -219,13 +226,12 @@ class Dispatcher:
         self._observe(report.measurements)
 
     def lost(self, replica: Replica) -> None:  # noqa: ARG002 the listener's signature
-        """See `ReplicaListener`."""
         self._over = True
         self.failed.set()
         self._fail_all(EngineError("decoding failed; the server needs a restart"))
 
     def _dispatch(self) -> None:
-        """Send what waits to the replicas, as long as they have room."""
+        """Send sentences from the queue to the replicas, as long as the replicas have room."""
         queue, loads = self._queue, self._loads.values()
         while accepted := queue.first:
             load = min(loads, key=_rows)

@@ -1,4 +1,4 @@
-"""How busy a replica is, as far as the dispatcher can tell without asking it."""
+"""The load of a replica, as the dispatcher computes it without asking the replica."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from translane_server.sentence import Task
 
 
 class ReplicaLoad:
-    """What the tasks that were sent to a replica do there: they decode as soon as it has rows, in order.
+    """The tasks of a replica. Tasks decode in order, as soon as their rows are free.
 
     Args:
-        replica: decodes them.
+        replica: the replica.
 
     Attributes:
-        replica: decodes them.
-        rows: that all its tasks may come to take.
-        active_rows: those of them that the decoding tasks may.
+        replica: the replica.
+        rows: maximum number of rows that all its tasks take.
+        active_rows: maximum number of rows that its decoding tasks take.
     """
 
     def __init__(self, replica: Replica) -> None:
@@ -23,23 +23,23 @@ class ReplicaLoad:
         self.rows = 0
         self.active_rows = 0
         self._capacity = replica.rows
-        self._waiting: dict[int, int] = {}  # rows by the number of the task
+        self._waiting: dict[int, int] = {}  # number of a task -> its rows
 
     @property
     def waiting(self) -> int:
-        """How many of its tasks wait."""
+        """Number of tasks that wait for rows."""
         return len(self._waiting)
 
     def has_room_for(self, rows: int) -> bool:
-        """Whether a task of so many rows is to be sent to it.
+        """Whether to send a task of this number of rows to the replica.
 
-        As many as it has rows may wait there: they are encoded together, ahead of time, and rows become busy again as
-        soon as they are free.
+        The tasks of a replica may take twice the rows that it has. The waiting tasks are encoded together, before rows
+        are free, and then fill free rows at once.
         """
         return self.rows + rows <= 2 * self._capacity
 
     def add(self, task: Task) -> None:
-        """A task is sent to it."""
+        """Add a task that is sent to the replica."""
         rows = task.rows
         self.rows += rows
         if self._waiting or self.active_rows + rows > self._capacity:
@@ -48,7 +48,7 @@ class ReplicaLoad:
             self.active_rows += rows
 
     def remove(self, task: Task) -> None:
-        """A task needs its rows no more."""
+        """Remove a task that no longer needs its rows."""
         rows = task.rows
         self.rows -= rows
         if self._waiting.pop(task.number, None) is None:

@@ -1,4 +1,4 @@
-"""How the CPUs and the rows are divided among replicas of the model."""
+"""Divides the CPUs and the rows among the replicas of the model."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from translane_server.devices import Device
 from translane_server.errors import SettingsError
 from translane_server.settings import ServerSettings
 
-# Models of fewer parameters are decoded by a replica on each CPU: the operators of a step are too short for several
-# threads to share them. Measured in docs/decoding-costs.md.
+# Models with fewer parameters get a replica on each CPU: the operators of a step are too short for several threads.
+# Measured in docs/decoding-costs.md.
 _SMALL_MODEL = 20_000_000
 
-# More than these have no more to do: what takes requests and answers them is one process.
+# More replicas have no work, because a single process handles all requests.
 _MOST_REPLICAS = 16
 
 
@@ -22,8 +22,8 @@ class Replicas:
     """The replicas of a server.
 
     Attributes:
-        rows: of each.
-        threads: of each.
+        rows: number of rows of each replica.
+        threads: number of threads of each replica.
     """
 
     rows: tuple[int, ...]
@@ -31,16 +31,16 @@ class Replicas:
 
 
 def plan_replicas(settings: ServerSettings, parameters: int, device: Device, cpus: int | None = None) -> Replicas:
-    """The replicas that are set, or those that suit a model of so many parameters.
+    """The replicas by the settings; or by default, the replicas that suit the size of the model.
 
     Args:
-        settings: of the server.
-        parameters: of the model.
-        device: what runs it.
-        cpus: granted; by default those of this process.
+        settings: settings of the server.
+        parameters: number of parameters of the model.
+        device: the device that runs the model.
+        cpus: number of CPUs; by default the CPUs that this process may use.
 
     Raises:
-        SettingsError: several replicas are set for CUDA.
+        SettingsError: the settings ask for several replicas on CUDA.
     """
     cpus = cpus or available_cpus()
     chosen = None if settings.replicas else _suitable_number(settings, parameters, device, cpus)

@@ -1,4 +1,4 @@
-"""Processes as the hosts of replicas."""
+"""Runs replicas in processes."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import threading
 from collections.abc import Sequence
 from typing import TextIO
 
-# How long a process gets to end the step it is in [seconds].
+# Time for a process to finish its step before it is killed [seconds].
 _ENDING_TIME = 5.0
 
-# Runs replicas; what they serve is told after it. (-P: nothing is imported from the working directory.)
+# Runs replicas; an argument with file descriptors follows. -P: Python imports nothing from the working directory.
 _COMMAND = (sys.executable, "-P", "-m", "translane_server.replica")
 
 
 class ProcessHost:
-    """Runs a replica in a process of its own; see `Host`."""
+    """Runs a replica in its own process. Implements `Host`."""
 
     def __init__(self, group: _Group, number: int) -> None:
         self._group = group
@@ -29,41 +29,42 @@ class ProcessHost:
 
     @property
     def pid(self) -> int:
-        """Of the process while it is there; else -1."""
+        """The id of the process; -1 if the process does not run."""
         return self._group.pid(self._number)
 
     def launch(self, connection: socket.socket) -> None:
-        """See `Host.launch`. The processes of a group start with the last of them."""
+        """Start the replica. The processes of a group start when the last of them is launched."""
         self._group.launch(self._number, connection)
 
     def end(self, *, at_once: bool) -> str:
-        """See `Host.end`."""
         return self._group.end(self._number, at_once=at_once)
 
 
 def process_hosts(count: int, threads: int, command: Sequence[str] = _COMMAND) -> list[ProcessHost]:
-    """Hosts for so many replicas of one model, of so many threads each.
+    """Make hosts for `count` replicas of one model, with `threads` threads each.
 
-    Those of one thread fork from one process, which loads the model: see `forked`. On a GPU there is one replica.
+    Replicas of one thread fork from one process, which loads the model; see `replica.fork`. Replicas of several threads
+    are started one by one.
     """
     sizes = [count] if threads == 1 else [1] * count
     return [ProcessHost(group, number) for size in sizes for group in [_Group(size, command)] for number in range(size)]
 
 
 class _Group:
-    """A process that is started, and those that fork from it: one for each of `size` replicas, where these are several.
+    """The process for `size` replicas, and its children.
 
-    It tells of them over a pipe, because they are its children and nobody else's: see `forked.serve_forked`. Of what it
-    tells nothing, it is the replica itself, or has ended before there was one.
+    For one replica, the process runs the replica itself. For several replicas, the process forks a child for each
+    replica. The process reports each child over a pipe, because only a parent learns how its child ends; see
+    `replica.fork.serve_forked`.
     """
 
     def __init__(self, size: int, command: Sequence[str]) -> None:
         self._size = size
         self._command = command
-        self._connections: dict[int, socket.socket] = {}  # of those that are to start with the others
+        self._connections: dict[int, socket.socket] = {}  # of replicas that are launched, but not started yet
         self._process: subprocess.Popen[bytes] | None = None
         self._told: dict[tuple[int, str], int] = {}
-        self._code: int | None = None  # of the process itself, once it has ended
+        self._code: int | None = None  # exit code of the process, once it has ended
         self._changed = threading.Condition()
 
     def launch(self, number: int, connection: socket.socket) -> None:
@@ -83,7 +84,7 @@ class _Group:
                 self._kill(number)
                 self._changed.wait_for(lambda: self._ended(number))
             code = self._told.get((number, "code"), self._code)
-            if all(self._ended(number) for number in range(self._size)):  # it ends, too, which they have forked from
+            if all(self._ended(number) for number in range(self._size)):  # the parent of the children ends too
                 self._changed.wait_for(lambda: self._code is not None, _ENDING_TIME)
         assert code is not None
         return f"was ended by {_name(-code)}" if code < 0 else f"ended with exit code {code}"
@@ -98,24 +99,24 @@ class _Group:
         reading, writing = os.pipe()
         try:
             self._watch_in_background(os.fdopen(reading))
-            self._process = subprocess.Popen(  # noqa: S603 what it runs is this program
+            self._process = subprocess.Popen(  # noqa: S603 it runs this program
                 [*self._command, ",".join(map(str, [writing, *numbers]))],
                 pass_fds=[writing, *numbers],
                 stdin=subprocess.DEVNULL,
-                start_new_session=True,  # a terminal's Ctrl-C is the server's
+                start_new_session=True,  # Ctrl-C in a terminal must reach only the server
             )
         finally:
-            os.close(writing)  # where nothing was started, that ends the watch
+            os.close(writing)  # if the process was not started, this ends the watch
 
     def _watch_in_background(self, lines: TextIO) -> None:
         try:
             threading.Thread(target=self._watch, args=(lines,), name="replicas", daemon=True).start()
-        except RuntimeError:  # there may be no more threads
+        except RuntimeError:  # no thread can be started
             lines.close()
             raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from None
 
     def _watch(self, lines: TextIO) -> None:
-        """Take what is told until the process has ended."""
+        """Read reports until the process has ended."""
         try:
             with lines:
                 for line in lines:
@@ -136,7 +137,7 @@ class _Group:
     def _kill(self, number: int) -> None:
         assert self._process
         if pid := self._told.get((number, "pid")):
-            with contextlib.suppress(ProcessLookupError):  # its end is about to be told
+            with contextlib.suppress(ProcessLookupError):  # the child has ended, and its report is on the way
                 os.kill(pid, signal.SIGKILL)
         else:
             self._process.kill()
@@ -150,5 +151,5 @@ class _Group:
 def _name(number: int) -> str:
     try:
         return signal.Signals(number).name
-    except ValueError:  # real-time signals have none
+    except ValueError:  # a real-time signal has no name
         return f"signal {number}"

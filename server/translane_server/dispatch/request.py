@@ -1,4 +1,4 @@
-"""Sentences that are answered together, from their acceptance to their answer."""
+"""A request: sentences that are accepted and answered together."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ from translane_server.sentence import AlignedToken, CertainTokens, SentenceResul
 
 
 class Request:
-    """Accepted sentences that are answered together.
+    """Accepted sentences that are answered together. A sentence is identified by its place in the request.
+
+    Args:
+        sentences: number of sentences.
+        streamed: whether the caller takes certain tokens and results as they come.
 
     Attributes:
-        results: of each sentence, once it is decoded.
-        missing: how many sentences are not decoded.
-        error: why the others never will be.
-        certain: of streamed sentences, the tokens that nobody has taken yet; by their places.
-        changed: set when there is something new to look at.
+        results: result of each sentence; None if it is not decoded yet.
+        missing: number of sentences that are not decoded yet.
+        error: the error that ends the request.
+        certain: place of a sentence -> its certain tokens that the caller has not taken yet.
+        changed: set when the caller should look again.
     """
 
     def __init__(self, sentences: int, *, streamed: bool) -> None:
@@ -28,19 +32,19 @@ class Request:
         self.changed = asyncio.Event()
 
     def add_certain(self, place: int, tokens: CertainTokens) -> None:
-        """Keep tokens that are certain until somebody takes them."""
+        """Add certain tokens of a sentence, until the caller takes them."""
         ids, alignment = self.certain.setdefault(place, ([], []))
         ids += tokens.token_ids
         alignment += tokens.alignment
         self.changed.set()
 
     def take_certain(self, place: int) -> CertainTokens | None:
-        """The certain tokens of a sentence since the last call, if there are any."""
+        """Remove and return the certain tokens of a sentence; None if there are none."""
         found = self.certain.pop(place, None)
         return CertainTokens(tuple(found[0]), tuple(found[1])) if found else None
 
     def finish(self, place: int, result: SentenceResult) -> None:
-        """Take the result of a sentence."""
+        """Set the result of a sentence."""
         assert self.results[place] is None, "a sentence finishes once"
         self.results[place] = result
         self.missing -= 1
@@ -48,6 +52,6 @@ class Request:
             self.changed.set()
 
     def fail(self, error: RequestError) -> None:
-        """Answer with `error`."""
+        """End the request with `error`."""
         self.error = error
         self.changed.set()

@@ -1,4 +1,4 @@
-"""A replica of the model: a process that decodes a running batch of its own, for the server that it has a socket to.
+"""A replica of the model: a process with its own running batch, and a socket to the server's process.
 
-What receives requests and what decodes them share no interpreter, so neither waits for the other's lock.
+The server and the replicas have an interpreter each, so they do not wait for each other's interpreter lock.
 """

@@ -1,4 +1,4 @@
-"""The process of one or several replicas; the server starts it, with file descriptors: of a pipe, and of sockets."""
+"""The process of one or several replicas. Its argument lists file descriptors: a pipe, and a socket per replica."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from translane_server.runtime.graph_backend import GraphBackend
     from translane_server.runtime.sessions import Sessions
 
-# What takes requests and answers them goes first: it needs little, and what it brings makes bigger batches.
+# The server's process has priority: it needs little CPU time, and earlier requests make larger batches.
 _NICENESS = 10
 
 
 def main() -> int:
-    """Decode until the server closes the connections."""
-    for number in (signal.SIGTERM, signal.SIGINT):  # sent to the whole group: the server drains, and then closes
+    """Decode until the server closes the connections, and return the exit code."""
+    for number in (signal.SIGTERM, signal.SIGINT):  # the server drains, and then closes the connections
         signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # whoever has started the server may have it ignored: see wait(2)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # wait(2) needs this; an ignored signal is inherited
     os.nice(_NICENESS)
-    # numpy reads this when it is loaded. Its matrix products, which nobody asks for, would have a thread for each CPU;
-    # and only a process of one thread forks safely.
+    # numpy reads this when it is loaded. Without it, OpenBLAS would start a thread for each CPU, but only a process of
+    # one thread forks safely.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     from translane_server.replica.fork import serve_forked
     from translane_server.replica.serve import serve
@@ -39,16 +39,16 @@ def main() -> int:
 
 
 def _load(setup: ReplicaSetup) -> Sessions:
-    """The model, which several replicas may read.
+    """Load the model, which several replicas may share.
 
     Raises:
-        StartupError: the model, or ONNX Runtime, does not load.
+        StartupError: the model or ONNX Runtime does not load.
     """
     from translane_server.errors import StartupError
     from translane_server.logs import configure_logging
 
     model = setup.model
-    assert model is not None, "a process is told its model"
+    assert model is not None, "the setup of a process has a model"
     configure_logging(model.log_format, model.log_level)
     try:
         from translane_server.runtime.sessions import Sessions
@@ -58,15 +58,15 @@ def _load(setup: ReplicaSetup) -> Sessions:
 
 
 def _open(setup: ReplicaSetup, sessions: Sessions) -> GraphBackend:
-    """A replica's own backend, warmed up.
+    """Make and warm up the backend of one replica.
 
     Raises:
-        StartupError: the model does not run, or its rows find no memory.
+        StartupError: the model does not run, or there is not enough memory for the rows.
     """
     from translane_server.runtime.device_backend import device_backend
 
     model = setup.model
-    assert model is not None, "a process is told its model"
+    assert model is not None, "the setup of a process has a model"
     backend = device_backend(
         sessions,
         rows=setup.rows,

@@ -1,4 +1,4 @@
-"""A replica's end of its socket to the server."""
+"""The replica's end of the socket to the server."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from translane_server.replica.seam import Report
 
 
 class ServerGoneError(Exception):
-    """The server has closed the connection, or has ended."""
+    """The server has closed the connection or has ended."""
 
 
 class ServerConnection:
-    """Reads what the server sends, and writes what it is told.
+    """Receives orders from the server, and sends reports. Implements `loop.Server`.
 
     Args:
-        connection: to the server; its owner closes it.
+        connection: socket to the server; the caller closes it.
     """
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._arrivals = select.poll()  # costs less than a read that finds nothing
+        self._arrivals = select.poll()  # poll costs less than a read without data
         self._arrivals.register(connection, select.POLLIN)
         self._frames = Frames()
 
@@ -38,7 +38,7 @@ class ServerConnection:
         """Wait for bytes; return the messages that are complete by now.
 
         Raises:
-            ServerGoneError: there will be no more.
+            ServerGoneError: the server has closed the connection.
         """
         try:
             data = self._connection.recv(RECEIVED_AT_ONCE)
@@ -49,26 +49,16 @@ class ServerConnection:
         return self._frames.feed(data)
 
     def orders(self, *, wait: bool) -> list[Orders]:
-        """The orders that have come; with `wait`, after some bytes have.
-
-        Raises:
-            ServerGoneError: there will be no more.
-        """
         return [unpack_orders(each) for each in self.receive()] if wait or self._arrivals.poll(0) else []
 
     def report(self, report: Report) -> None:
-        """Send a report.
-
-        Raises:
-            ServerGoneError: nobody reads it.
-        """
         self.send(pack_report(report))
 
     def send(self, message: object) -> None:
         """Send a message.
 
         Raises:
-            ServerGoneError: nobody reads it.
+            ServerGoneError: the server has closed the connection.
         """
         try:
             self._connection.sendall(framed(message))

@@ -1,8 +1,8 @@
-"""Replicas that fork from a process which has loaded the model.
+"""Forks replicas from a process that has loaded the model.
 
-So its weights are in memory once however many replicas read them, in the processors' common cache, too; and they are
-loaded once. What each replica writes, its rows above all, it has for itself. Only a process of one thread forks safely:
-these are replicas on one thread of ONNX Runtime each, which is the one that calls it.
+The replicas share the weights: they are loaded once, and are once in memory and in the common cache of the CPUs. Each
+replica has its own rows. Only a process with one thread forks safely, so these replicas run ONNX Runtime on their main
+thread alone.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ def serve_forked(
     open_backend: Callable[[ReplicaSetup, _Model], Backend],
     reports: int,
 ) -> int:
-    """Load what the first connection tells of, serve each in a process of its own, and wait until all have ended.
+    """Load the model, fork a child for each replica, and wait until all children have ended.
 
     Args:
-        connections: of the replicas.
-        load: what they share.
-        open_backend: what each has for itself.
-        reports: descriptor of a pipe, which is told "N pid P" of replica N when there is process P, and "N code C" when
-            it has ended; C is negative where a signal has ended it.
+        connections: socket of each replica.
+        load: loads the model, which the replicas share, with the setup of the first replica.
+        open_backend: makes the backend of one replica.
+        reports: file descriptor of a pipe. The process writes the line "N pid P" when replica N has process P, and the
+            line "N code C" when that process has ended. C is negative if a signal ended it.
 
     Returns:
-        The exit code of a process that does nothing else.
+        The exit code for this process.
     """
     servers = [ServerConnection(connection) for connection in connections]
     setups: list[ReplicaSetup] = []
@@ -56,7 +56,7 @@ def serve_forked(
             setup = receive_setup(server)
         except ServerGoneError:
             return 0
-        # Each is told the same of the model, and that is large where the vocabulary is.
+        # All setups have the same model and vocabulary. Only one copy is kept, because vocabularies are large.
         setups.append(replace(setup, model=setups[0].model, vocabulary=setups[0].vocabulary) if setups else setup)
     try:
         model = load(setups[0])
@@ -65,7 +65,7 @@ def serve_forked(
             _answer(server, error)
         return error.exit_code
     gc.collect()
-    gc.freeze()  # a collection writes to all it looks at, and memory that is written to is shared no longer
+    gc.freeze()  # a later collection would write to these objects, and so copy shared memory
     numbers: dict[int, int] = {}
     parent = os.getpid()
     for number, (connection, setup) in enumerate(zip(connections, setups, strict=True)):
@@ -76,7 +76,7 @@ def serve_forked(
             connection.close()
             continue
         if pid == 0:
-            for other in connections[number + 1 :]:  # held open here, nobody would see them close
+            for other in connections[number + 1 :]:  # a copy here would keep the connection open
                 other.close()
             os.close(reports)
             _end_with(parent)
@@ -91,21 +91,21 @@ def serve_forked(
 
 
 def _become(server: ServerConnection, setup: ReplicaSetup, open_backend: Callable[[ReplicaSetup], Backend]) -> None:
-    """Be a replica to the end; does not return."""
+    """Run a replica, and end the process. Does not return."""
     code = 1
     try:
         code = decode(server, setup, open_backend)
-    except BaseException:  # noqa: BLE001 whatever it is, this must not go back to what has forked
+    except BaseException:  # noqa: BLE001 no error may continue in the code of the parent
         _log.exception("replica %d failed", setup.number)
     finally:
         os._exit(code)
 
 
 def _end_with(parent: int) -> None:
-    """Have this process killed when `parent`, which it was forked from, is: nobody else would tell how it ends."""
+    """Kill this process when `parent` ends: without it, nobody would report the end of this process."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it has ended before
+    if os.getppid() != parent:  # the parent has ended already
         os._exit(1)
 
 

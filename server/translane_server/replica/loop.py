@@ -1,6 +1,7 @@
-"""The loop of a replica: schedule, run, update.
+"""The loop of a replica: admit sentences, run a decode step, update the batch.
 
-A sentence waits in two places here: in the queue until it is encoded, and encoded until it gets its rows.
+A sentence waits in two places here: in the queue, and encoded. An encoded sentence has a slot in the backend, and waits
+for its rows.
 """
 
 from __future__ import annotations
@@ -24,27 +25,35 @@ from translane_server.vocabulary import TargetVocabulary
 
 _log = logging.getLogger(__name__)
 
-_MOST_STEPS = 64  # that go unreported while there is nothing else to report
+_MOST_STEPS = 64  # most steps whose measurements wait for a report
 
 
 class Server(Protocol):
-    """Who gives orders and takes reports: see `connection.ServerConnection`."""
+    """The server as the loop sees it; see `connection.ServerConnection`."""
 
     def orders(self, *, wait: bool) -> list[Orders]:
-        """The orders that have come; raises `ServerGoneError` when there will be no more."""
+        """The orders that have arrived. With `wait`, first wait for bytes.
+
+        Raises:
+            ServerGoneError: the server has closed the connection.
+        """
 
     def report(self, report: Report) -> None:
-        """Send a report; raises `ServerGoneError` where nobody reads it."""
+        """Send a report.
+
+        Raises:
+            ServerGoneError: the server has closed the connection.
+        """
 
 
 class ReplicaLoop:
-    """Decodes what the server orders.
+    """Decodes the tasks that the server sends.
 
     Args:
-        backend: runs the model; closed when the loop ends.
-        server: gives orders and takes reports.
-        vocabulary: of the target.
-        clock: seconds, monotonic, that of the server.
+        backend: runs the model; the loop closes it at its end.
+        server: sends orders and receives reports.
+        vocabulary: the target vocabulary.
+        clock: monotonic clock [seconds], equal to the server's clock.
     """
 
     def __init__(
@@ -60,18 +69,21 @@ class ReplicaLoop:
         self._clock = clock
         self._batch = RunningBatch(backend.rows, backend.target_capacity, backend.source_capacity, vocabulary)
         self._queue: PriorityQueue[Task] = PriorityQueue()
-        self._encoded: deque[tuple[Task, int]] = deque()  # and the numbers by which the backend knows the sources
-        self._encode_seconds = 0.0  # what encoding these has taken
-        self._newcomers: list[Search] = []  # that have no token yet
+        self._encoded: deque[tuple[Task, int]] = deque()  # tasks, and their sources' slots in the backend
+        self._encode_seconds = 0.0  # duration of the last encoder run
+        self._newcomers: list[Search] = []  # searches without a token
         self._ended: list[tuple[int, SentenceResult]] = []
         self._dropped: list[int] = []
         self._certain: list[tuple[int, CertainTokens]] = []
         self._measured = Measurements.none()
 
     def run(self) -> bool:
-        """Decode until the server goes; whether that is what has ended the loop.
+        """Decode until the server closes the connection.
 
-        Whatever else goes wrong is logged; the server learns of it when the connection closes.
+        Any other error is logged. The server notices it when the connection closes.
+
+        Returns:
+            Whether the server has ended the loop.
         """
         try:
             while True:
@@ -79,7 +91,7 @@ class ReplicaLoop:
                 self._step()
         except ServerGoneError:
             return True
-        except Exception:  # noqa: BLE001 - whatever it is, the server answers every caller
+        except Exception:  # noqa: BLE001 - the server answers all callers after any error
             _log.exception("the replica failed")
             return False
         finally:
@@ -87,7 +99,7 @@ class ReplicaLoop:
             self._backend.close()
 
     def _exchange(self) -> None:
-        """Report what there is to tell, and take orders; wait for them where there is nothing to do."""
+        """Send a report if there is news, and take orders. Wait for orders if there is nothing to decode."""
         idle = not (self._batch.reserved or self._encoded or self._queue)
         steps = len(self._measured.steps)
         if self._ended or self._dropped or self._certain or steps > _MOST_STEPS or (idle and steps):
@@ -106,12 +118,12 @@ class ReplicaLoop:
             waiting = len(self._encoded)
             self._encoded = deque(each for each in self._encoded if each[0].number != number)
             waiting -= len(self._encoded)
-        if waiting or self._batch.drop(number):  # else it has ended
+        if waiting or self._batch.drop(number):  # otherwise the task has ended
             self._dropped.append(number)
             self._newcomers = [search for search in self._newcomers if search.task.number != number]
 
     def _step(self) -> None:
-        """One iteration: whoever has come joins, every active row gets one token, whoever has ended leaves."""
+        """Admit sentences, close holes, and decode: every active row gets a token, and ended sentences leave."""
         batch = self._batch
         if batch.reserved < self._rows and (self._encoded or self._queue):
             self._admit()
@@ -121,11 +133,11 @@ class ReplicaLoop:
             self._decode()
 
     def _admit(self) -> None:
-        """Give free rows to whoever waits: first to those that are encoded.
+        """Give free rows to waiting sentences, encoded sentences first.
 
-        When these have entered, those that wait are encoded together, for the free rows and as many more as there is
-        room for. That costs less than encoding them one by one as rows become free; but a sentence of higher priority
-        that comes later enters after them.
+        When all encoded sentences have rows, the next sentences are encoded together: as many as there are slots for,
+        even if there are fewer free rows. This costs less than to encode each sentence when a row becomes free. But a
+        sentence of higher priority that comes later must wait for them.
         """
         backend, batch, queue = self._backend, self._batch, self._queue
         if self._encoded:
@@ -140,7 +152,7 @@ class ReplicaLoop:
             self._enter()
 
     def _enter(self) -> None:
-        """Give rows to the first of those that are encoded, as many as there is room for."""
+        """Give rows to the first encoded sentences, as many as fit."""
         encoded, tasks, sources = self._encoded, [], []
         free = self._rows - self._batch.reserved
         while encoded and (free := free - encoded[0][0].rows) >= 0:
@@ -182,7 +194,7 @@ class ReplicaLoop:
             self._certain.append((search.task.number, tokens))
 
     def _steps_ahead(self) -> int:
-        """How many steps to take before looking at what has come of them: several where that keeps nobody waiting."""
+        """The number of steps to run at once: several only if no sentence waits."""
         if self._encoded or self._queue:
             return 1
         return max(1, min(self._backend.steps_at_once, self._batch.greedy_steps))

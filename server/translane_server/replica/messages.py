@@ -1,10 +1,10 @@
-"""What the server and its replicas' processes tell each other, as bytes.
+"""The messages between the server and its replicas, and their bytes.
 
-Both ends are this program, of one version, and nobody else holds an end of their socket: messages are pickles, each
-after its length. The server sends the setup first, and the replica answers `Ready`, or with the error that keeps it
-from starting. Then the server sends `Orders`, and the replica sends reports.
+A message is its length and a pickle. Pickles are safe here: both ends are this program in one version, and no other
+process has the socket. The server sends the setup first. The replica answers with `Ready`, or with the error that stops
+it. Then the server sends `Orders`, and the replica sends reports.
 
-Orders and reports are packed into plain tuples: pickling these takes a tenth of the time of named ones.
+Orders and reports are packed into plain tuples, because pickling named tuples takes ten times as long.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from translane_server.replica.seam import Report
 from translane_server.sentence import AlignedToken, CertainTokens, Hypothesis, Sentence, SentenceResult, Task, Timing
 
 RECEIVED_AT_ONCE = 1 << 16
-"""Bytes that are read from a socket in one go."""
+"""Most bytes of one read from a socket."""
 
 _LENGTH = struct.Struct("<I")
 
 
 class Ready(NamedTuple):
-    """The replica takes orders."""
+    """The replica is ready for orders."""
 
 
 class Orders(NamedTuple):
-    """What a replica is to do.
+    """Orders for a replica.
 
     Attributes:
-        tasks: to decode.
-        cancelled: numbers of tasks to give up; they may have ended, or be among `tasks`.
+        tasks: new tasks.
+        cancelled: numbers of tasks to drop. They may be in `tasks`, or may have ended.
     """
 
     tasks: Sequence[Task]
@@ -42,19 +42,19 @@ class Orders(NamedTuple):
 
 
 def framed(message: object) -> bytes:
-    """A message as it is sent."""
+    """The bytes of a message: its length and its pickle."""
     body = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
     return _LENGTH.pack(len(body)) + body
 
 
 class Frames:
-    """Makes messages of received bytes, however they were cut."""
+    """Restores messages from received bytes, in pieces of any size."""
 
     def __init__(self) -> None:
         self._received = bytearray()
 
     def feed(self, data: bytes | memoryview) -> list[Any]:
-        """Take bytes; return the messages that are complete by now."""
+        """Add received bytes; return the messages that are complete by now."""
         messages, received = [], self._received
         received += data
         start = 0
@@ -70,19 +70,19 @@ class Frames:
 
 
 def pack_orders(orders: Orders) -> tuple[Any, ...]:
-    """Orders as plain tuples."""
+    """Turn orders into plain tuples."""
     return [(*task[:-1], *task.sentence) for task in orders.tasks], orders.cancelled
 
 
 def unpack_orders(packed: tuple[Any, ...]) -> Orders:
-    """The orders."""
+    """Restore orders from `pack_orders`."""
     tasks, cancelled = packed
-    first = len(Task._fields) - 1  # of the sentence's fields
+    first = len(Task._fields) - 1  # place of the sentence's first field
     return Orders([Task._make((*each[:first], Sentence._make(each[first:]))) for each in tasks], cancelled)
 
 
 def pack_report(report: Report) -> tuple[Any, ...]:
-    """A report as plain tuples."""
+    """Turn a report into plain tuples."""
     return (
         [(number, *_packed_result(result)) for number, result in report.ended],
         report.dropped,
@@ -92,7 +92,7 @@ def pack_report(report: Report) -> tuple[Any, ...]:
 
 
 def unpack_report(packed: tuple[Any, ...]) -> Report:
-    """The report."""
+    """Restore a report from `pack_report`."""
     ended, dropped, certain, measurements = packed
     return Report(
         [(number, _unpacked_result(hypotheses, timing)) for number, hypotheses, timing in ended],

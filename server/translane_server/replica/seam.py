@@ -1,4 +1,4 @@
-"""The seam between the dispatcher and what decodes."""
+"""The interface between the dispatcher and the replicas."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from translane_server.sentence import CertainTokens, SentenceResult, Task
 
 
 class Report(NamedTuple):
-    """What a replica has to tell. Tasks are named by their numbers.
+    """A report of a replica. Tasks are identified by their numbers.
 
     Attributes:
-        ended: tasks that are decoded, and their results.
-        dropped: tasks that were given up, and take no more rows.
-        certain: tokens that have become certain, of streamed tasks, in order.
-        measurements: since the last report.
+        ended: tasks that are decoded, with their results.
+        dropped: cancelled tasks, whose rows are free.
+        certain: streamed tasks with their new certain tokens, in order.
+        measurements: measurements since the last report.
     """
 
     ended: Sequence[tuple[int, SentenceResult]]
@@ -26,34 +26,37 @@ class Report(NamedTuple):
 
 
 class ReplicaListener(Protocol):
-    """Who is told what becomes of tasks, on the event loop."""
+    """Receives the reports of replicas. All methods are called on the event loop."""
 
     def reported(self, replica: Replica, report: Report) -> None:
-        """A replica has something to tell."""
+        """A replica has sent a report."""
 
     def lost(self, replica: Replica) -> None:
-        """A replica has ended without being told to."""
+        """A replica has ended, though it was not stopped."""
 
 
 class Replica(Protocol):
-    """Decodes tasks, as many at once as it has rows for. All methods are called on the event loop."""
+    """Decodes tasks. All methods are called on the event loop."""
 
     @property
     def rows(self) -> int:
-        """How many hypotheses decode at once at most."""
+        """Maximum number of hypotheses that decode at once."""
 
     async def start(self, listener: ReplicaListener) -> None:
-        """Be ready to decode.
+        """Start the replica, and wait until it is ready to decode.
+
+        Args:
+            listener: receives the replica's reports.
 
         Raises:
-            StartupError: it cannot be.
+            StartupError: the replica cannot start.
         """
 
     def submit(self, task: Task) -> None:
-        """Decode a sentence; a report will tell of its end."""
+        """Decode a task. A report will contain the task when it has ended."""
 
     def cancel(self, number: int) -> None:
-        """Give the task of that number up; a report will tell of its end, unless it has."""
+        """Drop the task of this number, unless it has ended. A report contains the task in either case."""
 
     async def stop(self) -> None:
-        """End now, whatever is decoding."""
+        """End the replica at once. Tasks that are decoding are lost."""

@@ -1,4 +1,4 @@
-"""What runs where a replica is: it receives its setup, opens its backend, and decodes what is ordered."""
+"""Runs a replica: receives the setup, opens the backend, and runs the loop."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ from translane_server.replica.setup import ReplicaSetup
 
 
 def serve(connection: socket.socket, open_backend: Callable[[ReplicaSetup], Backend]) -> int:
-    """Decode what comes over `connection` until its other end closes, on a backend that suits what is told first.
+    """Run a replica on `connection` until the server closes it.
+
+    Args:
+        connection: socket to the server; the caller closes it.
+        open_backend: makes the backend for the setup.
 
     Returns:
-        The exit code of a process that does nothing else.
+        The exit code for a process of this replica.
     """
     server = ServerConnection(connection)
     try:
@@ -28,20 +32,20 @@ def serve(connection: socket.socket, open_backend: Callable[[ReplicaSetup], Back
 
 
 def receive_setup(server: ServerConnection) -> ReplicaSetup:
-    """What is told first.
+    """Wait for the setup, which is the server's first message.
 
     Raises:
-        ServerGoneError: nothing was.
+        ServerGoneError: the server has closed the connection.
     """
     while not (messages := server.receive()):
         pass
     setup: ReplicaSetup
-    (setup,) = messages  # nothing else is sent until the answer
+    (setup,) = messages  # the server sends nothing else before the answer
     return setup
 
 
 def decode(server: ServerConnection, setup: ReplicaSetup, open_backend: Callable[[ReplicaSetup], Backend]) -> int:
-    """Decode what comes after the setup; returns what `serve` does."""
+    """Open the backend, tell the server, and run the loop; see `serve` for the result."""
     try:
         try:
             backend = open_backend(setup)

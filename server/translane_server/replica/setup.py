@@ -1,4 +1,4 @@
-"""What a replica is told first."""
+"""The setup of a replica: the server's first message to it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from translane_server.vocabulary import TargetVocabulary
 
 @dataclass(frozen=True)
 class ModelSetup:
-    """How the replicas of a model run it.
+    """The model, and how replicas run it.
 
     Attributes:
-        bundle: what they decode with; it is checked.
-        device: what runs it.
-        threads: of ONNX Runtime, in each replica.
-        source_capacity: most source tokens of a sentence.
-        target_capacity: most decoder steps of a sentence.
-        encode_tokens: how many padded source tokens a replica encodes at most between two decoder steps.
+        bundle: the checked bundle of the model.
+        device: the device that runs the model.
+        threads: number of ONNX Runtime's threads in each replica.
+        source_capacity: maximum number of source tokens of a sentence.
+        target_capacity: maximum number of decode steps of a sentence.
+        encode_tokens: maximum number of source tokens, with padding, that are encoded between two decode steps.
         log_format: see `logs.configure_logging`.
-        log_level: likewise.
+        log_level: see `logs.configure_logging`.
     """
 
     bundle: Bundle
@@ -37,13 +37,13 @@ class ModelSetup:
 
 @dataclass(frozen=True)
 class ReplicaSetup:
-    """What one replica is told.
+    """The setup of one replica.
 
     Attributes:
-        number: of the replica.
-        rows: how many hypotheses decode at once at most.
-        vocabulary: of the target.
-        model: what it runs; None where its host has a backend at hand.
+        number: number of the replica.
+        rows: maximum number of hypotheses that decode at once.
+        vocabulary: the target vocabulary.
+        model: the model; None if the replica's host has a backend already.
     """
 
     number: int

@@ -1,1 +1,1 @@
-"""Requests of the protocol to sentences, and results back to messages."""
+"""Turns requests of the protocol into sentences, and results into messages of the protocol."""

@@ -1,4 +1,4 @@
-"""Texts of many sentences in the protocol's terms: what may be asked for them, and their translations as one."""
+"""Texts of many sentences in the protocol's terms: checks their options, cuts them, and merges their translations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from translane_server.text.splitting import Encode, SplitText, TooManySentencesE
 
 
 def check_split(options: pb.DecodingOptions) -> list[FieldViolation]:
-    """Which options cannot be had for a text that is cut into sentences: they are for one sentence."""
+    """Return the options that cannot be combined with split_sentences, because they are for one sentence."""
     if not options.split_sentences:
         return []
     refused = {
@@ -31,14 +31,14 @@ def split_texts(
     """Cut texts into sentences; see `split_text`.
 
     Args:
-        texts: by the field that has them, which errors name.
+        texts: texts by their fields, which errors name.
         language: a BCP-47 tag.
-        encode: gives the tokens of texts.
-        max_tokens: most tokens of a sentence.
-        max_sentences: most sentences of all texts together.
+        encode: returns the tokens of texts.
+        max_tokens: maximum tokens of a sentence.
+        max_sentences: maximum sentences of all texts together.
 
     Raises:
-        InvalidRequestError: there are more.
+        InvalidRequestError: the texts have more sentences, or a character has more tokens.
     """
     found: list[SplitText] = []
     remaining = max_sentences
@@ -57,10 +57,10 @@ def split_texts(
 
 
 def merge_translations(text: SplitText, translations: Sequence[pb.Translation], target_language: str) -> pb.Translation:
-    """The translation of a text, of those of its sentences, which have one hypothesis each.
+    """Merge the translations of a text's sentences into one. Each has one hypothesis.
 
-    The score is the sum of the sentences' scores, where they have one. Tokens follow one another, and alignments count
-    them so.
+    The score is the sum of the sentences' scores, if they have scores. Tokens are concatenated, and alignments refer to
+    positions in the concatenated tokens.
     """
     merged = pb.Hypothesis(finish_reason=pb.FINISH_REASON_END_OF_SENTENCE)
     whole = pb.Translation()
@@ -80,7 +80,7 @@ def merge_translations(text: SplitText, translations: Sequence[pb.Translation], 
         ended = hypothesis.finish_reason == pb.FINISH_REASON_END_OF_SENTENCE
         if not ended:
             merged.finish_reason = hypothesis.finish_reason
-        # the tokens are there only where they were asked for; each but the end-of-sentence token is aligned
+        # Tokens are there only if the request asks for them. Every token but the end-of-sentence token is aligned.
         target_tokens += len(hypothesis.tokens) or len(hypothesis.alignment.points) + ended
         whole.source_tokens += translation.source_tokens
         whole.source_pieces.extend(translation.source_pieces)

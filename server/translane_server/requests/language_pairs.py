@@ -1,4 +1,4 @@
-"""Which languages a request is translated between, and how the model is told them."""
+"""Language pairs: finds the languages of a request, and tells the model its languages."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _SHOWN_LANGUAGES = 12
 
 
 class LanguagePair:
-    """Two languages of a model, and how sources are told which: in a template.
+    """Two languages of a model, and the template that tells the model these languages.
 
-    A source is the ids of text_prefix + text, between `prefix` and `suffix`. The template's tokens stand for no part of
-    a text, and a text without tokens has no template either.
+    A source is `prefix`, then the ids of `text_prefix` + text, then `suffix`. The template's tokens stand for no part
+    of a text. A text without tokens gets no template.
 
     Args:
-        source: the model's tag.
-        target: the model's tag.
-        tokenizer: the model's.
-        forced_ids: target ids that the decoder is made to generate first. They are no part of the text.
-        text_prefix: what every source text begins with.
-        prefix: what its ids begin with.
-        suffix: what they end with.
+        source: the model's tag of the source language.
+        target: the model's tag of the target language.
+        tokenizer: the model's tokenizer.
+        forced_ids: target ids that every translation starts with. They are no part of the text.
+        text_prefix: text before every source text.
+        prefix: ids before the ids of the text.
+        suffix: ids after the ids of the text.
     """
 
     def __init__(
@@ -54,14 +54,14 @@ class LanguagePair:
         self._prefix_tokens = max((place for place, surface in enumerate(surfaces, start=1) if surface), default=0)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Source ids of each text, as the model takes them; an empty list where a text has no tokens."""
+        """Return the source ids of each text, with the template; an empty list if a text has no tokens."""
         if not self._has_template:
             return self.tokenizer.encode(texts)
         encoded = self.tokenizer.encode([self._text_prefix + text for text in texts])
         return [[*self._prefix, *ids, *self._suffix] if ids != self._nothing else [] for ids in encoded]
 
     def source_surfaces(self, text: str) -> list[str]:
-        """For each token of `encode([text])` the part of `text` it stands for; empty for the template's."""
+        """Return the part of `text` that each token of `encode([text])` stands for; "" for the template's tokens."""
         if not self._has_template:
             return self.tokenizer.source_surfaces(text)
         if not self.encode([text])[0]:
@@ -72,11 +72,11 @@ class LanguagePair:
 
 
 class LanguagePairs:
-    """Languages of a model.
+    """The language pairs of a model.
 
     Args:
-        languages: what they are, and how the model is told them.
-        tokenizer: the model's.
+        languages: the languages, and how the model is told them.
+        tokenizer: the model's tokenizer.
     """
 
     def __init__(self, languages: Languages, tokenizer: Tokenizer) -> None:
@@ -84,9 +84,9 @@ class LanguagePairs:
         self._tokenizer = tokenizer
 
     def find(self, source: str, target: str) -> tuple[LanguagePair, list[FieldViolation]]:
-        """The pair that `source` and `target` of a request mean, and what is wrong with them.
+        """Return the pair that `source` and `target` of a request mean, and what is wrong with them.
 
-        Where something is, the pair is another of the model's, to look at the rest of the request with.
+        If something is wrong, the pair is another pair of the model, so that the rest of the request can be checked.
         """
         sources, targets = self._languages.source, self._languages.target
         wrong = [
@@ -102,7 +102,7 @@ class LanguagePairs:
         return self._pair(*found), wrong
 
     def default(self) -> LanguagePair:
-        """The first pair."""
+        """Return the model's first pair."""
         templates, languages = self._languages.templates, self._languages
         source, others = next(iter(templates.pair_prefixes.items()), (languages.source[0], languages.target))
         return self._pair(source, next(iter(others)))

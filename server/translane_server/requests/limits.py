@@ -1,4 +1,4 @@
-"""What a request may ask for. Every wrong field is named, all of them at once; the options are `option_checks`'."""
+"""Limits of requests, apart from their options (see `option_checks`). One error names all wrong fields."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from translane_server.settings import TokenLimits
 
 _SHOWN_CHARACTERS = 40
 
-# A text of more characters than this for each token it may have is refused unread: counting the tokens of megabytes
-# takes a second, and no real text has pieces of that length.
+# A text with more characters than this for each allowed token is refused before it is tokenized. Tokenizing megabytes
+# takes a second, and no real text has such long tokens.
 _CHARACTERS_PER_TOKEN = 64
 
 
 @dataclass(frozen=True)
 class RequestLimits:
-    """What every request is held to."""
+    """The limits of every request."""
 
     texts_per_request: int
     sentences_waiting: int
@@ -26,7 +26,7 @@ class RequestLimits:
 
 
 def check_count(name: str, count: int, limit: int) -> list[FieldViolation]:
-    """Whether the list `name` has too few or too many entries."""
+    """Return a violation if the list `name` has too few or too many entries."""
     if not count:
         return [FieldViolation(name, "is empty; at least one is needed")]
     if count > limit:
@@ -35,12 +35,12 @@ def check_count(name: str, count: int, limit: int) -> list[FieldViolation]:
 
 
 def check_characters(field: str, texts: Sequence[str], tokens: int) -> list[FieldViolation]:
-    """Which of `texts` are too long to count their tokens.
+    """Return a violation for each text that is too long to be tokenized.
 
     Args:
-        field: that has the texts, with {} for the number of each.
-        texts: of a request.
-        tokens: how many tokens each may have.
+        field: name of the texts' field, with {} for the number of a text.
+        texts: texts of a request.
+        tokens: maximum tokens of a text.
     """
     characters = _CHARACTERS_PER_TOKEN * tokens
     return [
@@ -51,7 +51,7 @@ def check_characters(field: str, texts: Sequence[str], tokens: int) -> list[Fiel
 
 
 def check_tokens(field: str, ids: Sequence[Sequence[int]], limit: int, advice: str = "") -> list[FieldViolation]:
-    """Which of `ids`, those of the texts of `field`, are longer than `limit` tokens."""
+    """Return a violation for each text of `field` whose `ids` are more than `limit`."""
     return [
         FieldViolation(field.format(number), f"has {len(each)} tokens, at most {limit} are accepted{advice}")
         for number, each in enumerate(ids)
@@ -60,15 +60,15 @@ def check_tokens(field: str, ids: Sequence[Sequence[int]], limit: int, advice: s
 
 
 def refuse(wrong: Sequence[FieldViolation]) -> None:
-    """Raise what answers these violations, if there are any.
+    """Refuse a request with these violations, if there are any.
 
     Raises:
-        InvalidRequestError: there are.
+        InvalidRequestError: there is a violation.
     """
     if wrong:
         raise InvalidRequestError(*wrong)
 
 
 def shown(value: str) -> str:
-    """`value` of a request, quoted for a message and not longer than a message can be."""
+    """Return `value` of a request, quoted and shortened for a message."""
     return repr(value if len(value) <= _SHOWN_CHARACTERS else value[:_SHOWN_CHARACTERS] + "…")

@@ -1,6 +1,6 @@
-"""What DecodingOptions may hold: the range of each field, and what cannot be combined.
+"""Checks DecodingOptions: the range of each field, and what cannot be combined.
 
-What depends on tokens (does the prefix fit, can the vocabulary spell a term?) is `option_resolution`'s.
+`options` has the checks that need tokens: does the prefix fit, and can the vocabulary spell a term?
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from translane_server.errors import FieldViolation
 from translane_server.requests.documents import check_split
 from translane_server.settings import TokenLimits
 
-# Each costs time in every step of the sentences it applies to, or in every request.
+# Each phrase or term costs time in every step of its sentences, or in every request.
 MAX_SUPPRESSED_PHRASES = 64
 MAX_PHRASE_CHARACTERS = 128
 MAX_TERMS = 1024
 
-# Used where terminology is to be kept and beam_size is not set.
+# The beam size of requests that have terminology and do not set beam_size.
 _TERMINOLOGY_BEAMS = 4
 
-# Options that are no numbers and can be anything by themselves, or are looked at by a function of their own.
+# Options without a range. Any value is valid, or a separate function checks the option.
 UNRANGED = frozenset(
     {
         "early_stopping",
@@ -43,12 +43,12 @@ UNRANGED = frozenset(
 
 @dataclass(frozen=True)
 class OptionLimits:
-    """What the options are held to.
+    """The limits of the options.
 
     Attributes:
-        tokens: the lengths of source and target.
-        beam_size: most beams, and most hypotheses.
-        alignment: whether the model tells which source token a target token comes from.
+        tokens: limits of the lengths of source and target.
+        beam_size: maximum number of beams, and of hypotheses.
+        alignment: whether the model can align target tokens to source tokens.
     """
 
     tokens: TokenLimits
@@ -76,7 +76,7 @@ class Range:
 
 
 def ranges(limits: OptionLimits) -> Mapping[str, Range]:
-    """The range of each option that is a number."""
+    """Return the range of each option that has one."""
     positive, count = Range(0, above=True), Range(0)
     return {
         "beam_size": Range(1, limits.beam_size),
@@ -95,12 +95,12 @@ def ranges(limits: OptionLimits) -> Mapping[str, Range]:
 
 
 def is_sampled(options: pb.DecodingOptions) -> bool:
-    """Whether tokens are to be drawn."""
+    """Whether the options ask for sampling."""
     return any(options.HasField(name) for name in ("temperature", "top_k", "top_p"))
 
 
 def beam_size(options: pb.DecodingOptions, most: int) -> int:
-    """How many beams are asked for; `most` is the server's limit."""
+    """Return how many beams the options ask for. `most` is the server's limit."""
     if options.HasField("beam_size"):
         return options.beam_size
     beams = bool(options.terminology) and not is_sampled(options) and not options.return_alternatives
@@ -108,10 +108,10 @@ def beam_size(options: pb.DecodingOptions, most: int) -> int:
 
 
 def check_options(options: pb.DecodingOptions, limits: OptionLimits) -> list[FieldViolation]:
-    """Everything that is wrong with `options`, as far as can be told without tokens."""
+    """Return everything that is wrong with `options` and can be found without tokens."""
     wrong = [*_outside(options, limits)]
     named = {violation.field for violation in wrong}
-    # what is out of its range is not held against the others
+    # a field that is out of its range is reported once
     wrong += [each for each in _combinations(options, limits) if each.field not in named]
     return [
         *wrong,
@@ -150,10 +150,10 @@ def _combinations(options: pb.DecodingOptions, limits: OptionLimits) -> Iterator
             yield _violation("patience", f"is {_shown(patience)}: patience * beam_size is less than num_hypotheses")
     if options.terminology and (sampled or alternatives or beams < 2):
         if limits.beam_size < 2:
-            yield _violation("terminology", "takes beams, and this server has a limit of one")
+            yield _violation("terminology", "needs beams, and this server has a limit of one")
         else:
             other = "sampling" if sampled else "return_alternatives" if alternatives else "beam_size 1"
-            yield _violation("terminology", f"takes beams: it cannot be combined with {other}")
+            yield _violation("terminology", f"needs beams: it cannot be combined with {other}")
     if options.HasField("max_length") and options.min_length > max(0, options.max_length):
         yield _violation("min_length", f"is {options.min_length}, more than max_length, {options.max_length}")
 
@@ -193,7 +193,7 @@ def _check_alignment(options: pb.DecodingOptions, limits: OptionLimits) -> Itera
     if not limits.alignment:
         for name in ("return_alignment", "replace_unknowns", "coverage_penalty"):
             if getattr(options, name):
-                yield _violation(name, "takes attention weights, and the model bundle gives none: export it again")
+                yield _violation(name, "needs attention weights, and the model bundle gives none: export it again")
 
 
 def _shown(value: float) -> str:

@@ -1,4 +1,4 @@
-"""The protocol's DecodingOptions, with their defaults, as numbers, ids and bytes for the engine."""
+"""Resolves the protocol's DecodingOptions and their defaults to numbers, ids and bytes for decoding."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from translane_server.settings import TokenLimits
 from translane_server.text.glossary import Glossary, Term
 from translane_server.text.tokenizer import Tokenizer
 
-# Most terms that apply to one sentence: each has a share of its beams.
+# Maximum terms of one sentence: each term takes a share of the beams.
 MAX_TERMS_OF_SENTENCE = 16
 
 _SEED_BITS = 64
@@ -32,7 +32,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """What of a hypothesis is told beside its text and score."""
+    """What is returned of a hypothesis besides its text and score."""
 
     tokens: bool = False
     token_scores: bool = False
@@ -41,17 +41,17 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedOptions:
-    """What all texts of a request have in common.
+    """The options that all texts of a request share.
 
     Attributes:
-        decoding: how each is decoded. Its seed is for all, unless `own_seeds`.
-        forced_ids: tokens each translation starts with.
-        language_tokens: how many of the first of them tell the model its language, and are no part of the text.
-        word_follows: a word starts after them.
-        glossary: what has to be in a translation, by what is in its source.
+        decoding: how each text is decoded. Its seed is for all texts, unless `own_seeds` is set.
+        forced_ids: tokens that each translation starts with.
+        language_tokens: how many of the first forced tokens name a language. They are no part of the text.
+        word_follows: a word starts after the forced tokens.
+        glossary: the terms that translations must keep.
         own_seeds: each text is sampled with a seed of its own.
-        replace_unknowns: unknown tokens are written as the source they come from.
-        returned: what the caller wants to know.
+        replace_unknowns: an unknown token is replaced with the source text that it comes from.
+        returned: what the caller asks for.
     """
 
     decoding: DecodingOptions
@@ -64,7 +64,7 @@ class ResolvedOptions:
     returned: Returned = Returned()
 
     def sentence(self, source: Source) -> Sentence:
-        """What the engine is to do with `source`."""
+        """Return the sentence to decode for `source`."""
         decoding = self.decoding
         if self.own_seeds and decoding.sampling:
             decoding = replace(decoding, sampling=replace(decoding.sampling, seed=secrets.randbits(_SEED_BITS)))
@@ -72,7 +72,7 @@ class ResolvedOptions:
             source.ids,
             decoding,
             forced_ids=self.forced_ids,
-            # as Hugging Face's lengths count a forced token, and not the tokens a decoder is prompted with
+            # As in Hugging Face, lengths count a forced language token, and do not count a prompt of the decoder.
             counted_ids=len(self.forced_ids) if len(self.forced_ids) == self.language_tokens else 0,
             word_follows=self.word_follows,
             required_phrases=self.glossary.required(source.text),
@@ -89,14 +89,14 @@ def resolve(
     """Check `options` and resolve them, once for all texts of a request.
 
     Args:
-        options: of a request.
-        limits: what they are held to.
-        tokenizer: makes tokens of the prefix and the terms.
-        unknown: the id of the unknown token in the target.
-        language_ids: what translations start with before the prefix.
+        options: the options of a request.
+        limits: the limits of the options.
+        tokenizer: tokenizes the prefix and the terms.
+        unknown: the target id of the unknown token.
+        language_ids: tokens that translations start with, before the prefix.
 
     Returns:
-        The options, or None and what is wrong with them.
+        The resolved options, or None and what is wrong with them.
     """
     wrong = check_options(options, limits)
     if wrong:
@@ -126,7 +126,7 @@ def resolve(
 
 
 def check_sentences(sentences: Iterable[tuple[str, Sentence]]) -> list[FieldViolation]:
-    """Which of `sentences`, each with the name of the field it is of, have more terms than can be kept."""
+    """Return a violation for each sentence with too many terms. Each sentence comes with the name of its field."""
     return [
         FieldViolation(
             name, f"has {count} terms of options.terminology, at most {MAX_TERMS_OF_SENTENCE} can be kept in a sentence"
@@ -137,7 +137,7 @@ def check_sentences(sentences: Iterable[tuple[str, Sentence]]) -> list[FieldViol
 
 
 class _Spelling:
-    """Makes tokens of texts, and notes which cannot be spelled."""
+    """Tokenizes texts, and collects violations for texts that cannot be spelled."""
 
     def __init__(self, tokenizer: Tokenizer, unknown: int) -> None:
         self._tokenizer = tokenizer
@@ -165,7 +165,7 @@ class _Spelling:
 def _check_lengths(
     options: pb.DecodingOptions, prefix: int, uncounted: int, tokens: TokenLimits
 ) -> list[FieldViolation]:
-    """Whether there is room: `uncounted` tokens are forced and not generated, `prefix` of them by the request."""
+    """Check that the lengths fit. Of `uncounted` forced tokens, the request's target_prefix has `prefix` tokens."""
     room = tokens.target - uncounted
     if room < 1:
         problem = f"has {prefix} tokens, at most {tokens.target - 1 - (uncounted - prefix)} are accepted"
@@ -236,6 +236,6 @@ def _or_one(options: pb.DecodingOptions, name: str) -> float:
 
 
 def _as_written(phrases: Sequence[str]) -> tuple[bytes, ...]:
-    """UTF-8 of the phrases, and of their composed forms, which vocabularies have: they read the same."""
+    """Return the phrases and their composed forms as UTF-8. Vocabularies have composed forms, which look the same."""
     forms = dict.fromkeys(form for phrase in phrases for form in (phrase, unicodedata.normalize("NFC", phrase)))
     return tuple(form.encode() for form in forms)

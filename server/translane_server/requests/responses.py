@@ -1,4 +1,4 @@
-"""The protocol's messages, built from the engine's results and the model's manifest."""
+"""Builds the protocol's messages from decoded sentences and the model's manifest."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _NANOSECONDS = 1_000_000_000  # of a second
 
 
 class TranslationBuilder:
-    """Makes messages of what the engine returns.
+    """Builds messages from decoded sentences.
 
     Args:
-        pair: its tokenizer makes text of tokens.
-        special_ids: of the model.
-        resolved: what the request wants to know.
+        pair: the language pair, whose tokenizer decodes tokens.
+        special_ids: the model's special ids.
+        resolved: the options of the request.
     """
 
     def __init__(self, pair: LanguagePair, special_ids: SpecialIds, resolved: ResolvedOptions) -> None:
@@ -33,7 +33,7 @@ class TranslationBuilder:
         self._returned = resolved.returned
 
     def translation(self, source: Source, result: SentenceResult) -> pb.Translation:
-        """The message of a sentence's hypotheses."""
+        """Return the message of a sentence's hypotheses."""
         translation = pb.Translation(
             hypotheses=[self.hypothesis(source, each) for each in result.hypotheses], source_tokens=len(source.ids)
         )
@@ -42,7 +42,7 @@ class TranslationBuilder:
         return translation
 
     def hypothesis(self, source: Source, hypothesis: Hypothesis) -> pb.Hypothesis:
-        """The message of a hypothesis."""
+        """Return the message of a hypothesis."""
         message = pb.Hypothesis(
             text=self._text(source, hypothesis),
             score=hypothesis.score,
@@ -61,7 +61,7 @@ class TranslationBuilder:
         return message
 
     def surfaces(self, source: Source, tokens: CertainTokens) -> list[bytes]:
-        """What some tokens of a translation of `source` add to its text, as UTF-8."""
+        """Return what each of `tokens` adds to the text of a translation of `source`, as UTF-8."""
         known = self._tokenizer.target_surfaces
         parts = [known[token] for token in tokens.token_ids]
         for place, text in self._unknowns(source, tokens.token_ids, tokens.alignment).items():
@@ -75,7 +75,7 @@ class TranslationBuilder:
     def _unknowns(
         self, source: Source, token_ids: Sequence[int], alignment: Sequence[AlignedToken]
     ) -> Mapping[int, str]:
-        """What is written for the unknown tokens among some tokens, by their places."""
+        """Return the replacement of each unknown token, by its position in `token_ids`."""
         unknown = self._ids.unk
         if not self.resolved.replace_unknowns or unknown not in token_ids:
             return {}
@@ -86,12 +86,12 @@ class TranslationBuilder:
 
 
 def empty_translation() -> pb.Translation:
-    """Of a text without tokens."""
+    """Return the translation of a text without tokens."""
     return pb.Translation(hypotheses=[pb.Hypothesis(finish_reason=pb.FINISH_REASON_END_OF_SENTENCE)])
 
 
 def timing(results: Sequence[SentenceResult], total: float) -> pb.Timing:
-    """The slowest sentence of each phase, and `total` seconds in all."""
+    """Return the time of the slowest sentence in each phase, and the `total` time. All times are in seconds."""
     message = pb.Timing()
     queue = encode = decode = 0.0
     for result in results:
@@ -104,7 +104,7 @@ def timing(results: Sequence[SentenceResult], total: float) -> pb.Timing:
 
 
 def model_list(manifest: Manifest, device: str, limits: RequestLimits) -> pb.ListModelsResponse:
-    """The one model this server has, and what requests are held to."""
+    """Return the server's one model, and the limits of requests."""
     model = pb.Model(
         name=manifest.name,
         version=manifest.version,

@@ -1,4 +1,4 @@
-"""Given translations as sentences for the engine, and how probable it finds them."""
+"""Turns given translations into sentences to score, and results into scores."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ _FORCED_ONLY = DecodingOptions(max_length=0)
 
 @dataclass(frozen=True)
 class PreparedScores:
-    """What the engine is asked for; the first `language_tokens` of what is forced tell the model its language."""
+    """The sentences to score. The first `language_tokens` forced tokens name a language, and have no score."""
 
     sentences: Sequence[Sentence]
     language_tokens: int = 0
 
 
 class ScoreReader:
-    """Makes sentences of the requests for scores by one model.
+    """Turns `Score` requests to one model into sentences.
 
     Args:
-        manifest: of the model.
-        tokenizer: the model's.
-        limits: what requests are held to.
+        manifest: the model's manifest.
+        tokenizer: the model's tokenizer.
+        limits: the limits of every request.
     """
 
     def __init__(self, manifest: Manifest, tokenizer: Tokenizer, limits: RequestLimits) -> None:
@@ -49,16 +49,16 @@ class ScoreReader:
         self._limits = limits
 
     def read(self, request: pb.ScoreRequest, check_room: Callable[[int], None]) -> PreparedScores:
-        """Check a request and make tokens of it. Takes a while: not for the event loop.
+        """Check and tokenize a request. A long request takes too long for the event loop.
 
-        An empty target is scored: it is the end-of-sentence token alone.
+        An empty target is scored, too. It has one token, the end-of-sentence token.
 
         Args:
-            request: of `Score`.
-            check_room: raises where so many sentences are more than can wait; called before tokens are made.
+            request: a `Score` request.
+            check_room: raises an error if so many sentences cannot wait. It is called before tokenizing.
 
         Raises:
-            InvalidRequestError: naming everything that is wrong.
+            InvalidRequestError: the request is wrong. The error names everything that is wrong.
         """
         self._check_size(request)
         check_room(len(request.inputs))
@@ -86,7 +86,7 @@ class ScoreReader:
         return PreparedScores(sentences, len(pair.forced_ids))
 
     def _check_size(self, request: pb.ScoreRequest) -> None:
-        """Refuse what is not worth the work of counting tokens."""
+        """Refuse a request that is too large to be tokenized."""
         wrong = check_count("inputs", len(request.inputs), self._limits.texts_per_request)
         if not wrong:
             tokens = self._limits.tokens
@@ -96,7 +96,7 @@ class ScoreReader:
             refuse([*wrong, *self._pairs.find(request.source_language, request.target_language)[1]])
 
     def scores(self, prepared: PreparedScores, results: Sequence[SentenceResult], *, tokens: bool) -> list[pb.Score]:
-        """The message of each sentence's result, with the tokens where they are asked for."""
+        """Return the message of each sentence's result, with the tokens if `tokens` is set."""
         hidden = prepared.language_tokens
         log_probs = [result.hypotheses[0].token_log_probs[hidden:] for result in results]
         return [

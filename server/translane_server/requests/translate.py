@@ -1,4 +1,4 @@
-"""Requests for translations, checked and made of the engine's sentences; and their results made translations again."""
+"""Turns requests for translations into sentences to decode, and results into translations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from translane_server.text.language_tags import standard_tag
 from translane_server.text.splitting import SplitText
 from translane_server.text.tokenizer import Tokenizer
 
-# How many manners are remembered, and up to which length of what they are found by [characters and bytes].
+# How many manners are remembered, and the maximum length of their languages and options [characters and bytes].
 _MANNERS = 128
 _MANNER_LENGTH = 4096
 
@@ -37,7 +37,7 @@ _SPLIT_ADVICE = "; split_sentences cuts it into sentences"
 
 @dataclass(frozen=True)
 class PreparedText:
-    """A text as the sentences to decode: at most one, unless it was cut into sentences."""
+    """A text as sentences to decode: at most one sentence, unless the text was split."""
 
     sources: Sequence[Source]
     split: SplitText | None = None
@@ -45,7 +45,7 @@ class PreparedText:
 
 @dataclass(frozen=True)
 class PreparedRequest:
-    """What the engine is asked for, and what makes messages of its results."""
+    """A request as sentences to decode, and the builder of its messages."""
 
     texts: Sequence[PreparedText]
     sentences: Sequence[Sentence]
@@ -53,7 +53,7 @@ class PreparedRequest:
     builder: TranslationBuilder
 
     def translations(self, results: Sequence[SentenceResult]) -> list[pb.Translation]:
-        """A message for each text, of a result for each sentence."""
+        """Return a message for each text. `results` has one result for each sentence."""
         remaining = iter(results)
         return [
             self.translation(text, [self.builder.translation(source, next(remaining)) for source in text.sources])
@@ -61,25 +61,25 @@ class PreparedRequest:
         ]
 
     def translation(self, text: PreparedText, translations: Sequence[pb.Translation]) -> pb.Translation:
-        """The message of a text, of those of its sentences."""
+        """Return the message of a text. `translations` are the messages of its sentences."""
         if text.split:
             message = merge_translations(text.split, translations, self.target_language)
         else:
             message = translations[0] if translations else empty_translation()
         if not translations and self.builder.resolved.decoding.scores:
-            message.hypotheses[0].score = 0.0  # the product of no probabilities
+            message.hypotheses[0].score = 0.0  # the sum of no log-probabilities
         return message
 
 
 @dataclass(frozen=True)
 class _Manner:
-    """How texts are translated: all that requests have in common whose languages and options are the same.
+    """How texts are translated. Requests with the same languages and options have the same manner.
 
     Attributes:
-        pair: its tokenizer makes tokens of texts.
-        split: whether they are cut into sentences.
-        builder: makes messages as the options say; None where something is wrong with them.
-        wrong: with the languages and the options.
+        pair: the language pair, which tokenizes texts.
+        split: whether texts are cut into sentences.
+        builder: builds messages as the options say; None if something is wrong with the options.
+        wrong: what is wrong with the languages and the options.
         source_language: a standard tag.
         target_language: a standard tag.
     """
@@ -93,12 +93,12 @@ class _Manner:
 
 
 class TranslateReader:
-    """Makes sentences of the requests for translations by one model.
+    """Turns `Translate` and `TranslateStream` requests to one model into sentences.
 
     Args:
-        manifest: of the model.
-        tokenizer: the model's.
-        limits: what requests are held to.
+        manifest: the model's manifest.
+        tokenizer: the model's tokenizer.
+        limits: the limits of every request.
     """
 
     def __init__(self, manifest: Manifest, tokenizer: Tokenizer, limits: RequestLimits) -> None:
@@ -109,14 +109,14 @@ class TranslateReader:
         self._remembered_manner = lru_cache(_MANNERS)(self._manner)
 
     def read(self, request: _Request, check_room: Callable[[int], None]) -> PreparedRequest:
-        """Check a request and make tokens of it. May take a while: not for the event loop, unless it is short.
+        """Check and tokenize a request. A long request takes too long for the event loop.
 
         Args:
-            request: of `Translate` or `TranslateStream`.
-            check_room: raises where so many sentences are more than can wait; called before tokens are made.
+            request: a `Translate` or `TranslateStream` request.
+            check_room: raises an error if so many sentences cannot wait. It is called before tokenizing.
 
         Raises:
-            InvalidRequestError: naming everything that is wrong.
+            InvalidRequestError: the request is wrong. The error names everything that is wrong.
         """
         texts = _texts(request)
         self._check_size(request, texts)
@@ -136,7 +136,7 @@ class TranslateReader:
         return PreparedRequest(prepared, sentences, manner.target_language, builder)
 
     def _check_size(self, request: _Request, texts: Sequence[str]) -> None:
-        """Refuse what is not worth the work of counting tokens."""
+        """Refuse a request that is too large to be tokenized."""
         limits = self._limits
         tokens = limits.tokens.source * (limits.sentences_waiting if request.options.split_sentences else 1)
         wrong = check_count("texts", len(texts), limits.texts_per_request)
@@ -146,7 +146,10 @@ class TranslateReader:
             refuse([*wrong, *wrong_languages, *check_options(request.options, self._options)])
 
     def _manner(self, source_language: str, target_language: str, serialized_options: bytes) -> _Manner:
-        """The manner of requests that have these; options that are equal may be serialized differently."""
+        """Return the manner of requests with these languages and options.
+
+        Equal options may be serialized differently. Such options have separate manners with equal content.
+        """
         options = pb.DecodingOptions.FromString(serialized_options)
         pair, wrong = self._pairs.find(source_language, target_language)
         ids = self._manifest.special_ids
@@ -163,7 +166,7 @@ class TranslateReader:
     def _encode(
         self, request: _Request, texts: Sequence[str], manner: _Manner
     ) -> tuple[list[PreparedText], list[FieldViolation]]:
-        """A sentence of each text that has tokens, and which are too long."""
+        """Return one sentence of each text that has tokens, and violations for texts that are too long."""
         most = self._limits.tokens.source
         encoded = manner.pair.encode(texts)
         prepared = [PreparedText((Source(*each),) if each[1] else ()) for each in zip(texts, encoded, strict=True)]
@@ -172,7 +175,7 @@ class TranslateReader:
     def _split(
         self, request: _Request, texts: Sequence[str], manner: _Manner
     ) -> tuple[list[PreparedText], list[FieldViolation]]:
-        """The sentences of each text; all together they can wait for rows."""
+        """Return the sentences of each text. All sentences together fit the limit of waiting sentences."""
         try:
             splits = split_texts(
                 {_field(request).format(number): text for number, text in enumerate(texts)},
@@ -181,7 +184,7 @@ class TranslateReader:
                 max_tokens=self._limits.tokens.source,
                 max_sentences=self._limits.sentences_waiting,
             )
-        except InvalidRequestError as error:  # there may be more that is wrong
+        except InvalidRequestError as error:  # reported together with all other violations
             return [], list(error.violations)
         return [PreparedText(_sources(split), split) for split in splits], []
 
@@ -201,5 +204,5 @@ def _texts(request: _Request) -> list[str]:
 
 
 def _field(request: _Request) -> str:
-    """The field that has the texts, with {} for the number of each."""
+    """Return the name of the texts' field, with {} for the number of a text."""
     return "texts[{}]" if isinstance(request, pb.TranslateRequest) else "text"

@@ -1,4 +1,4 @@
-"""What to write in the place of tokens the model has no word for."""
+"""Replaces unknown tokens with the source text that they come from."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from translane_server.sentence import AlignedToken
 def replacements(
     token_ids: Sequence[int], alignment: Sequence[AlignedToken], unknown: int, source_surfaces: Sequence[str]
 ) -> dict[int, str]:
-    """For the position of each unknown token the source it is aligned to, without white space around it.
+    """Return the source text that each unknown token is aligned to, by the token's position.
 
-    An unknown token that is aligned to nothing visible is left as it is.
+    The source text has no white space around it. A token that is aligned to nothing visible has no replacement.
 
     Args:
         token_ids: T target tokens.
-        alignment: of each of them.
+        alignment: the alignment of each target token.
         unknown: the id of the unknown token.
-        source_surfaces: for each of S source tokens the part of the text it stands for.
+        source_surfaces: the part of the text that each of S source tokens stands for.
     """
     found = {
         position: source_surfaces[aligned.source_token].strip()

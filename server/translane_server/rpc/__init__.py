@@ -1,1 +1,1 @@
-"""The protocol's edge: RPCs come in here, and every answer leaves here."""
+"""The protocol's edge: it receives every RPC and sends every answer."""

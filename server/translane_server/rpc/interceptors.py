@@ -1,4 +1,4 @@
-"""Around every RPC: its metrics, its line in the log, and the one place where errors become statuses."""
+"""Counts, times and logs every RPC, and turns its errors into statuses."""
 
 from __future__ import annotations
 
@@ -21,43 +21,42 @@ from translane_server.rpc import status
 
 _log = logging.getLogger(__name__)
 
-# A client cancels its call when its deadline passes, and its clock may be ahead of ours by a little [seconds].
+# A client cancels its call at the deadline. The client's clock may be ahead of the server's by this much [seconds].
 _DEADLINE_TOLERANCE = 0.01
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Clock = Callable[[], float]
 
-# What the call being answered has to say for the log; set only where it is logged.
+# What the current call adds to its line in the log. Set only if calls are logged.
 _facts: ContextVar[dict[str, Any]] = ContextVar("facts")
 
-# The labels of all methods that are not registered: a caller cannot make more.
+# All methods that are not registered share these labels, so that callers cannot make new labels.
 _UNKNOWN = ("unary", "unknown", "unknown")
 
-# Stands for a request that could not be parsed.
+# Stands for a request that cannot be parsed.
 _MALFORMED = object()
 
 
 def note(**facts: Any) -> None:
-    """Add `facts` to the log line of the call being answered."""
+    """Add `facts` to the log line of the current call."""
     noted = _facts.get(None)
     if noted is not None:
         noted.update(facts)
 
 
 class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the stubs alone
-    """Counts, times and logs RPCs, and turns what they raise into statuses."""
+    """Counts, times and logs RPCs, and turns their exceptions into statuses."""
 
     def __init__(self, metrics: Metrics, clock: Clock = time.perf_counter) -> None:
         self._metrics = metrics
         self._clock = clock
-        self._handlers: dict[str, Any] = {}  # of registered methods that were called
+        self._handlers: dict[str, Any] = {}  # by path, for registered methods that were called
 
     async def intercept_service(
         self,
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:
-        """See `grpc.aio.ServerInterceptor`."""
         path = handler_call_details.method
         if wrapped := self._handlers.get(path):
             return wrapped
@@ -73,7 +72,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
 
 
 class _Method:
-    """The metrics of a registered method, looked up once: each look-up takes as long as counting."""
+    """The metrics of a registered method, looked up once, because a look-up takes as long as counting."""
 
     def __init__(self, metrics: Metrics, kind: str, service: str, name: str) -> None:
         self.name = name
@@ -85,14 +84,14 @@ class _Method:
         self._handled: dict[grpc.StatusCode, Counter] = {}
 
     def handled(self, code: grpc.StatusCode) -> Counter:
-        """Counts what was answered with `code`."""
+        """Return the counter of calls that were answered with `code`."""
         if code not in self._handled:
             self._handled[code] = self._metrics.handled.labels(*self._labels, code.name)
         return self._handled[code]
 
 
 class _Call:
-    """An RPC while it is being answered: made when it comes in, then `answered` or `failed`, and in the end `ended`."""
+    """An RPC in progress. It is made when the RPC arrives. Then `answered` or `failed` is called, and last `ended`."""
 
     def __init__(self, method: _Method, context: Context, clock: Clock) -> None:
         self._method = method
@@ -105,14 +104,14 @@ class _Call:
             _facts.set({})
 
     def answered(self) -> None:
-        """Its method has returned."""
+        """Note that the method has returned."""
         self._code = cast("grpc.StatusCode | None", self._context.code()) or grpc.StatusCode.OK
 
     async def failed(self, error: BaseException) -> None:
-        """Its method has raised `error`.
+        """Note that the method has raised `error`, and answer with a status if there is none yet.
 
         Raises:
-            AbortError: the caller is told. Otherwise `error` is to be raised again.
+            AbortError: the call is answered. If nothing is raised here, `error` must be raised again.
         """
         context = self._context
         if isinstance(error, grpc.aio.AbortError):
@@ -126,13 +125,13 @@ class _Call:
             if error.reason in REJECTIONS:
                 self._method.rejected.labels(error.reason).inc()
             await status.abort(context, status.status_of(error))
-        elif isinstance(error, Exception):  # whatever it is, the caller must not see it
+        elif isinstance(error, Exception):  # a bug, whose details the caller must not see
             self._code = grpc.StatusCode.INTERNAL
             _log.error("%s failed", self._method.name, exc_info=error)
             await status.abort(context, status.internal())
 
     def ended(self) -> None:
-        """Count it, and log it."""
+        """Count and log the call."""
         seconds = self._clock() - self._started
         method, code = self._method, self._code
         method.handled(code).inc()
@@ -150,7 +149,7 @@ def _kind(handler: Any) -> str:
 
 
 def _wrapped(handler: Any, begin: Callable[[Context], _Call]) -> Any:
-    """`handler` with its behaviour as a call. Its behaviour is asynchronous, as all of this server's are."""
+    """Return `handler` with its behaviour wrapped in a call. All behaviours of this server are asynchronous."""
     shape = f"{_stream(handler.request_streaming)}_{_stream(handler.response_streaming)}"
     behavior = getattr(handler, shape)
     parse = handler.request_deserializer
@@ -158,7 +157,7 @@ def _wrapped(handler: Any, begin: Callable[[Context], _Call]) -> Any:
     def deserialize(message: bytes) -> Any:
         try:
             return parse(message)
-        except DecodeError:  # raised here, gRPC would answer it, with the exception's text
+        except DecodeError:  # if it were raised here, gRPC would answer with the exception's text
             return _MALFORMED
 
     async def answer(request: Any, context: Context) -> Any:

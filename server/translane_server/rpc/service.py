@@ -1,4 +1,4 @@
-"""The translane.v1 service: a request of the protocol to sentences for the dispatcher, and the results back."""
+"""The translane.v1 service: it turns requests into sentences for the dispatcher, and results into answers."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from translane_server.text.tokenizer import Tokenizer
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["TranslationService"].full_name
 
-# What a caller is told to wait before it tries again [seconds]: while the model loads, and while another server is
-# to take over from this one.
+# How long a caller should wait before it tries again [seconds]: while the model loads, and while another server takes
+# over from this server.
 _RETRY_STARTING = 1.0
 _RETRY_DRAINING = 1.0
 
-# Work on so many bytes of a request and tokens of its answer is done on the event loop: it takes less than a
-# millisecond, and mostly less than it takes to hand it to another thread and back.
+# The maximum work that is done on the event loop [bytes of the request + tokens of the answer]. It takes less than a
+# millisecond, and mostly less than handing the work to another thread and back.
 _LITTLE = 1024
 
 _Result = TypeVar("_Result")
@@ -48,7 +48,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 @dataclass(frozen=True)
 class ServedModel:
-    """The model that is served, where it runs and what turns its text into tokens."""
+    """The served model, with its tokenizer and its device."""
 
     manifest: Manifest
     tokenizer: Tokenizer
@@ -56,14 +56,14 @@ class ServedModel:
 
 
 class TranslationService(TranslationServiceServicer):
-    """Answers the RPCs. Refuses translations until `open`, and again from `close` on.
+    """Answers the RPCs. Refuses translations before `open` and after `close`.
 
     Args:
-        model: what translates.
-        limits: what requests are held to.
-        metrics: takes the duration of requests.
-        executor: where tokens are made, away from the event loop, where that takes a while.
-        log_texts: whether the log gets texts and translations.
+        model: the served model.
+        limits: limits of every request.
+        metrics: takes the durations of requests and the number of generated tokens.
+        executor: runs the work that takes too long for the event loop.
+        log_texts: whether texts and translations are logged.
         clock: seconds, monotonic.
     """
 
@@ -104,7 +104,6 @@ class TranslationService(TranslationServiceServicer):
         await self._idle.wait()
 
     async def Translate(self, request: pb.TranslateRequest, context: Context) -> pb.TranslateResponse:  # noqa: ARG002, N802
-        """See the protocol."""
         started = self._clock()
         note(texts=len(request.texts))
         self._check_model(request.model)
@@ -120,7 +119,6 @@ class TranslationService(TranslationServiceServicer):
         return response
 
     async def TranslateStream(self, request: pb.TranslateStreamRequest, context: Context) -> None:  # noqa: N802
-        """See the protocol."""
         started = self._clock()
         note(texts=1)
         self._check_model(request.model)
@@ -147,7 +145,6 @@ class TranslationService(TranslationServiceServicer):
         self._tell(generated, [request.text], [translation])
 
     async def Score(self, request: pb.ScoreRequest, context: Context) -> pb.ScoreResponse:  # noqa: ARG002, N802
-        """See the protocol."""
         note(texts=len(request.inputs))
         self._check_model(request.model)
         with self._accepted() as dispatcher:
@@ -165,7 +162,6 @@ class TranslationService(TranslationServiceServicer):
         return pb.ScoreResponse(scores=scores)
 
     async def ListModels(self, request: pb.ListModelsRequest, context: Context) -> pb.ListModelsResponse:  # noqa: ARG002, N802
-        """See the protocol."""
         return model_list(self._model.manifest, self._model.device, self._limits)
 
     def _check_model(self, name: str) -> None:
@@ -175,7 +171,7 @@ class TranslationService(TranslationServiceServicer):
 
     @contextmanager
     def _accepted(self) -> Iterator[Dispatcher]:
-        """From here on the request is answered, whatever the server is told meanwhile."""
+        """Accept a request, which is then answered even if the server is closed meanwhile."""
         if self._closed:
             raise UnavailableError("the server is shutting down", retry_after=_RETRY_DRAINING)
         if self._dispatcher is None:
@@ -197,7 +193,7 @@ class TranslationService(TranslationServiceServicer):
         return prepared
 
     def _timed(self, started: float, results: Sequence[SentenceResult]) -> pb.Timing:
-        """Where the time of a request went that is answered now."""
+        """Record how long a request took until now, and return its timing."""
         seconds = self._clock() - started
         self._metrics.requests.observe(seconds)
         return timing(results, seconds)
@@ -213,7 +209,7 @@ class TranslationService(TranslationServiceServicer):
     def _streamed(
         self, prepared: PreparedRequest, size: int, translations: list[pb.Translation]
     ) -> list[StreamedSentence]:
-        """The sentences with what makes text of their tokens; each appends its translation when it ends."""
+        """Pair each sentence with its text functions. A sentence appends to `translations` when it ends."""
         builder = prepared.builder
 
         async def text(source: Source, result: SentenceResult) -> str:
@@ -226,7 +222,7 @@ class TranslationService(TranslationServiceServicer):
         ]
 
     async def _run(self, work: int, function: Callable[..., _Result], /, *arguments: object) -> _Result:
-        """What `function` returns; away from the event loop unless the work is little."""
+        """Call `function`, away from the event loop unless the work is little."""
         if work <= _LITTLE:
             return function(*arguments)
         return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)

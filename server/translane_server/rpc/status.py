@@ -1,7 +1,6 @@
-"""Our errors as gRPC statuses of the richer error model (https://google.aip.dev/193).
+"""Turns the server's errors into gRPC statuses of the richer error model (https://google.aip.dev/193).
 
-Every status has an ErrorInfo with a stable reason; wrong fields are named in a BadRequest, and a RetryInfo says when
-to try again.
+Every status has an ErrorInfo with a stable reason. A BadRequest names wrong fields. A RetryInfo says when to try again.
 """
 
 from __future__ import annotations
@@ -38,15 +37,15 @@ CODES: Mapping[type[RequestError], grpc.StatusCode] = {
 
 INTERNAL = "INTERNAL"
 
-# A status travels in HTTP/2 headers, which peers refuse beyond 8 KiB: only the first violations are listed, and the
-# message is cut (a character of it takes up to 16 bytes on the wire).
+# A status travels in HTTP/2 headers, and peers refuse headers beyond 8 KiB. So only the first violations are listed,
+# and messages are cut. A character takes up to 16 bytes on the wire.
 _MAX_VIOLATIONS = 10
 _MAX_MESSAGE = 160
 _MAX_DESCRIPTION = 100
 
 
 def status_of(error: RequestError) -> status_pb2.Status:
-    """The status that answers `error`."""
+    """Return the status for `error`."""
     details: list[Message] = []
     if isinstance(error, InvalidRequestError):
         details.append(_bad_request(error.violations))
@@ -56,7 +55,7 @@ def status_of(error: RequestError) -> status_pb2.Status:
 
 
 def internal() -> status_pb2.Status:
-    """The status of a bug: what happened is in the server's log, and nowhere else."""
+    """Return the status of a bug. Only the server's log has the details."""
     return _status(grpc.StatusCode.INTERNAL, "internal error; the server's log has the details", INTERNAL)
 
 

@@ -1,4 +1,4 @@
-"""The way of a stream: sentences to the dispatcher, and their text to the caller while it is decoded."""
+"""Streams text to the caller while the dispatcher decodes the sentences."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Send = Callable[[str], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class StreamedSentence:
-    """A sentence to decode, and what makes text of its tokens.
+    """A sentence to decode, and the functions that turn its tokens into text.
 
     Attributes:
-        sentence: to decode.
-        surfaces: what tokens add to its text, as UTF-8.
-        text: the whole text of its best hypothesis.
+        sentence: the sentence.
+        surfaces: returns what each token adds to the text, as UTF-8.
+        text: returns the whole text of the best hypothesis.
     """
 
     sentence: Sentence
@@ -30,11 +30,11 @@ class StreamedSentence:
 
 @dataclass(frozen=True, slots=True)
 class StreamEnd:
-    """What is left when all is decoded.
+    """What a stream leaves when all sentences are decoded.
 
     Attributes:
-        rest: the text that was not sent.
-        results: of each sentence.
+        rest: the text that is not sent yet.
+        results: the result of each sentence.
     """
 
     rest: str
@@ -44,17 +44,18 @@ class StreamEnd:
 async def stream_text(
     dispatcher: Dispatcher, sentences: Sequence[StreamedSentence], gaps: Sequence[str], priority: int, send: Send
 ) -> StreamEnd:
-    """Decode `sentences` side by side, and send their text as soon as it is certain, one after the other.
+    """Decode `sentences` at the same time. Send their texts in order, each part as soon as it is certain.
 
-    What is sent and `StreamEnd.rest` concatenate to the sentences' texts, with `gaps` around them. A caller who reads
-    slowly gets more at a time; neither the replicas nor the memory feels it. Where this ends early, its rows are freed.
+    The sent deltas and `StreamEnd.rest` concatenate to the texts of the sentences with `gaps` around them. A caller who
+    reads slowly gets larger deltas. Slow callers slow down no replica and use no more memory. If the stream ends
+    early, the rows are freed.
 
     Args:
-        dispatcher: decodes.
-        sentences: n of them.
-        gaps: n + 1 of them: what is before, between and after the sentences.
-        priority: of all of them.
-        send: takes a delta, which is never empty.
+        dispatcher: decodes the sentences.
+        sentences: n sentences.
+        gaps: n + 1 texts: before, between and after the sentences.
+        priority: the priority of all sentences.
+        send: sends a delta, which is never empty.
 
     Raises:
         RequestError: the dispatcher refuses, or decoding fails.

@@ -1,1 +1,1 @@
-"""The model on ONNX Runtime: sessions, the memory of rows, and the backends of a CPU and of CUDA."""
+"""The model on ONNX Runtime: sessions, the memory of rows, and the backends for a CPU and for CUDA."""

@@ -1,7 +1,7 @@
-"""Attention weights of a step, for those steps that ask for them: a graph of its own after the decoder's.
+"""Attention weights of decoder steps. A separate graph, the alignment graph, computes them when a step needs them.
 
-The decoder's graph gives the query of one layer; the alignment graph compares it with that layer's keys, which are in
-the rows' cache.
+The decoder's graph returns the query of one layer. The alignment graph compares the query with that layer's keys in the
+rows' cache.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class AttentionGraph:
 
     Args:
         session: the graph.
-        shape: of the rows' memory.
-        query: [R, H * D], of self-attention's type, for the decoder to write to.
+        shape: sizes of the rows' memory.
+        query: [R, H * D], of self-attention's type. The decoder writes the query here.
         keys: address of the layer's cross-attention keys, [R, H, C, D].
-        source_lengths: of all rows, [R].
+        source_lengths: source length of every row, [R].
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class AttentionGraph:
         bind_host(binding.bind_output, "alignment_query", self._query, self._query_shape(n))
 
     def run(self, n: int) -> FloatArray:
-        """Attention weights of the step that wrote the query, [n, C]; they hold until the next run."""
+        """Return the attention weights of the step that wrote the query, [n, C]. The next run overwrites them."""
         binding = self._bindings.get(n)
         if binding is None:
             binding = self._bindings[n] = self._bind(n)
@@ -58,7 +58,7 @@ class AttentionGraph:
         return self._weights[: n * capacity].reshape(n, capacity)
 
     def close(self) -> None:
-        """Let go of the memory of others."""
+        """Drop the bindings, which refer to memory of other objects."""
         self._bindings.clear()
 
     def _bind(self, n: int) -> Any:

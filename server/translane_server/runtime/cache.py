@@ -1,8 +1,7 @@
-"""The rows' keys and values: where they lie, and copying one row over another.
+"""The keys and values of all rows: their layout in memory, and copies of one row over another.
 
-Every layer and kind (self or cross, key or value) is a contiguous block [rows, H, C, D], so that the first n rows of it
-are one tensor of a graph. Which memory the blocks are in is the subclass's affair: `HostCache` here, `CudaCache` in
-`cuda/cache.py`.
+Every layer and kind (self or cross, key or value) has one contiguous block [R, H, C, D]. So the first n rows of a block
+are one tensor of a graph. `HostCache` keeps the blocks in main memory, `CudaCache` keeps them in the memory of a GPU.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from translane_server.backend import RowMove
 
 @dataclass(frozen=True, slots=True)
 class CacheShape:
-    """Sizes of the rows' memory: N decoder layers, R rows, H heads, D head size, and the two capacities.
+    """Sizes of the rows' memory: N decoder layers, R rows, H heads, D head size, and the two capacities C.
 
-    Keys and values of self-attention are of `dtype`, those of cross-attention of `cross_dtype`.
+    `dtype` is the type of self-attention's keys and values. `cross_dtype` is the type of cross-attention's.
     """
 
     layers: int
@@ -46,7 +45,7 @@ class CacheShape:
 class Staged(NamedTuple):
     """Where the encoder left a source's keys and values: in every staging block, [H, `padded`, D] from `start` on.
 
-    `start` counts tokens; the first `length` positions of `padded` are valid.
+    `start` is a number of tokens. The first `length` of the `padded` positions are valid.
     """
 
     start: int
@@ -54,7 +53,7 @@ class Staged(NamedTuple):
     length: int
 
 
-_SMALL = 1 << 15  # bytes that are copied as fast twice at once as block by block
+_SMALL = 1 << 15  # bytes; up to this size, a copy through a temporary array is as fast as a copy block by block
 
 
 class Cache(Protocol):
@@ -69,19 +68,22 @@ class Cache(Protocol):
         """Addresses of the cross-attention blocks, as `shape.names("cross")` orders them."""
 
     def staging_pointers(self, start: int) -> list[int]:
-        """Addresses the encoder writes to, `start` tokens on: a block [B, H, S, D] for each cross-attention block."""
+        """Addresses that the encoder writes [B, H, S, D] to: one for each cross-attention block.
+
+        Each address is `start` tokens after the start of a staging block.
+        """
 
     def enter(self, sources: Sequence[Staged], rows: Sequence[int]) -> None:
-        """Copy what is valid of each of `sources` into its row."""
+        """Copy the valid positions of each source into its row."""
 
     def move(self, moves: Sequence[RowMove]) -> None:
-        """Copy rows over others, in the order given: only what is valid."""
+        """Copy the valid positions of rows over other rows, in the order given."""
 
 
 class HostCache:
-    """Rows in main memory.
+    """`Cache` in main memory.
 
-    The memory is filled, not only reserved, so that no decoder step meets the page faults of first touches.
+    The memory is written once at the start, so that no decoder step waits for page faults.
     """
 
     def __init__(self, shape: CacheShape, staging_tokens: int) -> None:
@@ -94,20 +96,16 @@ class HostCache:
             array.fill(0)  # np.zeros leaves the pages untouched
 
     def self_pointers(self) -> list[int]:
-        """See `Cache.self_pointers`."""
         return _block_pointers(self._self)
 
     def cross_pointers(self) -> list[int]:
-        """See `Cache.cross_pointers`."""
         return _block_pointers(self._cross)
 
     def staging_pointers(self, start: int) -> list[int]:
-        """See `Cache.staging_pointers`."""
         offset = start * self._token * self.shape.cross_dtype.itemsize
         return [pointer + offset for pointer in _block_pointers(self._staging)]
 
     def enter(self, sources: Sequence[Staged], rows: Sequence[int]) -> None:
-        """See `Cache.enter`."""
         blocks, heads, head_size = len(self._staging), self.shape.heads, self.shape.head_size
         for (start, padded, length), row in zip(sources, rows, strict=True):
             staged = self._staging[:, start * self._token : (start + padded) * self._token]
@@ -115,7 +113,6 @@ class HostCache:
             self._cross[:, row, :, :length] = staged[:, :, :length]
 
     def move(self, moves: Sequence[RowMove]) -> None:
-        """See `Cache.move`."""
         for move, targets in _together(moves):
             _copy_row(self._self, move.source, targets, slice(move.start, move.target_length))
             if move.source_length:
@@ -123,7 +120,7 @@ class HostCache:
 
 
 def _together(moves: Sequence[RowMove]) -> list[tuple[RowMove, slice]]:
-    """Moves with the rows they fill: one for all that copy the same to neighbouring rows."""
+    """Merge moves that copy the same positions to neighbouring rows. Return each move with the rows that it fills."""
     together: list[tuple[RowMove, slice]] = []
     for move in moves:
         if together:
@@ -136,10 +133,10 @@ def _together(moves: Sequence[RowMove]) -> list[tuple[RowMove, slice]]:
 
 
 def _copy_row(blocks: npt.NDArray[np.generic], source: int, targets: slice, positions: slice) -> None:
-    """Copy some positions of a row of every block [2N, R, H, C, D] to others.
+    """Copy some positions of row `source` to the rows `targets`, in every block of [2N, R, H, C, D].
 
-    The rows of several blocks interleave, so that numpy, which compares where arrays begin and end, takes them for
-    overlapping ones and copies by way of a temporary array. Where that is not small, it is one block at a time.
+    NumPy compares only where two arrays begin and end. The rows of several blocks interleave, so NumPy takes them for
+    overlapping arrays and copies through a temporary array. A large copy goes block by block to avoid this array.
     """
     copied = blocks[:, source : source + 1, :, positions]
     if copied.nbytes <= _SMALL:

@@ -1,4 +1,4 @@
-"""The backend of a device."""
+"""Makes the backend for a device."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ def device_backend(
     target_capacity: int,
     encode_tokens: int = 2048,
 ) -> GraphBackend:
-    """A backend on the device that `sessions` are on; it is not warmed up.
+    """Return a backend on the device of `sessions`. The backend is not warmed up yet.
 
     Args:
         sessions: the graphs.
         rows: how many rows there are.
-        source_capacity: most source tokens of a row.
-        target_capacity: most decoder steps of a row.
-        encode_tokens: most padded source tokens that are encoded ahead.
+        source_capacity: maximum source tokens of a row.
+        target_capacity: maximum decoder steps of a row.
+        encode_tokens: maximum padded source tokens that are encoded ahead.
 
     Raises:
-        DeviceError: the device has no memory for the rows, or cannot run the server's kernels.
+        DeviceError: the device has too little memory for the rows, or cannot run the server's kernels.
     """
     kind = CudaBackend if sessions.cuda else OrtBackend
     return kind(

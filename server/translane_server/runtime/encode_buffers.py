@@ -1,4 +1,4 @@
-"""What the encoder reads and where it writes, at addresses that the bindings of its graph keep."""
+"""The encoder's inputs in main memory, at fixed addresses, and the bindings of its runs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 from translane_server.arrays import Int32Array, IntArray
 from translane_server.runtime.step_buffers import bind_host
 
-_MOST_BINDINGS = 1024  # a binding takes some kilobytes, and some 30 µs to make
+_MOST_BINDINGS = 1024  # a binding takes a few kilobytes, and about 30 µs to make
 
 
 class EncodeBuffers:
-    """Sources for one run of the encoder, padded to the longest of them.
+    """The sources of one encoder run, padded to the longest source.
 
     Args:
-        tokens: how many ids they are at most, padding included.
+        tokens: maximum number of ids of a run, padding included.
         pad: the id to pad with.
     """
 
@@ -28,7 +28,7 @@ class EncodeBuffers:
         self._bindings: dict[tuple[int, int, int], Any] = {}  # by number of sources, padded length, and `start`
 
     def write(self, sources: Sequence[Sequence[int]], longest: int) -> None:
-        """Set what the encoder reads next: sources padded to so many tokens."""
+        """Write the inputs of the next run: `sources`, each padded to `longest` tokens."""
         assert len(sources) * longest <= len(self._source_ids), "sources are too long"
         self._source_lengths[: len(sources)] = [len(source) for source in sources]
         padded = self._source_ids[: len(sources) * longest].reshape(-1, longest)  # [B, S]
@@ -37,14 +37,14 @@ class EncodeBuffers:
             row[: len(source)] = source
 
     def bind_inputs(self, binding: Any, sources: int, longest: int) -> None:
-        """Bind what a run over so many sources reads."""
+        """Bind the inputs of a run over so many sources of `longest` tokens."""
         bind_host(binding.bind_input, "source_ids", self._source_ids, (sources, longest))
         bind_host(binding.bind_input, "source_lengths", self._source_lengths, (sources,))
 
     def binding(self, sources: int, longest: int, start: int, make: Callable[[int, int, int], Any]) -> Any:
-        """Return the binding for a run over so many sources of that length that writes from `start` on.
+        """Return the binding of a run over so many sources of `longest` tokens whose output begins at `start`.
 
-        `make` makes it the first time.
+        `make` makes a binding when it is first needed.
         """
         key = sources, longest, start
         binding = self._bindings.get(key)
@@ -55,5 +55,5 @@ class EncodeBuffers:
         return binding
 
     def clear(self) -> None:
-        """Forget the bindings."""
+        """Drop the bindings."""
         self._bindings.clear()

@@ -1,11 +1,12 @@
-"""Which sources the encoder takes in one run: similar lengths together, so that little of a run is padding."""
+"""Groups sources for the encoder. A run takes sources of similar lengths, so that little of the run is padding."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# Runs begin at few different places of the memory they write to, so that the bindings of earlier ones serve again.
+# The output of a run begins at a multiple of this [tokens]. So there are few different starts, and later runs can use
+# the bindings of earlier runs.
 _ALIGNMENT = 128
 
 
@@ -14,8 +15,8 @@ class Group:
     """One run of the encoder.
 
     Attributes:
-        numbers: of the sources.
-        longest: the length they are padded to.
+        numbers: numbers of the sources in the run.
+        longest: the length that the sources are padded to [tokens].
         start: where the run's output begins [tokens].
     """
 
@@ -30,12 +31,12 @@ class Group:
 
 
 def group_sources(lengths: Sequence[int], capacity: int, run_cost: int) -> list[Group]:
-    """Group the first of the sources of these lengths, as many as there is room for.
+    """Group the first sources, as many as there is room for.
 
     Args:
-        lengths: of the sources, none above `capacity`.
-        capacity: how many padded tokens all runs may write.
-        run_cost: how many tokens of padding cost as much as another run.
+        lengths: length of each source, at most `capacity` [tokens].
+        capacity: maximum padded tokens of all runs together.
+        run_cost: how many tokens of padding cost as much as one more run.
     """
     count = len(lengths)
     while True:

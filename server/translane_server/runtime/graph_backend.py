@@ -1,4 +1,4 @@
-"""What the backends of all devices share: the sizes of their rows, and whole calls made of the seam's smaller ones."""
+"""What the backends of all devices share: the sizes of the rows, encoding in groups, and the warm-up."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from translane_server.runtime.encode_groups import Group, group_sources
 
 
 class GraphBackend(ABC):
-    """Runs a bundle's graphs over rows of its own; see `translane_server.backend.Backend`.
+    """Runs a bundle's graphs over rows of its own. Implements `translane_server.backend.Backend`.
 
     Args:
-        bundle: whose graphs they are.
+        bundle: the bundle with the graphs.
         rows: how many rows there are.
-        source_capacity: most source tokens of a row.
-        target_capacity: most decoder steps of a row.
-        encode_tokens: most padded source tokens that are encoded ahead; it is at least one whole source.
-        dtype: of keys and values of self-attention, in numpy's terms.
-        cross_dtype: of those of cross-attention.
+        source_capacity: maximum source tokens of a row.
+        target_capacity: maximum decoder steps of a row.
+        encode_tokens: maximum padded source tokens that are encoded ahead; at least one whole source.
+        dtype: NumPy type of self-attention's keys and values.
+        cross_dtype: NumPy type of cross-attention's keys and values.
     """
 
-    run_cost: int  # how many padded source tokens cost as much as another run of the encoder
+    run_cost: int  # how many padded source tokens cost as much as one more run of the encoder
     _cache: Cache
-    _source_lengths: Int32Array  # of all rows, [R]
+    _source_lengths: Int32Array  # of every row, [R]
 
     def __init__(
         self,
@@ -60,43 +60,35 @@ class GraphBackend(ABC):
 
     @property
     def rows(self) -> int:
-        """See `Backend.rows`."""
         return self._shape.rows
 
     @property
     def source_capacity(self) -> int:
-        """See `Backend.source_capacity`."""
         return self._shape.source_capacity
 
     @property
     def target_capacity(self) -> int:
-        """See `Backend.target_capacity`."""
         return self._shape.target_capacity
 
     @property
     @abstractmethod
-    def has_attention(self) -> bool:
-        """See `Backend.has_attention`."""
+    def has_attention(self) -> bool: ...
 
     @property
     @abstractmethod
-    def steps_at_once(self) -> int:
-        """See `Backend.steps_at_once`."""
+    def steps_at_once(self) -> int: ...
 
     @abstractmethod
-    def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN) -> Candidates:
-        """See `Backend.decode_step`."""
+    def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN) -> Candidates: ...
 
     @abstractmethod
-    def close(self) -> None:
-        """See `Backend.close`."""
+    def close(self) -> None: ...
 
     @abstractmethod
     def _encode_groups(self, sources: Sequence[Sequence[int]], groups: Sequence[Group]) -> None:
-        """Run the encoder over each group of `sources`, and leave what it returns where the group starts."""
+        """Run the encoder over each group of `sources`. The output of a group begins at its `start`."""
 
     def encode_ahead(self, sources: Sequence[Sequence[int]]) -> int:
-        """See `Backend.encode_ahead`."""
         lengths = [len(source) for source in sources]
         assert 1 <= min(lengths) <= max(lengths) <= self.source_capacity, "a source is empty or too long"
         groups = group_sources(lengths, self._encode_tokens, self.run_cost)
@@ -109,21 +101,18 @@ class GraphBackend(ABC):
         return len(self._staged)
 
     def enter(self, sources: Sequence[int], rows: Sequence[int]) -> None:
-        """See `Backend.enter`."""
         staged = [self._staged[source] for source in sources]
         self._cache.enter(staged, rows)
         for source, row in zip(staged, rows, strict=True):
             self._source_lengths[row] = source.length
 
     def move_rows(self, moves: Sequence[RowMove]) -> None:
-        """See `Backend.move_rows`."""
         self._cache.move(moves)
         lengths = self._source_lengths
         for move in moves:
             lengths[move.target] = lengths[move.source]
 
     def decode_ahead(self, token_ids: IntArray, positions: Int32Array, steps: int) -> IntArray:
-        """See `Backend.decode_ahead`."""
         tokens: list[IntArray] = []
         for step in range(steps):
             token_ids = self.decode_step(token_ids, positions + np.int32(step), BEST_TOKEN_ALONE).token_ids[:, 0].copy()
@@ -131,7 +120,7 @@ class GraphBackend(ABC):
         return np.stack(tokens)
 
     def encode(self, sources: Sequence[Sequence[int]], first_row: int) -> None:
-        """Encode B sources, and make rows `first_row` … `first_row` + B - 1 theirs."""
+        """Encode B sources, and enter them into the rows `first_row` … `first_row` + B - 1."""
         end = first_row + len(sources)
         while first_row < end:
             encoded = self.encode_ahead(sources[-(end - first_row) :])
@@ -142,8 +131,8 @@ class GraphBackend(ABC):
         """Run all graphs at the smallest and the largest size, so that the first request does not wait.
 
         Raises:
-            BundleError: the graphs are not what the manifest says they are.
-            DeviceError: the device does not run them.
+            BundleError: the graphs do not match the manifest.
+            DeviceError: the device cannot run the graphs.
         """
         try:
             self._run_all_sizes()
@@ -153,7 +142,7 @@ class GraphBackend(ABC):
             raise self._does_not_run(first_line(error)) from None
 
     def _does_not_run(self, reason: str) -> StartupError:
-        """What is wrong where ONNX Runtime fails at warm-up."""
+        """Return the error to raise when ONNX Runtime fails at warm-up."""
         return BundleError(
             f"model bundle {self._bundle.folder}: its graphs do not run as its manifest describes them: {reason}"
         )
@@ -162,7 +151,7 @@ class GraphBackend(ABC):
         ids = self._bundle.manifest.special_ids
         for sources in (1, min(self.rows, max(1, self._encode_tokens // self.source_capacity))):
             self.encode([[ids.pad] * self.source_capacity] * sources, 0)
-        # more candidates than there are blocks of the vocabulary, if it is searched by blocks
+        # more candidates than the vocabulary has blocks, if the graph searches the vocabulary by blocks
         candidates = 1 + (self._bundle.manifest.graphs.vocabulary_blocks or 0)
         for rows in (1, self.rows):
             needs = StepNeeds(candidates, logits=rows == 1, attention=self.has_attention)

@@ -1,7 +1,7 @@
 """The backend on ONNX Runtime and a CPU.
 
-Graph inputs and outputs are bound by address to the first n rows of the cache, so a step allocates nothing and the
-new keys and values are written where the old ones are.
+The inputs and outputs of the graphs are bound to the addresses of the first n rows of the cache. So a step allocates no
+memory, and it writes new keys and values in place.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from translane_server.runtime.step_buffers import StepBuffers
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A step that was bound: its graph, how many candidates it returns of each row, and where."""
+    """A bound step: its graph, how many candidates it returns for each row, and where it leaves them."""
 
     session: Any
     binding: Any
@@ -36,17 +36,17 @@ class _Step:
 
 
 class OrtBackend(GraphBackend):
-    """Runs a bundle's graphs over rows of its own; see `translane_server.backend.Backend`.
+    """Runs a bundle's graphs over rows in main memory.
 
     Args:
         sessions: the graphs.
         rows: how many rows there are.
-        source_capacity: most source tokens of a row.
-        target_capacity: most decoder steps of a row.
-        encode_tokens: most padded source tokens that are encoded ahead.
+        source_capacity: maximum source tokens of a row.
+        target_capacity: maximum decoder steps of a row.
+        encode_tokens: maximum padded source tokens that are encoded ahead.
 
     Raises:
-        DeviceError: there is no memory for the rows.
+        DeviceError: there is too little memory for the rows.
     """
 
     run_cost = 6  # from 5 (7 million parameters) to 8 (77 million), int8 or fp32
@@ -69,7 +69,7 @@ class OrtBackend(GraphBackend):
             target_capacity=target_capacity,
             encode_tokens=encode_tokens,
             dtype=np.dtype(COMPUTED_IN[bundle.manifest.precision]),
-            # Cross-attention's keys and values stay as they are once a sentence is encoded, and may be smaller.
+            # Cross-attention's keys and values do not change after the encoder has run, so a smaller type may do.
             cross_dtype=np.dtype(graphs.cross_dtype),
         )
         self._encode_buffers = EncodeBuffers(self._encode_tokens, bundle.manifest.special_ids.pad)
@@ -86,20 +86,17 @@ class OrtBackend(GraphBackend):
         )
         self._source_lengths = self._buffers.source_lengths
         self._attention = self._open_attention(sessions) if sessions.alignment else None
-        self._steps: dict[tuple[int, StepNeeds], _Step] = {}  # by number of rows and what is needed
+        self._steps: dict[tuple[int, StepNeeds], _Step] = {}  # by number of rows and needs
 
     @property
     def has_attention(self) -> bool:
-        """See `Backend.has_attention`."""
         return self._attention is not None
 
     @property
     def steps_at_once(self) -> int:
-        """See `Backend.steps_at_once`."""
         return 1
 
     def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN) -> Candidates:
-        """See `Backend.decode_step`."""
         n = len(token_ids)
         step = self._steps.get((n, needs)) or self._prepare(n, needs)
         self._buffers.write(token_ids, positions, step.num_candidates)
@@ -109,7 +106,7 @@ class OrtBackend(GraphBackend):
         return step.candidates
 
     def _prepare(self, n: int, needs: StepNeeds) -> _Step:
-        """Bind a step over rows 0 … n-1 for as long as what it needs keeps its place."""
+        """Bind a step over rows 0 … n-1, and keep the binding until the step buffers move."""
         assert 1 <= n <= self.rows, "no such number of rows"
         assert needs.num_candidates >= 1, "no candidates"
         assert self.has_attention or not needs.attention, "the bundle has no attention"
@@ -123,7 +120,6 @@ class OrtBackend(GraphBackend):
         return step
 
     def close(self) -> None:
-        """See `Backend.close`."""
         self._steps.clear()
         self._encode_buffers.clear()
         if self._attention:
@@ -132,7 +128,7 @@ class OrtBackend(GraphBackend):
     def _allocate_cache(self) -> HostCache:
         try:
             return HostCache(self._shape, self._encode_tokens)
-        except (MemoryError, ValueError):  # numpy raises the latter for sizes beyond any memory
+        except (MemoryError, ValueError):  # NumPy raises ValueError for sizes beyond any memory
             raise DeviceError(
                 f"device cpu: there is no memory for {self._shape.rows} rows of"
                 f" {self._shape.source_capacity} source and {self._shape.target_capacity} target tokens"
@@ -150,14 +146,14 @@ class OrtBackend(GraphBackend):
             self._encode_together([sources[number] for number in group.numbers], group.longest, group.start)
 
     def _encode_together(self, sources: Sequence[Sequence[int]], longest: int, start: int) -> None:
-        """Run the encoder over sources padded to `longest`, and leave what it returns from `start` on."""
+        """Run the encoder over sources padded to `longest`. The output begins at `start`."""
         batch = len(sources)
         self._encode_buffers.write(sources, longest)
         binding = self._encode_buffers.binding(batch, longest, start, self._bind_encoder)
         self._encoder.run_with_iobinding(binding)
 
     def _bind_encoder(self, sources: int, longest: int, start: int) -> Any:
-        """Bind a run over so many sources, padded to so many tokens, to the addresses where everything lies."""
+        """Bind a run over so many sources, padded to `longest`, to the addresses of its inputs and outputs."""
         binding = self._encoder.io_binding()
         self._encode_buffers.bind_inputs(binding, sources, longest)
         shape = (sources, self._shape.heads, longest, self._shape.head_size)
@@ -166,7 +162,7 @@ class OrtBackend(GraphBackend):
         return binding
 
     def _bind(self, session: Any, n: int, needs: StepNeeds) -> Any:
-        """Bind a step over rows 0 … n-1 to the addresses where everything lies."""
+        """Bind a step over rows 0 … n-1 to the addresses of its inputs and outputs."""
         binding = session.io_binding()
         if session is self._greedy:
             self._buffers.bind_greedy_inputs(binding, n)

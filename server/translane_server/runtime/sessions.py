@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-# Some builds of ONNX Runtime report their use to their vendor unless this is set before they are loaded.
+# Some builds of ONNX Runtime send usage data to their vendor unless this is set before the import.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 import onnxruntime
 
@@ -18,22 +18,27 @@ from translane_server.manifest import Graph
 from translane_server.runtime.cuda.runtime import CudaRuntime
 
 _CUDA_PROVIDER = "CUDAExecutionProvider"
-# Which attention kernels onnxruntime may choose from, as bits of its provider option sdpa_kernel: Flash (1), memory
-# efficient (2), TensorRT's (4), and the unfused one (16). Not cuDNN's (8): that builds a graph for every new shape,
-# while requests wait.
+# The attention kernels that onnxruntime may choose from, as bits of its provider option sdpa_kernel: Flash (1), memory
+# efficient (2), TensorRT's (4), and the unfused one (16). cuDNN's (8) is left out: it builds a graph for every new
+# shape while requests wait.
 _ATTENTION_KERNELS = 1 | 2 | 4 | 16
 
 
 def has_cuda() -> bool:
-    """Whether this onnxruntime is built with CUDA; on a machine without a GPU, it may be, too."""
+    """Whether this onnxruntime is built with CUDA. This says nothing about a GPU in the machine."""
     return _CUDA_PROVIDER in onnxruntime.get_available_providers()
 
 
 def run_on_cuda(model: bytes, inputs: Mapping[str, Any], output: Any) -> Any:
-    """What `model` makes of arrays, every node of it on CUDA; `output` is what its only output holds before.
+    """Run a model with every node on CUDA, and return its only output.
+
+    Args:
+        model: the serialized ONNX model.
+        inputs: arrays by the name of the input.
+        output: what the output holds before the run.
 
     Raises:
-        Exception: whatever goes wrong; onnxruntime's exceptions share no base of their own.
+        Exception: the run fails. onnxruntime's exceptions have no base class of their own.
     """
     _load_cuda()
     options = onnxruntime.SessionOptions()
@@ -51,31 +56,32 @@ def run_on_cuda(model: bytes, inputs: Mapping[str, Any], output: Any) -> Any:
 
 
 def _load_cuda() -> None:
-    """Load CUDA's libraries from where pip puts them, which nothing else looks at; once in each process is enough."""
+    """Load CUDA's libraries from where pip puts them; the system does not look there. Once per process is enough."""
     onnxruntime.preload_dlls(directory="")
 
 
 class Sessions:
-    """The bundle's graphs, loaded. On one operator thread a graph runs on the thread that calls it.
+    """The bundle's graphs, loaded. With one operator thread, a graph runs on the thread that calls it.
 
     Args:
-        bundle: what to load.
-        device: where to run it.
+        bundle: the bundle with the graphs.
+        device: where the graphs run.
         threads: threads of one operator.
-        spinning: whether idle operator threads spin before they sleep: faster steps, and processor time spent idle.
+        spinning: whether idle operator threads spin before they sleep. Steps are faster then, and idle threads use
+            processor time.
         profile: a file name prefix for onnxruntime's profiles, or None.
 
     Attributes:
         cuda: the runtime of the device, with the stream that the graphs run on; None on a CPU.
-        run_options: what runs of the graphs are given: on CUDA they are queued, and the host goes on.
+        run_options: options for every run of a graph. On CUDA, a run is queued and the host goes on; None on a CPU.
         encoder: the session of the encoder.
         decoder: the session of the decoder.
-        greedy: the session of the greedy step, or None where the bundle has none.
-        alignment: the session of the alignment graph, or None where the bundle has none.
+        greedy: the session of the greedy step; None if the bundle has no such graph.
+        alignment: the session of the alignment graph; None if the bundle has no such graph.
 
     Raises:
         BundleError: onnxruntime cannot load a graph.
-        DeviceError: the device is not there.
+        DeviceError: the device is not available.
     """
 
     def __init__(
@@ -109,7 +115,7 @@ class Sessions:
             self.alignment = self._load(graphs.alignment, profile and f"{profile}-alignment")
 
     def close(self) -> None:
-        """Let go of the graphs, and then of the device that they ran on."""
+        """Release the graphs, and then the device."""
         self.encoder = self.decoder = self.greedy = self.alignment = None
         if self.cuda:
             self.cuda.close()
@@ -119,10 +125,10 @@ class Sessions:
         options.intra_op_num_threads = self._threads
         options.inter_op_num_threads = 1
         options.add_session_config_entry("session.intra_op.allow_spinning", "1" if self._spinning else "0")
-        # On x86 processors without VNNI, products of int8 are otherwise added up in int16, which overflows: wrong sums,
-        # in another way for another number of rows. Where there is VNNI it would take twice the time for nothing.
+        # Without this setting, x86 processors without VNNI add up int8 products in int16. The sums overflow, and the
+        # wrong results depend on the number of rows. With VNNI the sums are exact anyway; the setting doubles the time.
         options.add_session_config_entry("session.x64quantprecision", "0" if adds_int8_exactly() else "1")
-        options.log_severity_level = 4  # what fails is raised, too
+        options.log_severity_level = 4  # errors are raised as well
         if profile:
             options.enable_profiling = True
             options.profile_file_prefix = profile
@@ -132,7 +138,7 @@ class Sessions:
             providers.insert(0, (_CUDA_PROVIDER, provider_options))
         try:
             session = onnxruntime.InferenceSession(str(self.bundle.path(graph.file)), options, providers=providers)
-        except Exception as error:  # noqa: BLE001 - onnxruntime's exceptions share no base of their own
+        except Exception as error:  # noqa: BLE001 - onnxruntime's exceptions have no base class of their own
             raise BundleError(
                 f"model bundle {self.bundle.folder}: {graph.file} does not load: {first_line(error)}"
             ) from None

@@ -1,4 +1,4 @@
-"""What a decoder step reads and writes in main memory, at addresses that the bindings of its graph keep."""
+"""Inputs and outputs of decoder steps in main memory, at fixed addresses that the graphs are bound to."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from translane_server.backend import Candidates, StepNeeds
 class StepBuffers:
     """Inputs and outputs of a step over the first n of `rows` rows; V is the size of the target vocabulary.
 
-    Inputs are there from the start. Outputs are reserved when a step first needs them, for all rows. Graphs of older
-    bundles compute log-probabilities at every step, and have no input that asks for them. A graph in its CUDA form is
-    told how many of its `vocabulary_blocks` to look through.
+    Inputs are allocated at the start. An output is allocated for all rows when a step first needs it. Graphs of older
+    bundles compute log-probabilities at every step, and have no input that asks for log-probabilities. A graph in CUDA
+    form has an input that says how many of its `vocabulary_blocks` to search.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class StepBuffers:
         self._logits: FloatArray = np.zeros(0, np.float32)
 
     def write(self, token_ids: IntArray, positions: Int32Array, num_candidates: int) -> None:
-        """Set what the next step over n rows reads: both [n]."""
+        """Write the inputs of the next step over n rows. The arrays are [n] each."""
         n = len(token_ids)
         self._token_ids[:n] = token_ids
         self._positions[:n] = positions
@@ -45,7 +45,7 @@ class StepBuffers:
             self._num_blocks[0] = min(num_candidates, self._vocabulary_blocks)
 
     def reserve(self, needs: StepNeeds) -> bool:
-        """Make room for what a step returns; True says that outputs have moved and are to be bound anew."""
+        """Allocate the outputs of a step. Return whether outputs have moved and must be bound again."""
         moved = False
         if self._candidate_ids.size < self._rows * needs.num_candidates:
             self._candidate_ids = np.zeros(self._rows * needs.num_candidates, np.int64)
@@ -56,13 +56,13 @@ class StepBuffers:
         return moved
 
     def bind_greedy_inputs(self, binding: Any, n: int) -> None:
-        """Bind what every step over n rows reads."""
+        """Bind the inputs that every step over n rows has."""
         bind_host(binding.bind_input, "token_ids", self._token_ids, (n,))
         bind_host(binding.bind_input, "positions", self._positions, (n,))
         bind_host(binding.bind_input, "source_lengths", self.source_lengths, (n,))
 
     def bind_inputs(self, binding: Any, n: int, needs: StepNeeds) -> None:
-        """Bind what a step over n rows with these needs reads, where it is told what they are."""
+        """Bind the inputs of a step over n rows, including the inputs that tell the graph its needs."""
         self.bind_greedy_inputs(binding, n)
         bind_host(binding.bind_input, "num_candidates", self._num_candidates, (1,))
         if self._vocabulary_blocks:
@@ -71,7 +71,7 @@ class StepBuffers:
             bind_host(binding.bind_input, "with_log_probs", self._asks[needs.log_probs], ())
 
     def bind_outputs(self, binding: Any, n: int, needs: StepNeeds) -> None:
-        """Bind what a step over n rows with these needs returns; room for it is reserved."""
+        """Bind the outputs of a step over n rows with these needs. `reserve` has allocated them."""
         k = needs.num_candidates
         bind_host(binding.bind_output, "candidate_ids", self._candidate_ids, (n, k))
         if needs.log_probs:
@@ -80,7 +80,7 @@ class StepBuffers:
             bind_host(binding.bind_output, "logits", self._logits, (n, self._vocab_size))
 
     def read(self, n: int, needs: StepNeeds) -> Candidates:
-        """Where steps over n rows with these needs leave what they return; attention aside."""
+        """Return views of the outputs of steps over n rows with these needs, without attention weights."""
         k, v = needs.num_candidates, self._vocab_size
         return Candidates(
             self._candidate_ids[: n * k].reshape(n, k),

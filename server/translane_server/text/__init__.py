@@ -1,1 +1,1 @@
-"""Text to tokens and back: tokenizers, sentences of a text, terms, and what a stream may show of one."""
+"""Text to tokens and back: tokenizers, sentence splitting, glossaries, languages, and text for streams."""

@@ -1,4 +1,4 @@
-"""The text of a translation while its tokens still come: what is certain of it, character by character."""
+"""Turns the tokens of a translation into text while the translation is decoded."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ _Utf8Decoder = codecs.getincrementaldecoder("utf-8")
 
 
 class Detokenizer:
-    """Turns what the tokens of one translation add to its text into deltas, which concatenate to the whole of it.
+    """Turns the surfaces of one translation's tokens into deltas, which concatenate to the translation's text.
 
-    A delta is sent once the token after it is known, because that may still change it: complete a character of which
-    only some bytes are there (byte fallback), add an accent, or make the space at the end count. So a delta ends
-    neither within a character that a reader sees as one (see `graphemes`) nor in white space, and mostly where a token
-    does. `finish` sends the rest.
+    A delta is sent when the token after it is known, because the next token may still change the delta. The next token
+    may complete a character of several bytes (byte fallback), add an accent, or show that a space is not the end of the
+    text. So a delta ends neither within a character that readers see (see `graphemes`) nor in white space. It mostly
+    ends where a token ends. `finish` sends the rest.
 
-    A token is looked at once: a translation takes time in proportion to its length.
+    Each token is read once, so the time for a translation is proportional to its length.
     """
 
     def __init__(self) -> None:
         self._decoder = _Utf8Decoder("replace")
-        self._unsent = ""  # it begins where a character does
+        self._unsent = ""  # begins at the start of a character
         self._sent = 0  # characters
         self._is_empty = True
 
     def push(self, surfaces: Sequence[bytes]) -> str:
-        """What can be sent now; it may be nothing.
+        """Return the delta that can be sent now; it may be empty.
 
         Args:
             surfaces: what the next tokens add to the text, as UTF-8; see `TargetVocabulary.surfaces`.
@@ -36,7 +36,7 @@ class Detokenizer:
         limit = len(self._unsent)
         for surface in surfaces:
             if self._is_empty and surface:
-                surface, self._is_empty = surface.removeprefix(b" "), False  # a text's first space is no part of it
+                surface, self._is_empty = surface.removeprefix(b" "), False  # the text leaves out the first space
             limit = len(self._unsent)
             self._unsent += self._decoder.decode(surface)
         end = _last_end(self._unsent, min(limit, len(self._unsent) - 1))
@@ -45,12 +45,12 @@ class Detokenizer:
         return delta
 
     def finish(self, text: str) -> str:
-        """What is left to send of the whole translation `text`."""
+        """Return the unsent rest of the whole translation `text`."""
         return text[self._sent :]
 
 
 def _last_end(text: str, limit: int) -> int:
-    """The last place up to `limit` where a character ends that is no white space; 0 where there is none."""
+    """Return the last place up to `limit` where a character ends that is not white space; 0 if there is none."""
     while limit > 0 and (text[limit - 1].isspace() or not is_boundary(text, limit)):
         limit -= 1
     return max(limit, 0)

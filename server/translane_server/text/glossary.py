@@ -1,4 +1,4 @@
-"""Which terms of a glossary occur in a text."""
+"""Finds the terms of a glossary in a text."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ _UNSPACED_SCRIPTS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """Where `source` occurs in a text, `phrase` has to occur in its translation."""
+    """If `source` occurs in a text, `phrase` must occur in the translation."""
 
     source: str
     phrase: RequiredPhrase
 
 
 class Glossary:
-    """Finds terms: as they are written, but for the Unicode normal form, and as whole words.
+    """Finds terms in texts: as whole words, exactly as written except for the Unicode normal form.
 
     Args:
-        terms: in the order in which their phrases are returned.
+        terms: the terms, in the order in which `required` returns their phrases.
     """
 
     def __init__(self, terms: Sequence[Term] = ()) -> None:
         self._terms = [(_normal(term.source), term.phrase) for term in terms]
 
     def required(self, text: str) -> tuple[RequiredPhrase, ...]:
-        """The phrases of all terms that occur in `text`, each once."""
+        """Return the phrases of all terms that occur in `text`, each phrase once."""
         if not self._terms:
             return ()
         text = _normal(text)
@@ -57,7 +57,7 @@ class Glossary:
 
 
 def occurs(term: str, text: str) -> bool:
-    """Whether `text` has `term`, and not only within a word; both in the same normal form."""
+    """Whether `term` occurs in `text`, and not only within a word. Both are in the same normal form."""
     start = text.find(term)
     while start >= 0:
         if not (_in_word(text, start) or _in_word(text, start + len(term))):
@@ -71,7 +71,7 @@ def _normal(text: str) -> str:
 
 
 def _in_word(text: str, index: int) -> bool:
-    """Whether the characters before and at `index` are of one word."""
+    """Whether the characters before and at `index` belong to the same word."""
     if not 0 < index < len(text):
         return False
     if unicodedata.category(text[index]).startswith("M"):  # a mark belongs to the character before it
@@ -80,14 +80,14 @@ def _in_word(text: str, index: int) -> bool:
 
 
 def _base(text: str, index: int) -> str:
-    """The character that `text[index]` is, or is a mark of."""
+    """Return `text[index]`, or if it is a mark, the character that the mark belongs to."""
     while index and unicodedata.category(text[index]).startswith("M"):
         index -= 1
     return text[index]
 
 
 def _is_of_spaced_word(character: str) -> bool:
-    """Whether it is a letter or digit of a script that writes spaces between words."""
+    """Whether `character` is a letter or digit of a script that writes spaces between words."""
     if not character.isalnum():
         return False
     return unicodedata.name(character, "").partition(" ")[0] not in _UNSPACED_SCRIPTS

@@ -1,7 +1,7 @@
-"""Where a text may be cut: between the characters that readers see, never within one.
+"""Finds where a text may be cut: between the characters that readers see, never within one.
 
-These are the extended grapheme clusters of Unicode's annex 29, https://www.unicode.org/reports/tr29/, as far as the
-standard library's tables tell them: what is a boundary here is one there, and a few rare ones are missed.
+Such characters are the extended grapheme clusters of Unicode's annex 29, https://www.unicode.org/reports/tr29/. Every
+boundary here is a boundary there. A few rare boundaries are missed, because the standard library lacks their tables.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import unicodedata
 
 _ZERO_WIDTH_JOINER = "\u200d"
 _VIRAMA = 9  # canonical combining class of the signs that join consonants
-# Joins what is before it, although its category does not tell: zero-width non-joiner, Thai and Lao AM, half-width
-# voiced marks.
+# These join the character before them, although their category does not say so: zero-width non-joiner, Thai and Lao AM,
+# half-width voiced marks.
 _EXTENDING = frozenset("\u200c\u0e33\u0eb3\uff9e\uff9f")
-# Joins what comes after it: the number signs and their like (Grapheme_Cluster_Break = Prepend).
+# These join the character after them: number signs and similar signs (Grapheme_Cluster_Break = Prepend).
 _PREPENDED = frozenset(
     map(
         chr,
@@ -42,17 +42,17 @@ def is_boundary(text: str, index: int) -> bool:
 
 
 def boundary_before(text: str, index: int) -> int:
-    """The last boundary at or before `index`."""
+    """Return the last boundary at or before `index`."""
     while not is_boundary(text, index):
         index -= 1
     return index
 
 
 def _extends(character: str) -> bool:
-    """Whether `character` belongs to the one before, whichever that is."""
+    """Whether `character` belongs to the character before it, whichever that is."""
     point = ord(character)
     return (
-        unicodedata.category(character).startswith(("M", "Cn"))  # nobody knows of unassigned ones
+        unicodedata.category(character).startswith(("M", "Cn"))  # an unassigned character may be a mark
         or character == _ZERO_WIDTH_JOINER
         or character in _EXTENDING
         or 0x1F3FB <= point <= 0x1F3FF  # skin tones
@@ -67,7 +67,7 @@ def _is_regional_indicator(character: str) -> bool:
 
 
 def _regional_indicators_before(text: str, index: int) -> int:
-    """How many there are in a row: two make a flag."""
+    """Count the regional indicators in a row before `index`. Two of them make a flag."""
     first = index
     while first and _is_regional_indicator(text[first - 1]):
         first -= 1

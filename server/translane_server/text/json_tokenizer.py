@@ -1,4 +1,4 @@
-"""A tokenizer.json as a tokenizer, by the library tokenizers: https://huggingface.co/docs/tokenizers."""
+"""A tokenizer for a tokenizer.json, which the library tokenizers reads: https://huggingface.co/docs/tokenizers."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ import tokenizers
 
 from translane_server.text.sentencepiece_tokenizer import join_surfaces
 
-_UNKNOWN = " \N{DOUBLE QUESTION MARK} "  # what SentencePiece writes for it
+_UNKNOWN = " \N{DOUBLE QUESTION MARK} "  # what SentencePiece writes for the unknown token
 _BYTE_TOKEN_LENGTH = len("<0x00>")
 
 
 class JsonTokenizer:
-    """One tokenizer.json for both sides, less what it puts around texts.
+    """Implements `Tokenizer` with one tokenizer.json for both sides, without the tokens that it puts around texts.
 
-    Special tokens are never made of a text: the name of one is text or, if the library finds it in the vocabulary all
-    the same, unknown. They add nothing to a text but the unknown token. Target texts are the tokens' surfaces one after
-    the other, less the first space. The library's own decoder keeps that space where tokens are bytes, and drops every
-    one of the first token where they are not.
+    A text never gives special tokens. The name of a special token is plain text. If the library finds the name in the
+    vocabulary all the same, the name is unknown. Special tokens add nothing to a text, except for the unknown token.
+
+    A target text is its tokens' surfaces, concatenated, without the first space. The library's own decoder differs: it
+    keeps the first space if tokens are bytes, and otherwise drops every space of the first token.
 
     Args:
-        content: of tokenizer.json.
+        content: content of tokenizer.json.
         size: how many ids the translation model has.
         unknown: the unknown token's id.
-        eos: the end-of-sentence id, with which sources end; None where they do not.
-        special: ids that are never made of a text and add nothing to one, besides those the file says are special.
+        eos: the end-of-sentence id at the end of sources; None if sources do not end with it.
+        special: ids that no text gives and that add nothing to a text, besides the file's special tokens.
 
     Raises:
-        ValueError: the file is not what the library reads, or decodes tokens in a way that is not supported.
+        ValueError: the library cannot read the file, or the file's decoder is not supported.
     """
 
     def __init__(
@@ -65,36 +66,31 @@ class JsonTokenizer:
 
     @property
     def largest_id(self) -> int:
-        """Of the tokens that texts are made of. Special ones may lie beyond the model's: bart-large-cnn has no mask."""
+        """The largest id of a text's tokens. Special ids may be larger than the model's: bart-large-cnn has no mask."""
         return max(self._pieces.keys() - self._special, default=0)
 
     @property
     def target_surfaces(self) -> Sequence[bytes]:
-        """See `Tokenizer.target_surfaces`."""
         return self._surfaces
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """See `Tokenizer.encode`. A text of white space has no tokens, though the library gives it some."""
+        """A text of white space has no tokens, although the library gives it some."""
         return [[*self._ids(text), *self._end] if text.strip() else [] for text in texts]
 
     def encode_target(self, texts: Sequence[str]) -> list[list[int]]:
-        """See `Tokenizer.encode_target`."""
         return [self._ids(text) for text in texts]
 
     def decode(self, ids: Sequence[Sequence[int]], unknowns: Sequence[Mapping[int, str]] = ()) -> list[str]:
-        """See `Tokenizer.decode`."""
         return join_surfaces(self._surfaces, self._unknown, ids, unknowns)
 
     def source_pieces(self, ids: Sequence[int]) -> list[str]:
-        """See `Tokenizer.source_pieces`."""
         return [self._pieces.get(id_, f"<{id_}>") for id_ in ids]
 
     def target_pieces(self, ids: Sequence[int]) -> list[str]:
-        """See `Tokenizer.target_pieces`."""
         return self.source_pieces(ids)
 
     def source_surfaces(self, text: str) -> list[str]:
-        """See `Tokenizer.source_surfaces`. Tokens of one character each have it as their surface."""
+        """If one character has several tokens, the character is the surface of each token."""
         if not text.strip():
             return []
         return [*(text[start:end] for start, end in self._encode(text).offsets), *("" for _ in self._end)]
@@ -104,12 +100,12 @@ class JsonTokenizer:
         return ids if self._special.isdisjoint(ids) else [self._unknown if id_ in self._special else id_ for id_ in ids]
 
     def _encode(self, text: str) -> tokenizers.Encoding:
-        # one text a call: those of many are encoded on all of the host's cores, however few of them are granted
+        # One text per call: the library encodes several texts on all cores of the host, even if fewer are granted.
         return self._tokenizer.encode(text, add_special_tokens=False)
 
 
 class _Spelling:
-    """How the vocabulary spells text, by the decoder of tokenizer.json."""
+    """How the vocabulary spells text, according to the decoder in tokenizer.json."""
 
     def __init__(self, decoder: Mapping[str, Any] | None) -> None:
         self._space = ""
@@ -133,7 +129,7 @@ class _Spelling:
             raise ValueError("has no decoder that is supported: ByteLevel, Metaspace, or Replace of its mark of spaces")
 
     def surface(self, piece: str) -> bytes:
-        """What a token adds to a text."""
+        """Return what a token adds to a text."""
         if self._bytes:
             return b"".join(
                 bytes([self._bytes[character]]) if character in self._bytes else character.encode()
@@ -153,9 +149,10 @@ def _steps(decoder: Mapping[str, Any] | None) -> Iterator[Mapping[str, Any]]:
 
 
 def _byte_characters() -> dict[str, int]:
-    """The byte that each character stands for in the vocabulary of a byte-level BPE.
+    """Return the byte that each character stands for in the vocabulary of a byte-level BPE.
 
-    Those that print stand for themselves, the others for what follows U+00FF: Radford et al. 2019, GPT-2.
+    Printable bytes are spelled as themselves, and all other bytes as characters from U+0100 on (Radford et al. 2019,
+    GPT-2).
     """
     printed = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     hidden = sorted(set(range(256)) - set(printed))

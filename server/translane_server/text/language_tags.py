@@ -1,7 +1,7 @@
-"""Matching a request's language with a model's.
+"""Matches a request's language with a model's.
 
-Requests name languages by BCP-47 tags. Models do too, or by codes of their own, which are languages of ISO 639-3 with
-scripts (``zho_Hans``) or locales (``pt_XX``). Here both are brought to one form.
+Requests name languages by BCP-47 tags. Models use BCP-47 tags, ISO 639-3 codes with scripts (``zho_Hans``), or locales
+(``pt_XX``). This module brings all of them to one form.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-UNDETERMINED = "und"  # a language that nobody named
+UNDETERMINED = "und"  # BCP-47's tag for an unknown language
 
 _SCRIPT_LENGTH = 4
 
-# The tag of languages whose codes differ from it. A code of a macrolanguage's most spoken language, which models call
-# the whole by, is the whole's: arb is Standard Arabic, ar is Arabic.
+# Codes of languages, with the tag of each language if it differs. Models name a macrolanguage by the code of its most
+# spoken language, so such a code has the tag of the macrolanguage: arb is Standard Arabic, ar is Arabic.
 _TAGS: Mapping[str, str] = dict(
     re.findall(
         r"(\w+):(\w+)",
@@ -38,18 +38,18 @@ _TAGS: Mapping[str, str] = dict(
     )
 )
 
-# What Chinese is written in where nothing else is said, by region (Unicode's likely subtags).
+# The script of Chinese by region, for tags that name no script (Unicode's likely subtags).
 _CHINESE_SCRIPTS = {"tw": "hant", "hk": "hant", "mo": "hant"}
 _CHINESE_SCRIPT = "hans"
 
 
 def lookup(wanted: str, available: Sequence[str]) -> str | None:
-    """The one of `available` that `wanted` means.
+    """Return the tag in `available` that `wanted` means; None if there is none.
 
-    That is the one of the lookup of RFC 4647, section 3.4: subtags are dropped from the end until one matches, so that
-    ``zh-Hant-TW`` finds ``zh-Hant`` before ``zh``. Else it is the only one of the language whose script and region do
-    not differ from those of `wanted`: ``en`` finds ``eng_Latn``. Else it is ``und``, which any language may be. Case
-    does not matter.
+    The first rule is the lookup of RFC 4647, section 3.4: subtags are dropped from the end until a tag matches, so that
+    ``zh-Hant-TW`` finds ``zh-Hant`` before ``zh``. The second rule takes the only tag of the same language whose script
+    and region do not differ from those of `wanted`: ``en`` finds ``eng_Latn``. The third rule takes ``und``, which may
+    be any language. Case does not matter.
     """
     known = _known(tuple(available))
     for form, tags in ((_subtags, known.by_subtags), (standard_tag, known.by_standard_tag)):
@@ -69,9 +69,9 @@ def lookup(wanted: str, available: Sequence[str]) -> str | None:
 
 
 def standard_tag(code: str) -> str:
-    """The BCP-47 tag, in lower case, of a model's or a request's language.
+    """Return the BCP-47 tag, in lower case, of a model's or a request's language.
 
-    The region of a code such as ``pt_XX`` is not meant: such models have one of each language.
+    The region of a code such as ``pt_XX`` is left out, because models with such codes have one code for each language.
     """
     language, _, rest = _subtags(code).partition("-")
     tag = "-".join([_TAGS.get(language, language), *([rest] if rest else [])])
@@ -83,7 +83,7 @@ def standard_tag(code: str) -> str:
 
 @dataclass(frozen=True)
 class _Known:
-    """A model's tags by what they are looked up by: of a language each, with its script and region."""
+    """A model's tags, by the three keys of a lookup. Tags by language come with their script and region."""
 
     by_subtags: Mapping[str, str]
     by_standard_tag: Mapping[str, str]
@@ -96,7 +96,7 @@ def _known(available: tuple[str, ...]) -> _Known:
     for tag in available:
         language, script, region = _parts(standard_tag(tag))
         by_language.setdefault(language, []).append((tag, script, region))
-    first = available[::-1]  # of tags that mean the same the first one counts
+    first = available[::-1]  # if several tags mean the same, the first tag wins
     return _Known({_subtags(tag): tag for tag in first}, {standard_tag(tag): tag for tag in first}, by_language)
 
 
@@ -114,7 +114,7 @@ def _shortened(tag: str) -> Iterator[str]:
 
 
 def _parts(tag: str) -> tuple[str, str, str]:
-    """Language, script and region of a standard tag, empty where it does not say."""
+    """Return language, script and region of a standard tag; a part is empty if the tag does not name it."""
     language, *rest = tag.split("-")
     script = next((subtag for subtag in rest[:1] if len(subtag) == _SCRIPT_LENGTH), "")
     region = next((subtag for subtag in rest[bool(script) :][:1] if 1 < len(subtag) < _SCRIPT_LENGTH), "")

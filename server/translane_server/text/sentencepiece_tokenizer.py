@@ -1,4 +1,4 @@
-"""SentencePiece models as a tokenizer, with the model's ids or SentencePiece's own."""
+"""A tokenizer with SentencePiece models, and the ids of the translation model or of SentencePiece."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from functools import cached_property
 import sentencepiece
 from sentencepiece.sentencepiece_pb2 import SentencePieceText  # type: ignore[attr-defined]  # made at import
 
-_SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # how a piece spells it
+_SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # how a piece spells a space
 
 
 class SentencePieceVocabulary:
-    """The pieces of one side: a SentencePiece model, and which ids they have in the translation model.
+    """The pieces of one side: a SentencePiece model, and the ids of its pieces in the translation model.
 
-    Without `ids` they are SentencePiece's. With them a piece that is not there is unknown, while a part of a text that
-    is no piece, but is there, is not: the two sides of a Marian model share their ids, and each has pieces that only
-    the other's SentencePiece model knows. Special tokens are never made of a text, even where it spells their names.
+    Without `ids`, a piece has SentencePiece's id. With `ids`, a piece that is missing in `ids` is unknown. A part of a
+    text that is in `ids` has its id, even if the SentencePiece model has no such piece. The reason is Marian: the two
+    sides of a model share their ids, and each side has pieces that only the SentencePiece model of the other side
+    knows. A text never gives special tokens, even if the text spells their names.
 
     Args:
         processor: splits texts into pieces.
-        size: how many ids the translation model has; those without a piece add nothing to a text.
-        unknown: the id of what the model has no piece for; None is SentencePiece's.
-        ids: by piece.
-        special: ids that are never made of a text and add nothing to one. SentencePiece's control pieces are besides.
+        size: how many ids the translation model has. An id without a piece adds nothing to a text.
+        unknown: the id of the unknown token; None means SentencePiece's.
+        ids: the id of each piece.
+        special: ids that no text gives and that add nothing to a text, besides SentencePiece's control pieces.
     """
 
     def __init__(
@@ -45,12 +46,12 @@ class SentencePieceVocabulary:
 
     @cached_property
     def surfaces(self) -> Sequence[bytes]:
-        """For each id the UTF-8 it adds to a text."""
+        """What each id adds to a text, as UTF-8."""
         return tuple(self._surface(id_) for id_ in range(self._size))
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of each text."""
-        # one text a call: a list is given to a thread that is started for it, which takes longer than most texts do
+        """Return the ids of each text."""
+        # One text per call: SentencePiece starts a thread for a list, which takes longer than encoding most texts.
         encode = self._processor.encode
         if self._ids is None:
             return [encode(text, out_type=int) for text in texts]
@@ -58,17 +59,17 @@ class SentencePieceVocabulary:
         return [[ids.get(piece, unknown) for piece in encode(text, out_type=str)] for text in texts]
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The tokens' names; a padded vocabulary has ids without one."""
+        """Return the name of each token. In a padded vocabulary, some ids have no piece."""
         return [self._pieces.get(id_, f"<{id_}>") for id_ in ids]
 
     def spans(self, text: str) -> list[str]:
-        """For each token of `text` the part of it that it stands for.
+        """Return the part of `text` that each of its tokens stands for.
 
-        Where several tokens stand for one character, as bytes do and as the tokens of its normal form do, it is the
-        surface of each.
+        If one character has several tokens, the character is the surface of each token. Such tokens are the bytes of
+        the character, or the tokens of its normal form.
         """
         encoded = SentencePieceText.FromString(self._processor.encode(text, out_type="serialized_proto"))
-        surfaces = [""]  # of what follows the text; from here back to the start
+        surfaces = [""]  # from the end of the text back to its start
         for token in reversed(encoded.pieces):  # SentencePiece gives a character to the last of its tokens
             shares = not token.surface and token.piece != _SPACE
             surfaces.append(surfaces[-1] if shares else token.surface)
@@ -89,18 +90,22 @@ class SentencePieceVocabulary:
 
 
 class SentencePieceTokenizer:
-    """Kudo and Richardson 2018, https://aclanthology.org/D18-2012.
+    """Implements `Tokenizer` with SentencePiece (Kudo and Richardson 2018, https://aclanthology.org/D18-2012).
 
-    Target texts are the tokens' surfaces one after the other, less the first space, as UTF-8 with U+FFFD for each part
-    that is none. That is what SentencePiece decodes to, but for texts that begin with more than one space (it drops
-    them all), or with the unknown token's or a byte's (it keeps that one), and for broken characters (it writes U+FFFD
-    for each of their bytes). Vocabularies that mark spaces at the end of words are not supported, nor are those with
-    rules for denormalization.
+    A target text is its tokens' surfaces, concatenated, without the first space. U+FFFD stands for each part that is
+    not UTF-8. SentencePiece's own decoder differs in three cases:
+
+    - A text begins with several spaces: SentencePiece drops all of them.
+    - A text begins with the space of the unknown token or of a byte: SentencePiece keeps the space.
+    - A character is broken: SentencePiece writes U+FFFD for each byte of the character.
+
+    Vocabularies that mark spaces at the end of words are not supported. Vocabularies with rules for denormalization are
+    not supported, either.
 
     Args:
-        source: of source texts.
-        target: of target texts.
-        eos: the end-of-sentence id, with which sources end; None where they do not.
+        source: the vocabulary of source texts.
+        target: the vocabulary of target texts.
+        eos: the end-of-sentence id at the end of sources; None if sources do not end with it.
     """
 
     def __init__(self, source: SentencePieceVocabulary, target: SentencePieceVocabulary, eos: int | None) -> None:
@@ -110,31 +115,25 @@ class SentencePieceTokenizer:
 
     @property
     def target_surfaces(self) -> Sequence[bytes]:
-        """See `Tokenizer.target_surfaces`."""
         return self._target.surfaces
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """See `Tokenizer.encode`."""
         return [[*ids, *self._end] if ids else [] for ids in self._source.encode(texts)]
 
     def encode_target(self, texts: Sequence[str]) -> list[list[int]]:
-        """See `Tokenizer.encode_target`."""
         return self._target.encode(texts)
 
     def decode(self, ids: Sequence[Sequence[int]], unknowns: Sequence[Mapping[int, str]] = ()) -> list[str]:
-        """See `Tokenizer.decode`."""
         return join_surfaces(self._target.surfaces, self._target.unknown, ids, unknowns)
 
     def source_pieces(self, ids: Sequence[int]) -> list[str]:
-        """See `Tokenizer.source_pieces`."""
         return self._source.pieces(ids)
 
     def target_pieces(self, ids: Sequence[int]) -> list[str]:
-        """See `Tokenizer.target_pieces`."""
         return self._target.pieces(ids)
 
     def source_surfaces(self, text: str) -> list[str]:
-        """See `Tokenizer.source_surfaces`; tokens share a surface as in `SentencePieceVocabulary.spans`."""
+        """Tokens share a surface as in `SentencePieceVocabulary.spans`."""
         spans = self._source.spans(text)
         return [*spans, *("" for _ in self._end)] if spans else []
 
@@ -142,7 +141,7 @@ class SentencePieceTokenizer:
 def join_surfaces(
     surfaces: Sequence[bytes], unknown: int, ids: Sequence[Sequence[int]], unknowns: Sequence[Mapping[int, str]]
 ) -> list[str]:
-    """What `Tokenizer.decode` gives for tokens of these surfaces, of which `unknown` is the one that is replaced."""
+    """Decode as `Tokenizer.decode` does, for tokens with these `surfaces`. `unknown` is the unknown token's id."""
     if not unknowns:
         return [_text([surfaces[token] for token in sentence]) for sentence in ids]
     return [

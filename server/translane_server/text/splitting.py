@@ -1,7 +1,7 @@
-"""A text of any length as sentences that a model takes, and their translations as one text again.
+"""Cuts a text of any length into sentences that a model can take, and joins their translations to one text.
 
-The text is spans of sentences and the gaps between them, so that nothing of it is lost. Where sentences end is
-sentencex's knowledge; a line break always ends one, and a sentence of too many tokens is halved until it fits.
+A text consists of sentences and of the gaps between them, so that nothing is lost. The library sentencex finds the ends
+of sentences. A line break always ends a sentence. A sentence with too many tokens is halved until its parts fit.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ import sentencex
 
 from translane_server.text.graphemes import boundary_before, is_boundary
 
-# How much of a line sentencex gets at once: the time it takes grows with the square of that [characters].
+# How much of a line sentencex gets at once [characters]. The time of sentencex grows with the square of this length.
 _WINDOW = 4096
 
 _LINE = re.compile(r"[^\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+")
 _WHITE_SPACE = re.compile(r"\s+")
 _WHITE_SPACE_CHARACTER = re.compile(r"\s")
-# Ends of clauses: the punctuation of scripts that put no space after it; that of others only before white space, as in
-# 1,000 it ends nothing; and what may close after either.
+# Ends of clauses: punctuation, and closing quotes and brackets after it. In scripts that write a space after
+# punctuation, the space must follow, because the comma in 1,000 ends no clause.
 _CLAUSE_END = re.compile(r"(?:[，、；：。！？…，،؛؟۔।॥။፣፤]|[,;:.!?–—](?=[)\]\"'”’»]*\s))[)\]\"'”’»）」』】》〉]*")
 
-# The number of a list's item, which sentencex takes for a sentence: it is not translated.
+# The number of a list item. sentencex takes the number for a sentence, but it is not translated.
 _ITEM_NUMBER = re.compile(r"\(?[0-9]{1,3}[.)]")
 
-# Languages whose sentences follow one another without a space, unless their script is another than their own. Those
-# of South East Asia that write no space between words do write one between sentences.
+# Languages without a space between sentences, if they are written in their own script. Languages of South East Asia
+# write no space between words, but they write one between sentences.
 _UNSPACED_LANGUAGES = frozenset({"zh", "cmn", "yue", "wuu", "gan", "hsn", "lzh", "ja"})
 _UNSPACED_SCRIPTS = frozenset({"hans", "hant", "hani", "hanb", "bopo", "jpan", "hira", "kana", "hrkt"})
 
@@ -45,12 +45,12 @@ class TooManySentencesError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SplitText:
-    """A text as n sentences, and what is before, between and after them.
+    """A text as n sentences, and the gaps before, between and after them.
 
     Attributes:
-        sentences: without white space around them.
-        source_ids: their tokens.
-        gaps: n + 1 of them, with all that is not translated: white space, numbers of items. A text is
+        sentences: the sentences, without white space around them.
+        source_ids: the tokens of each sentence.
+        gaps: n + 1 texts that are not translated: white space, and numbers of list items. The whole text is
             ``gaps[0] + sentences[0] + gaps[1] + … + gaps[n]``.
     """
 
@@ -59,10 +59,10 @@ class SplitText:
     gaps: tuple[str, ...]
 
     def target_gaps(self, target_language: str) -> list[str]:
-        """The gaps as they are in a translation to `target_language`, a BCP-47 tag.
+        """Return the gaps of a translation to `target_language`, a BCP-47 tag.
 
-        Where sentences stand side by side or with one space between them, they do as the target language has it. All
-        other gaps stay as they are.
+        A gap between sentences that is empty or a single space follows the habit of the target language. All other gaps
+        stay as they are.
         """
         if not self.sentences:
             return list(self.gaps)
@@ -71,7 +71,7 @@ class SplitText:
         return [first, *(space if gap in _PLAIN_GAPS else gap for gap in between), last]
 
     def join(self, translations: Sequence[str], target_language: str) -> str:
-        """The translation of the text, of the sentences' translations."""
+        """Join the sentences' translations to the translation of the text."""
         first, *others = self.target_gaps(target_language)
         return first + "".join(text + gap for text, gap in zip(translations, others, strict=True))
 
@@ -79,18 +79,19 @@ class SplitText:
 def split_text(text: str, language: str, encode: Encode, *, max_tokens: int, max_sentences: int) -> SplitText:
     """Cut `text` into sentences.
 
-    A sentence of more than `max_tokens` is halved: after the clause next to its middle, or else at white space, or
-    else between any two characters. What cannot be halved without splitting a character stays too long.
+    A sentence of more than `max_tokens` is halved: after the clause that ends next to its middle, or else at white
+    space, or else between any two characters. A sentence that cannot be halved without splitting a character stays too
+    long.
 
     Args:
-        text: any; without surrogates, as all text of the protocol is.
-        language: a BCP-47 tag. Abbreviations are those of this language; one that is not known is taken for English.
-        encode: gives the tokens of texts, none for a text that needs no translation.
-        max_tokens: most tokens of a sentence.
-        max_sentences: most sentences of the text.
+        text: any text without surrogates. Texts of the protocol have none.
+        language: a BCP-47 tag, which selects the abbreviations. An unknown language counts as English.
+        encode: returns the tokens of texts; no tokens for a text that needs no translation.
+        max_tokens: maximum tokens of a sentence.
+        max_sentences: maximum sentences of the text.
 
     Raises:
-        TooManySentencesError: there are more.
+        TooManySentencesError: the text has more sentences.
     """
     spans: list[_Span] = []
     for span in _sentences(text, _primary_subtag(language)):
@@ -108,7 +109,7 @@ def split_text(text: str, language: str, encode: Encode, *, max_tokens: int, max
 
 
 def _sentences(text: str, language: str) -> Iterator[_Span]:
-    """Where the sentences of `text` are."""
+    """Yield the span of each sentence of `text`."""
     for match in _LINE.finditer(text):
         if (line := match.group()).isspace():
             continue
@@ -122,10 +123,10 @@ def _sentences(text: str, language: str) -> Iterator[_Span]:
 
 
 def _sentence_ends(line: str, language: str) -> Iterator[int]:
-    """Where the sentences of `line` end, in order; the last one at its end.
+    """Yield the end of each sentence of `line`, in order. The last sentence ends with the line.
 
-    A window's last sentence may go on after it, so the next window starts with it; or after it, if that would be a
-    step back of more than half a window.
+    The last sentence of a window may go on after the window, so the next window starts with this sentence. If the
+    sentence is longer than half a window, the next window starts at the end of this window instead.
     """
     start = 0
     while start + _WINDOW < len(line):
@@ -140,8 +141,8 @@ def _sentence_ends(line: str, language: str) -> Iterator[int]:
 
 
 def _segment(line: str, language: str) -> list[int]:
-    """How long each sentence of `line` is, white space after it included."""
-    # sentencex panics at some white space that is not ASCII, and a panic is no Exception
+    """Return the length of each sentence of `line`, including the white space after it."""
+    # sentencex panics at some white space that is not ASCII, and a panic is not an Exception
     plain = _WHITE_SPACE_CHARACTER.sub(" ", line)
     try:
         lengths = list(map(len, sentencex.segment(language, plain)))
@@ -153,10 +154,10 @@ def _segment(line: str, language: str) -> list[int]:
 
 
 def _fitting(text: str, spans: Sequence[_Span], encode: Encode, max_tokens: int, max_sentences: int) -> list[_Piece]:
-    """The sentences at `spans` in pieces of no more than `max_tokens`; those without tokens are left out."""
+    """Return the sentences at `spans` in pieces of at most `max_tokens`, without the pieces that have no tokens."""
     pieces = _tokens(text, spans, encode)
     while True:
-        if sum(-(-len(ids) // max_tokens) for _, ids in pieces) > max_sentences:  # not worth the work of halving them
+        if sum(-(-len(ids) // max_tokens) for _, ids in pieces) > max_sentences:  # saves the work of halving them
             raise TooManySentencesError
         halves = [_halves(text, *span) if len(ids) > max_tokens else () for span, ids in pieces]
         if not any(halves):
@@ -175,7 +176,7 @@ def _tokens(text: str, spans: Sequence[_Span], encode: Encode) -> list[_Piece]:
 
 
 def _halves(text: str, start: int, end: int) -> tuple[_Span, ...]:
-    """The parts of a sentence, cut where it is least bad near its middle; none where it cannot be cut."""
+    """Return the two halves of a sentence, cut at the best place near its middle; none if it cannot be cut."""
     cut = _cut(text[start:end])
     parts = (_stripped(text, start, start + cut), _stripped(text, start + cut, end))
     return tuple(part for part in parts if part) if all(parts) else ()
@@ -193,7 +194,7 @@ def _cut(sentence: str) -> int:
 
 
 def _stripped(text: str, start: int, end: int) -> _Span | None:
-    """The span without white space around it, or None where nothing is left."""
+    """Return the span without white space around it, or None if nothing is left."""
     part = text[start:end]
     start += len(part) - len(part.lstrip())
     return (start, start + len(part.strip())) if part.strip() else None

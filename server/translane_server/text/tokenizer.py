@@ -18,37 +18,37 @@ from translane_server.text.sentencepiece_tokenizer import SentencePieceTokenizer
 
 
 class Tokenizer(Protocol):
-    """Safe to call from several threads at once."""
+    """Turns text into token ids and back. All methods are safe to call from several threads at once."""
 
     @property
     def target_surfaces(self) -> Sequence[bytes]:
-        """For each target id the UTF-8 it adds to a text; see `TargetVocabulary.surfaces`."""
+        """What each target id adds to a text, as UTF-8; see `TargetVocabulary.surfaces`."""
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Source ids of each text, ended by the end-of-sentence id; an empty list where a text has no tokens."""
+        """Return the source ids of each text, with the end-of-sentence id; an empty list if a text has no tokens."""
 
     def encode_target(self, texts: Sequence[str]) -> list[list[int]]:
-        """Target ids of each text, without the end-of-sentence id."""
+        """Return the target ids of each text, without the end-of-sentence id."""
 
     def decode(self, ids: Sequence[Sequence[int]], unknowns: Sequence[Mapping[int, str]] = ()) -> list[str]:
-        """Target texts of lists of ids, which hold no end-of-sentence id.
+        """Return the target text of each list of ids. The lists hold no end-of-sentence id.
 
-        `unknowns` has for each list what to write for the unknown tokens at some of its positions.
+        `unknowns` has the replacements of unknown tokens for each list, by the token's position.
         """
 
     def source_pieces(self, ids: Sequence[int]) -> list[str]:
-        """The source tokens as the vocabulary spells them."""
+        """Return the source tokens as the vocabulary spells them."""
 
     def target_pieces(self, ids: Sequence[int]) -> list[str]:
-        """The target tokens as the vocabulary spells them."""
+        """Return the target tokens as the vocabulary spells them."""
 
     def source_surfaces(self, text: str) -> list[str]:
-        """For each token of `encode([text])` the part of `text` it stands for; empty for the end of the sentence."""
+        """Return the part of `text` that each token of `encode([text])` stands for; "" for the end of the sentence."""
 
 
 @dataclass(frozen=True)
 class ModelIds:
-    """What a tokenizer has to know of the translation model."""
+    """What a tokenizer needs to know about the translation model."""
 
     special: SpecialIds
     source_vocab_size: int
@@ -57,7 +57,7 @@ class ModelIds:
 
     @property
     def unwritten(self) -> set[int]:
-        """Ids that no text has: of special tokens and of languages."""
+        """Ids that no text has: the ids of special tokens and of languages."""
         ids = self.special
         languages = [*self.templates.source.values(), *self.templates.target.values()]
         return {ids.pad, ids.bos, ids.eos, ids.decoder_start} | {
@@ -66,10 +66,10 @@ class ModelIds:
 
 
 def load_tokenizer(bundle: Bundle) -> Tokenizer:
-    """The tokenizer of `bundle`.
+    """Return the tokenizer of `bundle`.
 
     Raises:
-        BundleError: its files are not what the manifest says they are.
+        BundleError: the tokenizer's files do not match the manifest.
     """
     manifest, sizes = bundle.manifest, bundle.manifest.architecture
     ids = ModelIds(manifest.special_ids, sizes.source_vocab_size, sizes.target_vocab_size, manifest.language_templates)
@@ -82,15 +82,15 @@ def load_tokenizer(bundle: Bundle) -> Tokenizer:
 def make_tokenizer(
     entry: entries.SentencePieceTokenizerEntry | entries.JsonTokenizerEntry, ids: ModelIds, read: Callable[[str], bytes]
 ) -> Tokenizer:
-    """The tokenizer that `entry` of a manifest describes.
+    """Return the tokenizer that `entry` of a manifest describes.
 
     Args:
-        entry: which files it is made of.
-        ids: of the translation model.
-        read: gives the content of a file.
+        entry: names the tokenizer's files.
+        ids: ids of the translation model.
+        read: returns the content of a file.
 
     Raises:
-        ValueError: naming the file that is not what it should be.
+        ValueError: a file is wrong or cannot be read. The error names the file.
     """
     eos = ids.special.eos if entry.source_eos else None
     if isinstance(entry, entries.SentencePieceTokenizerEntry):

@@ -148,6 +148,7 @@ def test_a_step_may_return_keys_and_values_it_does_not_change(folder):
 def test_version_2_says_where_alignments_come_from(folder):
     write(folder, with_alignment(folder))
     alignment = load_bundle(folder).manifest.alignment
+    assert alignment is not None
     assert (alignment.layer, alignment.heads) == (0, (0, 1))
     (folder / "alignment.onnx").unlink()
     assert "alignment.onnx is missing" in error(folder)
@@ -159,11 +160,11 @@ def test_alignment_is_left_out_as_a_whole(folder):
     content = with_alignment(folder)
     del content["alignment"]
     write(folder, content)
-    assert "it and graphs.alignment go together" in error(folder)
+    assert "must be given together with graphs.alignment" in error(folder)
     content = with_alignment(folder)
     del content["graphs"]["alignment"]
     write(folder, content)
-    assert "it and graphs.alignment go together" in error(folder)
+    assert "must be given together with graphs.alignment" in error(folder)
 
 
 def test_version_1_has_no_alignment(folder):
@@ -309,7 +310,7 @@ def test_a_tokenizer_is_of_a_known_kind_and_has_its_files(folder, tokenizer, sen
     assert sentence in error(folder)
 
 
-TOGETHER = "it and the decoder's input num_blocks go together"
+TOGETHER = "must be given together with the decoder's input num_blocks"
 HALF = Path(__file__).parents[2] / "data" / "bundles" / "v5-fp16"
 
 
@@ -322,7 +323,7 @@ HALF = Path(__file__).parents[2] / "data" / "bundles" / "v5-fp16"
         (
             ("graphs", "vocabulary_blocks"),
             7,
-            "graphs.vocabulary_blocks: it and the decoder's input num_blocks go together",
+            "graphs.vocabulary_blocks: must be given together with the decoder's input num_blocks",
         ),
         (("schema_version",), 4, "graphs.greedy: schema version 4 has none"),
     ],
@@ -345,4 +346,4 @@ def test_there_are_no_more_blocks_of_the_vocabulary_than_ids(tmp_path):
     content["graphs"]["decoder"]["inputs"].insert(4, {"name": "num_blocks", "dtype": "int64", "shape": [1]})
     content["graphs"]["vocabulary_blocks"] = 10**9
     write(folder, content)
-    assert error(folder).endswith("graphs.vocabulary_blocks: 1000000000 are more than there are ids of the vocabulary")
+    assert error(folder).endswith("graphs.vocabulary_blocks: 1000000000 exceeds the size of the target vocabulary")

@@ -103,7 +103,7 @@ def test_a_folder_that_says_another_precision_than_its_bundle_is_refused(folder,
     write(folder / "other", "int8")
     shutil.rmtree(folder / "fp32")
     (folder / "other").rename(folder / "fp32")
-    assert error(folder) == f"model bundle {folder / 'fp32'}: it is int8, and not what its folder says"
+    assert error(folder) == f"model bundle {folder / 'fp32'}: its precision is int8, unlike its folder's name"
 
 
 def test_a_folder_of_a_precision_that_is_no_bundle_is_refused(tmp_path, probe):

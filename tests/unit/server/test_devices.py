@@ -20,15 +20,17 @@ def asked(script):
 def probe(monkeypatch):
     """Sets what the probe answers; `probe.asked` is how often it was asked."""
 
-    def answer(reason):
-        def why_no_cuda(precision):
-            answer.asked += 1
-            return reason
+    class Probe:
+        asked = 0
 
-        monkeypatch.setattr(devices, "why_no_cuda", why_no_cuda)
+        def __call__(self, reason):
+            def why_no_cuda(precision):
+                self.asked += 1
+                return reason
 
-    answer.asked = 0
-    return answer
+            monkeypatch.setattr(devices, "why_no_cuda", why_no_cuda)
+
+    return Probe()
 
 
 @pytest.fixture
@@ -38,7 +40,7 @@ def log(caplog):
 
 
 # (bundles by precision, requested device, what the probe answers) → (precision, device) that run
-CHOICES = {
+CHOICES: dict[tuple[tuple[str, ...], str, str | None], tuple[str, str]] = {
     (("fp16",), "auto", WORKS): ("fp16", "cuda"),
     (("bf16",), "auto", WORKS): ("bf16", "cuda"),
     (("fp16",), "auto", BROKEN): ("fp16", "cpu"),

@@ -14,7 +14,13 @@ def log():
     root, ours = logging.getLogger(), logging.getLogger("translane_server")
     before = (root.handlers[:], root.level, ours.level)
     root.handlers = []  # configuring closes those it replaces
-    yield lambda log_format, level="info": (configure_logging(log_format, level, stream := io.StringIO()), stream)[1]
+
+    def configured(log_format, level="info"):
+        stream = io.StringIO()
+        configure_logging(log_format, level, stream)
+        return stream
+
+    yield configured
     root.handlers[:], root.level, ours.level = before
     logging.captureWarnings(False)
 

@@ -1,3 +1,5 @@
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -6,7 +8,7 @@ from translane_server.priority_queue import PriorityQueue
 
 def queue(*items):
     """A queue of pairs of an item and its priority."""
-    waiting = PriorityQueue()
+    waiting: PriorityQueue[Any] = PriorityQueue()
     for item, priority in items:
         waiting.add(item, priority)
     return waiting

@@ -19,30 +19,30 @@ from translane_server.runtime.encode_groups import Group
 from translane_server.runtime.graph_backend import GraphBackend
 from translane_server.runtime.sessions import Sessions
 
-# What steps mostly need, beside the best token alone: its probability, or what four beams choose from.
+# The most frequent needs besides the best token alone: its log-probability, or the candidates of four beams.
 _USUAL_NEEDS = (StepNeeds(), StepNeeds(num_candidates=8))
 
 
 class CudaBackend(GraphBackend):
-    """Runs a bundle's graphs over rows in device memory; see `translane_server.backend.Backend`.
+    """Runs a bundle's graphs over rows in device memory.
 
-    Everything is queued on one stream. While it decodes, the host waits for the stream at the end of `encode_ahead`, at
-    the end of a step, and before it captures one.
+    All work is queued on one stream. During decoding, the host waits for the stream at the end of `encode_ahead`, at
+    the end of a step, and before it captures a step.
 
     Args:
         sessions: the graphs, on CUDA.
         rows: how many rows there are.
-        source_capacity: most source tokens of a row.
-        target_capacity: most decoder steps of a row.
-        encode_tokens: most padded source tokens that are encoded ahead.
+        source_capacity: maximum source tokens of a row.
+        target_capacity: maximum decoder steps of a row.
+        encode_tokens: maximum padded source tokens that are encoded ahead.
         capture: whether steps are captured as CUDA graphs.
 
     Raises:
         DeviceError: the device cannot hold the rows, or cannot run the server's kernels.
     """
 
-    # An estimate, not measured: half a millisecond to launch a run's kernels, and a microsecond for a token of a
-    # base-size model.
+    # An estimate, not measured: launching a run's kernels takes half a millisecond, and a token of a base-size model
+    # takes a microsecond.
     run_cost = 512
 
     def __init__(
@@ -57,7 +57,7 @@ class CudaBackend(GraphBackend):
     ) -> None:
         bundle = sessions.bundle
         ids = bundle.manifest.special_ids
-        half = np.dtype(np.float16)  # bfloat16, which numpy has not, takes the same room
+        half = np.dtype(np.float16)  # NumPy has no bfloat16; its size is the same
         super().__init__(
             bundle,
             rows=rows,
@@ -92,16 +92,13 @@ class CudaBackend(GraphBackend):
 
     @property
     def has_attention(self) -> bool:
-        """See `Backend.has_attention`."""
         return self._has_attention
 
     @property
     def steps_at_once(self) -> int:
-        """See `Backend.steps_at_once`."""
         return STEPS_AT_ONCE
 
     def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN) -> Candidates:
-        """See `Backend.decode_step`."""
         if needs == BEST_TOKEN_ALONE:
             return Candidates(self.decode_ahead(token_ids, positions, 1).T)
         assert needs.num_candidates >= 1, "no candidates"
@@ -110,7 +107,7 @@ class CudaBackend(GraphBackend):
         count = min(needs.num_candidates, self._vocab_size)
         available = StepNeeds(count, logits=needs.logits, attention=needs.attention)
         bucket = self._check(token_ids, positions, 1)
-        memory.inputs.send(token_ids, positions, bucket)  # before a step is made, which runs it
+        memory.inputs.send(token_ids, positions, bucket)  # first, because making a step runs it
         step = self._steps.scored(bucket, available)
         step.queue()
         step.candidates.to_host()
@@ -128,10 +125,9 @@ class CudaBackend(GraphBackend):
         )
 
     def decode_ahead(self, token_ids: IntArray, positions: Int32Array, steps: int) -> IntArray:
-        """See `Backend.decode_ahead`."""
         assert 1 <= steps <= STEPS_AT_ONCE, "no such number of steps"
         bucket = self._check(token_ids, positions, steps)
-        self._memory.inputs.send(token_ids, positions, bucket)  # before a step is made, which runs it
+        self._memory.inputs.send(token_ids, positions, bucket)  # first, because making a step runs it
         step = self._steps.greedy(bucket)
         for _ in range(steps):
             step.queue()
@@ -140,7 +136,6 @@ class CudaBackend(GraphBackend):
         return self._memory.read_history(steps, len(token_ids))
 
     def close(self) -> None:
-        """See `Backend.close`."""
         self._steps.clear()
         self._encoder.close()
         self._sessions.close()
@@ -150,7 +145,7 @@ class CudaBackend(GraphBackend):
         self._runtime.synchronize()
 
     def _check(self, token_ids: IntArray, positions: Int32Array, steps: int) -> int:
-        """Return how many rows a step runs over; a CUDA kernel checks no bounds."""
+        """Check the bounds, because CUDA kernels do not. Return how many rows the step runs over."""
         n = len(token_ids)
         assert 1 <= n <= self.rows, "no such number of rows"
         assert 0 <= positions.min() <= positions.max() <= self.target_capacity - steps, "a row is full"
@@ -158,11 +153,11 @@ class CudaBackend(GraphBackend):
         return self._bucket_of[n]
 
     def _does_not_run(self, reason: str) -> StartupError:
-        """The bundle was checked when it was exported, so it is the device, or what onnxruntime has for it."""
+        """Blame the device or onnxruntime's support for it, because the bundle was checked when it was exported."""
         return DeviceError(f"device cuda: model bundle {self._bundle.folder} does not run: {reason}")
 
     def _run_all_sizes(self) -> None:
-        """Capture the steps that are usual, too: for every number of rows that has a graph of its own."""
+        """Also capture the usual steps, for every bucket of rows."""
         start = self._bundle.manifest.special_ids.decoder_start
         for rows in self._buckets:
             token_ids, positions = np.full(rows, start, np.int64), np.zeros(rows, np.int32)

@@ -15,7 +15,7 @@ from translane_server.runtime.cuda.kernels import Kernels
 from translane_server.runtime.cuda.step_memory import CandidateMemory, StepMemory
 from translane_server.runtime.sessions import Sessions
 
-# ONNX's numbers of types, as numpy has no bfloat16: https://onnx.ai/onnx/api/classes.html#tensorproto
+# ONNX's type numbers, because NumPy has no bfloat16: https://onnx.ai/onnx/api/classes.html#tensorproto
 ELEMENT_TYPES = {"float32": 1, "int32": 6, "int64": 7, "float16": 10, "bfloat16": 16}
 
 Run = Callable[[], None]
@@ -23,11 +23,11 @@ Run = Callable[[], None]
 
 @dataclass(frozen=True)
 class BoundStep:
-    """What queues a step.
+    """A step that is bound and can be queued.
 
     Attributes:
-        run: queues all of it that may be run again for the same inputs, and changes nothing then.
-        follow: queues what follows, if anything does.
+        run: queues the part of the step that can be repeated: with the same inputs, a second run changes nothing.
+        follow: queues the rest of the step, or None if there is no rest.
     """
 
     run: Run
@@ -46,8 +46,8 @@ class StepBindings:
     Args:
         sessions: the graphs.
         cache: the rows.
-        kernels: what feeds a greedy step's tokens back.
-        memory: what steps read and write beside the rows.
+        kernels: feed the tokens of a greedy step back.
+        memory: inputs and outputs of steps, besides the rows.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class StepBindings:
         self._half = self._graphs.cross_dtype
 
     def bind(self, rows: int, needs: StepNeeds | None, candidates: CandidateMemory) -> BoundStep:
-        """Bind a step over the first `rows` rows. `needs` None means a greedy step, which feeds its tokens back."""
+        """Bind a step over the first `rows` rows. If `needs` is None, the step is greedy and feeds its tokens back."""
         if needs is None:
             return BoundStep(self._bind_greedy(rows, candidates), self._feed_back(rows, candidates))
         step = self._bind_scored(rows, needs, candidates)
@@ -110,7 +110,7 @@ class StepBindings:
         count, blocks = needs.num_candidates, self._graphs.vocabulary_blocks
         binding = self._bind_rows(self._sessions.decoder, self._graphs.decoder, rows)
         numbers = {"num_candidates": count, **({"num_blocks": min(count, blocks)} if blocks else {})}
-        kept = [np.array([number], np.int64) for number in numbers.values()]  # as long as the binding
+        kept = [np.array([number], np.int64) for number in numbers.values()]  # must live as long as the binding
         for name, number in zip(numbers, kept, strict=True):
             binding.bind_input(name, "cpu", 0, number.dtype, (1,), number.ctypes.data)
         self._bind(binding.bind_output, "candidate_ids", "int64", (rows, count), candidates.ids_address)
@@ -138,7 +138,7 @@ class StepBindings:
         return self._runs(session, binding)
 
     def _bind_rows(self, session: Any, graph: Graph, rows: int) -> Any:
-        """Bind the tokens of `rows` rows, and their keys and values, which are updated in place."""
+        """Bind the tokens, keys and values of `rows` rows. Keys and values are updated in place."""
         binding, shape, inputs = session.io_binding(), self._shape, self._memory.inputs
         self._bind(binding.bind_input, "token_ids", "int64", (rows,), inputs.token_ids_address)
         self._bind(binding.bind_input, "positions", "int32", (rows,), inputs.positions_address)

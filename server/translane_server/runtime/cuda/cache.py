@@ -1,4 +1,4 @@
-"""Rows of keys and values in a GPU's memory; the same layout as `translane_server.runtime.cache.HostCache`."""
+"""Rows of keys and values in a GPU's memory, in the same layout as `translane_server.runtime.cache.HostCache`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from translane_server.runtime.cuda.runtime import CudaRuntime
 
 
 class CudaCache:
-    """The cache of the rows on a GPU. Copies are queued on the runtime's stream, in order with all other work."""
+    """`Cache` in the memory of a GPU. Copies are queued on the runtime's stream, in order with all other work."""
 
     def __init__(self, shape: CacheShape, staging_tokens: int, runtime: CudaRuntime, kernels: Kernels) -> None:
         self.shape = shape
@@ -37,23 +37,18 @@ class CudaCache:
         self._staging = runtime.allocate(blocks * self._staging_block)
 
     def self_pointers(self) -> list[int]:
-        """See `Cache.self_pointers`."""
         return _pointers(self._self.address, self._self.block_bytes, self._self.count)
 
     def cross_pointers(self) -> list[int]:
-        """See `Cache.cross_pointers`."""
         return _pointers(self._cross.address, self._cross.block_bytes, self._cross.count)
 
     def staging_pointers(self, start: int) -> list[int]:
-        """See `Cache.staging_pointers`."""
         return _pointers(self._staging + start * self._staged_token, self._staging_block, self._cross.count)
 
     def enter(self, sources: Sequence[Staged], rows: Sequence[int]) -> None:
-        """See `Cache.enter`."""
         self._kernels.enter_rows(self._cross, self._staging, self._staging_block, sources, rows)
 
     def move(self, moves: Sequence[RowMove]) -> None:
-        """See `Cache.move`."""
         self._kernels.move_rows(self._self, self._cross, moves)
 
 

@@ -1,4 +1,4 @@
-"""Sources for the encoder, and where it leaves their keys and values: all in device memory."""
+"""The encoder on a CUDA device: sources, keys and values are in device memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from translane_server.runtime.cuda.step_memory import Mirrored
 from translane_server.runtime.encode_groups import Group
 from translane_server.runtime.sessions import Sessions
 
-_MOST_BINDINGS = 1024  # a binding takes some kilobytes
+_MOST_BINDINGS = 1024  # a binding takes a few kilobytes
 
 
 class CudaEncoder:
@@ -22,11 +22,11 @@ class CudaEncoder:
 
     Args:
         sessions: the graphs.
-        runtime: of the device.
-        cache: whose staging memory the encoder writes to.
-        tokens: how many ids there are at most, padding included.
+        runtime: the runtime of the device.
+        cache: the rows; the encoder writes to the cache's staging memory.
+        tokens: maximum number of ids of all groups together, padding included.
         pad: the id to pad with.
-        element_type: ONNX's number of the type of keys and values.
+        element_type: ONNX's type number of keys and values.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class CudaEncoder:
     def queue(self, sources: Sequence[Sequence[int]], groups: Sequence[Group]) -> None:
         """Queue the encoder over `groups` of `sources`.
 
-        This overwrites the inputs of earlier runs, so the caller has waited for them.
+        This overwrites the inputs of earlier runs, so the caller must have waited for those runs.
         """
         assert all(0 <= min(source) <= max(source) < self._vocab_size for source in sources), "no such token"
         for group in groups:
@@ -62,7 +62,7 @@ class CudaEncoder:
             self._sessions.encoder.run_with_iobinding(binding, self._sessions.run_options)
 
     def close(self) -> None:
-        """Let go of the graph."""
+        """Drop the bindings, which refer to the graph."""
         self._bindings.clear()
 
     def _binding(self, count: int, longest: int, start: int) -> Any:

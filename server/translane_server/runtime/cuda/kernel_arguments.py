@@ -1,4 +1,4 @@
-"""What the kernels take: the structures of `kernels.cu`, field by field."""
+"""The arguments of the kernels: the structures of `kernels.cu`, field by field."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import ctypes
 from ctypes import c_uint16, c_uint32, c_uint64
 from dataclasses import dataclass
 
-MOVES = 320  # most moves of a launch, as in kernels.cu
-SOURCES = 240  # most sources of a launch, as in kernels.cu
+MOVES = 320  # maximum moves of a launch, as in kernels.cu
+SOURCES = 240  # maximum sources of a launch, as in kernels.cu
 LANE = 16  # bytes that a thread copies at once
 
 
@@ -16,13 +16,13 @@ class Blocks:
     """Keys and values in contiguous blocks [R, H, C, D], one after the other in the device's memory.
 
     Attributes:
-        address: of the first block.
-        count: number of blocks; every decoder layer has one of keys and one of values.
+        address: address of the first block.
+        count: number of blocks; every decoder layer has one block of keys and one of values.
         rows: R.
         heads: H.
         capacity: C, in positions.
-        position_bytes: size of one position of one head, a multiple of 16. Half-precision heads of 8, 16, 24, … numbers
-            have such sizes.
+        position_bytes: size of one position of one head, a multiple of 16. A half-precision head has such a size if its
+            head size is a multiple of 8.
     """
 
     address: int
@@ -76,7 +76,7 @@ class BlocksArgument(ctypes.Structure):
 
     @classmethod
     def of(cls, blocks: Blocks) -> BlocksArgument:
-        """The same blocks."""
+        """Return `blocks` as an argument."""
         return cls(blocks.address, blocks.block_bytes, blocks.row_bytes, blocks.head_bytes, blocks.heads, blocks.lanes)
 
 

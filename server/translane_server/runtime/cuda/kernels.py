@@ -1,7 +1,7 @@
-"""The server's own kernels: what they are given, and how large their grids are.
+"""The server's own kernels: their arguments, and the sizes of their grids.
 
-`kernels.cu` holds the kernels; scripts/build-kernels compiles them to `kernels.ptx`. A kernel takes one structure by
-value, so a launch needs no copy to the device. The device checks nothing: rows and lengths are asserted here.
+`kernels.cu` holds the kernels. scripts/build-kernels compiles them to `kernels.ptx`. A kernel takes one structure by
+value, so a launch needs no copy to the device. The device checks no bounds, so rows and lengths are asserted here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from translane_server.runtime.cuda.move_groups import independent_groups
 NAMES = ("move_rows", "enter_rows", "feed_back")
 
 _WARP = 32
-_COPYING = 128  # most threads of a block that copies
+_COPYING = 128  # maximum threads of a block that copies
 _FEEDING = 1024
 
 Extent = tuple[int, int, int]  # of a grid or a block: x, y, z
@@ -34,18 +34,18 @@ class Launcher(Protocol):
 
 
 class Kernels:
-    """Prepares and launches the kernels. Preparing is part of every beam step, so the large arguments are reused."""
+    """Prepares and launches the kernels. Every beam step prepares arguments, so the large structures are reused."""
 
     def __init__(self, launcher: Launcher) -> None:
         self._launcher = launcher
         self._moves, self._sources = Moves(), Sources()
 
     def move_rows(self, own: Blocks, cross: Blocks, moves: Sequence[RowMove]) -> None:
-        """Copy rows over others in every block, in the order given: one launch for every 320 moves.
+        """Copy rows over other rows in every block, in the order given. A launch takes up to 320 moves.
 
         Args:
-            own: keys and values of self-attention, of decoded positions.
-            cross: keys and values of cross-attention, of encoded positions.
+            own: self-attention's keys and values of decoded positions.
+            cross: cross-attention's keys and values of encoded positions.
             moves: see `RowMove`.
         """
         for first in range(0, len(moves), MOVES):
@@ -81,14 +81,14 @@ class Kernels:
         sources: Sequence[Staged],
         rows: Sequence[int],
     ) -> None:
-        """Copy the valid positions of encoded sources into rows: one launch for every 240 sources.
+        """Copy the valid positions of encoded sources into rows. A launch takes up to 240 sources.
 
         Args:
             cross: keys and values of cross-attention.
-            staging_address: of the first staging block; there is one for each of `cross`.
+            staging_address: address of the first staging block; each block of `cross` has one staging block.
             staging_block_bytes: size of a staging block.
-            sources: where they lie in every staging block.
-            rows: the row of each source, all different.
+            sources: where each source lies in every staging block.
+            rows: the row of each source; all rows are different.
         """
         assert len(sources) == len(rows) == len(set(rows)), "a row of its own for each source"
         assert staging_address % LANE == staging_block_bytes % LANE == 0, "threads copy 16 bytes at once"
@@ -117,8 +117,8 @@ class Kernels:
             ids: address of the chosen tokens, int64 [n].
             token_ids: address of the next step's tokens, int64 [n].
             positions: address of the rows' positions, int32 [n]; each grows by 1.
-            history: address of the chosen tokens of all steps, int64 [steps, stride]; line `counter` gets these.
-            counter: address of the number of steps counted before, int32 [1]; it grows by 1.
+            history: address of the chosen tokens of all steps, int64 [steps, stride]. This step writes line `counter`.
+            counter: address of the number of earlier steps, int32 [1]; it grows by 1.
             n: number of rows.
             stride: length of a line of `history`, at least n.
         """
@@ -132,7 +132,7 @@ class Kernels:
 
 
 def load_ptx() -> bytes:
-    """The kernels' code, for cuModuleLoadData: it ends with a zero byte."""
+    """Return the kernels' code for cuModuleLoadData. The code ends with a zero byte."""
     return Path(__file__).with_name("kernels.ptx").read_bytes() + b"\0"
 
 

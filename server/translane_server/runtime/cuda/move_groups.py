@@ -1,4 +1,4 @@
-"""Row moves in groups that may be made at the same time."""
+"""Groups row moves. The groups may run at the same time."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from translane_server.backend import RowMove
 
 @dataclass(eq=False, slots=True)
 class _Group:
-    rows: list[int]  # that the group's moves overwrite
+    rows: list[int]  # rows that the group's moves overwrite
     moves: list[RowMove] = field(default_factory=list)
 
 
 def independent_groups(moves: Sequence[RowMove]) -> tuple[Sequence[RowMove], Sequence[int]]:
-    """The same moves, group after group, and where groups start: group g has the moves starts[g] … starts[g + 1] - 1.
+    """Return the moves, group after group, and the starts: group g has the moves starts[g] … starts[g + 1] - 1.
 
-    No group overwrites a row that another group reads or overwrites. So groups may be made in any order or at once.
+    No group overwrites a row that another group reads or overwrites. So groups may run in any order or at once.
     Within a group, moves that touch the same overwritten row keep their order.
     """
     sources, targets = {move.source for move in moves}, {move.target for move in moves}
@@ -29,9 +29,10 @@ def independent_groups(moves: Sequence[RowMove]) -> tuple[Sequence[RowMove], Seq
 
 
 def _connected(moves: Sequence[RowMove]) -> list[list[RowMove]]:
-    """Moves that are linked by rows which some move overwrites.
+    """Group the moves that are linked by overwritten rows.
 
-    Two groups share no overwritten row until a move joins them. So their moves may be joined in either order.
+    Two groups share no overwritten row until a move joins the groups. So the groups' moves may be joined in either
+    order.
     """
     groups = {move.target: _Group([move.target]) for move in moves}
     for move in moves:

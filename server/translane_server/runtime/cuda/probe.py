@@ -1,11 +1,11 @@
-"""Tries CUDA, and says in one sentence why it cannot be used: `python -m translane_server.runtime.cuda.probe fp16`.
+"""Tries CUDA, and prints why CUDA cannot be used: `python -m translane_server.runtime.cuda.probe fp16`.
 
 A listed provider, a visible GPU and free memory do not prove that a bundle runs. onnxruntime may have no kernels for
-the GPU, and it loads cuDNN only when a graph needs it. So the probe runs a small graph with what bundles need: half
-precision, cuBLAS for a product, and cuDNN for a maximum. Then it loads the server's own kernels.
+the GPU, and onnxruntime loads cuDNN only when a graph needs it. So the probe runs a small graph with what bundles need:
+half precision, cuBLAS for a product, and cuDNN for a maximum. Then the probe loads the server's own kernels.
 
-What tries CUDA keeps memory of the GPU to its end, and a broken driver may crash it. So the server asks in a process
-of its own (`translane_server.devices`).
+A process that tries CUDA keeps GPU memory until it ends, and a broken driver may crash the process. So the server runs
+the probe in a process of its own (`translane_server.devices`).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from translane_server.runtime import sessions
 from translane_server.runtime.cuda.kernels import NAMES, load_ptx
 from translane_server.runtime.cuda.runtime import CudaRuntime
 
-# The graph m = ReduceMax(MatMul(a, b) - c) over each line, of float16 [8, 8] thrice to [8]. It is written as bytes,
-# because the server does without the package onnx; a test compares it with that graph.
+# The graph m = ReduceMax(MatMul(a, b) - c) over each line: a, b and c are float16 [8, 8], m is [8]. It is written as
+# bytes, because the server does not depend on the package onnx. A test compares the bytes with the graph.
 PROBE = (
     b"\x08\x09:\xbc\x01"
     b"\x0a\x11\x0a\x01a\x0a\x01b\x12\x01p\x22\x06MatMul"
@@ -43,15 +43,15 @@ PROBE = (
 
 _SIZE = 8
 _BFLOAT16_SINCE = (8, 0)
-_LONGEST = 200  # characters of a message of onnxruntime's that are passed on
+_LONGEST = 200  # characters of onnxruntime's message that are shown
 _INSTALL = "'pip install translane[server-cuda]'"
-_NO_PROVIDER = f"this onnxruntime has no CUDA provider; it takes {_INSTALL} in place of translane[server]"
+_NO_PROVIDER = f"this onnxruntime has no CUDA provider; use {_INSTALL} in place of translane[server]"
 _DRIVER = "libcuda.so.1"
 _NO_DRIVER = f"there is no NVIDIA driver ({_DRIVER} is missing; a container gets it by --gpus all)"
 _NO_LIBRARY = re.compile(r"(lib[\w.+-]+\.so[.\d]*): cannot open shared object file")
 _VERSIONED = {"libcudnn.so": "libcudnn.so.9"}  # onnxruntime looks for several names, and reports the last
 _FAILURE = re.compile(r"\w+ failure \d+: [^;\n]*[^;\s]")  # "CUDA failure 719: unspecified launch failure"
-# What the messages of CUDA, cuBLAS and cuDNN have in common, by what is wrong. The first that is found counts.
+# Patterns of the messages of CUDA, cuBLAS and cuDNN, and the reason for each. The first match counts.
 _REASONS = (
     (r"no CUDA-capable device|cudaErrorNoDevice", "CUDA finds no GPU"),
     (
@@ -60,14 +60,14 @@ _REASONS = (
     ),
     (
         r"no kernel image|invalid device function|arch[ _]mismatch|architectural feature|CUBLAS failure 8\b",
-        "this onnxruntime has no kernels for the GPU; version 1.31 takes compute capability 7.5 to 9.0, and 12.0",
+        "this onnxruntime has no kernels for the GPU; version 1.31 supports compute capability 7.5 to 9.0, and 12.0",
     ),
     (r"out of memory|cudaErrorMemoryAllocation", "the GPU has no memory left"),
 )
 
 
 def main() -> int:
-    """Print nothing and return 0 where CUDA works; otherwise print the reason, and return 1.
+    """Print nothing and return 0 if CUDA works; otherwise print the reason and return 1.
 
     The argument is the precision of the bundle to run: fp16 or bf16.
     """
@@ -78,7 +78,7 @@ def main() -> int:
 
 
 def find_reason() -> str:
-    """Why CUDA cannot run a bundle here, in a sentence without its full stop; "" where it can."""
+    """Return why CUDA cannot run a bundle here, as a sentence without its full stop; "" if CUDA can."""
     if not sessions.has_cuda():
         return _NO_PROVIDER
     if not _has_driver():
@@ -88,16 +88,16 @@ def find_reason() -> str:
     with _standard_error() as written:
         try:
             found = sessions.run_on_cuda(PROBE, *example())
-        except Exception as error:  # noqa: BLE001 - onnxruntime's exceptions share no base of their own
+        except Exception as error:  # noqa: BLE001 - onnxruntime's exceptions have no base class of their own
             failure = error
     if failure is not None:
-        # What is wrong with a library is in the log alone, which comes before the error that follows from it.
+        # Only the log says what is wrong with a library. The log comes first, because the error follows from it.
         return explain(f"{''.join(written)}\n{failure}", str(failure))
     return "" if is_right(found) else "the GPU computes wrong numbers"
 
 
 def find_reason_of_device(precision: str) -> str:
-    """Why the device cannot run bundles of `precision`, or the server's own kernels; "" where it can."""
+    """Return why the device cannot run bundles of `precision` or the server's own kernels; "" if it can."""
     try:
         runtime = CudaRuntime()
         runtime.load_kernels(load_ptx(), NAMES)
@@ -107,19 +107,19 @@ def find_reason_of_device(precision: str) -> str:
         return str(error).removeprefix("CUDA: ")
     if precision == "bf16" and capability < _BFLOAT16_SINCE:
         return (
-            "bf16 takes a GPU of compute capability 8.0 or newer, and this one has"
+            "bf16 needs a GPU of compute capability 8.0 or newer, and this one has"
             f" {capability[0]}.{capability[1]}; export the checkpoint with --precision fp16"
         )
     return ""
 
 
 def example() -> tuple[dict[str, Any], Any]:
-    """Inputs whose result is zeros, and an output that is full of NaN before the run.
+    """Return inputs whose result is zeros, and an output that is full of NaN before the run.
 
-    All numbers are whole ones that float16 holds exactly. `c` adds each of 0 to 7 once per line to the product. The
-    maximum of a line is then 0. A wrong product or a wrong maximum gives another number, and what nothing writes stays
-    NaN. Stand-ins for CUDA's libraries run no kernels and answer zeros. Over them a pass proves that the run has no
-    error, and nothing of its numbers.
+    All numbers are integers that float16 holds exactly. In each line, `c` is the product plus each of 0 to 7 once. So
+    the maximum of a line is 0. A wrong product or a wrong maximum gives another number. An output that is not written
+    stays NaN. Stand-ins for CUDA's libraries run no kernels and return zeros. With stand-ins, a pass proves only that
+    the run has no error.
     """
     line, column = np.indices((_SIZE, _SIZE))
     a, b = (line + 2 * column) % 5 + 1, (3 * line + column) % 7 + 1
@@ -129,15 +129,15 @@ def example() -> tuple[dict[str, Any], Any]:
 
 
 def is_right(found: Any) -> bool:
-    """Whether `found` is what `example` gives."""
+    """Whether `found` is the result of `example`."""
     return bool(found.shape == (_SIZE,) and np.all(found == 0))
 
 
 def explain(text: str, otherwise: str) -> str:
-    """The reason that `text` holds, an error with what was logged before it; by default what `otherwise` says."""
+    """Return the reason that `text`, a log and an error, gives. If it gives none, return what `otherwise` says."""
     if missing := _NO_LIBRARY.search(text):
         library = _VERSIONED.get(missing[1], missing[1])
-        return _NO_DRIVER if library == _DRIVER else f"{library} is missing; it takes {_INSTALL}"
+        return _NO_DRIVER if library == _DRIVER else f"{library} is missing; {_INSTALL} installs it"
     for pattern, reason in _REASONS:
         if re.search(pattern, text, re.IGNORECASE):
             return reason
@@ -147,7 +147,7 @@ def explain(text: str, otherwise: str) -> str:
 
 
 def _has_driver() -> bool:
-    """Whether the driver's library is there; it is told apart, because others that are missing are named before it."""
+    """Whether the driver's library is there. An error would name other missing libraries before the driver's."""
     if sys.platform != "linux":
         return True
     try:

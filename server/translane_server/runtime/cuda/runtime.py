@@ -1,7 +1,7 @@
-"""The CUDA runtime and driver, as far as the server calls them itself, around one stream.
+"""The server's own calls to the CUDA runtime and driver, around one stream.
 
-ONNX Runtime is given the same stream. So copies, kernels, the encoder and decoder steps run in the order in which they
-are queued, and nothing needs to wait for another stream.
+ONNX Runtime gets the same stream. So copies, kernels, the encoder and decoder steps run in the order in which they are
+queued, and nothing needs to wait for another stream.
 
 Runtime: https://docs.nvidia.com/cuda/cuda-runtime-api/, driver: https://docs.nvidia.com/cuda/cuda-driver-api/.
 """
@@ -30,10 +30,10 @@ Extent = tuple[int, int, int]  # of a grid or a block: x, y, z
 
 
 class CudaRuntime:
-    """Memory of the first device, one stream, the graphs and the kernels that run on it.
+    """Memory of the first device, one stream, and the graphs and kernels that run on the stream.
 
-    Every call raises DeviceError where CUDA reports a failure. Work is queued on the stream; an error in it surfaces in
-    a later call, at the latest in `synchronize`.
+    Every call raises DeviceError if CUDA reports a failure. Work is queued on the stream. An error in queued work
+    surfaces in a later call, at the latest in `synchronize`.
 
     Attributes:
         stream: the handle of the stream.
@@ -54,7 +54,7 @@ class CudaRuntime:
 
     @property
     def compute_capability(self) -> tuple[int, int]:
-        """Of the device: (7, 5) is Turing, (8, 0) Ampere."""
+        """Compute capability of the device: (7, 5) is Turing, (8, 0) Ampere."""
         numbers = c_int(), c_int()
         for number, attribute in zip(numbers, _CAPABILITY, strict=True):
             self._call("cudaDeviceGetAttribute", byref(number), c_int(attribute), c_int(0))
@@ -70,13 +70,13 @@ class CudaRuntime:
         return address.value
 
     def free(self, address: int) -> None:
-        """Release what `allocate` returned; a failure is passed over, as in `close`."""
+        """Release memory from `allocate`. Failures are ignored, as in `close`."""
         self._device_memory.remove(address)
         with suppress(DeviceError):
             self._call("cudaFree", c_void_p(address))
 
     def allocate_pinned(self, size: int) -> npt.NDArray[np.uint8]:
-        """Reserve `size` bytes of main memory, zeroed, that the device copies from and to by itself: [size].
+        """Reserve `size` zeroed bytes of main memory that the device itself can copy from and to: [size].
 
         The memory lives until `free_pinned` or `close`, not as long as the array.
         """
@@ -89,36 +89,36 @@ class CudaRuntime:
         return pinned
 
     def free_pinned(self, pinned: npt.NDArray[np.uint8]) -> None:
-        """Release what `allocate_pinned` returned; a failure is passed over, as in `close`."""
+        """Release memory from `allocate_pinned`. Failures are ignored, as in `close`."""
         self._pinned_memory.remove(pinned.ctypes.data)
         with suppress(DeviceError):
             self._call("cudaFreeHost", c_void_p(pinned.ctypes.data))
 
     def copy(self, target: int, source: int, size: int) -> None:
-        """Queue a copy of `size` bytes; each address is of device memory or of pinned memory."""
+        """Queue a copy of `size` bytes. Each address is in device memory or in pinned memory."""
         self._call(
             "cudaMemcpyAsync",
             c_void_p(target), c_void_p(source), c_size_t(size), c_int(_BY_ADDRESS), c_void_p(self.stream),
         )  # fmt: skip
 
     def synchronize(self) -> None:
-        """Wait until everything queued is done."""
+        """Wait until all queued work is done."""
         self._call("cudaStreamSynchronize", c_void_p(self.stream), doing="work on the GPU failed")
 
     def begin_capture(self) -> None:
-        """Record what is queued from now on, in place of running it."""
+        """From now on, record queued work instead of running it."""
         self._call("cudaStreamBeginCapture", c_void_p(self.stream), c_int(_THREAD_LOCAL))
 
     def abandon_capture(self) -> None:
-        """End a capture that failed; what it recorded is lost."""
+        """End a failed capture, and drop what it recorded."""
         graph = c_void_p()
-        with suppress(DeviceError):  # CUDA reports the failure that the caller knows of
+        with suppress(DeviceError):  # CUDA reports the failure that the caller already knows
             self._call("cudaStreamEndCapture", c_void_p(self.stream), byref(graph))
         if graph.value:
             self._call("cudaGraphDestroy", graph)
 
     def end_capture(self) -> int:
-        """Return a handle of what was recorded, for `launch_graph`."""
+        """End a capture. Return a handle of what was recorded, for `launch_graph`."""
         graph, executable = c_void_p(), c_void_p()
         self._call("cudaStreamEndCapture", c_void_p(self.stream), byref(graph))
         try:
@@ -133,12 +133,12 @@ class CudaRuntime:
         self._call("cudaGraphLaunch", c_void_p(graph), c_void_p(self.stream))
 
     def destroy_graph(self, graph: int) -> None:
-        """Release what `end_capture` returned; a failure is passed over, as in `close`."""
+        """Release a graph from `end_capture`. Failures are ignored, as in `close`."""
         with suppress(DeviceError):
             self._call("cudaGraphExecDestroy", c_void_p(graph))
 
     def load_kernels(self, code: bytes, names: Sequence[str]) -> None:
-        """Load the kernels `names` of a module: PTX, which ends with a zero byte; `launch` takes them by name."""
+        """Load the kernels `names` of a module, for `launch`. `code` is PTX that ends with a zero byte."""
         module = c_void_p()
         self._call_driver("cuModuleLoadData", byref(module), code, doing="cannot load the server's kernels")
         for name in names:
@@ -147,7 +147,7 @@ class CudaRuntime:
             self._functions[name] = function
 
     def launch(self, name: str, grid: Extent, block: Extent, arguments: Sequence[ctypes._CDataType]) -> None:
-        """Queue a kernel that is loaded."""
+        """Queue a loaded kernel."""
         pointers = (c_void_p * len(arguments))(*[ctypes.addressof(argument) for argument in arguments])
         self._call_driver(
             "cuLaunchKernel",
@@ -157,9 +157,9 @@ class CudaRuntime:
         )  # fmt: skip
 
     def close(self) -> None:
-        """Wait for what is queued, and release the memory and the stream.
+        """Wait for queued work, and release the memory and the stream.
 
-        A failure is passed over: after a fault of the device every call fails, and the fault itself has been raised.
+        Failures are ignored: after a fault of the device every call fails, and the fault itself was raised before.
         """
         releases: list[tuple[str, int]] = [("cudaStreamSynchronize", self.stream)]
         releases += [("cudaFree", address) for address in self._device_memory]
@@ -173,7 +173,7 @@ class CudaRuntime:
     def _call(self, function: str, *arguments: object, doing: str = "") -> None:
         status = getattr(self._runtime, function)(*arguments)
         if status:
-            self._runtime.cudaGetLastError()  # else the next to ask, ONNX Runtime after a launch, is told of it, too
+            self._runtime.cudaGetLastError()  # clears the error, which ONNX Runtime would find after its next launch
             reason = self._runtime.cudaGetErrorString(c_int(status)).decode()
             raise DeviceError(f"CUDA: {doing or f'{function} failed'}: {reason}")
 

@@ -1,6 +1,7 @@
-"""What a decoder step reads and writes: in device memory for the graph, and mirrored in pinned memory for the host.
+"""Inputs and outputs of decoder steps: in device memory for the graph, and mirrored in pinned memory for the host.
 
-Everything a step reads lies together, so that one copy takes it to the device; so do its candidates on the way back.
+All inputs of a step lie together, so that one copy takes them to the device. All candidates of a step lie together, so
+that one copy takes them back.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from translane_server.arrays import FloatArray, Int32Array, IntArray
 from translane_server.runtime.cache import CacheShape
 from translane_server.runtime.cuda.runtime import CudaRuntime
 
-STEPS_AT_ONCE = 4  # greedy steps that the host does not look at one by one
+STEPS_AT_ONCE = 4  # greedy steps that run before the host looks at their tokens
 
 
 class Mirrored:
-    """A piece of device memory, and as much pinned memory for the host to read and write."""
+    """A piece of device memory, and pinned memory of the same size for the host."""
 
     def __init__(self, runtime: CudaRuntime, size: int) -> None:
         self._runtime = runtime
@@ -27,7 +28,7 @@ class Mirrored:
         self.host = runtime.allocate_pinned(size)
 
     def to_device(self) -> None:
-        """Queue a copy of all of it to the device."""
+        """Queue a copy of the whole memory to the device."""
         self._runtime.copy(self.address, self.host.ctypes.data, self.host.size)
 
     def to_host(self, size: int) -> None:
@@ -36,7 +37,7 @@ class Mirrored:
         self._runtime.copy(self.host.ctypes.data, self.address, size)
 
     def free(self) -> None:
-        """Release both."""
+        """Release both pieces of memory."""
         self._runtime.free(self.address)
         self._runtime.free_pinned(self.host)
 
@@ -45,11 +46,11 @@ class StepInputs:
     """Inputs of a step over the first n of R rows.
 
     Attributes:
-        source_lengths: of every row, [R]; those of rows that nobody holds are valid lengths, too.
-        token_ids_address: where the device has token ids, int64 [R].
-        positions_address: positions, int32 [R].
-        source_lengths_address: int32 [R].
-        counter_address: the number of steps taken since the inputs were copied, int32 [1].
+        source_lengths: source length of every row, [R]. Free rows have valid lengths, too.
+        token_ids_address: address of the token ids on the device, int64 [R].
+        positions_address: address of the positions, int32 [R].
+        source_lengths_address: address of the source lengths, int32 [R].
+        counter_address: address of the number of steps since the inputs were copied, int32 [1].
     """
 
     def __init__(self, runtime: CudaRuntime, rows: int, start_id: int) -> None:
@@ -67,10 +68,10 @@ class StepInputs:
         self.source_lengths.fill(1)
 
     def send(self, token_ids: IntArray, positions: Int32Array, bucket: int) -> None:
-        """Queue a copy of the inputs of a step over n rows, both [n], which is run over `bucket` rows.
+        """Queue a copy of the inputs of a step over n rows, [n] each. The step itself runs over `bucket` rows.
 
-        No sentence has the rows beyond n. The step writes their first positions, which the next sentence in such a row
-        overwrites before it reads them.
+        The rows from n on are free. The step writes to the first position of each of these rows. The next sentence in
+        such a row writes this position before reading it.
         """
         n = len(token_ids)
         self._token_ids[:n] = token_ids
@@ -89,32 +90,32 @@ class CandidateMemory:
 
     @classmethod
     def allocate(cls, runtime: CudaRuntime, rows: int, count: int) -> CandidateMemory:
-        """Reserve them."""
+        """Reserve memory for candidates."""
         return cls(Mirrored(runtime, rows * count * 12), rows, count)
 
     @property
     def ids_address(self) -> int:
-        """Where the device has the ids."""
+        """Address of the ids on the device."""
         return self.memory.address
 
     @property
     def log_probs_address(self) -> int:
-        """Where the device has the log-probabilities."""
+        """Address of the log-probabilities on the device."""
         return self.memory.address + 8 * self.rows * self.count
 
     def to_host(self) -> None:
-        """Queue a copy of all to the host."""
+        """Queue a copy of all candidates to the host."""
         self.memory.to_host(self.memory.host.size)
 
     def read(self, n: int) -> tuple[IntArray, FloatArray]:
-        """Ids and log-probabilities of the first n rows, [n, K] each, once the copy is done."""
+        """Return ids and log-probabilities of the first n rows, [n, K] each. The copy must be done."""
         ids = self.memory.host[: 8 * self.rows * self.count].view(np.int64).reshape(self.rows, self.count)
         log_probs = self.memory.host[8 * self.rows * self.count :].view(np.float32).reshape(self.rows, self.count)
         return ids[:n], log_probs[:n]
 
 
 class FloatRows:
-    """Rows of float32 that a step returns for some requests alone: logits [R, V], or attention weights [R, C]."""
+    """Rows of float32 that a step returns only for some requests: logits [R, V], or attention weights [R, C]."""
 
     def __init__(self, runtime: CudaRuntime, rows: int, width: int) -> None:
         self._memory = Mirrored(runtime, 4 * rows * width)
@@ -122,7 +123,7 @@ class FloatRows:
 
     @property
     def address(self) -> int:
-        """Where the device has them."""
+        """Address of the rows on the device."""
         return self._memory.address
 
     def to_host(self, n: int) -> None:
@@ -130,24 +131,24 @@ class FloatRows:
         self._memory.to_host(4 * n * self._width)
 
     def read(self, n: int) -> FloatArray:
-        """The first n rows, [n, width], once the copy is done."""
+        """Return the first n rows, [n, width]. The copy must be done."""
         rows: npt.NDArray[np.float32] = self._memory.host[: 4 * n * self._width].view(np.float32)
         return rows.reshape(n, self._width)
 
 
 class StepMemory:
-    """All that steps over R rows read and write, rows of keys and values apart.
+    """Inputs and outputs of steps over R rows, without the keys and values.
 
-    What few requests ask for is reserved when a step first returns it.
+    Memory for outputs that few requests need is reserved when a step first returns them.
 
     Args:
-        runtime: of the device.
-        shape: of the rows' keys and values.
-        vocab_size: V, of the target.
-        start_id: a token to feed rows that nobody holds.
+        runtime: the runtime of the device.
+        shape: sizes of the rows' keys and values.
+        vocab_size: V, the size of the target vocabulary.
+        start_id: a token to feed free rows.
 
     Attributes:
-        inputs: what every step reads.
+        inputs: the inputs of every step.
     """
 
     def __init__(self, runtime: CudaRuntime, shape: CacheShape, *, vocab_size: int, start_id: int) -> None:
@@ -159,15 +160,15 @@ class StepMemory:
 
     @property
     def history_address(self) -> int:
-        """Where greedy steps leave their tokens, int64 [STEPS_AT_ONCE, R]."""
+        """Address of the tokens of greedy steps, int64 [STEPS_AT_ONCE, R]."""
         return self._history.address
 
     def history_to_host(self, steps: int) -> None:
-        """Queue a copy of the tokens of so many greedy steps to the host."""
+        """Queue a copy of the tokens of `steps` greedy steps to the host."""
         self._history.to_host(8 * steps * self._shape.rows)
 
     def read_history(self, steps: int, n: int) -> IntArray:
-        """The tokens of so many greedy steps of the first n rows, [steps, n], once the copy is done."""
+        """Return the tokens of `steps` greedy steps of the first n rows, [steps, n]. The copy must be done."""
         tokens: IntArray = self._history.host.view(np.int64).reshape(STEPS_AT_ONCE, -1)
         return tokens[:steps, :n]
 
@@ -183,6 +184,6 @@ class StepMemory:
 
     @cached_property
     def query_address(self) -> int:
-        """Where a step leaves the query of the alignment graph, [R, H * D]."""
+        """Address of the query that a step returns for the alignment graph, [R, H * D]."""
         shape = self._shape
         return self._runtime.allocate(shape.rows * shape.heads * shape.head_size * shape.dtype.itemsize)

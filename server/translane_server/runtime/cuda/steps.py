@@ -1,7 +1,7 @@
-"""Decoder steps as CUDA graphs: one launch each, whatever the number of kernels.
+"""Decoder steps as CUDA graphs: a step is one launch, whatever its number of kernels.
 
-A graph has fixed shapes and addresses. So a step over n rows runs over a few more, as many as the next of `buckets`.
-Each bucket has a graph for each need, which is captured when a step first needs it.
+A graph has fixed shapes and addresses. So a step over n rows runs over as many rows as the next larger of `buckets`.
+Each bucket has one graph for each kind of step. A graph is captured when a step first needs it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from translane_server.runtime.cuda.step_memory import CandidateMemory
 
 _log = logging.getLogger(__name__)
 
-_MOST_STEPS = 160  # with the memory of their candidates, and their graphs in the device's memory
+_MOST_STEPS = 160  # each step holds device memory for its candidates and its graph
 
 
 def buckets(rows: int) -> list[int]:
-    """The numbers of rows that there are graphs for, in order; the last one is all `rows`.
+    """Return the numbers of rows that have graphs, in order. The last number is `rows`.
 
-    At most a third of a step over more than four rows is for rows that nobody holds.
+    In a step over more than four rows, at most a third of the rows are free.
     """
     sizes = {1, 2, 3, rows}
     power = 4
@@ -40,9 +40,9 @@ class Step:
     """A step that is ready to run.
 
     Attributes:
-        bound: queues the step kernel by kernel. It holds memory that the graph reads.
+        bound: queues the step kernel by kernel. It owns memory that the graph reads.
         candidates: where the step leaves its candidates.
-        graph: the handle of the step's CUDA graph, if it is captured.
+        graph: the handle of the step's CUDA graph, or None if the step is not captured.
         queue: queues the step.
     """
 
@@ -56,9 +56,9 @@ class StepGraphs:
     """Makes steps, and keeps them.
 
     Args:
-        runtime: of the device.
+        runtime: the runtime of the device.
         bindings: bind the graphs of the bundle.
-        capture: whether to capture steps as CUDA graphs; else their kernels are queued one by one.
+        capture: whether to capture steps as CUDA graphs. Otherwise the kernels are queued one by one.
     """
 
     def __init__(self, runtime: CudaRuntime, bindings: StepBindings, *, capture: bool) -> None:
@@ -68,11 +68,11 @@ class StepGraphs:
         self._steps: dict[tuple[int, StepNeeds | None], Step] = {}
 
     def greedy(self, bucket: int) -> Step:
-        """A greedy step over `bucket` rows, which feeds every row the token that it chooses."""
+        """Return a greedy step over `bucket` rows. The step feeds every row the token that it chooses."""
         return self._find(bucket, None)
 
     def scored(self, bucket: int, needs: StepNeeds) -> Step:
-        """A step over `bucket` rows that returns what `needs` asks for."""
+        """Return a step over `bucket` rows that returns what `needs` asks for."""
         return self._find(bucket, needs)
 
     def clear(self) -> None:
@@ -99,16 +99,16 @@ class StepGraphs:
         candidates = CandidateMemory.allocate(self._runtime, bucket, needs.num_candidates if needs else 1)
         bound = self._bindings.bind(bucket, needs, candidates)
         if self._captures:
-            # Nothing may reserve memory within a capture. Libraries reserve it when they first need it. ONNX Runtime
-            # measures its own need in the first run, and reserves it as one block in the second.
+            # A capture fails if something reserves memory in it. Libraries reserve memory when they first need it.
+            # ONNX Runtime measures its need in the first run, and reserves one block in the second run.
             bound.run()
             bound.run()
             try:
                 graph = self._capture(bound)
-            except Exception as error:  # noqa: BLE001 - whatever ONNX Runtime or CUDA says, steps run without graphs, too
+            except Exception as error:  # noqa: BLE001 - steps run without graphs, too, whatever ONNX Runtime or CUDA says
                 _log.warning(
-                    "a step over %d rows cannot be captured as a CUDA graph; it takes longer, and so do all later ones"
-                    " of other kinds: %s",
+                    "a step over %d rows cannot be captured as a CUDA graph; this step and all new kinds of steps"
+                    " take longer: %s",
                     bucket,
                     first_line(error),
                 )

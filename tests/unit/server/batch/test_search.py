@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from fakes.tasks import enter, step, tasks
 from helpers import reference_decoding
 from translane_server.batch.running import RunningBatch
 from translane_server.options import DecodingOptions, RequiredPhrase, Sampling
-from translane_server.sentence import FinishReason, Sentence
+from translane_server.sentence import AlignedToken, FinishReason, Hypothesis, Sentence, Task
 
 MODEL = RandomModel()
 ROWS = 12
@@ -55,15 +56,16 @@ def decode(sentences, rows=ROWS, model=MODEL, seed=None, streamed=False):
 
     Of streamed sentences the certain tokens are checked: they are what the best hypothesis begins with.
     """
-    backend = RandomBackend(model, rows=rows)
+    backend: Any = RandomBackend(model, rows=rows)  # which is given `certain`
     batch = RunningBatch(rows, backend.target_capacity, backend.source_capacity, model.vocabulary)
     waiting = tasks(sentences, streamed=streamed)
     generator = random.Random(seed)
     if seed is not None:
         generator.shuffle(waiting)
-    results, certain = {}, {}
+    results: dict[int, tuple[Hypothesis, ...]] = {}
+    certain: dict[int, tuple[int, ...]] = {}
     while waiting or batch.size:
-        admitted = []
+        admitted: list[Task] = []
         while waiting and waiting[0].rows <= rows - batch.reserved - sum(task.rows for task in admitted):
             if seed is not None and generator.random() < 0.4 and (batch.size or admitted):
                 break
@@ -219,7 +221,11 @@ def test_several_samples_are_different_and_best_first():
 
 @pytest.mark.parametrize("top_k", [0, 30])
 def test_sampling_keeps_the_rules(top_k):
-    rules = {"suppressed_phrases": (b"a", b"b"), "suppressed_ids": (10, 11, 12), "no_repeat_ngram_size": 1}
+    rules: dict[str, Any] = {
+        "suppressed_phrases": (b"a", b"b"),
+        "suppressed_ids": (10, 11, 12),
+        "no_repeat_ngram_size": 1,
+    }
     for seed in range(30):
         ((hypothesis,),), _ = decode(
             [
@@ -330,7 +336,7 @@ def test_certain_tokens_come_with_their_alignment():
         Sentence([7, 8, 9, EOS], DecodingOptions(10, min_length=8, beam_size=size, alignment=True)) for size in (1, 3)
     ]
     enter(batch, backend, tasks(sentences, streamed=True))
-    heard = {0: (), 1: ()}
+    heard: dict[int, tuple[AlignedToken, ...]] = {0: (), 1: ()}
     while batch.size:
         update = step(batch, backend)
         for search, tokens in update.certain:

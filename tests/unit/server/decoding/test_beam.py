@@ -36,7 +36,7 @@ def test_the_best_continuations_are_those_of_all_candidates_sorted(seed, beam_si
     rows = generator.permutation(8)[:beams].tolist()
     totals = sorted((-generator.integers(0, 8, beams) / 2).tolist(), reverse=True)  # halves: many are equal
     token_ids = np.stack([generator.permutation(10)[:width] for _ in range(8)])
-    scores = -np.sort(generator.integers(0, 8, (8, width)).astype(np.float32) / 2, axis=1)
+    scores = -np.sort(generator.integers(0, 8, (8, width)).astype(np.float32) / np.float32(2), axis=1)
     scores[generator.random((8, width)).cumsum(axis=1) > generator.uniform(0, width)] = -np.inf
     log_probs = -generator.random((8, width), np.float32)
     expected = by_definition(rows, totals, token_ids, scores, log_probs, beam_size, all_end)

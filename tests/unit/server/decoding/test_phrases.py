@@ -83,7 +83,7 @@ phrase_lists = st.lists(st.lists(alphabet, min_size=1, max_size=5).map(b"".join)
 @settings(max_examples=150, deadline=None)
 def test_a_text_of_what_is_left_has_no_phrase_and_nothing_else_is_banned(surfaces, phrases, generator):
     suppressed = SuppressedPhrases(phrases, SurfaceIndex(surfaces))
-    ids = []
+    ids: list[int] = []
     for _ in range(12):
         order = np.array(generator.sample(range(len(surfaces)), len(surfaces)))
         mask = suppressed.banned(ids)[order]

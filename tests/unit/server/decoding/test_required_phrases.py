@@ -1,5 +1,6 @@
 import functools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -116,7 +117,8 @@ class RandomModel:
 def search(model, phrases, beam_size, max_length):
     """Ended hypotheses, best first: their score per token, their tokens, and whether eos ended them."""
     requirements = RequiredPhrases(phrases, model.surfaces, EOS)
-    beams, pool = [((), 0.0)], []
+    beams: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
+    pool = []
     for step in range(max_length):
         table = model.log_probs[[ids[-1] if ids else 0 for ids, _ in beams]]
         order = np.argsort(-table, axis=1, kind="stable")[:, : 2 * beam_size]
@@ -187,8 +189,9 @@ def test_with_the_phrases_there_it_is_ordinary_beam_search(seed, beam_size):
     running, ended = RequiredPhrases([phrase(2, surfaces=surfaces)], surfaces, EOS).select(
         parents, ids, scores[:, None] + candidates, lambda *_: pytest.fail("not needed"), beam_size, 9
     )
+    log_probs: Any = candidates  # as precise as the scores of `select` are here, and so the same
     going, ending = best_continuations(
-        range(beam_size), scores.tolist(), ids, candidates, candidates, beam_size=beam_size, eos=EOS, all_end=False
+        range(beam_size), scores.tolist(), ids, log_probs, log_probs, beam_size=beam_size, eos=EOS, all_end=False
     )
     assert running == [(beam, token, score) for beam, token, score, _ in going]
     assert ended == [(beam, score) for beam, _, score, _ in ending]
@@ -197,7 +200,8 @@ def test_with_the_phrases_there_it_is_ordinary_beam_search(seed, beam_size):
 def forced_at_the_end(model, phrases, max_length):
     """The baseline: greedy search, and then phrases that are not there, one after the other."""
     best = -math.inf
-    ids, score = [], 0.0
+    ids: list[int] = []
+    score = 0.0
     while True:
         missing = [p for p in phrases if p.text not in model.text(ids)]
         rest = [token for p in missing for token in p.token_ids] + [EOS]

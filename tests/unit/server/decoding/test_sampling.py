@@ -3,7 +3,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+from transformers import LogitsProcessor, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from translane_server.decoding.random_numbers import uniforms
 from translane_server.decoding.sampling import sample_all, sample_candidates
@@ -20,7 +20,7 @@ def softmax(scores):
 def kept_by_hugging_face(scores, temperature, top_k, top_p):
     """The tokens that the logits warpers of generate leave, and their probabilities: {token: probability}."""
     left = torch.from_numpy(scores.astype(np.float64))[None]
-    warpers = [TemperatureLogitsWarper(float(temperature))]
+    warpers: list[LogitsProcessor] = [TemperatureLogitsWarper(float(temperature))]
     warpers += [TopKLogitsWarper(int(top_k))] if top_k else []
     warpers += [TopPLogitsWarper(float(top_p))] if top_p < 1 else []
     for warper in warpers:

@@ -170,7 +170,7 @@ class ObservedHost:
         return "is done"
 
     def messages(self, number):
-        messages = []
+        messages: list[object] = []
         while len(messages) < number:
             messages += self._frames.feed(self.connection.recv(1 << 16))
         return messages
@@ -182,6 +182,9 @@ class Listener:
     def reported(self, replica, report):
         for number in (8, 9):
             replica.submit(task(number))
+
+    def lost(self, replica):
+        raise AssertionError("the replica is there")
 
 
 def task(number):

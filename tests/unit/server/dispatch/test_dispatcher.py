@@ -314,7 +314,7 @@ async def test_stopping_answers_what_is_left_and_stops_the_replicas(engine, repl
 
 
 async def test_what_replicas_measure_is_observed(replicas):
-    observed = []
+    observed: list[Measurements] = []
     engine = Dispatcher(replicas, waiting_limit=9, observe=observed.append)
     await engine.start()
     measured = Measurements([], [0.25], [(0.5, 3)], [], [])

@@ -1,6 +1,8 @@
 """The loop of a replica on a backend without a model: who is encoded when, and who enters; what is reported."""
 
 import itertools
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -61,7 +63,7 @@ class Calls:
         self.server = ScriptedServer()
         self.clock = itertools.count().__next__
         self.loop = ReplicaLoop(self.backend, self.server, VOCABULARY, self.clock)
-        self.at_step = {}
+        self.at_step: dict[int, Callable[[], object]] = {}
         step = self.backend.decode_step
 
         def step_after_call(*arguments):
@@ -183,7 +185,7 @@ def test_sentences_of_several_rows_are_encoded_ahead_and_wait_for_room():
 @pytest.mark.parametrize("steps_at_once", [2, 3, 4])
 def test_several_steps_at_once_give_every_sentence_what_single_steps_do(steps_at_once):
     """Sentences of all lengths and limits, more than there are rows; now and then beams or a sample is among them."""
-    options = [{}, {}, {}, {"beam_size": 2}, {}, {"scores": True}, {}, {}, {}, {}]
+    options: list[dict[str, Any]] = [{}, {}, {}, {"beam_size": 2}, {}, {"scores": True}, {}, {}, {}, {}]
 
     def decode(at_once):
         backend, server = RandomBackend(MODEL, rows=4), ScriptedServer()

@@ -7,6 +7,7 @@ from translane.v1 import translation_pb2 as pb
 from translane_server.errors import InvalidRequestError
 from translane_server.requests import translate as reading
 from translane_server.requests.limits import RequestLimits
+from translane_server.requests.options import resolve
 from translane_server.requests.translate import TranslateReader
 from translane_server.settings import token_limits
 
@@ -15,7 +16,6 @@ from translane_server.settings import token_limits
 def resolved(monkeypatch):
     """The options that were resolved, in their order."""
     seen = []
-    resolve = reading.resolve
 
     def seen_resolve(options, *others):
         seen.append(options)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from types import SimpleNamespace
+from typing import Any
 
 import grpc
 import pytest
@@ -22,7 +23,7 @@ class Context:
 
     def __init__(self, remaining=None):
         self.remaining = remaining
-        self.status = None
+        self.status: grpc.StatusCode | None = None
 
     def code(self):
         return self.status
@@ -36,6 +37,11 @@ class Context:
     async def abort(self, code, details, trailing_metadata):
         self.status = code
         raise grpc.aio.AbortError
+
+
+def call_of(path) -> Any:
+    """What the interceptor needs of a HandlerCallDetails."""
+    return SimpleNamespace(method=path)
 
 
 class Ticks:
@@ -62,7 +68,7 @@ class Server:
         }
 
     async def find(self, path=PATH):
-        return await self._interceptor.intercept_service(self._lookup, SimpleNamespace(method=path))
+        return await self._interceptor.intercept_service(self._lookup, call_of(path))
 
     async def call(self, message=b"hello", context=None, path=PATH):
         handler = await self.find(path)
@@ -145,6 +151,7 @@ async def test_errors_become_statuses(error, code):
     server = Server(Method=raising(error))
     context = Context()
     await server.failure(grpc.aio.AbortError, context)
+    assert context.status is not None
     assert context.status.name == code
     assert server.handled(code) == 1
     refused = [server.value("translane_rejected_total", reason=reason) for reason in ("INVALID_FIELD", "QUEUE_FULL")]
@@ -184,7 +191,7 @@ async def test_a_stream():
     async def lookup(_details):
         return handler
 
-    wrapped = await CallInterceptor(metrics).intercept_service(lookup, SimpleNamespace(method=PATH))
+    wrapped = await CallInterceptor(metrics).intercept_service(lookup, call_of(PATH))
     assert [response async for response in wrapped.unary_stream("", Context())] == ["one", "two"]
     labels = LABELS | {"grpc_type": "server_stream", "grpc_code": "OK"}
     assert metrics.registry.get_sample_value("grpc_server_handled_total", labels) == 1

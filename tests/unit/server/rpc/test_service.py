@@ -299,7 +299,7 @@ async def test_everything_about_a_hypothesis_that_is_asked_for(make_service, eng
 async def test_a_score_is_told_where_it_was_computed(make_service, engine):
     """Not by greedy search, unless asked for; a text without tokens is as certain as can be."""
     ids = FakeTokenizer().encode_target(["x"])[0]
-    engine.outcome = (SentenceResult((Hypothesis(ids, None, True),), Timing(0, 0, 0)),)
+    engine.outcome = (SentenceResult((Hypothesis(tuple(ids), None, True),), Timing(0, 0, 0)),)
 
     async def scores(*texts, **options):
         response = await translate(make_service(), *texts, options=pb.DecodingOptions(**options))
@@ -309,7 +309,7 @@ async def test_a_score_is_told_where_it_was_computed(make_service, engine):
     assert await scores("", "ab") == [None, None]
     assert await scores("", " ", split_sentences=True) == [None, None]
     assert not engine.requests[-1].sentences[0].options.scores
-    engine.outcome = (SentenceResult((Hypothesis(ids, 0.0, True),), Timing(0, 0, 0)),)
+    engine.outcome = (SentenceResult((Hypothesis(tuple(ids), 0.0, True),), Timing(0, 0, 0)),)
     assert await scores("", "ab", return_token_scores=True) == [0, 0]
     assert await scores("", " ", return_token_scores=True, split_sentences=True) == [0, 0]
     assert engine.requests[-1].sentences[0].options.scores

@@ -1,6 +1,7 @@
 """The host's and the device's cache do the same; the device's runs here on main memory."""
 
 import ctypes
+from typing import cast
 from unittest.mock import patch
 
 import numpy as np
@@ -13,6 +14,7 @@ from translane_server.backend import RowMove
 from translane_server.runtime.cache import CacheShape, HostCache, Staged
 from translane_server.runtime.cuda.cache import CudaCache
 from translane_server.runtime.cuda.kernels import Kernels
+from translane_server.runtime.cuda.runtime import CudaRuntime
 
 SHAPE = CacheShape(
     layers=2,
@@ -33,7 +35,7 @@ def host():
 
 def device():
     memory = CpuDevice(kernels_library())
-    return CudaCache(SHAPE, STAGING_TOKENS, memory, Kernels(memory))
+    return CudaCache(SHAPE, STAGING_TOKENS, cast(CudaRuntime, memory), Kernels(memory))
 
 
 def view(pointer, dtype, *shape):

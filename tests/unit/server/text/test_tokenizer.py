@@ -51,8 +51,8 @@ SOURCE, TARGET = load("source.spm"), load("target.spm")
 
 
 def make_pair(source, target):
-    sides = (SentencePieceVocabulary(side, side.get_piece_size() + PADDED) for side in (source, target))
-    return SentencePieceTokenizer(*sides, EOS)
+    ours, theirs = (SentencePieceVocabulary(side, side.get_piece_size() + PADDED) for side in (source, target))
+    return SentencePieceTokenizer(ours, theirs, EOS)
 
 
 letters = make_pair(LETTERS, LETTERS)

@@ -15,7 +15,8 @@ from helpers.cuda_on_cpu import SOURCE, CpuDevice, compile_kernels, kernels_libr
 from translane_server.backend import RowMove
 from translane_server.runtime.cache import CacheShape, HostCache, Staged
 from translane_server.runtime.cuda import kernels as kernels_module
-from translane_server.runtime.cuda.kernels import MOVES, NAMES, SOURCES, Blocks, Kernels, load_ptx
+from translane_server.runtime.cuda.kernel_arguments import MOVES, SOURCES, Blocks
+from translane_server.runtime.cuda.kernels import NAMES, Kernels, load_ptx
 from translane_server.runtime.cuda.move_groups import independent_groups
 
 SHAPE = CacheShape(
@@ -37,6 +38,11 @@ def library():
     return kernels_library()
 
 
+def blocks_of(memory, shape):
+    count, rows, heads, capacity = memory.shape[:4]
+    return Blocks(memory.ctypes.data, count, rows, heads, capacity, 2 * shape.head_size)
+
+
 class Rows:
     """Rows on a device and the same rows in a HostCache: random numbers everywhere."""
 
@@ -46,8 +52,7 @@ class Rows:
         self._random = np.random.default_rng(seed)
         self.own, self._own = self._mirrored(self.host.self_pointers(), shape.blocks(shape.target_capacity))
         self.cross, self._cross = self._mirrored(self.host.cross_pointers(), shape.blocks(shape.source_capacity))
-        self.own_blocks = Blocks(self.own.ctypes.data, *self.own.shape[:4], 2 * shape.head_size)
-        self.cross_blocks = Blocks(self.cross.ctypes.data, *self.cross.shape[:4], 2 * shape.head_size)
+        self.own_blocks, self.cross_blocks = blocks_of(self.own, shape), blocks_of(self.cross, shape)
         staging = self.host.staging_pointers(0)
         self.staging, self._staging = self._mirrored(
             staging, (len(staging), STAGING_TOKENS * shape.heads * shape.head_size)

@@ -10,6 +10,7 @@ from onnx import TensorProto, helper
 
 from helpers.sessions import open_session
 from translane_server.errors import DeviceError
+from translane_server.runtime import sessions
 from translane_server.runtime.cuda import probe as cuda_probe
 
 INSTALL = "'pip install translane[server-cuda]'"
@@ -85,13 +86,13 @@ FAILED_LOAD = (
     "Failed to load library /x/libonnxruntime_providers_cuda.so with error: {}: cannot open shared object file: No"
 )
 MESSAGES = {
-    FAILED_LOAD.format("libcublasLt.so.13"): f"libcublasLt.so.13 is missing; it takes {INSTALL}",
-    FAILED_LOAD.format("libcudart.so.13"): f"libcudart.so.13 is missing; it takes {INSTALL}",
+    FAILED_LOAD.format("libcublasLt.so.13"): f"libcublasLt.so.13 is missing; {INSTALL} installs it",
+    FAILED_LOAD.format("libcudart.so.13"): f"libcudart.so.13 is missing; {INSTALL} installs it",
     FAILED_LOAD.format("libcuda.so.1"): (
         "there is no NVIDIA driver (libcuda.so.1 is missing; a container gets it by --gpus all)"
     ),
     "running ReduceMax node. Name:'' Status Message: cuDNN is unavailable: dlopen failed for libcudnn.so:"
-    " libcudnn.so: cannot open shared object file": f"libcudnn.so.9 is missing; it takes {INSTALL}",
+    " libcudnn.so: cannot open shared object file": f"libcudnn.so.9 is missing; {INSTALL} installs it",
     "CUDA failure 100: no CUDA-capable device is detected ; GPU=-1": "CUDA finds no GPU",
     "CUDA failure 35: CUDA driver version is insufficient for CUDA runtime version ; GPU=0": (
         "the NVIDIA driver is too old for this onnxruntime"
@@ -103,7 +104,7 @@ MESSAGES = {
             "CUBLAS failure 8: the function requires an architectural feature absent from the device ; GPU=0",
             "CUDNN failure 3007: CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH ; GPU=0",
         ),
-        "this onnxruntime has no kernels for the GPU; version 1.31 takes compute capability 7.5 to 9.0, and 12.0",
+        "this onnxruntime has no kernels for the GPU; version 1.31 supports compute capability 7.5 to 9.0, and 12.0",
     ),
     "CUDA failure 2: out of memory ; GPU=0": "the GPU has no memory left",
     "1 : FAIL : /src/a.cc:154 CudaCall [with T = int]\nCUDA failure 719: unspecified launch failure ; GPU=0": (
@@ -124,8 +125,8 @@ def test_what_fails_is_named_in_a_sentence(message):
 
 
 def with_cuda(monkeypatch, run_on_cuda, *, driver=True):
-    monkeypatch.setattr(cuda_probe.sessions, "has_cuda", lambda: True)
-    monkeypatch.setattr(cuda_probe.sessions, "run_on_cuda", run_on_cuda)
+    monkeypatch.setattr(sessions, "has_cuda", lambda: True)
+    monkeypatch.setattr(sessions, "run_on_cuda", run_on_cuda)
     monkeypatch.setattr(cuda_probe, "_has_driver", lambda: driver)
 
 
@@ -148,7 +149,7 @@ def test_a_gpu_that_computes_right_has_no_reason(monkeypatch, capsys, precision,
     with_cuda(monkeypatch, lambda model, inputs, output: run(**inputs))
     gpu = Gpu(capability)
     monkeypatch.setattr(cuda_probe, "CudaRuntime", lambda: gpu)
-    monkeypatch.setattr(cuda_probe.sys, "argv", ["probe", precision])
+    monkeypatch.setattr(sys, "argv", ["probe", precision])
     assert cuda_probe.main() == 0
     assert capsys.readouterr().out == ""
     assert gpu.closed
@@ -157,10 +158,10 @@ def test_a_gpu_that_computes_right_has_no_reason(monkeypatch, capsys, precision,
 def test_a_gpu_without_bfloat16_is_a_reason_that_names_the_way_out(monkeypatch, capsys):
     with_cuda(monkeypatch, lambda model, inputs, output: run(**inputs))
     monkeypatch.setattr(cuda_probe, "CudaRuntime", lambda: Gpu((7, 5)))
-    monkeypatch.setattr(cuda_probe.sys, "argv", ["probe", "bf16"])
+    monkeypatch.setattr(sys, "argv", ["probe", "bf16"])
     assert cuda_probe.main() == 1
     assert capsys.readouterr().out == (
-        "bf16 takes a GPU of compute capability 8.0 or newer, and this one has 7.5;"
+        "bf16 needs a GPU of compute capability 8.0 or newer, and this one has 7.5;"
         " export the checkpoint with --precision fp16\n"
     )
 
@@ -180,9 +181,9 @@ def test_wrong_numbers_are_a_reason(monkeypatch, capsys, wrong):
 
 
 def test_a_provider_that_is_not_built_in_is_a_reason(monkeypatch):
-    monkeypatch.setattr(cuda_probe.sessions, "has_cuda", lambda: False)
+    monkeypatch.setattr(sessions, "has_cuda", lambda: False)
     assert cuda_probe.find_reason() == (
-        f"this onnxruntime has no CUDA provider; it takes {INSTALL} in place of translane[server]"
+        f"this onnxruntime has no CUDA provider; use {INSTALL} in place of translane[server]"
     )
 
 
@@ -196,6 +197,7 @@ def test_a_library_that_only_the_log_names_is_named_and_nothing_else_is_printed(
     script = f"""
 import os
 from translane_server.runtime import sessions
+from translane_server.runtime import sessions
 from translane_server.runtime.cuda import probe as cuda_probe
 
 def run_on_cuda(*_arguments):
@@ -208,7 +210,7 @@ raise SystemExit(cuda_probe.main())
 """
     asked = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (asked.returncode, asked.stderr) == (1, "")
-    assert asked.stdout == f"libcurand.so.10 is missing; it takes {INSTALL}\n"
+    assert asked.stdout == f"libcurand.so.10 is missing; {INSTALL} installs it\n"
 
 
 def test_a_provider_that_does_not_load_for_no_known_reason_is_said_so(monkeypatch):
