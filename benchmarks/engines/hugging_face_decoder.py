@@ -25,8 +25,8 @@ class HuggingFaceDecoder:
         import transformers
 
         torch.set_num_threads(threads)
-        transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-        transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+        transformers.logging.set_verbosity_error()
+        transformers.logging.disable_progress_bar()
         self._device = torch.device(device)
         kind = torch.float16 if device == "cuda" else torch.float32
         loaded = transformers.AutoModelForSeq2SeqLM.from_pretrained(model, dtype=kind)

@@ -11,9 +11,9 @@ from benchmarks.models.vocabulary import target_vocabulary
 from benchmarks.models.workload import Load
 from translane_server.bundle import load_bundle
 from translane_server.devices import Device
-from translane_server.dispatch.connection import ReplicaConnection
 from translane_server.dispatch.dispatcher import Dispatcher
 from translane_server.dispatch.processes import process_hosts
+from translane_server.dispatch.replica_connection import ReplicaConnection
 from translane_server.options import DecodingOptions
 from translane_server.replica.setup import ModelSetup, ReplicaSetup
 from translane_server.sentence import Sentence, SentenceResult

@@ -11,10 +11,10 @@ from functools import partial
 
 from translane_server.bundle import Bundle
 from translane_server.bundle_choice import choose_bundle
-from translane_server.dispatch.connection import ReplicaConnection
 from translane_server.dispatch.dispatcher import Dispatcher
 from translane_server.dispatch.plan import plan_replicas
 from translane_server.dispatch.processes import process_hosts
+from translane_server.dispatch.replica_connection import ReplicaConnection
 from translane_server.errors import StartupError
 from translane_server.logs import configure_logging
 from translane_server.metrics import Metrics

@@ -10,8 +10,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from translane_server.backend import Backend
-from translane_server.dispatch.connection import ReplicaConnection
 from translane_server.dispatch.dispatcher import Dispatcher
+from translane_server.dispatch.replica_connection import ReplicaConnection
 from translane_server.measurements import Measurements
 from translane_server.replica.serve import serve
 from translane_server.replica.setup import ReplicaSetup

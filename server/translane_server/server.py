@@ -154,7 +154,7 @@ class Server:
 
     async def _watch_dispatcher(self, dispatcher: Dispatcher) -> None:
         await dispatcher.failed.wait()
-        _log.error("decoding has failed, and nothing is translated any more; the server needs a restart")
+        _log.error("decoding has failed, and nothing is translated any more; the server ends")
         await self._set_health(_NOT_SERVING)
         self.failed.set()
 

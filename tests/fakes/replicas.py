@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fakes.backend import VOCABULARY
 from translane_server.backend import Backend
-from translane_server.dispatch.connection import ReplicaConnection
+from translane_server.dispatch.replica_connection import ReplicaConnection
 from translane_server.errors import StartupError
 from translane_server.local import ThreadHost
 from translane_server.replica.setup import ReplicaSetup

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from translane_server.backend import Backend
-from translane_server.batch.running import RunningBatch, Update
+from translane_server.batch.running_batch import RunningBatch, Update
 from translane_server.batch.search import Search
 from translane_server.sentence import Sentence, Task
 

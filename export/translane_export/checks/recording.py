@@ -20,7 +20,7 @@ from translane_export.errors import ExportError
 from translane_export.model import TransformerConfig
 from translane_server.arrays import IntArray
 from translane_server.backend import BEST_TOKEN_ALONE, Backend, Candidates, StepNeeds
-from translane_server.batch.running import RunningBatch
+from translane_server.batch.running_batch import RunningBatch
 from translane_server.batch.search import Search
 from translane_server.options import DecodingOptions
 from translane_server.sentence import Sentence, Task

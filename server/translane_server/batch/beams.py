@@ -79,14 +79,14 @@ class BeamStep:
 
     def _force(self, search: Search, beams: LiveBeams, token: int) -> None:
         """Continue with a forced token. It does not count in the score; its log-probability is kept for the caller."""
-        log_prob = self._ranked.log_prob(search.rows[0], token) if search.special_until else 0.0
+        log_prob = self._ranked.log_prob(search.rows[0], token) if search.logits_until else 0.0
         self._go_on(search, beams, [(0, token, 0.0, log_prob)])
 
     def _constrained(
         self, search: Search, beams: LiveBeams, required: RequiredPhrases
     ) -> tuple[list[Continuation], list[Continuation]]:
         ranked, rows, eos = self._ranked, search.rows, self._eos
-        beam_size = search.task.sentence.options.beam_size
+        beam_size = search.options.beam_size
         parents = [(unrolled(path)[0], score) for path, score in zip(beams.paths, beams.scores, strict=True)]
         columns = min(2 * beam_size, ranked.scores.shape[1])
         totals = np.array(beams.scores)
@@ -109,7 +109,7 @@ class BeamStep:
     def _offer(self, search: Search, beams: LiveBeams, continuation: Continuation, length: int) -> None:
         """Add an ended hypothesis of `length` generated tokens to the pool, if the pool accepts it."""
         beam, token, total, log_prob = continuation
-        table, pool, options = self._table, beams.pool, search.task.sentence.options
+        table, pool, options = self._table, beams.pool, search.options
         score = pool.normalise(total, length)
         if options.coverage_penalty:
             row = search.rows[beam]
@@ -158,7 +158,7 @@ class BeamStep:
             else:
                 row = len(by_row)
                 by_row.append(search)
-                table.copy_settings(source, row)
+                table.copy_state(source, row)
                 moves.append(RowMove(source, row, 1 + length, table.source_length.item(source)))
             placed.append(row)
         if search.keeps_history:

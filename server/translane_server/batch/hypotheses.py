@@ -13,7 +13,7 @@ from translane_server.sentence import AlignedToken, Hypothesis
 
 def row_hypothesis(table: RowTable, search: Search, row: int, eos: int) -> Hypothesis:
     """The hypothesis in `row`, which its last token has ended."""
-    options, length = search.task.sentence.options, table.positions.item(row)
+    options, length = search.options, table.positions.item(row)
     token = table.next_ids.item(row)
     return _hypothesis(
         options,
@@ -38,7 +38,7 @@ def beam_hypothesis(
         log_prob: natural log-probability of the last token.
         score: score of the hypothesis.
     """
-    beams, options = search.beams, search.task.sentence.options
+    beams, options = search.beams, search.options
     assert beams is not None
     tokens, log_probs = unrolled(beams.paths[beam])
     length = len(tokens) + (last is not None)

@@ -53,28 +53,28 @@ class RankedTokens:
         return float(scores[0])
 
 
-def rank_tokens(candidates: Candidates, special: Sequence[Search], table: RowTable, eos: int) -> RankedTokens:
+def rank_tokens(candidates: Candidates, with_logits: Sequence[Search], table: RowTable, eos: int) -> RankedTokens:
     """Rank the candidates of each row.
 
     Args:
         candidates: the results of the step, for n rows.
-        special: the searches whose rows need logits at this step.
+        with_logits: the searches whose rows need logits at this step.
         table: the state of the rows.
         eos: the end-of-sentence id.
     """
     token_ids, log_probs, logits = candidates.token_ids, candidates.log_probs, candidates.logits
     if log_probs is None:  # no row reads them
         log_probs = np.zeros(token_ids.shape, np.float32)
-    if not special:
+    if not with_logits:
         return RankedTokens(token_ids, log_probs, log_probs, None, _NO_NUMBERS, None, {})
     assert logits is not None
-    rows = np.array([row for search in special for row in search.rows])
+    rows = np.array([row for search in with_logits for row in search.rows])
     normalisers = np.zeros(len(token_ids), np.float32)
     normalisers[rows] = logits[rows, token_ids[rows, 0]] - log_probs[rows, 0]
     owners = [
         (row, search)
-        for search in special
-        if table.positions[search.rows[0]] >= len(search.task.sentence.forced_ids)
+        for search in with_logits
+        if table.positions[search.rows[0]] >= len(search.forced_ids)
         for row in search.rows
     ]
     if not owners:
@@ -92,7 +92,7 @@ def rank_tokens(candidates: Candidates, special: Sequence[Search], table: RowTab
 def _rules(rows: IntArray, searches: Sequence[Search], table: RowTable, eos: int) -> processors.Rules:
     """The rules of `rows` [P]. `searches` holds the search of each row."""
     positions = table.positions[rows]
-    options = [search.task.sentence.options for search in searches]
+    options = [search.options for search in searches]
     return processors.Rules(
         history=table.history[rows],
         lengths=positions + 1,
@@ -114,7 +114,7 @@ def _masks(search: Search, table: RowTable, row: int) -> list[BoolArray]:
     position, masks = table.positions.item(row), []
     if search.banned is not None:
         masks.append(search.banned)
-    if search.banned_first is not None and position == len(search.task.sentence.forced_ids):
+    if search.banned_first is not None and position == len(search.forced_ids):
         masks.append(search.banned_first)
     if search.phrases is not None:
         masks.append(search.phrases.banned(table.tokens(row, 0, position)))

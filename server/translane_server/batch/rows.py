@@ -75,7 +75,7 @@ class RowTable:
         self._records[row] = (0, start, 0.0, source_length, limit, 0, greedy, attention)
         self.history[row, 0] = start
 
-    def copy_settings(self, source: int, target: int) -> None:
+    def copy_state(self, source: int, target: int) -> None:
         """Copy the state of a row, but not its history, log-probabilities and attention weights."""
         self._bytes[target] = self._bytes[source]
 

@@ -22,15 +22,17 @@ _SPARE_CANDIDATES = 8
 
 _ALWAYS = np.iinfo(np.int32).max
 
-# Options and fields of a sentence that need no rules. Any other option or field that is set makes a row with rules, so
-# that an option which is unknown here is never ignored.
-_UNRULED_OPTIONS = {
+# Options and fields of a sentence that need no rule for every token. A row with any other option or field takes the
+# general way through every step, so that no fast way can pass over a new option.
+_WITHOUT_RULES = {
     "max_length", "min_length", "beam_size", "num_hypotheses", "length_penalty", "early_stopping", "patience",
     "coverage_penalty", "sampling", "alternatives", "alignment", "scores",
 }  # fmt: skip
-_RULED_OPTIONS = [(each.name, each.default) for each in fields(DecodingOptions) if each.name not in _UNRULED_OPTIONS]
-_UNRULED_FIELDS = {"source_ids", "options", "forced_ids", "counted_ids", "word_follows"}
-_RULED_FIELDS = [(name, Sentence._field_defaults[name]) for name in Sentence._fields if name not in _UNRULED_FIELDS]
+_RULED_OPTIONS = [(each.name, each.default) for each in fields(DecodingOptions) if each.name not in _WITHOUT_RULES]
+_FIELDS_WITHOUT_RULES = {"source_ids", "options", "forced_ids", "counted_ids", "word_follows"}
+_RULED_FIELDS = [
+    (name, Sentence._field_defaults[name]) for name in Sentence._fields if name not in _FIELDS_WITHOUT_RULES
+]
 
 
 class Kind(enum.Enum):
@@ -69,13 +71,15 @@ class Search:
     """The decoding of one sentence. A search begins with one row, and may get more with its first generated token.
 
     Attributes:
-        task: the sentence.
+        task: the sentence to decode.
+        options: the options of the sentence.
+        forced_ids: the tokens that the translation starts with.
         rows: rows of the live hypotheses; beams are best first.
         kind: how the search chooses its next tokens.
         limit: maximum number of tokens of a row, with forced tokens.
         uncounted: number of forced tokens that do not count as generated.
         eos_from: number of tokens before the end-of-sentence token may follow.
-        special_until: a row with fewer tokens than this needs logits, because the best candidates are not enough.
+        logits_until: a row with fewer tokens than this needs logits, because the best candidates are not enough.
         keeps_history: whether the row table keeps the tokens and the attention weights of the beams.
         branches: number of samples or alternatives that the first row will become; 1 once they have their rows.
         banned: whether a token is never generated, [V].
@@ -84,18 +88,20 @@ class Search:
         required: phrases that must occur in the text.
         beams: the live beams; None if the rows are independent.
         ended: ended hypotheses of independent rows.
-        certain: number of tokens that were reported as certain.
-        admitted_at: `encoded_at` minus the duration of its encoder run [seconds].
-        encoded_at: when the sentence got its row [seconds].
+        reported: number of tokens that were reported as certain.
+        admitted_at: `entered_at` minus the duration of its encoder run [seconds].
+        entered_at: when the sentence got its row [seconds].
     """
 
     task: Task
+    options: DecodingOptions
+    forced_ids: tuple[int, ...]
     rows: list[int]
     kind: Kind
     limit: int
     uncounted: int
     eos_from: int
-    special_until: int
+    logits_until: int
     keeps_history: bool
     branches: int = 1
     banned: BoolArray | None = None
@@ -104,9 +110,9 @@ class Search:
     required: RequiredPhrases | None = None
     beams: LiveBeams | None = None
     ended: list[Hypothesis] = field(default_factory=list)
-    certain: int = 0
+    reported: int = 0
     admitted_at: float = 0.0
-    encoded_at: float = 0.0
+    entered_at: float = 0.0
 
     @classmethod
     def begin(cls, task: Task, row: int) -> Search:
@@ -114,16 +120,18 @@ class Search:
         sentence, options = task.sentence, task.sentence.options
         forced, kind = len(sentence.forced_ids), _kind_of(options)
         uncounted = forced - sentence.counted_ids
-        special_until = _special_until(sentence, kind, uncounted)
+        logits_until = _logits_until(sentence, kind, uncounted)
         search = cls(
             task,
+            options,
+            sentence.forced_ids,
             [row],
             kind,
             limit=max(uncounted + options.max_length, forced + min(options.max_length, 1)),
             uncounted=uncounted,
             eos_from=uncounted + options.min_length,
-            special_until=special_until,
-            keeps_history=special_until > 0 or options.attention,
+            logits_until=logits_until,
+            keeps_history=logits_until > 0 or options.attention,
         )
         if kind is Kind.BEAM:
             search.beams = LiveBeams(HypothesisPool(options))
@@ -136,14 +144,14 @@ class Search:
         return (
             self.kind is Kind.GREEDY
             and self.branches == 1
-            and position >= self.special_until
-            and position >= len(self.task.sentence.forced_ids)
+            and position >= self.logits_until
+            and position >= len(self.forced_ids)
         )
 
     @property
     def needed_candidates(self) -> int:
         """Number of allowed candidates that each row needs to choose its next token."""
-        options = self.task.sentence.options
+        options = self.options
         if self.kind is Kind.BEAM:
             return 2 * options.beam_size
         if self.kind is Kind.SAMPLE_CANDIDATES:
@@ -154,18 +162,18 @@ class Search:
     @property
     def asked_candidates(self) -> int:
         """Number of candidates that each row requests. Rows with rules request more, as some may be banned."""
-        ruled = self.special_until > len(self.task.sentence.forced_ids)
+        ruled = self.logits_until > len(self.forced_ids)
         return self.needed_candidates + (_SPARE_CANDIDATES if ruled else 0)
 
     def timing(self, now: float) -> Timing:
         """The time in each phase. `now` is the time when the search ended [seconds]."""
         return Timing(
-            self.admitted_at - self.task.submitted_at, self.encoded_at - self.admitted_at, now - self.encoded_at
+            self.admitted_at - self.task.submitted_at, self.entered_at - self.admitted_at, now - self.entered_at
         )
 
     def hypotheses(self) -> tuple[Hypothesis, ...]:
         """The ended hypotheses, best first."""
-        count = self.task.sentence.options.num_hypotheses
+        count = self.options.num_hypotheses
         if self.beams:
             return tuple(self.beams.pool.hypotheses[:count])
         if len(self.ended) == 1:
@@ -182,7 +190,7 @@ def _kind_of(options: DecodingOptions) -> Kind:
     return Kind.GREEDY
 
 
-def _special_until(sentence: Sentence, kind: Kind, uncounted: int) -> int:
+def _logits_until(sentence: Sentence, kind: Kind, uncounted: int) -> int:
     options, forced = sentence.options, len(sentence.forced_ids)
     if kind is Kind.SAMPLE_VOCABULARY or _has_rules(sentence, options):
         return _ALWAYS

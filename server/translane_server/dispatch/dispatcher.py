@@ -9,25 +9,27 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
-from translane_server.dispatch.load import ReplicaLoad
-from translane_server.dispatch.request import Request
+from translane_server.dispatch.replica_load import ReplicaLoad
+from translane_server.dispatch.submission import Submission
 from translane_server.errors import EngineError, QueueFullError, RequestError, UnavailableError
 from translane_server.measurements import Measurements
 from translane_server.priority_queue import PriorityQueue
-from translane_server.replica.seam import Replica, Report
+from translane_server.replica.interface import Replica, Report
 from translane_server.sentence import CertainTokens, Sentence, SentenceResult, Task
 
 # Bounds of the suggested delay before a retry, if the queue is full [seconds].
 _RETRY_AFTER_MIN, _RETRY_AFTER_MAX = 0.1, 10.0
 _RETRY_DRAINING = 1.0  # [seconds]; meanwhile another server can take over
 
+_FAILED = "decoding has failed, and this server is ending"
+
 _rows = attrgetter("rows")
 
 
-class _Accepted(NamedTuple):
+class _Submitted(NamedTuple):
     """A sentence in a request: the request, the place in the request, and the task."""
 
-    request: Request
+    request: Submission
     place: int
     task: Task
 
@@ -61,10 +63,10 @@ class Dispatcher:
         self._waiting_limit = waiting_limit
         self._observe = observe
         self._clock = clock
-        self._queue: PriorityQueue[_Accepted] = PriorityQueue()
+        self._queue: PriorityQueue[_Submitted] = PriorityQueue()
         self._numbers = itertools.count()
-        self._requests: set[Request] = set()  # requests that are not answered
-        self._sent: dict[int, tuple[_Accepted, ReplicaLoad]] = {}
+        self._requests: set[Submission] = set()  # requests that are not answered
+        self._sent: dict[int, tuple[_Submitted, ReplicaLoad]] = {}
         self._last_wait = 0.0
         self._over = False  # stopped or failed; all requests are answered
 
@@ -116,7 +118,7 @@ class Dispatcher:
             EngineError: decoding has failed.
         """
         if self.failed.is_set():
-            raise EngineError("decoding has failed; the server needs a restart")
+            raise EngineError(_FAILED)
         if self._over:
             raise UnavailableError("the server is shutting down", retry_after=_RETRY_DRAINING)
         if (waiting := self.waiting) + sentences > self._waiting_limit:
@@ -179,19 +181,19 @@ class Dispatcher:
         finally:
             self._forget(request)
 
-    def _accept(self, sentences: Sequence[Sentence], priority: int, *, streamed: bool) -> Request:
-        request = Request(len(sentences), streamed=streamed)
+    def _accept(self, sentences: Sequence[Sentence], priority: int, *, streamed: bool) -> Submission:
+        request = Submission(len(sentences), streamed=streamed)
         if sentences:
             self.check_room(len(sentences))
             self._requests.add(request)
             now = self._clock()
             for place, sentence in enumerate(sentences):
                 task = Task(next(self._numbers), priority, now, streamed, sentence)
-                self._queue.add(_Accepted(request, place, task), priority)
+                self._queue.add(_Submitted(request, place, task), priority)
             self._dispatch()
         return request
 
-    def _forget(self, request: Request) -> None:
+    def _forget(self, request: Submission) -> None:
         """Drop the unfinished sentences of a request whose caller has gone."""
         self._requests.discard(request)
         if not request.missing or request.error:
@@ -228,7 +230,7 @@ class Dispatcher:
     def lost(self, replica: Replica) -> None:  # noqa: ARG002 the listener's signature
         self._over = True
         self.failed.set()
-        self._fail_all(EngineError("decoding failed; the server needs a restart"))
+        self._fail_all(EngineError(_FAILED))
 
     def _dispatch(self) -> None:
         """Send sentences from the queue to the replicas, as long as the replicas have room."""

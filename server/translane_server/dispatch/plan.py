@@ -18,7 +18,7 @@ _MOST_REPLICAS = 16
 
 
 @dataclass(frozen=True)
-class Replicas:
+class ReplicaPlan:
     """The replicas of a server.
 
     Attributes:
@@ -30,7 +30,7 @@ class Replicas:
     threads: int
 
 
-def plan_replicas(settings: ServerSettings, parameters: int, device: Device, cpus: int | None = None) -> Replicas:
+def plan_replicas(settings: ServerSettings, parameters: int, device: Device, cpus: int | None = None) -> ReplicaPlan:
     """The replicas by the settings; or by default, the replicas that suit the size of the model.
 
     Args:
@@ -48,7 +48,7 @@ def plan_replicas(settings: ServerSettings, parameters: int, device: Device, cpu
     if device == "cuda" and number > 1:
         raise SettingsError(f"--replicas is {number}, and on cuda there is one: a step takes the whole GPU")
     rows, more = divmod(settings.rows_of(number), number)
-    return Replicas(
+    return ReplicaPlan(
         rows=tuple(rows + (replica < more) for replica in range(number)),
         threads=settings.threads or (1 if chosen and chosen > 1 else max(1, cpus // number)),
     )

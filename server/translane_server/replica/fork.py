@@ -21,8 +21,8 @@ from typing import TypeVar
 
 from translane_server.backend import Backend
 from translane_server.errors import StartupError
-from translane_server.replica.connection import ServerConnection, ServerGoneError
-from translane_server.replica.serve import decode, receive_setup
+from translane_server.replica.serve import receive_setup, run_replica
+from translane_server.replica.server_connection import ServerConnection, ServerGoneError
 from translane_server.replica.setup import ReplicaSetup
 
 _log = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ def _become(server: ServerConnection, setup: ReplicaSetup, open_backend: Callabl
     """Run a replica, and end the process. Does not return."""
     code = 1
     try:
-        code = decode(server, setup, open_backend)
+        code = run_replica(server, setup, open_backend)
     except BaseException:  # noqa: BLE001 no error may continue in the code of the parent
         _log.exception("replica %d failed", setup.number)
     finally:

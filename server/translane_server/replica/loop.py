@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from translane_server.backend import Backend, RowMove
-from translane_server.batch.running import RunningBatch
+from translane_server.batch.running_batch import RunningBatch
 from translane_server.batch.search import Search
 from translane_server.measurements import Measurements
 from translane_server.priority_queue import PriorityQueue
-from translane_server.replica.connection import ServerGoneError
+from translane_server.replica.interface import Report
 from translane_server.replica.messages import Orders
-from translane_server.replica.seam import Report
+from translane_server.replica.server_connection import ServerGoneError
 from translane_server.sentence import CertainTokens, SentenceResult, Task
 from translane_server.vocabulary import TargetVocabulary
 
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 _MOST_STEPS = 64  # most steps whose measurements wait for a report
 
 
-class Server(Protocol):
+class ServerLink(Protocol):
     """The server as the loop sees it; see `connection.ServerConnection`."""
 
     def orders(self, *, wait: bool) -> list[Orders]:
@@ -59,7 +59,7 @@ class ReplicaLoop:
     def __init__(
         self,
         backend: Backend,
-        server: Server,
+        server: ServerLink,
         vocabulary: TargetVocabulary,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
@@ -95,7 +95,6 @@ class ReplicaLoop:
             _log.exception("the replica failed")
             return False
         finally:
-            self._batch.clear()
             self._backend.close()
 
     def _exchange(self) -> None:
@@ -166,7 +165,7 @@ class ReplicaLoop:
         now = self._clock()
         admitted_at = now - self._encode_seconds
         for search in searches:
-            search.admitted_at, search.encoded_at = admitted_at, now
+            search.admitted_at, search.entered_at = admitted_at, now
         self._measured.queue_times.extend([admitted_at - task.submitted_at for task in tasks])
         self._newcomers += searches
 

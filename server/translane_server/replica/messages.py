@@ -16,7 +16,7 @@ from itertools import starmap
 from typing import Any, NamedTuple
 
 from translane_server.measurements import Measurements
-from translane_server.replica.seam import Report
+from translane_server.replica.interface import Report
 from translane_server.sentence import AlignedToken, CertainTokens, Hypothesis, Sentence, SentenceResult, Task, Timing
 
 RECEIVED_AT_ONCE = 1 << 16

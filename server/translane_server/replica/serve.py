@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from translane_server.backend import Backend
 from translane_server.errors import StartupError
-from translane_server.replica.connection import ServerConnection, ServerGoneError
 from translane_server.replica.loop import ReplicaLoop
 from translane_server.replica.messages import Ready
+from translane_server.replica.server_connection import ServerConnection, ServerGoneError
 from translane_server.replica.setup import ReplicaSetup
 
 
@@ -28,7 +28,7 @@ def serve(connection: socket.socket, open_backend: Callable[[ReplicaSetup], Back
         setup = receive_setup(server)
     except ServerGoneError:
         return 0
-    return decode(server, setup, open_backend)
+    return run_replica(server, setup, open_backend)
 
 
 def receive_setup(server: ServerConnection) -> ReplicaSetup:
@@ -44,7 +44,7 @@ def receive_setup(server: ServerConnection) -> ReplicaSetup:
     return setup
 
 
-def decode(server: ServerConnection, setup: ReplicaSetup, open_backend: Callable[[ReplicaSetup], Backend]) -> int:
+def run_replica(server: ServerConnection, setup: ReplicaSetup, open_backend: Callable[[ReplicaSetup], Backend]) -> int:
     """Open the backend, tell the server, and run the loop; see `serve` for the result."""
     try:
         try:

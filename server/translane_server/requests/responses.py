@@ -9,7 +9,7 @@ from translane.v1 import translation_pb2 as pb
 from translane_server.manifest import Manifest, SpecialIds
 from translane_server.requests.language_pairs import LanguagePair
 from translane_server.requests.limits import RequestLimits
-from translane_server.requests.options import ResolvedOptions, Source
+from translane_server.requests.resolved_options import ResolvedOptions, Source
 from translane_server.requests.unknowns import replacements
 from translane_server.sentence import AlignedToken, CertainTokens, Hypothesis, SentenceResult
 

@@ -19,7 +19,7 @@ from translane_server.requests.limits import (
     refuse,
 )
 from translane_server.requests.option_checks import OptionLimits, check_options
-from translane_server.requests.options import Source, check_sentences, resolve
+from translane_server.requests.resolved_options import Source, check_sentences, resolve
 from translane_server.requests.responses import TranslationBuilder, empty_translation
 from translane_server.sentence import Sentence, SentenceResult
 from translane_server.text.language_tags import standard_tag

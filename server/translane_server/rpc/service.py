@@ -21,7 +21,7 @@ from translane_server.errors import ModelNotFoundError, UnavailableError
 from translane_server.manifest import Manifest
 from translane_server.metrics import Metrics
 from translane_server.requests.limits import RequestLimits, shown
-from translane_server.requests.options import Source
+from translane_server.requests.resolved_options import Source
 from translane_server.requests.responses import model_list, timing
 from translane_server.requests.score import ScoreReader
 from translane_server.requests.translate import PreparedRequest, TranslateReader

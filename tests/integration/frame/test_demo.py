@@ -27,7 +27,9 @@ def bundle(tmp_path_factory):
 @pytest.fixture(scope="module")
 def module():
     loader = SourceFileLoader("demo", str(DEMO))
-    loaded = importlib.util.module_from_spec(importlib.util.spec_from_loader("demo", loader))
+    spec = importlib.util.spec_from_loader("demo", loader)
+    assert spec is not None
+    loaded = importlib.util.module_from_spec(spec)
     loader.exec_module(loaded)
     return loaded
 
@@ -63,6 +65,8 @@ def test_it_translates_every_sentence_and_leaves_no_server(bundle, module):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_the_server_too(bundle, number):
     with subprocess.Popen(command(bundle), stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
         line = process.stdout.readline()
         deadline = time.monotonic() + 60
         while not servers(bundle) and time.monotonic() < deadline:

@@ -134,14 +134,16 @@ def test_it_serves_the_model_beside_it(release, environment, tmp_path):
     environ["no_grpc_proxy"] = "127.0.0.1"
     command = [environment / "translane-server", "--model", "zh-en", "--port", "0", "--metrics-port", "0"]
     with subprocess.Popen(command, cwd=tmp_path, env=environ, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
         try:
             log = ""
             while "serving on" not in log:
                 line = server.stderr.readline()
                 assert line, log
                 log += line
-            address = re.search(r"listening on (\S+)", log)[1]
-            translate = [environment / "translane", "translate", "--server", address, "我有一只猫。"]
+            address = re.search(r"listening on (\S+)", log)
+            assert address is not None
+            translate = [environment / "translane", "translate", "--server", address[1], "我有一只猫。"]
             done = subprocess.run(translate, cwd=tmp_path, env=environ, capture_output=True, encoding="utf-8")
             assert (done.stdout, done.stderr, done.returncode) == ("I have a cat.\n", "", 0)
         finally:
@@ -154,5 +156,5 @@ def test_the_archive_is_the_bundled_model(release):
     version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     model = ROOT / "models" / "zh-en"
     with tarfile.open(release / f"zh-en-{version}.tar.gz") as archive:
-        files = {file.name: archive.extractfile(file).read() for file in archive if file.isfile()}
+        files = {file.name: content.read() for file in archive if (content := archive.extractfile(file))}
     assert files == {f"zh-en/{path.name}": path.read_bytes() for path in model.iterdir()}

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 import grpc
@@ -27,7 +28,7 @@ class Process:
     def __init__(self, *argv, **environ):
         command = [sys.executable, str(TESTS / "fakes" / "command.py"), "--model", "x", "--port=0", "--metrics-port=0"]
         environ = {**os.environ, "PYTHONPATH": str(TESTS), "GRPC_VERBOSITY": "NONE", **environ}
-        self.process = subprocess.Popen([*command, *argv], env=environ, stderr=subprocess.PIPE, text=True)
+        self.process: Any = subprocess.Popen([*command, *argv], env=environ, stderr=subprocess.PIPE, text=True)
         self.lines = []
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
@@ -141,7 +142,7 @@ def test_a_failed_engine_ends_the_process_with_an_error(start, call):
     server.wait_for("serving on")
     assert call(server, "ten letters").code() == grpc.StatusCode.INTERNAL
     assert server.exit_code() == 1
-    server.wait_for("needs a restart")
+    server.wait_for("decoding has failed")
 
 
 @pytest.fixture
@@ -175,7 +176,7 @@ def test_a_replica_that_is_killed_ends_the_server(serving, call, killed):
     assert running[-1].code() == grpc.StatusCode.INTERNAL
     assert server.exit_code() == 1
     server.wait_for("replica [01] was ended by SIGKILL")
-    server.wait_for("needs a restart")
+    server.wait_for("decoding has failed")
     assert_gone(*replicas, loader)
 
 

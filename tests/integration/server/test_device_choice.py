@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -44,7 +45,7 @@ def command(folder, device):
 
 def serve(folder, device):
     """The lines that a server logs from its start to its end, between which it translates a sentence."""
-    server = subprocess.Popen(command(folder, device), stderr=subprocess.PIPE, text=True)
+    server: Any = subprocess.Popen(command(folder, device), stderr=subprocess.PIPE, text=True)
     overdue = threading.Timer(60, server.kill)
     overdue.start()
     lines, port = [], 0

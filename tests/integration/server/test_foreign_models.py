@@ -1,5 +1,7 @@
 """Folders of Hugging Face, exported and served: what texts translate to over the socket, between which languages."""
 
+from typing import Any
+
 import grpc
 import pytest
 
@@ -52,7 +54,7 @@ async def test_m2m100_translates_between_the_languages_of_the_request():
         for source, target in PAIRS:
             tokenizer.src_lang = source
             sources = [tokenizer(text).input_ids for text in TARGETS]
-            languages = {"source_language": source, "target_language": target}
+            languages: dict[str, Any] = {"source_language": source, "target_language": target}
             forced = tokenizer.get_lang_id(target)
             for beam_size in (1, 4):
                 found[source, target, beam_size] = await check(stub, folder, sources, forced, beam_size, **languages)

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from typing import Any
 from urllib.request import urlopen
 
 import grpc
@@ -13,7 +14,12 @@ from translane.v1 import translation_pb2 as pb
 from translane_server.bundle import load_bundle
 
 ROWS, CALLERS, REQUESTS = 16, 6, 8
-OPTIONS = ({}, {}, {"beam_size": 4}, {"num_hypotheses": 3, "top_k": 8, "temperature": 1.5, "seed": 7})
+OPTIONS: tuple[dict[str, Any], ...] = (
+    {},
+    {},
+    {"beam_size": 4},
+    {"num_hypotheses": 3, "top_k": 8, "temperature": 1.5, "seed": 7},
+)
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +77,7 @@ async def test_draining_two_replicas_loses_nothing(bundle):
         done = asyncio.gather(*calls, return_exceptions=True)
         await asyncio.sleep(0.1)
         assert await running.server.stop(grace=60)
-        outcomes = await done
+        outcomes: list[Any] = await done
     refused = [outcome for outcome in outcomes if isinstance(outcome, grpc.aio.AioRpcError)]
     assert len(refused) < len(outcomes)
     assert {error.code() for error in refused} <= {grpc.StatusCode.UNAVAILABLE}

@@ -1,6 +1,7 @@
 """A real server on a real port, over a backend that is only arithmetic."""
 
 import asyncio
+from typing import Any
 from urllib.request import urlopen
 
 import grpc
@@ -8,12 +9,12 @@ import pytest
 from google.rpc import error_details_pb2, status_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
-from grpc_status import rpc_status
 
 from fakes.serving import serving
 from translane.v1 import translation_pb2 as pb
 from translane_server.errors import StartupError
 
+DETAILS_KEY = "grpc-status-details-bin"
 SERVICE = "translane.v1.TranslationService"
 SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
 
@@ -48,15 +49,19 @@ async def translate(running, *texts, timeout=10, **fields):  # noqa: ASYNC109 it
     return [translation.hypotheses[0].text for translation in response.translations]
 
 
+def dispatcher_of(running):
+    assert running.server._dispatcher is not None
+    return running.server._dispatcher
+
+
 async def failure(call):
     """The code, the reason and the detail messages of a call that fails."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await call
     error = caught.value
     status = status_pb2.Status()
-    for key, value in error.trailing_metadata():
-        if key == rpc_status.GRPC_DETAILS_METADATA_KEY:
-            status.ParseFromString(value)
+    metadata: Any = error.trailing_metadata()  # pairs, whatever its type says
+    status.ParseFromString(dict(metadata)[DETAILS_KEY])
     assert (status.code, status.message) == (error.code().value[0], error.details())
     found = {}
     for detail in status.details:
@@ -218,7 +223,7 @@ async def test_a_message_too_large():
 @pytest.mark.parametrize("message", [b"\x0a\x02\xff\xfe", b"\xff"])
 async def test_a_malformed_message(message, caplog):
     async with serving() as running:
-        call = running.channel.unary_unary(f"/{SERVICE}/Translate")
+        call = running.channel.unary_unary(f"/{SERVICE}/Translate", None, None)
         code, reason, _ = await failure(call(message))
         assert (code, reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD")
         assert "Traceback" not in caplog.text
@@ -227,7 +232,7 @@ async def test_a_malformed_message(message, caplog):
 
 async def test_a_bug_says_nothing_to_the_caller(caplog):
     async with serving() as running:
-        running.server._service._model.tokenizer.encode = None
+        running.server._service._model.tokenizer.encode = None  # type: ignore[assignment]
         code, reason, details = await failure(running.stub.Translate(request("secret")))
         assert (code, reason) == (grpc.StatusCode.INTERNAL, "INTERNAL")
         assert set(details) == {"ErrorInfo"}
@@ -240,9 +245,9 @@ async def test_a_full_queue():
     async with serving(rows=1, texts_per_request=2, sentences_waiting=2) as running:
         running.backend.hold()
         first = asyncio.create_task(translate(running, "a"))
-        await until(lambda: running.server._dispatcher.active_rows == 1)
+        await until(lambda: dispatcher_of(running).active_rows == 1)
         second = asyncio.create_task(translate(running, "b", "c"))
-        await until(lambda: running.server._dispatcher.waiting == 2)
+        await until(lambda: dispatcher_of(running).waiting == 2)
         code, reason, details = await failure(running.stub.Translate(request("d")))
         assert (code, reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL")
         assert details["RetryInfo"].retry_delay.ToMilliseconds() > 0
@@ -261,13 +266,13 @@ async def test_an_abandoned_call_frees_its_rows(code):
         timeout = 0.2 if code == "DEADLINE_EXCEEDED" else 60
         call = running.stub.Translate(request("abandoned", "too"), timeout=timeout)
         ended = asyncio.create_task(call.code())
-        await until(lambda: running.server._dispatcher.active_rows == 2)
+        await until(lambda: dispatcher_of(running).active_rows == 2)
         if code == "CANCELLED":
             call.cancel()
         assert (await ended).name == code
         assert await handled(running, "Translate", code) == 1
         running.backend.release(steps=1)
-        await until(lambda: running.server._dispatcher.active_rows == 0)
+        await until(lambda: dispatcher_of(running).active_rows == 0)
         running.backend.release()
         assert await translate(running, "next") == ["next"]
 
@@ -276,7 +281,7 @@ async def test_unknown_methods_share_a_label():
     async with serving() as running:
         for name in ("/translane.v1.TranslationService/Nothing", "/x.Y/Z", "/odd"):
             with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await running.channel.unary_unary(name)(b"")
+                await running.channel.unary_unary(name, None, None)(b"")
             assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
         assert await handled(running, "unknown", "UNIMPLEMENTED") == 3
         assert "Nothing" not in await scrape(running)
@@ -325,7 +330,7 @@ async def test_what_the_grace_period_leaves_is_answered(hurried):
     async with serving(rows=1) as running:
         running.backend.hold()
         call = asyncio.create_task(failure(running.stub.Translate(request("slow"))))
-        await until(lambda: running.server._dispatcher.active_rows == 1)
+        await until(lambda: dispatcher_of(running).active_rows == 1)
         hurry = asyncio.Event()
         stopping = asyncio.create_task(running.server.stop(grace=60 if hurried else 0.05, hurry=hurry))
         await asyncio.sleep(0.1)
@@ -340,7 +345,8 @@ async def test_what_the_grace_period_leaves_is_answered(hurried):
 async def test_ports_in_use():
     async with serving() as running:
         port, metrics_port = running.server.port, running.server.metrics_port
-        for ports in ({"port": port}, {"metrics_port": metrics_port}):
+        either: list[dict[str, Any]] = [{"port": port}, {"metrics_port": metrics_port}]
+        for ports in either:
             taken = next(iter(ports.values()))
             with pytest.raises(StartupError, match=f"cannot listen on 127.0.0.1:{taken}: Address already in use"):
                 async with serving(**ports):

@@ -3,11 +3,11 @@
 import asyncio
 import gzip
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 from google.rpc import error_details_pb2, status_pb2
-from grpc_status import rpc_status
 
 from fakes.serving import serving
 from helpers.real_server import serving_bundle
@@ -43,7 +43,7 @@ async def stream(running, text, **fields):
 async def rest(call):
     """The text of a stream that was read from."""
     text = ""
-    while (message := await call.read()) is not grpc.aio.EOF:
+    while (message := await call.read()) is not grpc.aio.EOF:  # type: ignore[attr-defined]  # grpc-stubs lacks it
         text += message.text_delta
     return text
 
@@ -60,7 +60,8 @@ async def failure(call):
         async for _ in call:
             pass
     info, bad = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
-    status = status_pb2.Status.FromString(dict(caught.value.trailing_metadata())[rpc_status.GRPC_DETAILS_METADATA_KEY])
+    metadata: Any = caught.value.trailing_metadata()  # pairs, whatever its type says
+    status = status_pb2.Status.FromString(dict(metadata)["grpc-status-details-bin"])
     for detail in status.details:
         detail.Unpack(info) or detail.Unpack(bad)
     return caught.value.code().name, info.reason, {each.field: each.description for each in bad.field_violations}
@@ -73,7 +74,13 @@ async def until(condition):
 
 
 def active(running):
+    assert running.server._dispatcher is not None
     return running.server._dispatcher.active_rows
+
+
+def waiting(running):
+    assert running.server._dispatcher is not None
+    return running.server._dispatcher.waiting
 
 
 @pytest.mark.parametrize("text", ["hello", "a", "日本語 👩‍👩‍👧‍👦 e\u0301!", " spaces  ", "\x00\x1b[31m\r\n\u202e"])
@@ -204,7 +211,7 @@ async def test_a_reader_who_does_not_read_holds_up_nobody():
         calls = [start(running, "never read", timeout=60) for _ in range(8)]
         for number in range(8):
             assert (await stream(running, f"text {number}"))[1].hypothesis.text == f"text {number}"
-        await until(lambda: active(running) == 0 and running.server._dispatcher.waiting == 0)
+        await until(lambda: active(running) == 0 and waiting(running) == 0)
         assert [await rest(call) for call in calls] == ["never read"] * 8
 
 

@@ -68,6 +68,7 @@ def bundles(tmp_path_factory):
 @torch.inference_mode()
 def test_every_step(bundles, name):
     bundle, model = bundles(name), bundle_model(**checkpoint_of(name))
+    assert bundle.manifest.parity is not None
     assert passes(bundle.manifest.parity)
     draw = np.random.default_rng(0)
     vocabularies = model.config.source_vocab_size, model.config.target_vocab_size
@@ -91,6 +92,8 @@ def test_every_step(bundles, name):
         rows = np.arange(len(sources))
         positions = np.clip(step - rows, 0, CAPACITY - 1).astype(np.int32)
         candidates = backend.decode_step(targets[rows, positions], positions, StepNeeds(vocabularies[1], logits=True))
+        assert candidates.logits is not None
+        assert candidates.log_probs is not None
         for row in rows:
             logits, log_probs = expected[row][positions[row]]
             np.testing.assert_allclose(candidates.logits[row], logits, atol=1e-4, rtol=0)
@@ -117,7 +120,7 @@ def test_alone_and_batched_are_the_same_to_the_bit(bundles, name, threads):
             assert np.array_equal(actual[row, :, :length], expected[0])
 
     decoder, rows = open_session(bundle.path("decoder.onnx"), threads=threads), 33
-    inputs = {
+    inputs: dict[str, np.ndarray] = {
         tensor.name: draw.standard_normal((rows, tensor.shape[1], CAPACITY, tensor.shape[3]), dtype=np.float32)
         for tensor in decoder.get_inputs()
         if "_key_" in tensor.name or "_value_" in tensor.name
@@ -162,6 +165,7 @@ def test_torchscript(tmp_path, name):
 def test_fp16(tmp_path, name):
     settings = {"precision": "fp16"}
     bundle = load_bundle(random_bundle(tmp_path / "bundle", export=settings, **checkpoint_of(name)))
+    assert bundle.manifest.parity is not None
     assert passes(bundle.manifest.parity)
     checkpoint, model = BundleReader().read(bundle.folder), bundle_model(**checkpoint_of(name))
     assert dataclasses.replace(checkpoint.config, dropout=model.config.dropout) == model.config

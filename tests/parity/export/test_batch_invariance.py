@@ -1,12 +1,14 @@
 """On a CPU, what the graphs give for a sentence is the same to the last bit, alone or batched, padded or not."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from helpers.bundles import random_bundle
 from helpers.sessions import open_session
 
-CONFIGS = {
+CONFIGS: dict[str, Any] = {
     "tiny": {},
     "rows that start at no vector boundary": {"d_model": 20, "heads": 2, "head_size": 8, "ffn_size": 37},
     "small": {"d_model": 256, "heads": 4, "ffn_size": 512, "norm": "pre", "activation": "gelu", "max_positions": 320},
@@ -14,7 +16,7 @@ CONFIGS = {
 THREADS = (1, 2)
 
 
-@pytest.fixture(scope="module", params=CONFIGS.values(), ids=CONFIGS.keys())
+@pytest.fixture(scope="module", params=list(CONFIGS.values()), ids=list(CONFIGS))
 def bundle(request, tmp_path_factory):
     return random_bundle(tmp_path_factory.mktemp("bundle") / "bundle", **request.param)
 
@@ -45,7 +47,7 @@ def test_the_decoder_step(session):
     decoder = session("decoder.onnx")
     draw = np.random.default_rng(0)
     rows, capacity = 64, 40
-    inputs = {}
+    inputs: dict[str, np.ndarray] = {}
     for tensor in decoder.get_inputs():
         if "_key_" in tensor.name or "_value_" in tensor.name:
             shape = (rows, tensor.shape[1], capacity, tensor.shape[3])

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from translane_export.settings import ExportSettings
 from translane_export.sources.readers import find_reader
 from translane_server.bundle import load_bundle
 
-SMALL = {"d_model": 16, "ffn_size": 16, "encoder_layers": 1, "decoder_layers": 2, "max_positions": 16}
+SMALL: dict[str, Any] = {"d_model": 16, "ffn_size": 16, "encoder_layers": 1, "decoder_layers": 2, "max_positions": 16}
 GRAPHS = ("encoder.onnx", "decoder.onnx", "alignment.onnx", "weights.bin")
 
 

@@ -202,7 +202,9 @@ def test_the_form_for_cpus_branches_and_that_is_found():
 
 def test_the_table_was_made_by_the_onnxruntime_that_is_pinned():
     pins = (ROOT / "constraints-cuda.txt").read_text(encoding="utf-8")
-    assert re.search(r"^onnxruntime-gpu==(\S+)$", pins, re.M)[1] == TABLE.onnxruntime
+    pinned = re.search(r"^onnxruntime-gpu==(\S+)$", pins, re.M)
+    assert pinned is not None
+    assert pinned[1] == TABLE.onnxruntime
 
 
 def test_only_whole_numbers_stay_on_the_cpu():

@@ -1,5 +1,7 @@
 """ONNX equals PyTorch at every step, whatever the architecture, with rows at different positions."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -43,6 +45,8 @@ def test_logits_at_every_step(tmp_path, config):
         rows = np.arange(len(sources))
         positions = np.clip(step - rows, 0, CAPACITY - 1).astype(np.int32)
         candidates = backend.decode_step(targets[rows, positions], positions, StepNeeds(5, logits=True))
+        assert candidates.logits is not None
+        assert candidates.log_probs is not None
         for row in rows:
             logits = expected[row][positions[row]]
             np.testing.assert_allclose(candidates.logits[row], logits, atol=1e-4, rtol=0)
@@ -62,7 +66,8 @@ def test_the_encoder_gives_pytorch_s_cross_attention(tmp_path):
     outputs = session.run(None, {"source_ids": source_ids, "source_lengths": lengths})
     with torch.inference_mode():
         memory = model.encode(torch.from_numpy(source_ids), torch.from_numpy(lengths))
-        for index, layer in enumerate(model.decoder.layers):
+        layers: Any = model.decoder.layers
+        for index, layer in enumerate(layers):
             for expected, actual in zip(
                 layer.cross_attention.project_keys_values(memory), outputs[2 * index : 2 * index + 2], strict=True
             ):

@@ -108,6 +108,7 @@ class Pair:
         takes U+0085 for white space. Ours is SentencePiece's.
         """
         normal = self.theirs.backend_tokenizer.normalizer.normalize_str(text).replace("\u2581", " ")
+        assert self.processor is not None
         words = self.processor.normalize(text).replace("\u2581", " ").split(" ")
         return list(filter(None, words)) == list(filter(None, normal.split(None if self.kind == "t5" else " ")))
 

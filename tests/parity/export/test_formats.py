@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from typing import Any
 
 import onnx
 import pytest
@@ -13,7 +14,7 @@ from translane_export.settings import ExportSettings
 from translane_server.bundle import load_bundle
 from translane_server.manifest import Manifest
 
-MODEL = {"d_model": 64, "ffn_size": 256, "max_positions": 32}
+MODEL: dict[str, Any] = {"d_model": 64, "ffn_size": 256, "max_positions": 32}
 
 
 def weights_size(folder):
@@ -22,6 +23,7 @@ def weights_size(folder):
 
 def test_fp32_parity_is_reported(tmp_path):
     parity = load_bundle(random_bundle(tmp_path / "bundle", **MODEL)).manifest.parity
+    assert parity is not None
     assert parity.token_mismatches == 0
     assert 0 < parity.max_logit_difference <= parity.tolerance == 1e-4
     assert parity.sentences > 10
@@ -35,6 +37,7 @@ def test_float16_storage_halves_the_matrices_and_keeps_fp32_parity(tmp_path):
     assert weights_size(half) < 0.6 * weights_size(full)
     assert manifest.weight_storage == "float16"
     assert manifest.precision == "fp32"
+    assert manifest.parity is not None
     assert manifest.parity.tolerance == 1e-4
     types = {tensor.name: tensor.dtype for tensor in manifest.graphs.decoder.inputs}
     assert types["self_key_0"] == types["cross_value_1"] == "float32"
@@ -47,6 +50,7 @@ def test_fp16_computes_in_fp16_and_answers_in_float32(tmp_path):
     }
     assert types["self_key_0"] == types["cross_value_1"] == types["present_self_value_0"] == "float16"
     assert types["logits"] == types["candidate_log_probs"] == "float32"
+    assert manifest.parity is not None
     assert manifest.parity.max_logit_difference < 0.05
 
 
@@ -104,6 +108,7 @@ def test_declared_shapes_are_the_manifest_s(tmp_path):
     folder = random_bundle(tmp_path / "bundle", **MODEL)
     manifest = load_bundle(folder).manifest
     for graph in (manifest.graphs.encoder, manifest.graphs.decoder, manifest.graphs.alignment):
+        assert graph is not None
         stored = onnx.load(str(folder / graph.file), load_external_data=False).graph
         for described, values in ((graph.inputs, stored.input), (graph.outputs, stored.output)):
             assert [tensor.name for tensor in described] == [value.name for value in values]
@@ -124,6 +129,7 @@ def test_torchscript(tmp_path, precision):
     output = tmp_path / "scripted"
     settings = ExportSettings(checkpoint=checkpoint, output=output, format="torchscript", precision=precision)
     manifest = export_checkpoint(settings)
+    assert manifest.parity is not None
     assert manifest.parity.token_mismatches == 0
     content = json.loads((output / TORCHSCRIPT_MANIFEST).read_text(encoding="utf-8"))
     assert content.pop("format") == "translane-torchscript"

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from helpers.architectures import ARCHITECTURES
+from helpers.backend_checks import copied
 from helpers.bundles import SOURCES, bundle_model, random_bundle
 from translane_export.checks.translate import translate_greedily
 from translane_export.sources.bundle import BundleReader
@@ -47,7 +48,8 @@ def decode(bundle, sources, targets):
     for position in range(STEPS):
         positions = np.full(len(sources), position, np.int32)
         step = backend.decode_step(targets[:, position], positions, StepNeeds(4, logits=True, attention=True))
-        found.append((step.token_ids.copy(), step.log_probs.copy(), step.logits.copy(), step.attention.copy()))
+        taken = copied(step)
+        found.append(tuple(taken[name] for name in ("token_ids", "log_probs", "logits", "attention")))
     return found
 
 

@@ -50,7 +50,7 @@ def test_more_candidates_than_tokens_are_all_tokens(backend, bundle):
 
 def test_what_is_needed_changes_nothing_about_the_rest(backend):
     """Growing, shrinking and growing again, with other numbers of rows between."""
-    log_probs = {}
+    log_probs: dict[tuple[int, int], float] = {}
     for rows, k, logits in ((4, 1, False), (2, 7, True), (4, 3, False), (3, 20, True), (4, 1, True), (4, 7, False)):
         asked = step(backend, rows, num_candidates=k, logits=logits)
         assert asked.token_ids.shape == (rows, k)

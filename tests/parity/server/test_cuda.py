@@ -7,6 +7,7 @@ second run keeps the checks themselves in order on machines without a GPU, where
 
 import logging
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,7 +35,7 @@ from translane_server.runtime.sessions import Sessions
 
 CAPACITY, TARGET_CAPACITY, STEPS = 24, 20, 12
 ROWS = CAPACITY  # a source of every length
-SIZES = {"rows": ROWS, "source_capacity": CAPACITY, "target_capacity": TARGET_CAPACITY}
+SIZES: dict[str, Any] = {"rows": ROWS, "source_capacity": CAPACITY, "target_capacity": TARGET_CAPACITY}
 LOGITS = StepNeeds(logits=True)
 GPU, CPU = "on the GPU", "on a CPU"
 
@@ -178,7 +179,8 @@ def test_rows_move_in_the_order_of_the_moves(ours, theirs, sources, fed, toleran
         backend.move_rows(moves)
         outcomes.append(along(backend, fed[half:, holds], LOGITS, np.full(ROWS, half, np.int32)))
     assert holds[:9].tolist() == [0, 0, 5, 0, 4, 5, 7, 6, 9]
-    assert distance(*outcomes) < tolerance
+    found, expected = outcomes
+    assert distance(found, expected) < tolerance
 
 
 def test_a_row_is_the_same_however_many_are_beside_it(ours, sources, fed, expected, tolerance):
@@ -238,9 +240,9 @@ def test_beams_and_other_searches_find_what_the_cpu_finds(open_backend, bundle, 
     Sampled sentences are not compared: a number drawn between two probabilities falls to either side of a tie.
     """
     ids = bundle.manifest.special_ids
-    sizes = {"rows": 16, "source_capacity": CAPACITY, "target_capacity": TARGET_CAPACITY}
+    sizes: dict[str, Any] = {"rows": 16, "source_capacity": CAPACITY, "target_capacity": TARGET_CAPACITY}
     sentences = [
-        replace(sentence, options=replace(sentence.options, scores=True))
+        sentence._replace(options=replace(sentence.options, scores=True))
         for sentence in mixed(hugging_face.sources(model_and_bundle[0], 64, seed=1))
         if sentence.options.sampling is None
     ]

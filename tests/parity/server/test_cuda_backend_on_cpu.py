@@ -5,6 +5,7 @@ What only a GPU can show is in test_cuda.py.
 """
 
 import logging
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from translane_server.runtime.graph_backend import GraphBackend
 from translane_server.runtime.ort import OrtBackend
 from translane_server.runtime.sessions import Sessions
 
-SIZES = {"rows": 7, "source_capacity": 24, "target_capacity": 16}
+SIZES: dict[str, Any] = {"rows": 7, "source_capacity": 24, "target_capacity": 16}
 
 
 @pytest.fixture(scope="module", params=DECODED)
@@ -109,7 +110,9 @@ def test_moved_rows_go_on_where_their_sources_were(bundle, sources, pace):
         tokens[[0, 2]] = tokens[6]
         outcomes.append(backend.decode_step(tokens[:3], np.full(3, 3, np.int32), StepNeeds(4, logits=True)))
     assert_same(*outcomes)
-    assert np.array_equal(outcomes[0].logits[0], outcomes[0].logits[2])
+    logits = outcomes[0].logits
+    assert logits is not None
+    assert np.array_equal(logits[0], logits[2])
     ours.close()
 
 
@@ -132,7 +135,7 @@ def test_a_step_is_one_copy_in_one_launch_one_copy_out_and_one_wait(bundle, sour
 @pytest.mark.parametrize("capture", [True, False], ids=["captured", "kernel by kernel"])
 def test_an_engine_decodes_every_kind_of_sentence_as_on_the_cpu(bundle, sources, capture):
     sentences = mixed(sources)
-    sizes = {"rows": 9, "source_capacity": 24, "target_capacity": 16}
+    sizes: dict[str, Any] = {"rows": 9, "source_capacity": 24, "target_capacity": 16}
     with BundleDecoder(bundle, **sizes) as driver:
         expected = driver.together(sentences)
 

@@ -6,6 +6,7 @@ are the same to the last bit.
 """
 
 import random
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,10 @@ class Bag:
 
     def sentence(self, kind):
         pick = self.pick
-        rest = {"max_length": pick.randint(1, 18), "min_length": pick.choice([0, 0, pick.randint(1, 8)])}
+        rest: dict[str, Any] = {
+            "max_length": pick.randint(1, 18),
+            "min_length": pick.choice([0, 0, pick.randint(1, 8)]),
+        }
         rest["min_length"] = min(rest["min_length"], rest["max_length"])
         rest["alignment"] = self.has_attention and pick.random() < 0.3
         if pick.random() < 0.3:

@@ -49,7 +49,7 @@ def test_alternatives_are_the_best_first_tokens_each_gone_on_greedily(rules):
         sentences = [Sentence(source, options, forced) for source in subject.sources[:40]]
         for sentence, found in zip(sentences, subject.driver.together(sentences), strict=True):
             assert len(found) == count
-            wanted = set()
+            wanted: set[tuple[tuple[int, ...], FinishReason]] = set()
             for first in best_next_tokens(subject.oracle, sentence, rules, count):
                 if first == subject.oracle.eos:
                     wanted.add((forced, FinishReason.END_OF_SENTENCE))
@@ -59,7 +59,8 @@ def test_alternatives_are_the_best_first_tokens_each_gone_on_greedily(rules):
                 [[best]] = [generated.hypotheses for generated in subject.oracle.generate([one])]
                 wanted.add((best.token_ids, best.finish_reason))
             assert {(hypothesis.token_ids, hypothesis.finish_reason) for hypothesis in found} == wanted
-            assert list(found) == sorted(found, key=lambda hypothesis: -hypothesis.score)
+            scores = [hypothesis.score or 0.0 for hypothesis in found]
+            assert scores == sorted(scores, reverse=True)
 
 
 def best_next_tokens(oracle, sentence, rules, count):

@@ -2,7 +2,7 @@
 Hugging Face's processors and warpers leave of it. The seeds are always the same, so no run is unlucky."""
 
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 
 import pytest
 import torch
@@ -29,15 +29,15 @@ def p_value(counts, probabilities):
     """
     total = sum(counts.values())
     assert not [outcome for outcome in counts if not probabilities.get(outcome)], "an impossible outcome came"
-    bins, rest = [], [0, 0.0]
+    bins, rest, expected_rest = [], 0, 0.0
     for outcome, probability in probabilities.items():
         if probability * total < FEWEST:
-            rest[0] += counts[outcome]
-            rest[1] += probability * total
+            rest += counts[outcome]
+            expected_rest += probability * total
         else:
             bins.append((counts[outcome], probability * total))
-    if rest[1] >= FEWEST:
-        bins.append(rest)
+    if expected_rest >= FEWEST:
+        bins.append((rest, expected_rest))
     if len(bins) == 1:
         return 1.0  # what is certain came every time
     statistic = sum((found - expected) ** 2 / expected for found, expected in bins)
@@ -138,7 +138,7 @@ def test_the_hypotheses_of_a_seed_are_drawn_independently(subject):
     chosen = {"top_k": 4, "num_hypotheses": 2}
     single = distribution(subject.oracle, Sentence(source, options(0, **chosen)))
     # hypotheses come best first, so a pair is known but for its order
-    pairs = Counter()
+    pairs: defaultdict[tuple[int, ...], float] = defaultdict(float)
     for a in single:
         for b in single:
             pairs[tuple(sorted((a, b)))] += single[a] * single[b]

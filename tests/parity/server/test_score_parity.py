@@ -5,6 +5,7 @@ Of translations that are scored, and of those that were decoded, whatever the op
 
 import gzip
 import random
+from typing import Any
 
 import pytest
 
@@ -66,7 +67,7 @@ def test_scores_of_the_test_splits_translations():
         assert score(subject, fitting[:400]) < TOLERANCE
 
 
-SEARCHES = {
+SEARCHES: dict[str, Any] = {
     "greedy": {},
     "greedy with rules": {"repetition_penalty": 1.7, "no_repeat_ngram_size": 2, "min_length": 4},
     "beams with rules": {"beam_size": 4, "num_hypotheses": 4, "repetition_penalty": 1.7, "suppressed_ids": (7, 8)},

@@ -29,6 +29,7 @@ PARENT = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv
 def parent():
     command = [sys.executable, "-c", PARENT, CHILD]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
         yield process
 

@@ -6,6 +6,7 @@ import io
 import os
 import subprocess
 import sys
+from typing import IO, Any
 
 from unit.client.fake_server import FakeServer
 
@@ -38,7 +39,8 @@ class Command:
         return self.stderr.getvalue()
 
 
-def shell(server: FakeServer, *argv: str, stdout=subprocess.PIPE) -> subprocess.Popen:
+def shell(server: FakeServer, *argv: str, stdout: int | IO[bytes] = subprocess.PIPE) -> Any:
+    """A `subprocess.Popen` whose pipes are open, which its type does not tell."""
     return subprocess.Popen(
         [sys.executable, "-m", "translane_client", *argv],
         env={**os.environ, "TRANSLANE_CLIENT_SERVER": server.address, "LC_ALL": "C", "PYTHONUTF8": "0"},

@@ -123,7 +123,7 @@ def refused() -> str:
 @pytest.fixture(params=["sync", "async"])
 def connect(request, time: FakeTime):
     """Makes clients of either kind that live on fake time; the random number is always 0.5."""
-    clients = []
+    clients: list[Client | Blocking] = []
     with asyncio.Runner() as runner:
 
         def make(address: str, **settings):

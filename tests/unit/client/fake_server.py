@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -9,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 import grpc
 from google.protobuf import any_pb2
@@ -35,7 +36,9 @@ def answer(request: pb.TranslateRequest) -> pb.TranslateResponse:
     return pb.TranslateResponse(
         translations=[
             pb.Translation(
-                hypotheses=[pb.Hypothesis(text=translated(text), score=-0.5, finish_reason=1)],
+                hypotheses=[
+                    pb.Hypothesis(text=translated(text), score=-0.5, finish_reason=pb.FINISH_REASON_END_OF_SENTENCE)
+                ],
                 source_tokens=len(text),
             )
             for text in request.texts
@@ -51,7 +54,8 @@ def streamed(request: pb.TranslateStreamRequest) -> Iterator[pb.TranslateStreamR
     for character in text:
         yield pb.TranslateStreamResponse(text_delta=character)
     yield pb.TranslateStreamResponse(
-        hypothesis=pb.Hypothesis(text=text, score=-0.5, finish_reason=1), timing=pb.Timing(total=Duration(seconds=2))
+        hypothesis=pb.Hypothesis(text=text, score=-0.5, finish_reason=pb.FINISH_REASON_END_OF_SENTENCE),
+        timing=pb.Timing(total=Duration(seconds=2)),
     )
 
 
@@ -133,7 +137,7 @@ class FakeServer(translation_pb2_grpc.TranslationServiceServicer):
         default_factory=lambda: pb.Limits(texts_per_request=64, sentences_waiting=256, beam_size=1)
     )
     requests: list[Any] = field(default_factory=list)
-    time_remaining: list[float | None] = field(default_factory=list)
+    time_remaining: list[float] = field(default_factory=list)  # [s]; infinite where there is no deadline
     listings: int = 0
     running: int = 0
     most_running: int = 0
@@ -191,7 +195,8 @@ class FakeServer(translation_pb2_grpc.TranslationServiceServicer):
     def _answered(self, request: Any, context: grpc.ServicerContext) -> Any:
         with self._lock:
             self.requests.append(request)
-            self.time_remaining.append(context.time_remaining())
+            remaining = context.time_remaining()
+            self.time_remaining.append(math.inf if remaining is None else remaining)
             behave = self.script.popleft() if self.script else self.always
             self.running += 1
             self.most_running = max(self.most_running, self.running)
@@ -202,7 +207,7 @@ class FakeServer(translation_pb2_grpc.TranslationServiceServicer):
                 self.running -= 1
 
     def Translate(self, request: pb.TranslateRequest, context: grpc.ServicerContext) -> pb.TranslateResponse:  # noqa: N802
-        return self._answered(request, context)
+        return cast(pb.TranslateResponse, self._answered(request, context))
 
     def TranslateStream(  # noqa: N802
         self, request: pb.TranslateStreamRequest, context: grpc.ServicerContext
@@ -210,7 +215,7 @@ class FakeServer(translation_pb2_grpc.TranslationServiceServicer):
         yield from self._answered(request, context)
 
     def Score(self, request: pb.ScoreRequest, context: grpc.ServicerContext) -> pb.ScoreResponse:  # noqa: N802
-        return self._answered(request, context)
+        return cast(pb.ScoreResponse, self._answered(request, context))
 
     def ListModels(self, request: pb.ListModelsRequest, context: grpc.ServicerContext) -> pb.ListModelsResponse:  # noqa: N802
         self.listings += 1

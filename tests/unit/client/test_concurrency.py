@@ -15,8 +15,12 @@ from translane_client import AsyncClient, Cancelled, Client, RetryPolicy
 def test_threads_share_a_client(server: FakeServer):
     with Client(server.address, batch_size=2) as client, ThreadPoolExecutor(6) as pool:
         lists = [[f"{thread}-{index}" for index in range(9)] for thread in range(12)]
-        answers = list(pool.map(client.translate, lists))
-    assert [[str(each) for each in given] for given in answers] == [[f"<{text}>" for text in texts] for texts in lists]
+
+        def translate(texts: list[str]) -> list[str]:
+            return [str(each) for each in client.translate(texts)]
+
+        answers = list(pool.map(translate, lists))
+    assert answers == [[f"<{text}>" for text in texts] for texts in lists]
 
 
 def test_closing_ends_a_call_of_another_thread(server: FakeServer):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from unit.client.command import Command
@@ -14,7 +15,7 @@ from translane_client.cli.decoding_flags import FLAGS
 from translane_client.options import options_message
 
 FIELDS = pb.DecodingOptions.DESCRIPTOR.fields_by_name
-EVERY_OPTION = {
+EVERY_OPTION: dict[str, Any] = {
     "beam_size": 5,
     "num_hypotheses": 3,
     "length_penalty": 0.5,
@@ -174,4 +175,4 @@ def test_none_is_unset():
 
 def test_a_mistake_is_told_before_anything_travels(refused: str):
     with Client(refused) as client, pytest.raises(TypeError, match="beam_size"):
-        client.translate_stream("a", beam_size="4")
+        client.translate_stream("a", beam_size=cast(int, "4"))

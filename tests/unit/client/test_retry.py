@@ -71,8 +71,7 @@ def test_each_attempt_gets_what_is_left_of_the_deadline(server: FakeServer, conn
 
 def test_without_a_timeout_there_is_no_deadline(server: FakeServer, connect):
     connect(server.address).translate("a")
-    remaining = server.time_remaining[0]
-    assert remaining is None or remaining > 1e6
+    assert server.time_remaining[0] > 1e6
 
 
 def test_a_list_has_one_deadline_and_an_iteration_one_for_each_request(server: FakeServer, connect, time):
@@ -153,8 +152,7 @@ def test_an_iteration_waits_for_room_up_to_its_deadline(server: FakeServer, conn
 @pytest.mark.parametrize("timeout", [1e10, 1e300, 10**400])
 def test_a_huge_timeout_is_none(server: FakeServer, connect, timeout: float):
     assert connect(server.address, timeout=timeout).translate("a").text == "<a>"
-    remaining = server.time_remaining[0]
-    assert remaining is None or remaining > 1e6
+    assert server.time_remaining[0] > 1e6
 
 
 def test_no_pause_overflows(server: FakeServer, connect, time):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from typing import Any
 
 import grpc
 import pytest
@@ -70,7 +71,7 @@ def test_sources_and_targets_count_for_the_longest_message(server: FakeServer, c
 def test_a_request_holds_what_was_set_and_nothing_else(server: FakeServer, connect):
     client = connect(server.address)
     client.score([["a", "b"]])
-    settings = {"model": "m", "source_language": "zh", "target_language": "en", "return_tokens": True}
+    settings: dict[str, Any] = {"model": "m", "source_language": "zh", "target_language": "en", "return_tokens": True}
     client.score([("", "")], **settings)
     assert server.requests == [
         pb.ScoreRequest(inputs=[pb.ScoreInput(source="a", target="b")]),
@@ -110,7 +111,7 @@ def test_a_failed_batch_names_the_callers_index(server: FakeServer, connect):
     )
     server.by_text(**{"source 6": problem})
     scores = connect(server.address, batch_size=5, concurrency=2).score_iter(pairs_of(100))
-    received = []
+    received: list[float] = []
     with pytest.raises(InvalidArgument, match=r"^inputs\[6\]\.target: too long$") as caught:
         received.extend(score.total_log_prob for score in scores)
     assert received == [-1.0, -2.0, -3.0, -4.0, -5.0]

@@ -6,6 +6,7 @@ import asyncio
 import gc
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import grpc
 import pytest
@@ -69,7 +70,7 @@ def test_an_empty_text_streams_nothing(server: FakeServer, connect):
 def test_the_request_holds_what_was_set_and_nothing_else(server: FakeServer, connect):
     client = connect(server.address)
     list(client.translate_stream("a"))
-    settings = {"model": "m", "source_language": "zh", "target_language": "en", "priority": -3}
+    settings: dict[str, Any] = {"model": "m", "source_language": "zh", "target_language": "en", "priority": -3}
     list(client.translate_stream("b", **settings, top_k=5, seed=2**64 - 1))
     options = pb.DecodingOptions(top_k=5, seed=2**64 - 1)
     assert server.requests == [

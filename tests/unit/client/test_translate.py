@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from typing import cast
 
 import grpc
 import pytest
@@ -25,7 +26,7 @@ def test_one_text_gives_one_translation(server: FakeServer, connect):
 
 
 def test_a_score_that_the_server_does_not_tell_is_none(server: FakeServer, connect):
-    hypothesis = pb.Hypothesis(text="x", finish_reason=1)
+    hypothesis = pb.Hypothesis(text="x", finish_reason=pb.FINISH_REASON_END_OF_SENTENCE)
     server.always = lambda request, _: pb.TranslateResponse(translations=[pb.Translation(hypotheses=[hypothesis])])
     translation = connect(server.address).translate("猫")
     assert translation.score is None
@@ -168,7 +169,7 @@ def test_a_failed_batch_names_the_callers_index_and_stops_the_rest(server: FakeS
     )
     server.by_text(**{"6": problem})
     translations = connect(server.address, batch_size=5, concurrency=2).translate_iter(str(n) for n in range(1000))
-    received = []
+    received: list[str] = []
     with pytest.raises(InvalidArgument, match=r"texts\[6\]: too long") as caught:
         received.extend(translation.text for translation in translations)
     assert received == [f"<{n}>" for n in range(5)]
@@ -190,10 +191,10 @@ def test_all_of_a_hypothesis_arrives(server: FakeServer, connect):
         text="a cat",
         tokens=["a", "cat"],
         token_log_probs=[-0.5, -0.25],
-        finish_reason=99,
+        finish_reason=cast(pb.FinishReason, 99),
         alignment=pb.Alignment(points=[pb.AlignmentPoint(source_token=1, target_token=2, weight=0.5)]),
     )
-    second = pb.Hypothesis(text="cat", finish_reason=2)
+    second = pb.Hypothesis(text="cat", finish_reason=pb.FINISH_REASON_MAX_LENGTH)
     server.always = lambda request, context: pb.TranslateResponse(
         translations=[pb.Translation(hypotheses=[hypothesis, second])]
     )

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from helpers.bundles import random_bundle, random_checkpoint
 
-SMALL = {"d_model": 16, "ffn_size": 16, "encoder_layers": 1, "decoder_layers": 1, "max_positions": 16}
+SMALL: dict[str, Any] = {"d_model": 16, "ffn_size": 16, "encoder_layers": 1, "decoder_layers": 1, "max_positions": 16}
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ def test_a_file_that_is_cut_off_anywhere(tmp_path, zipped):
     torch.save({"a": torch.arange(6.0), "b": torch.ones(2, 3)}, path, _use_new_zipfile_serialization=zipped)
     whole = path.read_bytes()
     assert set(read_weights(tmp_path)) == {"a", "b"}
-    reasons = Counter()
+    reasons: Counter[str] = Counter()
     for size in range(1, len(whole)):
         path.write_bytes(whole[:size])
         with pytest.raises(ExportError) as caught:

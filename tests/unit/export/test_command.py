@@ -5,6 +5,7 @@ import re
 import shutil
 import signal
 
+import onnx_ir as ir
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -13,6 +14,7 @@ from helpers.bundles import random_checkpoint
 from translane_export import bundle_writer
 from translane_export.__main__ import main
 from translane_export.graphs import writer
+from translane_export.graphs.shared_weights import share_weights
 from translane_server.bundle import load_bundle
 
 
@@ -113,11 +115,15 @@ def test_samples_and_the_alignment_layer(checkpoint, tmp_path, fails):
     samples.write_text("好。\n\n")
     assert main([str(checkpoint), "-o", str(output), "--samples", str(samples)]) == 0
     with_samples = load_bundle(output).manifest
+    assert with_samples.alignment is not None
+    assert with_samples.parity is not None
     assert with_samples.alignment.layer == 0
     assert with_samples.parity.attention_tolerance == 1e-4
     samples.write_text("")
     assert main([str(checkpoint), "-o", str(output), "--samples", str(samples), "--force"]) == 0
-    assert load_bundle(output).manifest.parity.sentences == with_samples.parity.sentences - 1
+    without = load_bundle(output).manifest
+    assert without.parity is not None
+    assert without.parity.sentences == with_samples.parity.sentences - 1
 
 
 def test_what_is_no_checkpoint(tmp_path, fails):
@@ -220,7 +226,6 @@ def test_a_tokenizer_that_is_none(checkpoint, tmp_path, fails):
 @pytest.mark.parametrize("earlier", [False, True], ids=["new", "over an earlier bundle"])
 def test_an_export_that_differs_from_pytorch_leaves_nothing(checkpoint, bundle, fails, monkeypatch, earlier):
     output = bundle if earlier else bundle.with_name("new")
-    share_weights = writer.share_weights
 
     def damage(models, path, storage):
         share_weights(models, path, storage)
@@ -238,7 +243,7 @@ def test_an_export_that_differs_from_pytorch_leaves_nothing(checkpoint, bundle, 
 
 
 def test_a_graph_that_does_not_load_leaves_nothing(checkpoint, tmp_path, fails, monkeypatch):
-    monkeypatch.setattr(writer.ir, "save", lambda model, path: path.write_bytes(b"no graph"))
+    monkeypatch.setattr(ir, "save", lambda model, path: path.write_bytes(b"no graph"))
     assert "the exported model does not load" in fails(checkpoint, "-o", tmp_path / "bundle")
 
 

@@ -42,6 +42,7 @@ def test_bf16_bundles_are_bfloat16_throughout(bf16):
 
 def test_a_bf16_bundle_is_verified_in_float32_and_says_so(bf16):
     parity = load_bundle(bf16).manifest.parity
+    assert parity is not None
     assert parity.tolerance == 1e-4
     assert parity.token_mismatches == 0
     assert parity.max_activation is None

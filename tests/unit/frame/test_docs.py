@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from pydantic import BaseModel
 
 import translane_client
 from translane_export.settings import ExportSettings
@@ -19,7 +20,11 @@ ROOT = Path(__file__).parents[3]
 PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs/architecture.md"]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 VERSION = PROJECT["version"]
-SETTINGS = {"translane-server": ServerSettings, "translane-export": ExportSettings, "translane-train": TrainSettings}
+SETTINGS: dict[str, type[BaseModel]] = {
+    "translane-server": ServerSettings,
+    "translane-export": ExportSettings,
+    "translane-train": TrainSettings,
+}
 
 
 def read(name):

@@ -4,6 +4,7 @@ import socket
 import subprocess
 import sys
 from concurrent import futures
+from types import SimpleNamespace
 
 import grpc
 import pytest
@@ -30,12 +31,11 @@ def test_it_asks_where_the_server_listens(environ, address):
 
 @pytest.fixture
 def server():
-    server = grpc.server(futures.ThreadPoolExecutor(1))
-    server.health = health.HealthServicer()
-    health_pb2_grpc.add_HealthServicer_to_server(server.health, server)
-    server.port = server.add_insecure_port("127.0.0.1:0")
+    server, servicer = grpc.server(futures.ThreadPoolExecutor(1)), health.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
+    port = server.add_insecure_port("127.0.0.1:0")
     server.start()
-    yield server
+    yield SimpleNamespace(health=servicer, port=port)
     server.stop(None).wait()
 
 
@@ -68,4 +68,6 @@ def test_nobody_there_is_not():
 
 def test_one_that_does_not_answer_is_not():
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        assert problem(f"127.0.0.1:{listener.getsockname()[1]}", timeout=0.2).startswith("DEADLINE_EXCEEDED")
+        found = problem(f"127.0.0.1:{listener.getsockname()[1]}", timeout=0.2)
+    assert found is not None
+    assert found.startswith("DEADLINE_EXCEEDED")

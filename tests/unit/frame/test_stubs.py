@@ -61,6 +61,8 @@ def test_requirements_begin_at_the_generator():
     grpcio = re.search(
         r"GRPC_GENERATED_VERSION = '(\S+)'", (STUBS / "translation_pb2_grpc.py").read_text(encoding="utf-8")
     )
+    assert protobuf is not None
+    assert grpcio is not None
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     for name, generated_by in (("protobuf", protobuf[1]), ("grpcio", grpcio[1])):
         (requirement,) = (r for r in map(Requirement, project["dependencies"]) if r.name == name)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from translane_export.model.attention import MultiHeadAttention, scaled_dot_prod
 from translane_export.model.masks import causal_mask, causal_padding_mask, padding_mask
 
 B, H, T, S, D = 2, 3, 4, 5, 6
-EXACT = {"rtol": 1e-12, "atol": 1e-12}
+EXACT: dict[str, Any] = {"rtol": 1e-12, "atol": 1e-12}
 
 
 def random(*shape: int) -> torch.Tensor:

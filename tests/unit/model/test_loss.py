@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - the field's spelling
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from translane_export.model import label_smoothed_cross_entropy, loss
 
 PAD = 0
-EXACT = {"rtol": 1e-12, "atol": 1e-12}
+EXACT: dict[str, Any] = {"rtol": 1e-12, "atol": 1e-12}
 
 
 def batch(rows: int, size: int, vocabulary: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -13,7 +15,7 @@ SOURCE = torch.tensor([[4, 5, 6, 7, 3], [8, 9, 3, 0, 0], [10, 3, 0, 0, 0]])
 SOURCE_LENGTHS = torch.tensor([5, 3, 2])
 TARGET = torch.tensor([[2, 4, 5, 6], [2, 7, 8, 9], [2, 10, 0, 0]])
 TARGET_LENGTHS = torch.tensor([4, 4, 2])
-EXACT = {"rtol": 1e-12, "atol": 1e-12}
+EXACT: dict[str, Any] = {"rtol": 1e-12, "atol": 1e-12}
 
 
 def copy_attention(theirs: nn.MultiheadAttention, ours: MultiHeadAttention) -> None:
@@ -27,7 +29,7 @@ def copy_attention(theirs: nn.MultiheadAttention, ours: MultiHeadAttention) -> N
 def torch_transformer(model: Transformer) -> nn.Transformer:
     config = model.config
     activation = {"relu": nn.functional.relu, "gelu": nn.functional.gelu, "silu": nn.functional.silu}[config.activation]
-    options = {
+    options: dict[str, Any] = {
         "d_model": config.d_model,
         "nhead": config.heads,
         "dim_feedforward": config.ffn_size,
@@ -46,6 +48,8 @@ def torch_transformer(model: Transformer) -> nn.Transformer:
     )
     theirs = theirs.double().eval()
 
+    layer: Any
+    our_layer: Any
     for stack, our_stack in ((encoder, model.encoder), (decoder, model.decoder)):
         if stack.norm is not None:
             stack.norm.load_state_dict(our_stack.final_norm.state_dict())
@@ -100,4 +104,5 @@ def test_gradients_equal_torch_nn_transformer(make_model):
 
     label_smoothed_cross_entropy(model(SOURCE, SOURCE_LENGTHS, TARGET), TARGET, pad_id=0).mean.backward()
 
-    torch.testing.assert_close(model.encoder.layers[0].feed_forward.up_proj.weight.grad, expected, **EXACT)
+    layer: Any = model.encoder.layers[0]
+    torch.testing.assert_close(layer.feed_forward.up_proj.weight.grad, expected, **EXACT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ SOURCE_LENGTHS = torch.tensor([5, 3, 2])
 TARGET = torch.tensor([[2, 4, 5, 6], [2, 7, 8, 9], [2, 10, 0, 0]])
 TARGET_LENGTHS = torch.tensor([4, 4, 2])
 SIDES = ("encoder", "decoder")
-EXACT = {"rtol": 1e-12, "atol": 1e-12}
+EXACT: dict[str, Any] = {"rtol": 1e-12, "atol": 1e-12}
 
 every_arrangement = pytest.mark.parametrize(
     "arrangement",
@@ -177,7 +178,8 @@ def test_initialisation(make_config):
     model = Transformer(config)
     embedding = model.decoder.embedding.tokens.weight.detach()
     ffn_limit = (6 / (64 + config.ffn_size)) ** 0.5
-    up_proj = model.encoder.layers[0].feed_forward.up_proj
+    layer: Any = model.encoder.layers[0]
+    up_proj = layer.feed_forward.up_proj
 
     assert embedding[config.pad_id].abs().max() == 0
     assert embedding[1:].std().item() == pytest.approx(64**-0.5, rel=0.05)

@@ -10,6 +10,7 @@ from safetensors import safe_open
 from translane_export.checkpoint import load_checkpoint, load_tensors, save_checkpoint, save_tensors
 from translane_export.errors import ExportError
 from translane_export.model import Transformer, TransformerConfig
+from translane_server.manifest import SentencePieceTokenizerEntry
 
 CONFIG = TransformerConfig(
     source_vocab_size=11, target_vocab_size=13, d_model=8, encoder_layers=1, decoder_layers=1, heads=2, ffn_size=8
@@ -44,8 +45,9 @@ def test_what_is_saved_is_loaded(save: Callable[..., Path]) -> None:
     assert checkpoint.config == CONFIG
     assert checkpoint.state_dict.keys() == model.state_dict().keys()
     assert all(torch.equal(checkpoint.state_dict[name], tensor) for name, tensor in model.state_dict().items())
-    tokenizer = checkpoint.tokenizer
-    assert [tokenizer.read(name) for name in (tokenizer.entry.source, tokenizer.entry.target)] == [b"source", b"target"]
+    tokenizer, entry = checkpoint.tokenizer, checkpoint.tokenizer.entry
+    assert isinstance(entry, SentencePieceTokenizerEntry)
+    assert [tokenizer.read(name) for name in (entry.source, entry.target)] == [b"source", b"target"]
     assert (checkpoint.languages.source, checkpoint.languages.target) == (("zh",), ("en",))
     assert checkpoint.samples == ("我有一只猫。", "你好")
     assert checkpoint.metadata == {"steps": 5}

@@ -1,15 +1,16 @@
 import re
+import sys
+import time
 
 import pytest
 
-from translane_export.train import progress as module
 from translane_export.train.progress import Progress
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [100.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     return now
 
 
@@ -43,7 +44,7 @@ def test_without_a_limit_nobody_knows(clock: list[float], capfd: pytest.CaptureF
 def test_a_terminal_gets_a_bar(
     clock: list[float], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(module.sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     progress = Progress(max_steps=2, max_seconds=0, done_steps=0, done_seconds=0)
     for _ in range(2):
         clock[0] += 1

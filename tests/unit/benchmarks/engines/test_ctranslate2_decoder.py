@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,7 +57,8 @@ def test_the_converted_demo_translates_as_ours_does(converted, pairs, beam_size)
         target_tokens=load.max_length,
         ends=True,
     )
-    found = [decoder.token_ids(decoder.decode(decoder.prepare(load))) for decoder in (ours, theirs)]
+    decoders: list[Any] = [ours, theirs]
+    found = [decoder.token_ids(decoder.decode(decoder.prepare(load))) for decoder in decoders]
     ours.close()
     theirs.close()
     assert found[0] == found[1]
@@ -71,7 +73,9 @@ def test_fixed_lengths_are_what_both_generate(converted, pairs):
     ours = TranslaneDecoder(
         DEMO, replicas=1, threads=1, rows=2, source_tokens=64, target_tokens=load.max_length, ends=False
     )
-    for decoder in (ours, theirs):
+    assert load.lengths is not None
+    decoders: list[Any] = [ours, theirs]
+    for decoder in decoders:
         found = decoder.token_ids(decoder.decode(decoder.prepare(load)))
         assert [len(ids) for ids in found] == list(load.lengths)
         decoder.close()

@@ -2,8 +2,10 @@
 
 import subprocess
 import sys
+from typing import Any
 
 from benchmarks.engines.decoder_process import _Served
+from benchmarks.models.workload import Load
 
 WORK = 0.1  # seconds of processor time
 CHILD = f"""
@@ -20,7 +22,9 @@ class Delegating:
     """Has its work done by a process that it starts."""
 
     def __init__(self):
-        self._child = subprocess.Popen([sys.executable, "-c", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._child: Any = subprocess.Popen(
+            [sys.executable, "-c", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
 
     def prepare(self, load):
         return load
@@ -42,7 +46,7 @@ class Delegating:
 def test_processor_time_of_other_processes_counts():
     served = _Served(Delegating)
     served.open((), {})
-    served.load(None)
+    served.load(Load((), None, 1, 1, 1))
     decoded = served.decode(True)
     served.close()
     assert decoded.cpu_seconds >= WORK

@@ -1,6 +1,7 @@
 """Translane's part of the benchmarks: replicas in processes, which count as the decoder's own."""
 
 import os
+from typing import Any
 
 import psutil
 import pytest
@@ -14,7 +15,7 @@ from benchmarks.places import DEMO
 from translane_server.errors import StartupError
 
 SOURCES = tuple((*range(100 + number, 105 + number), 0) for number in range(6))
-ROOM = {"threads": 1, "rows": 2, "source_tokens": 16, "target_tokens": 20}
+ROOM: dict[str, Any] = {"threads": 1, "rows": 2, "source_tokens": 16, "target_tokens": 20}
 
 
 def test_two_replicas_translate_as_one_does():
@@ -43,6 +44,7 @@ def test_replicas_count_as_the_process_that_has_them():
         process.open(DEMO, replicas=2, ends=False, **ROOM)
         process.load(Load(SOURCES, lengths, 20, 2, 1))
         decoded = process.decode(translations=True)
+        assert decoded.translations is not None
         assert [len(ids) for ids in decoded.translations] == list(lengths)
         with_replicas = process.memory()
         process.close()

@@ -2,6 +2,7 @@
 
 import time
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +28,8 @@ def test_a_wait_counts_where_it_is_timed_and_not_elsewhere():
 
 
 def test_on_cuda_what_counts_is_the_wait_for_the_device():
-    sessions, clock = SimpleNamespace(cuda=SimpleNamespace(synchronize=lambda: time.sleep(WAIT))), Clock()
+    sessions: Any = SimpleNamespace(cuda=SimpleNamespace(synchronize=lambda: time.sleep(WAIT)))
+    clock = Clock()
     clock.watch(sessions)
     assert clock.runtime == 0
     sessions.cuda.synchronize()
@@ -69,16 +71,16 @@ class Backend:
 
 
 def test_every_call_counts_as_what_it_is():
-    backend = Backend()
+    backend: Any = Backend()
     backend.seconds = 1000.0  # before the first call, which does not count
     timed = TimedBackend(backend, backend)
     assert timed.times.total == 0
     assert timed.encode_ahead([[1], [2]]) == 2
     timed.enter([0, 1], [0, 1])
-    two = np.zeros(2, np.int64)
-    timed.decode_step(two, two)
+    two, positions = np.zeros(2, np.int64), np.zeros(2, np.int32)
+    timed.decode_step(two, positions)
     backend.seconds += 0.5  # outside of the backend
-    timed.decode_ahead(two[:1], two[:1], 3)
+    timed.decode_ahead(two[:1], positions[:1], 3)
     timed.move_rows([RowMove(0, 1, 5, 0), RowMove(1, 0, 5, 8), RowMove(0, 2, 5, 0)])
     backend.seconds += 100.0  # after the last one
     timed.close()

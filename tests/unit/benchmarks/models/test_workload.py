@@ -42,6 +42,7 @@ def test_a_batch_has_its_median_length():
 def test_a_load_has_its_sentences_longest_first(lengths, batch, count):
     load = make_load(pairs_of(lengths), count, batch, 4, fixed=True)
     assert [len(source) for source in load.sources] == sorted(map(len, load.sources), reverse=True)
+    assert load.lengths is not None
     assert len(load.sources) == len(load.lengths) == count
     assert load.max_length == max(load.lengths)
     assert load.beam_size == 4

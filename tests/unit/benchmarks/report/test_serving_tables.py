@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from benchmarks.report import serving_tables
 
 
-def measurement(p50: float | None, cpu: float = 0.003, failed: int = 0) -> dict:
+def measurement(p50: float | None, cpu: float = 0.003, failed: int = 0) -> dict[str, Any]:
     return {
         "latency_seconds": {"p50": p50, "p95": p50, "p99": p50, "max": p50},
         "cpu_seconds_per_sentence": cpu,

@@ -2,6 +2,7 @@
 
 from dataclasses import asdict
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -40,11 +41,11 @@ def test_hugging_face_takes_part_in_the_precision_that_it_computes_in(
     precision, batch, device, takes_part, monkeypatch, tmp_path
 ):
     monkeypatch.setattr(offline, "base_folder", lambda folder: folder / "base")
-    asked = SimpleNamespace(hold=lambda opening, **_loads: opening)
+    asked: Any = SimpleNamespace(hold=lambda opening, **_loads: opening)
     pairs = [Pair((5, 6, 0), 4)]
     cell = offline.Cell("base", precision, "greedy", batch)
     model = BenchmarkedModel(tmp_path / "bundle", tmp_path / "peer")
-    opening = offline.measure(asked, cell, model, pairs, offline.QUICK, device)
+    opening: Any = offline.measure(asked, cell, model, pairs, offline.QUICK, device)
     expected = {"model": tmp_path / "base", "device": device} if takes_part else None
     (setting,) = settings.settings_of_hugging_face(2)
     assert opening(setting) == expected

@@ -1,5 +1,8 @@
 """The graph of matrix products alone: those of the decoder's step, on its weights."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
@@ -63,7 +66,7 @@ def test_a_graph_without_products_is_refused():
 def test_a_step_over_some_rows_can_be_repeated():
     bundle = load_bundle(DEMO)
     backend = OrtBackend(Sessions(bundle, threads=1), rows=4, source_capacity=32, target_capacity=32)
-    step = bind_step(backend, bundle, 3)
+    step: Callable[[], Any] = bind_step(backend, bundle, 3)
     assert step().token_ids.shape == (3, 1)
     first = step().token_ids.copy()
     assert (step().token_ids == first).all()

@@ -73,6 +73,7 @@ def test_what_a_part_has_started_ends_with_it():
     )
     command = [sys.executable, "-c", program]
     with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
+        assert process.stdout is not None
         child = psutil.Process(int(process.stdout.readline()))
         suite.end(process)
     assert process.returncode is not None

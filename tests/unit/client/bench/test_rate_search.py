@@ -17,6 +17,7 @@ def test_the_search_finds_the_highest_rate_that_is_kept(capacity: float, start: 
         tried.append(rate)
         search.tell(rate, is_kept=rate <= capacity)
     assert tried[0] == start
+    assert search.kept is not None
     assert capacity / 1.04 <= search.kept <= capacity
     assert all(tried.count(rate) == (1 if rate <= capacity else 2) for rate in tried)
     assert len(set(tried)) < 30
@@ -27,8 +28,10 @@ def test_a_rate_that_fails_once_is_tried_again():
     outcomes = iter([False, True, False, False, True])
     tried = []
     for is_kept in outcomes:
-        tried.append(search.next_rate())
-        search.tell(tried[-1], is_kept=is_kept)
+        rate = search.next_rate()
+        assert rate is not None
+        tried.append(rate)
+        search.tell(rate, is_kept=is_kept)
     assert tried == pytest.approx([100.0, 100.0, 150.0, 150.0, math.sqrt(100.0 * 150.0)])
     assert (search.kept, search.failed) == (tried[-1], 150.0)
 

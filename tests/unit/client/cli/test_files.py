@@ -117,7 +117,7 @@ def test_files_that_cannot_be_used_are_named(command: Command, tmp_path: Path):
 class CountedInput(io.BytesIO):
     """Makes its lines up, and notes how far reading runs ahead of what was written."""
 
-    def __init__(self, count: int, output: io.BytesIO) -> None:
+    def __init__(self, count: int, output: CountedOutput) -> None:
         self.read_lines = self.furthest = 0
         self._count = count
         self._output = output

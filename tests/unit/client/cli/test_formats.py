@@ -19,7 +19,7 @@ def hypothesis(text: str, score: float) -> pb.Hypothesis:
         score=score,
         tokens=["▁the", "▁" + text, "</s>"],
         token_log_probs=[-0.5, -0.25, -1.0],
-        finish_reason=1,
+        finish_reason=pb.FINISH_REASON_END_OF_SENTENCE,
         alignment=pb.Alignment(
             points=[
                 pb.AlignmentPoint(source_token=0, target_token=0, weight=0.5),
@@ -175,7 +175,7 @@ def test_json_has_the_same_keys_whatever_was_asked_for(server: FakeServer, comma
 
 
 def without_score(request: pb.TranslateRequest, context: grpc.ServicerContext) -> pb.TranslateResponse:
-    hypothesis = pb.Hypothesis(text="x", finish_reason=1)
+    hypothesis = pb.Hypothesis(text="x", finish_reason=pb.FINISH_REASON_END_OF_SENTENCE)
     return pb.TranslateResponse(translations=[pb.Translation(hypotheses=[hypothesis]) for _ in texts_of(request)])
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import grpc
 import pytest
 from unit.client.command import Command, shell
-from unit.client.fake_server import PATIENCE, FakeServer, bad_fields, breaks_off, fails, reason
+from unit.client.fake_server import PATIENCE, FakeServer, answer_to, bad_fields, breaks_off, fails, reason
 
 from translane.v1 import translation_pb2 as pb
 
@@ -136,7 +136,7 @@ def test_it_is_tried_again_before_the_first_delta(server: FakeServer, command: C
 
 
 def test_a_line_that_breaks_off_is_ended_and_not_counted(server: FakeServer, command: Command):
-    server.script = deque([None, breaks_off(2, UNAVAILABLE)])
+    server.script = deque([lambda request, _: answer_to(request), breaks_off(2, UNAVAILABLE)])
     assert command("translate", "--stream", stdin=b"a\nbcd\ne\n") == 1
     assert command.out == "<a>\n<b\n"
     assert command.err == "translane: draining; 1 line was written to standard output\n"

@@ -1,6 +1,7 @@
 """Numbers too large for float16 are seen while PyTorch computes, wherever a graph would store them."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -25,7 +26,7 @@ T5 = {
     "relative_max_distance": 16,
 }
 GATED = {**SMALL_SIZES, "gated": True, "activation": "silu", "norm": "pre"}
-SMALL = {"d_model": 16, "ffn_size": 16, "encoder_layers": 1, "decoder_layers": 1, "max_positions": 16}
+SMALL: dict[str, Any] = {"d_model": 16, "ffn_size": 16, "encoder_layers": 1, "decoder_layers": 1, "max_positions": 16}
 SOURCE = [5, 6, 7, 3]
 
 
@@ -121,6 +122,8 @@ def test_scores_of_what_a_query_does_not_see_do_not_count():
             attention(queries, queries)
         with masked.watched(model):
             attention(queries, queries, torch.tensor([[True, False], [True, False]])[None, None])
+    assert watch.largest is not None
+    assert masked.largest is not None
     assert watch.largest.tensor == "scores of decoder.layers.0.self_attention"
     assert masked.largest.value < watch.largest.value
 
@@ -132,6 +135,7 @@ def test_padding_beside_longer_sentences_is_seen():
     assert watched(model).value < 1e3
     watch = ActivationWatch()
     watch.see_padding(model, SOURCE)
+    assert watch.largest is not None
     assert watch.largest.value > 1e6
 
 
@@ -186,7 +190,10 @@ def test_an_overflow_is_refused_with_the_tensor_s_name(exported):
 
 def test_one_just_below_is_recorded(exported):
     bundle = exported(32_000.0)
-    activation = load_bundle(bundle).manifest.parity.max_activation
+    parity = load_bundle(bundle).manifest.parity
+    assert parity is not None
+    assert parity.max_activation is not None
+    activation = parity.max_activation
     assert activation.tensor == "output of encoder.layers.0.self_attention.v_proj"
     assert activation.value == pytest.approx(32_000, rel=0.001)
     assert "Largest activation: 3.2e+04" in (bundle / "README.md").read_text(encoding="utf-8")
@@ -194,7 +201,9 @@ def test_one_just_below_is_recorded(exported):
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_other_precisions_take_larger_ones(exported, precision):
-    assert load_bundle(exported(1e5, precision=precision)).manifest.parity.max_activation is None
+    parity = load_bundle(exported(1e5, precision=precision)).manifest.parity
+    assert parity is not None
+    assert parity.max_activation is None
 
 
 def test_a_t5_whose_activations_are_large_is_told_of_bf16(exported):

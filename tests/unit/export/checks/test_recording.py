@@ -6,7 +6,7 @@ import pytest
 from translane_export.checks.recording import record_decodes
 from translane_export.errors import ExportError
 from translane_export.model import TransformerConfig
-from translane_server.backend import Candidates, StepNeeds
+from translane_server.backend import BEST_TOKEN, Candidates, StepNeeds
 
 CONFIG = TransformerConfig(source_vocab_size=9, target_vocab_size=9)
 SOURCES = [[5, 3], [6, 7, 3], [4, 3]]
@@ -15,7 +15,7 @@ SOURCES = [[5, 3], [6, 7, 3], [4, 3]]
 class Backend:
     """Chooses the token after the one it is fed; asked for nothing else, from step `wrong_from` on, another one."""
 
-    rows, source_capacity, target_capacity = 8, 4, 6
+    rows, source_capacity, target_capacity, has_attention, steps_at_once = 8, 4, 6, False, 1
 
     def __init__(self, wrong_from):
         self.wrong_from = wrong_from
@@ -30,12 +30,18 @@ class Backend:
     def move_rows(self, moves):
         pass
 
-    def decode_step(self, token_ids, positions, needs):
+    def decode_step(self, token_ids, positions, needs=BEST_TOKEN):
         self.asked.append(needs)
         ids = 4 + (token_ids[:, None] + np.arange(needs.num_candidates)) % 5
         if needs == StepNeeds(log_probs=False):
             return Candidates(np.where(positions[:, None] >= self.wrong_from, 8 - ids, ids))
         return Candidates(ids, np.zeros(ids.shape, np.float32), np.zeros((len(ids), 9), np.float32))
+
+    def decode_ahead(self, token_ids, positions, steps):
+        raise AssertionError("every step is recorded")
+
+    def close(self):
+        raise AssertionError("its owner closes it")
 
 
 def test_a_greedy_step_that_chooses_the_same_is_recorded_as_without_it():

@@ -83,16 +83,20 @@ def inputs_the_other_way_round(graph):
     node(graph, "Mul").replace_input_with(1, first)
 
 
+def of_bfloat16(*values):
+    return ir.tensor(np.array(values, np.float32).astype(BFLOAT16.numpy()))
+
+
 def another_weight(graph):
-    graph.initializers["weight"].const_value = ir.tensor(np.float32([0.5, -np.inf, 2.02]).astype(BFLOAT16.numpy()))
+    graph.initializers["weight"].const_value = of_bfloat16(0.5, -np.inf, 2.02)
 
 
 def an_infinity_less(graph):
-    graph.initializers["weight"].const_value = ir.tensor(np.float32([0.5, -3e38, 2.0]).astype(BFLOAT16.numpy()))
+    graph.initializers["weight"].const_value = of_bfloat16(0.5, -3e38, 2.0)
 
 
 def another_shape(graph):
-    graph.initializers["third"].const_value = ir.tensor(np.float32([1 / 3]).astype(BFLOAT16.numpy()))
+    graph.initializers["third"].const_value = of_bfloat16(1 / 3)
 
 
 def a_cast_to_an_integer(graph):

@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from translane_export.checks.verify import compare, passes, verification_sources
 from translane_export.errors import ExportError
 from translane_export.graphs.numerics import choose_numerics
 from translane_export.model import Transformer, TransformerConfig
-from translane_server.backend import Candidates
+from translane_server.backend import BEST_TOKEN, Candidates
 from translane_server.manifest import Alignment, Parity
 
 FP32 = choose_numerics("fp32", None)
@@ -27,6 +28,8 @@ class EagerBackend:
     rows = 8
     source_capacity = 12
     target_capacity = 10
+    has_attention = True
+    steps_at_once = 1
 
     def __init__(
         self,
@@ -74,26 +77,31 @@ class EagerBackend:
             self.fed[move.target] = list(self.fed[move.source])
 
     @torch.inference_mode()
-    def decode_step(self, token_ids, positions, needs):
+    def decode_step(self, token_ids, positions, needs=BEST_TOKEN):
         self.positions.append(set(positions.tolist()))
-        logits, attention = [], np.zeros((len(token_ids), self.source_capacity), np.float32)
+        rows, attention = [], np.zeros((len(token_ids), self.source_capacity), np.float32)
         for row, (token, position) in enumerate(zip(token_ids.tolist(), positions.tolist(), strict=True)):
             del self.fed[row][position:]
             self.fed[row].append(token)
             with recorded_attention(self.model) as weights:
                 output = self.model.decode(torch.tensor([self.fed[row]]), self.memory[row], self.lengths[row])
-            logits.append(output[0, -1])
+            rows.append(output[0, -1])
             attention[row, : int(self.lengths[row])] = weights[0][0, :, -1].mean(0)
-        logits = torch.stack(logits).numpy() + np.float32(self.noise)
+        logits = torch.stack(rows).numpy() + np.float32(self.noise)
         log_probs = torch.log_softmax(torch.from_numpy(logits), dim=1).numpy()
         for values in (logits, log_probs):
             values[:, self.suppressed] = -np.inf
         order = np.argsort(-logits, axis=1)
         first = 1 if self.wrong_token_at in positions else 0
         chosen = order[:, first : first + needs.num_candidates]
-        return Candidates(
-            *self.candidates(chosen, np.take_along_axis(log_probs, chosen, axis=1)), logits, self.attention(attention)
-        )
+        ids, log_probs = self.candidates(chosen, np.take_along_axis(log_probs, chosen, axis=1))
+        return Candidates(ids, log_probs, logits, self.attention(attention))
+
+    def decode_ahead(self, token_ids, positions, steps):
+        raise AssertionError("every step is compared")
+
+    def close(self):
+        raise AssertionError("its owner closes it")
 
 
 @pytest.fixture(scope="module")
@@ -312,7 +320,7 @@ def test_progress_is_told(model, sources):
 
 
 def test_passing_is_tolerance_and_tokens():
-    report = {"sentences": 1, "tokens": 1, "tolerance": 1e-4}
+    report: dict[str, Any] = {"sentences": 1, "tokens": 1, "tolerance": 1e-4}
     assert passes(Parity(**report, max_logit_difference=1e-4, token_mismatches=0))
     assert not passes(Parity(**report, max_logit_difference=2e-4, token_mismatches=0))
     assert not passes(Parity(**report, max_logit_difference=0.0, token_mismatches=1))

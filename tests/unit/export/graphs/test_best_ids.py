@@ -36,6 +36,7 @@ def session(vocabulary):
             output_names=["ids"],
             verbose=False,
         )
+    assert program is not None
     for node in program.model.graph:
         for value in node.outputs:
             value.shape = None
@@ -89,6 +90,7 @@ def test_as_torch_topk_where_no_logits_are_equal(vocabulary):
 @pytest.mark.parametrize("vocabulary", IN_BLOCKS)
 def test_the_best_may_all_be_in_one_block_or_each_in_another(vocabulary):
     size = _block_size(vocabulary)
+    assert size is not None
     blocks = vocabulary // size
     logits = np.zeros((2, vocabulary), np.float32)
     logits[0, (blocks - 1) * size :] = np.arange(size)  # the last block

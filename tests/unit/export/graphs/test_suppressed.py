@@ -1,5 +1,7 @@
 """Log-probabilities of a graph whose bias suppresses ids: PyTorch's, of all ids, and -inf of the suppressed ones."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -20,9 +22,10 @@ def test_log_probabilities_are_as_if_nothing_were_suppressed(suppressed, biases)
     memory = model.encode(source, lengths)
     tokens = torch.arange(4, 4 + ROWS)
     expected = model.decode(tokens[:, None], memory, lengths)[:, 0]
+    layers: Any = model.decoder.layers
     cross = [
         tensor
-        for layer in model.decoder.layers
+        for layer in layers
         for tensor in layer.cross_attention.project_keys_values(memory)  # [B, H, S, D] each
     ]
     empty = [torch.zeros(ROWS, 2, CAPACITY, 8) for _ in range(4)]

@@ -46,8 +46,12 @@ def operators(path):
 def test_the_manifest_says_so(bundle):
     manifest = load_bundle(bundle).manifest
     assert (manifest.schema_version, manifest.precision, manifest.weight_storage) == (SCHEMA_VERSION, "int8", "int8")
+    assert manifest.parity is not None
     assert manifest.parity.token_mismatches == 0
     quality = manifest.quality
+    assert quality is not None
+    assert quality.bleu is not None
+    assert quality.fp32_bleu is not None
     assert quality.tested == len(SOURCES)
     assert quality.sentences == 2 * len(SOURCES)  # those to calibrate with, too
     assert 0 <= quality.unchanged <= quality.sentences
@@ -76,6 +80,7 @@ def test_it_reads_back_with_rounded_weights_and_its_ranges(bundle, checkpoint):
     assert not original
     assert found.settings["precision"] == "int8"
     assert found.quality == load_bundle(bundle).manifest.quality
+    assert found.ranges is not None
     assert "output_projection.weight" in found.ranges.decoder
     assert "packed.0.weight" in found.ranges.encoder
     assert found.ranges.encoder["packed.0.weight"].low < 0
@@ -128,13 +133,16 @@ def test_a_loss_that_is_too_large_is_refused_and_nothing_is_left(checkpoint, tmp
 
     def useless(model, of):
         found = measure_ranges(model, of)
-        return Ranges(*({name: Range(0.0, 1e-9) for name in graph} for graph in (found.encoder, found.decoder)))
+        encoder, decoder = ({name: Range(0.0, 1e-9) for name in graph} for graph in (found.encoder, found.decoder))
+        return Ranges(encoder, decoder)
 
     monkeypatch.setattr(stage, "measure_ranges", useless)
     monkeypatch.setattr(stage, "score", lambda texts, _references, _language: Score(texts))
     flags = [str(checkpoint), "-o", str(tmp_path / "out" / "bundle"), *FLAGS, "--test", str(pairs)]
     assert main(flags) == 1
     sentence = capsys.readouterr().err.splitlines()[-1]
+    assert Score.first is not None
+    assert Score.last is not None
     assert sentence == (
         f"translane-export: int8 loses {Score.first - Score.last:.2f} BLEU ({Score.first:.2f} to {Score.last:.2f}), and"
         " --max-bleu-loss is 0.5; more or better --samples may help"
@@ -145,7 +153,8 @@ def test_a_loss_that_is_too_large_is_refused_and_nothing_is_left(checkpoint, tmp
 class Score:
     """Random weights translate nothing, and score 0 whatever is done to them: this counts different characters."""
 
-    first = last = None
+    first: float | None = None
+    last: float | None = None
 
     def __init__(self, texts):
         self.bleu = float(len(set("".join(texts))))
@@ -161,6 +170,7 @@ def test_without_a_test_set_it_says_that_nothing_is_scored(checkpoint, tmp_path,
     assert main([str(checkpoint), "-o", str(output), *FLAGS, "--samples", str(samples)]) == 0
     assert "without --test FILE no BLEU tells what int8 costs" in capsys.readouterr().err
     quality = load_bundle(output).manifest.quality
+    assert quality is not None
     assert quality.sentences > 0
     assert (quality.tested, quality.bleu, quality.fp32_bleu) == (0, None, None)
     assert "quality" in json.loads((output / "manifest.json").read_text())

@@ -15,6 +15,7 @@ from translane_export.model import Transformer
 from translane_export.settings import ExportSettings
 from translane_export.sources.fairseq import FairseqReader
 from translane_server.bundle import load_bundle
+from translane_server.manifest import SentencePieceTokenizerEntry
 from translane_server.options import DecodingOptions
 from translane_server.sentence import Sentence
 
@@ -98,8 +99,10 @@ def test_languages_and_vocabularies(kept):
     checkpoint = FairseqReader().read(made.folder)
     assert (checkpoint.languages.source, checkpoint.languages.target) == (("en",), ("de",))
     entry, files = checkpoint.tokenizer.entry, checkpoint.tokenizer
+    assert isinstance(entry, SentencePieceTokenizerEntry)
     assert entry.source_eos
     for name, symbols in ((entry.source_ids, made.source_symbols), (entry.target_ids, made.target_symbols)):
+        assert name is not None
         assert json.loads(files.read(name)) == {symbol: number for number, symbol in enumerate(symbols)}
     assert files.read(entry.source) == (made.folder / "spm.en.model").read_bytes()
     assert files.read(entry.target) == (made.folder / "spm.de.model").read_bytes()
@@ -107,6 +110,7 @@ def test_languages_and_vocabularies(kept):
 
 def test_a_joint_vocabulary_has_one_file_of_each_kind(kept):
     entry = FairseqReader().read(kept["M2M100"].folder).tokenizer.entry
+    assert isinstance(entry, SentencePieceTokenizerEntry)
     assert (entry.target, entry.target_ids) == (entry.source, entry.source_ids)
 
 
@@ -201,13 +205,20 @@ def test_which_file_is_read(made):
         FairseqReader().read(made.folder)
 
 
+def target_ids(tokenizer):
+    entry = tokenizer.entry
+    assert isinstance(entry, SentencePieceTokenizerEntry)
+    assert entry.target_ids is not None
+    return json.loads(tokenizer.read(entry.target_ids))
+
+
 def test_a_dictionary_that_overwrites_a_symbol(made):
     path = made.folder / "dict.de.txt"
     lines = path.read_text(encoding="utf-8").splitlines()
     lines[-1] = "<unk> 0 #fairseq:overwrite"
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     checkpoint = FairseqReader().read(made.folder)
-    ids = json.loads(checkpoint.tokenizer.read(checkpoint.tokenizer.entry.target_ids))
+    ids = target_ids(checkpoint.tokenizer)
     assert ids["<unk>"] == len(made.target_symbols) - 1
 
 
@@ -216,7 +227,7 @@ def test_dictionaries_have_other_line_ends_than_text(made):
     text = path.read_text(encoding="utf-8").replace("madeupword0000 ", "\N{LINE SEPARATOR}x\N{NEXT LINE}y ")
     path.write_text(text, encoding="utf-8")
     checkpoint = FairseqReader().read(made.folder)
-    ids = json.loads(checkpoint.tokenizer.read(checkpoint.tokenizer.entry.target_ids))
+    ids = target_ids(checkpoint.tokenizer)
     assert ids["\N{LINE SEPARATOR}x\N{NEXT LINE}y"] == len(made.target_symbols) - 1
 
 

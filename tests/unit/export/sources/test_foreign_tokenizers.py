@@ -7,6 +7,7 @@ import pytest
 from helpers import foreign_folders
 from translane_export.errors import ExportError
 from translane_export.sources import foreign_tokenizers, language_codes
+from translane_server.manifest import SentencePieceTokenizerEntry
 
 
 @pytest.fixture
@@ -45,7 +46,10 @@ def test_marian_may_have_two_vocabularies(marian):
     (marian / "target_vocab.json").write_text(json.dumps({"</s>": 0, "<unk>": 1, "b": 2, "<pad>": 3}))
     (marian / "tokenizer_config.json").write_text(json.dumps({"separate_vocabs": True}))
     tokenizer, _ = foreign_tokenizers.marian(marian, {})
-    assert json.loads(tokenizer.read(tokenizer.entry.target_ids)) != json.loads(tokenizer.read("pieces.json"))
+    entry = tokenizer.entry
+    assert isinstance(entry, SentencePieceTokenizerEntry)
+    assert entry.target_ids is not None
+    assert json.loads(tokenizer.read(entry.target_ids)) != json.loads(tokenizer.read("pieces.json"))
 
 
 @pytest.mark.parametrize("name", ["source.spm", "target.spm", "vocab.json"])

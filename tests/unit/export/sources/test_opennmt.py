@@ -3,6 +3,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from translane_export.model import Transformer
 from translane_export.settings import ExportSettings
 from translane_export.sources.opennmt import OpenNmtReader
 from translane_server.bundle import load_bundle
+from translane_server.manifest import SentencePieceTokenizerEntry
 from translane_server.options import DecodingOptions
 from translane_server.sentence import Sentence
 
@@ -79,8 +81,9 @@ def test_gated_feed_forward(made, name, function):
 
     x = torch.randn(1, 3, checkpoint.config.d_model, generator=generator)
     expected = linear("w_2", function(linear("w_1", x)) * linear("w_3", x))
+    layer: Any = model.encoder.layers[0]
     with torch.inference_mode():
-        torch.testing.assert_close(model.encoder.layers[0].feed_forward(x), expected, rtol=0, atol=1e-5)
+        torch.testing.assert_close(layer.feed_forward(x), expected, rtol=0, atol=1e-5)
 
 
 def test_how_it_decodes(kept):
@@ -112,13 +115,13 @@ def test_long_tables_of_positions_are_cut(made):
 def test_vocabularies(kept):
     made = kept[3]
     tokenizer = OpenNmtReader().read(made.folder).tokenizer
-    assert not tokenizer.entry.source_eos
-    for name, symbols in (
-        (tokenizer.entry.source_ids, made.source_symbols),
-        (tokenizer.entry.target_ids, made.target_symbols),
-    ):
+    entry = tokenizer.entry
+    assert isinstance(entry, SentencePieceTokenizerEntry)
+    assert not entry.source_eos
+    for name, symbols in ((entry.source_ids, made.source_symbols), (entry.target_ids, made.target_symbols)):
+        assert name is not None
         assert json.loads(tokenizer.read(name)) == {symbol: number for number, symbol in enumerate(symbols)}
-    assert tokenizer.read(tokenizer.entry.target) == (made.folder / "target.spm").read_bytes()
+    assert tokenizer.read(entry.target) == (made.folder / "target.spm").read_bytes()
 
 
 def test_source_words_that_have_the_ids_of_the_targets_start_and_end(kept):
@@ -126,7 +129,10 @@ def test_source_words_that_have_the_ids_of_the_targets_start_and_end(kept):
     made = kept[2]
     checkpoint = OpenNmtReader().read(made.folder)
     tokenizer, size = checkpoint.tokenizer, len(made.source_symbols)
-    ids = json.loads(tokenizer.read(tokenizer.entry.source_ids))
+    entry = tokenizer.entry
+    assert isinstance(entry, SentencePieceTokenizerEntry)
+    assert entry.source_ids is not None
+    ids = json.loads(tokenizer.read(entry.source_ids))
     assert list(ids) == made.source_symbols
     assert list(ids.values()) == [0, 1, size, size + 1, *range(4, size)]
     vectors = checkpoint.state_dict["encoder.embedding.tokens.weight"][list(ids.values())]

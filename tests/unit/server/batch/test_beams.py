@@ -8,7 +8,7 @@ import pytest
 
 from fakes.language_model import EOS, RandomBackend, RandomModel
 from fakes.tasks import enter, tasks
-from translane_server.batch.running import RunningBatch
+from translane_server.batch.running_batch import RunningBatch
 from translane_server.options import DecodingOptions
 from translane_server.sentence import Sentence
 

@@ -9,7 +9,7 @@ from translane_server.dispatch.dispatcher import Dispatcher
 from translane_server.errors import EngineError, QueueFullError, UnavailableError
 from translane_server.measurements import Measurements
 from translane_server.options import DecodingOptions
-from translane_server.replica.seam import Report
+from translane_server.replica.interface import Report
 from translane_server.sentence import CertainTokens, Hypothesis, Sentence, SentenceResult, Timing
 
 RESULT = SentenceResult((Hypothesis((1,), 0.0, False),), Timing(0, 0, 0))

@@ -3,7 +3,7 @@
 import pytest
 
 from fakes.serving import make_settings
-from translane_server.dispatch.plan import Replicas, plan_replicas
+from translane_server.dispatch.plan import ReplicaPlan, plan_replicas
 from translane_server.errors import SettingsError
 
 SMALL, LARGE = 7_000_000, 80_000_000
@@ -14,25 +14,25 @@ def plan(parameters=SMALL, device="cpu", cpus=2, **settings):
 
 
 def test_a_small_model_has_a_replica_on_each_cpu():
-    assert plan() == Replicas(rows=(32, 32), threads=1)
-    assert plan(cpus=1) == Replicas(rows=(64,), threads=1)
-    assert plan(cpus=12) == Replicas(rows=(32,) * 12, threads=1)
-    assert plan(cpus=99) == Replicas(rows=(32,) * 16, threads=1)
+    assert plan() == ReplicaPlan(rows=(32, 32), threads=1)
+    assert plan(cpus=1) == ReplicaPlan(rows=(64,), threads=1)
+    assert plan(cpus=12) == ReplicaPlan(rows=(32,) * 12, threads=1)
+    assert plan(cpus=99) == ReplicaPlan(rows=(32,) * 16, threads=1)
 
 
 def test_a_large_model_has_one():
-    assert plan(LARGE) == Replicas(rows=(64,), threads=2)
+    assert plan(LARGE) == ReplicaPlan(rows=(64,), threads=2)
 
 
 def test_replicas_and_threads_can_be_set():
-    assert plan(LARGE, replicas=2) == Replicas(rows=(32, 32), threads=1)
+    assert plan(LARGE, replicas=2) == ReplicaPlan(rows=(32, 32), threads=1)
     assert plan(LARGE, replicas=2, cpus=8).threads == 4
-    assert plan(replicas=3, threads=2, rows=20) == Replicas(rows=(7, 7, 6), threads=2)
+    assert plan(replicas=3, threads=2, rows=20) == ReplicaPlan(rows=(7, 7, 6), threads=2)
     assert plan(replicas=4, cpus=2).threads == 1
 
 
 def test_threads_alone_are_those_of_one_replica():
-    assert plan(threads=1) == Replicas(rows=(64,), threads=1)
+    assert plan(threads=1) == ReplicaPlan(rows=(64,), threads=1)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_the_largest_beam_fits_into_each_replica(rows, max_beam_size, replicas):
 
 
 def test_cuda_has_one():
-    assert plan(device="cuda") == Replicas(rows=(64,), threads=2)
+    assert plan(device="cuda") == ReplicaPlan(rows=(64,), threads=2)
     assert len(plan(device="cuda", replicas=1).rows) == 1
     with pytest.raises(SettingsError, match="--replicas is 2, and on cuda there is one"):
         plan(device="cuda", replicas=2)

@@ -9,9 +9,9 @@ import pytest
 from fakes.backend import EOS, OFFSET, VOCABULARY, FakeBackend
 from fakes.language_model import RandomBackend, RandomModel
 from translane_server.options import DecodingOptions
-from translane_server.replica.connection import ServerGoneError
 from translane_server.replica.loop import ReplicaLoop
 from translane_server.replica.messages import Orders
+from translane_server.replica.server_connection import ServerGoneError
 from translane_server.sentence import Sentence, Task
 
 MODEL = RandomModel()

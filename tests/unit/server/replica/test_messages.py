@@ -6,6 +6,7 @@ import pytest
 
 from translane_server.measurements import Measurements
 from translane_server.options import DecodingOptions, RequiredPhrase, Sampling
+from translane_server.replica.interface import Report
 from translane_server.replica.messages import (
     Frames,
     Orders,
@@ -15,7 +16,6 @@ from translane_server.replica.messages import (
     unpack_orders,
     unpack_report,
 )
-from translane_server.replica.seam import Report
 from translane_server.sentence import AlignedToken, CertainTokens, Hypothesis, Sentence, SentenceResult, Task, Timing
 
 ALIGNMENT = (AlignedToken(0, 0.5), AlignedToken(3, 0.25))

@@ -7,7 +7,7 @@ from translane.v1 import translation_pb2 as pb
 from translane_server.errors import InvalidRequestError
 from translane_server.requests import translate as reading
 from translane_server.requests.limits import RequestLimits
-from translane_server.requests.options import resolve
+from translane_server.requests.resolved_options import resolve
 from translane_server.requests.translate import TranslateReader
 from translane_server.settings import token_limits
 

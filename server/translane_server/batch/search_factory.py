@@ -35,7 +35,7 @@ class SearchFactory:
     def begin(self, task: Task, row: int) -> Search:
         """Make the search of a task that begins in `row`."""
         search = Search.begin(task, row)
-        if search.special_until:
+        if search.logits_until:
             self._set_rules(search)
         return search
 

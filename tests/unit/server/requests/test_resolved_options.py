@@ -7,7 +7,7 @@ from fakes.serving import UNKNOWN, FakeTokenizer
 from translane.v1 import translation_pb2 as pb
 from translane_server.options import DecodingOptions, Sampling
 from translane_server.requests.option_checks import OptionLimits
-from translane_server.requests.options import Source, check_sentences, resolve
+from translane_server.requests.resolved_options import Source, check_sentences, resolve
 from translane_server.settings import TokenLimits
 
 TOKENIZER = FakeTokenizer()

@@ -9,6 +9,7 @@ import socket
 from typing import Protocol, cast
 
 from translane_server.errors import StartupError
+from translane_server.replica.interface import ReplicaListener
 from translane_server.replica.messages import (
     RECEIVED_AT_ONCE,
     Frames,
@@ -18,7 +19,6 @@ from translane_server.replica.messages import (
     pack_orders,
     unpack_report,
 )
-from translane_server.replica.seam import ReplicaListener
 from translane_server.replica.setup import ReplicaSetup
 from translane_server.sentence import Task
 

@@ -6,6 +6,7 @@ import select
 import socket
 from typing import Any
 
+from translane_server.replica.interface import Report
 from translane_server.replica.messages import (
     RECEIVED_AT_ONCE,
     Frames,
@@ -14,7 +15,6 @@ from translane_server.replica.messages import (
     pack_report,
     unpack_orders,
 )
-from translane_server.replica.seam import Report
 
 
 class ServerGoneError(Exception):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from translane_server.backend import Candidates, StepNeeds
-from translane_server.batch.running import RunningBatch
+from translane_server.batch.running_batch import RunningBatch
 from translane_server.options import DecodingOptions
 from translane_server.sentence import FinishReason, Sentence, Task
 from translane_server.vocabulary import TargetVocabulary

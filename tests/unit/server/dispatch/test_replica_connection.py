@@ -8,13 +8,13 @@ import pytest
 
 from fakes.backend import EOS, OFFSET, FakeBackend
 from fakes.replicas import fake_replica
-from translane_server.dispatch.connection import ReplicaConnection
 from translane_server.dispatch.dispatcher import Dispatcher
+from translane_server.dispatch.replica_connection import ReplicaConnection
 from translane_server.errors import BundleError, EngineError, QueueFullError, StartupError
 from translane_server.measurements import Measurements
 from translane_server.options import DecodingOptions
+from translane_server.replica.interface import Report
 from translane_server.replica.messages import Frames, Ready, framed, pack_report
-from translane_server.replica.seam import Report
 from translane_server.sentence import Sentence, Task
 
 
@@ -116,7 +116,7 @@ async def test_cancelled_rows_are_free_at_the_next_step(decoding, backends):
 
 async def test_a_backend_that_fails_ends_all(decoding, backends, caplog):
     backends[1].fail_at_step = 3
-    with pytest.raises(EngineError, match="restart"):
+    with pytest.raises(EngineError, match="decoding has failed"):
         await decoded(decoding, [[9] * 20] * 4)
     assert decoding.failed.is_set()
     await until(lambda: len(caplog.messages) == 2)

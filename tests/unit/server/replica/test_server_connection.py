@@ -6,9 +6,9 @@ import pytest
 
 from translane_server.measurements import Measurements
 from translane_server.options import DecodingOptions
-from translane_server.replica.connection import ServerConnection, ServerGoneError
+from translane_server.replica.interface import Report
 from translane_server.replica.messages import Frames, Orders, framed, pack_orders, unpack_report
-from translane_server.replica.seam import Report
+from translane_server.replica.server_connection import ServerConnection, ServerGoneError
 from translane_server.sentence import Sentence, Task
 
 ORDERS = Orders([Task(4, 0, 1.5, False, Sentence([7, 3], DecodingOptions(9)))], [4, 9])

@@ -8,7 +8,7 @@ from translane_server.errors import RequestError
 from translane_server.sentence import AlignedToken, CertainTokens, SentenceResult
 
 
-class Request:
+class Submission:
     """Accepted sentences that are answered together. A sentence is identified by its place in the request.
 
     Args:

@@ -17,7 +17,7 @@ from translane_server.batch.samples import draw_tokens, first_tokens
 from translane_server.batch.search import Kind, Search
 
 
-class RowStep:
+class GeneralStep:
     """One decode step of independent rows with forced tokens, rules, sampling or alternatives.
 
     Args:
@@ -43,7 +43,7 @@ class RowStep:
         alone: list[tuple[int, Search]] = []
         for search in searches:
             row = search.rows[0]
-            if search.branches > 1 and table.positions[row] >= len(search.task.sentence.forced_ids):
+            if search.branches > 1 and table.positions[row] >= len(search.forced_ids):
                 self._branch(search)
             else:
                 alone += [(row, search) for row in search.rows]
@@ -60,7 +60,7 @@ class RowStep:
             position = table.positions.item(search.rows[0])
             if position >= search.limit:
                 ended += search.rows
-            elif position > len(search.task.sentence.forced_ids):
+            elif position > len(search.forced_ids):
                 ended += [row for row in search.rows if table.next_ids[row] == self._eos]
         return ended
 
@@ -87,10 +87,10 @@ class RowStep:
         tokens, log_probs = ranked.token_ids[rows, 0], ranked.log_probs[rows, 0]
         drawn, generated = [], []
         for number, (row, search) in enumerate(zip(rows.tolist(), searches, strict=True)):
-            forced, position = search.task.sentence.forced_ids, table.positions.item(row)
+            forced, position = search.forced_ids, table.positions.item(row)
             if position < len(forced):
                 tokens[number] = forced[position]
-                log_probs[number] = ranked.log_prob(row, forced[position]) if search.special_until else 0.0
+                log_probs[number] = ranked.log_prob(row, forced[position]) if search.logits_until else 0.0
                 continue
             generated.append(number)
             if search.kind is not Kind.GREEDY:

@@ -1,5 +1,6 @@
 """Sentences of all kinds side by side in one running batch, against decoding as its definition says."""
 
+import inspect
 import random
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,9 @@ from hypothesis import strategies as st
 from fakes.language_model import EOS, RandomBackend, RandomModel
 from fakes.tasks import enter, step, tasks
 from helpers import reference_decoding
-from translane_server.batch.running import RunningBatch
+from translane_server.batch import ranking, search_factory
+from translane_server.batch.running_batch import RunningBatch
+from translane_server.batch.search import _RULED_OPTIONS
 from translane_server.options import DecodingOptions, RequiredPhrase, Sampling
 from translane_server.sentence import AlignedToken, FinishReason, Hypothesis, Sentence, Task
 
@@ -437,3 +440,9 @@ def test_a_sentence_may_end_right_after_a_prefix_that_ends_in_a_space():
     )
     assert hypothesis.token_ids == (4,)
     assert hypothesis.finish_reason is FinishReason.END_OF_SENTENCE
+
+
+def test_every_option_with_rules_is_read_where_rules_are_made():
+    """An option that only exists in DecodingOptions would take the general way, and then have no effect."""
+    sources = "".join(inspect.getsource(module) for module in (ranking, search_factory))
+    assert [name for name, _ in _RULED_OPTIONS if f".{name}" not in sources] == []

@@ -10,7 +10,7 @@ from translane_server.sentence import CertainTokens
 
 def new_certain_tokens(search: Search, table: RowTable) -> CertainTokens | None:
     """The tokens of a live search that have become certain since the last call; None if there are none."""
-    row, start = search.rows[0], search.certain
+    row, start = search.rows[0], search.reported
     if search.beams is None:
         end = table.positions.item(row)
         tokens = table.tokens(row, start, end)
@@ -23,10 +23,8 @@ def new_certain_tokens(search: Search, table: RowTable) -> CertainTokens | None:
         tokens = whole[start:end]
     if not tokens:
         return None
-    search.certain = end
-    return CertainTokens(
-        tuple(tokens), alignment_of(table, row, start, end) if search.task.sentence.options.alignment else ()
-    )
+    search.reported = end
+    return CertainTokens(tuple(tokens), alignment_of(table, row, start, end) if search.options.alignment else ())
 
 
 def _shared(beams: LiveBeams) -> tuple[int, Path]:

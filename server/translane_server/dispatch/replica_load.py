@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from translane_server.replica.seam import Replica
+from translane_server.replica.interface import Replica
 from translane_server.sentence import Task
 
 

@@ -23,13 +23,13 @@ import numpy as np
 from translane_server.arrays import Int32Array, IntArray
 from translane_server.backend import BEST_TOKEN, BEST_TOKEN_ALONE, Candidates, RowMove, StepNeeds
 from translane_server.batch.beams import BeamStep
-from translane_server.batch.begin import SearchFactory
-from translane_server.batch.certain import new_certain_tokens
+from translane_server.batch.certain_tokens import new_certain_tokens
+from translane_server.batch.general_step import GeneralStep
 from translane_server.batch.hypotheses import row_hypothesis
 from translane_server.batch.ranking import RankedTokens, rank_tokens
-from translane_server.batch.row_step import RowStep
 from translane_server.batch.rows import RowTable
 from translane_server.batch.search import Kind, Search
+from translane_server.batch.search_factory import SearchFactory
 from translane_server.sentence import CertainTokens, Task
 from translane_server.vocabulary import TargetVocabulary
 
@@ -70,10 +70,11 @@ class RunningBatch:
         self._start = vocabulary.decoder_start
         self._by_row: list[Search] = []
         self._holes: list[int] = []  # rows that no search uses
-        # Searches in order of arrival, by the work that a step does for them. `_others` are neither beams nor greedy.
+        # Searches in order of arrival, by the work of a step. `_general` holds searches that are neither beams nor
+        # greedy.
         self._beams: dict[Search, None] = {}
-        self._others: dict[Search, None] = {}
-        self._special: dict[Search, None] = {}  # searches that may need logits
+        self._general: dict[Search, None] = {}
+        self._with_logits: dict[Search, None] = {}  # searches that may need logits
         self._streamed: dict[Search, None] = {}
         # Numbers of searches: with greedy rows, with requested scores, and with attention weights.
         self._greedy = self._scored = self._attending = 0
@@ -99,8 +100,8 @@ class RunningBatch:
     @property
     def needs(self) -> StepNeeds:
         """The results that the next step has to return. There must be no holes."""
-        if self._special:
-            self._drop_unspecial()
+        if self._with_logits:
+            self._drop_without_logits()
             return self._find_needs()
         if self._needs is None:
             self._needs = self._find_needs()
@@ -126,9 +127,9 @@ class RunningBatch:
             if search.beams is not None:
                 self._beams[search] = None
             elif not greedy:
-                self._others[search] = None
-            if search.special_until:
-                self._special[search] = None
+                self._general[search] = None
+            if search.logits_until:
+                self._with_logits[search] = None
             if task.streamed:
                 self._streamed[search] = None
             started.append(search)
@@ -161,13 +162,13 @@ class RunningBatch:
         update, table, n = Update(), self._table, len(self._by_row)
         if self._attending and candidates.attention is not None:
             table.keep_attention(candidates.attention)
-        if not (self._beams or self._others):
+        if not (self._beams or self._general):
             free = self._advance_greedy(slice(n), candidates, update)
         else:
-            special = () if candidates.logits is None else tuple(self._special)
-            ranked = rank_tokens(candidates, special, table, self._eos)
+            with_logits = () if candidates.logits is None else tuple(self._with_logits)
+            ranked = rank_tokens(candidates, with_logits, table, self._eos)
             greedy: IntArray | None = table.greedy[:n].nonzero()[0] if self._greedy else None
-            free = self._advance_others(ranked, update) if self._others else []
+            free = self._advance_general(ranked, update) if self._general else []
             if self._beams:
                 free += self._advance_beams(ranked, update)
             if greedy is not None:
@@ -184,7 +185,7 @@ class RunningBatch:
 
         0 if a row is not greedy, needs scores or attention weights, or is streamed. There must be no holes.
         """
-        if self._beams or self._others or self._scored or self._attending or self._streamed or not self._by_row:
+        if self._beams or self._general or self._scored or self._attending or self._streamed or not self._by_row:
             return 0
         table, n = self._table, len(self._by_row)
         return int((table.limit[:n] - table.positions[:n]).min())
@@ -217,44 +218,40 @@ class RunningBatch:
                 return True
         return False
 
-    def clear(self) -> None:
-        """Remove all sentences. The batch cannot be used afterwards."""
-        self._by_row, self._holes = [], []
-
     def _find_needs(self) -> StepNeeds:
         attention = self._attending > 0
-        if not (self._beams or self._others or attention):
+        if not (self._beams or self._general or attention):
             return BEST_TOKEN if self._scored else BEST_TOKEN_ALONE
-        asked = [search.asked_candidates for search in (*self._beams, *self._others)]
-        logits = len(self._special) > 0
+        asked = [search.asked_candidates for search in (*self._beams, *self._general)]
+        logits = len(self._with_logits) > 0
         return StepNeeds(
             1 << (max(asked, default=1) - 1).bit_length(),  # a power of two, so that backends see few numbers
             log_probs=logits
             or self._scored > 0
-            or any(search.kind is not Kind.GREEDY for search in self._others)
+            or any(search.kind is not Kind.GREEDY for search in self._general)
             or len(self._beams) > 0,
             logits=logits,
             attention=attention,
         )
 
-    def _drop_unspecial(self) -> None:
-        """Remove searches from `_special` that no longer need logits."""
+    def _drop_without_logits(self) -> None:
+        """Remove searches from `_with_logits` that no longer need logits."""
         positions = self._table.positions
-        passed = [each for each in self._special if positions.item(each.rows[0]) >= each.special_until]
+        passed = [each for each in self._with_logits if positions.item(each.rows[0]) >= each.logits_until]
         for search in passed:
-            del self._special[search]
-        if not self._special:
+            del self._with_logits[search]
+        if not self._with_logits:
             self._needs = None
 
     def _end(self, search: Search) -> None:
         """Remove a sentence from all groups and counts."""
         self._needs = None
-        options = search.task.sentence.options
+        options = search.options
         self.reserved -= options.rows
         self._scored -= options.scores
         self._attending -= options.attention
-        self._greedy -= not (search in self._beams or search in self._others)
-        for searches in (self._beams, self._others, self._special, self._streamed):
+        self._greedy -= not (search in self._beams or search in self._general)
+        for searches in (self._beams, self._general, self._with_logits, self._streamed):
             searches.pop(search, None)
 
     def _finish_rows(self, rows: Sequence[int], update: Update) -> Sequence[int]:
@@ -298,10 +295,10 @@ class RunningBatch:
 
     # Rows with forced tokens or rules, and samples.
 
-    def _advance_others(self, ranked: RankedTokens, update: Update) -> list[int]:
-        table, searches = self._table, list(self._others)
+    def _advance_general(self, ranked: RankedTokens, update: Update) -> list[int]:
+        table, searches = self._table, list(self._general)
         branching = [search for search in searches if search.branches > 1]
-        step = RowStep(ranked, self._by_row, table, self._eos)
+        step = GeneralStep(ranked, self._by_row, table, self._eos)
         step.advance(searches)
         update.moves += step.moves
         if any(search.branches == 1 for search in branching):
@@ -310,7 +307,7 @@ class RunningBatch:
         for search in searches:
             if search.is_greedy_from(table.positions.item(search.rows[0])):
                 table.greedy[search.rows] = True
-                del self._others[search]
+                del self._general[search]
                 self._greedy += 1
                 self._needs = None
         self._finish_rows(free, update)
