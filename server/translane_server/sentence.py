@@ -5,7 +5,6 @@ The types are tuples, because millions of them are made and sent between process
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -58,13 +57,6 @@ class Task(NamedTuple):
         return self.sentence.options.rows
 
 
-class FinishReason(enum.Enum):
-    """Why a hypothesis ended."""
-
-    END_OF_SENTENCE = "end_of_sentence"
-    MAX_LENGTH = "max_length"
-
-
 class AlignedToken(NamedTuple):
     """The source token to which a target token attends most, and the attention weight (0 … 1)."""
 
@@ -103,11 +95,6 @@ class Hypothesis(NamedTuple):
     is_complete: bool
     token_log_probs: tuple[float, ...] = ()
     alignment: tuple[AlignedToken, ...] = ()
-
-    @property
-    def finish_reason(self) -> FinishReason:
-        """Why the hypothesis ended."""
-        return FinishReason.END_OF_SENTENCE if self.is_complete else FinishReason.MAX_LENGTH
 
 
 class Timing(NamedTuple):

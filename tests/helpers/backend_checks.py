@@ -13,7 +13,7 @@ from translane_server.backend import BEST_TOKEN_ALONE, Candidates, StepNeeds
 from translane_server.manifest import SpecialIds
 from translane_server.options import DecodingOptions, Sampling
 from translane_server.runtime.graph_backend import GraphBackend
-from translane_server.sentence import FinishReason, Hypothesis, Sentence
+from translane_server.sentence import Hypothesis, Sentence
 
 Step = dict[str, npt.NDArray[Any]]  # the arrays that a step returned, by name
 
@@ -79,7 +79,7 @@ def distance(found: Sequence[Step], expected: Sequence[Step], rows: slice = slic
 
 def scored_again(backend: GraphBackend, ids: SpecialIds, sentence: Sentence, hypothesis: Hypothesis) -> FloatArray:
     """Feed a hypothesis to a backend. Return the log-probability of each of its tokens: [tokens]."""
-    ended = hypothesis.finish_reason is FinishReason.END_OF_SENTENCE
+    ended = hypothesis.is_complete
     tokens = [*hypothesis.token_ids, *[ids.eos] * ended]
     backend.encode([sentence.source_ids], 0)
     fed = np.array([ids.decoder_start, *tokens[:-1]])[:, None]

@@ -26,7 +26,7 @@ from translane_export.model import Transformer
 from translane_export.sources.bundle import BundleReader
 from translane_server.bundle import load_bundle
 from translane_server.options import DecodingOptions
-from translane_server.sentence import FinishReason, Sentence
+from translane_server.sentence import Sentence
 
 transformers.logging.set_verbosity_error()
 
@@ -39,7 +39,7 @@ class Expected:
 
     token_ids: tuple[int, ...]
     score: float  # greedy search: the sum of the generated tokens' log-probabilities under the model alone
-    finish_reason: FinishReason
+    is_complete: bool  # the end-of-sentence token ended it
 
 
 @dataclass(frozen=True)
@@ -203,8 +203,7 @@ class GenerateOracle:
 
     def _expected(self, sentence: Sentence, generated: list[int], score: float) -> Expected:
         ended = generated[-1] == self.eos
-        reason = FinishReason.END_OF_SENTENCE if ended else FinishReason.MAX_LENGTH
-        return Expected((*sentence.forced_ids, *generated[: len(generated) - ended]), score, reason)
+        return Expected((*sentence.forced_ids, *generated[: len(generated) - ended]), score, ended)
 
     def logits(self, source_ids: Sequence[int], fed: Sequence[int]) -> torch.Tensor:
         """Return the logits after each token in `fed`, [T, V]."""

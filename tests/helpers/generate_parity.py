@@ -120,7 +120,7 @@ class Subject:
         if len(found) != len(wanted.hypotheses):
             return False
         scores = [
-            [self.oracle.rescore(sentence, h.token_ids, ended=h.finish_reason.value == "end_of_sentence") for h in side]
+            [self.oracle.rescore(sentence, h.token_ids, ended=h.is_complete) for h in side]
             for side in (found, wanted.hypotheses)
         ]
         return all(abs(ours - theirs) < TIE for ours, theirs in zip(*scores, strict=True))
@@ -200,7 +200,7 @@ def demo_subject() -> Iterator[Subject]:
 
 
 def _outcome(hypothesis: Hypothesis | Expected) -> tuple[object, object]:
-    return tuple(hypothesis.token_ids), hypothesis.finish_reason
+    return tuple(hypothesis.token_ids), hypothesis.is_complete
 
 
 def _score(hypothesis: Hypothesis) -> float:

@@ -34,7 +34,7 @@ from translane_export.tokenizer_files import TokenizerFiles
 from translane_server.bundle import Bundle, load_bundle
 from translane_server.manifest import Languages, SentencePieceTokenizerEntry
 from translane_server.options import DecodingOptions
-from translane_server.sentence import FinishReason, Sentence
+from translane_server.sentence import Sentence
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
@@ -282,7 +282,7 @@ def compare(
         for generated in generate(model, batch[first : first + together], beam_size, max_length)
     ]
     for source, (ours, *_), theirs in zip(batch, found, wanted, strict=True):
-        ended = ours.finish_reason is FinishReason.END_OF_SENTENCE
+        ended = ours.is_complete
         result.sentences += 1
         result.tokens += len(theirs.token_ids)
         result.ended += theirs.ended

@@ -92,14 +92,12 @@ def rank_tokens(candidates: Candidates, with_logits: Sequence[Search], table: Ro
 def _rules(rows: IntArray, searches: Sequence[Search], table: RowTable, eos: int) -> processors.Rules:
     """The rules of `rows` [P]. `searches` holds the search of each row."""
     positions = table.positions[rows]
-    options = [search.options for search in searches]
-    return processors.Rules(
+    return processors.Rules.of(
+        [search.options for search in searches],
         history=table.history[rows],
         lengths=positions + 1,
         on_logits=np.array([search.kind is not Kind.BEAM for search in searches]),
         eos_banned=positions < np.array([search.eos_from for search in searches]),
-        repetition_penalty=np.array([each.repetition_penalty for each in options], np.float32),
-        ngram_size=np.array([each.no_repeat_ngram_size for each in options], np.int32),
         eos=eos,
         masks={
             number: masks

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from translane_server.arrays import BoolArray, FloatArray, Int32Array, IntArray
+from translane_server.options import DecodingOptions
 
 _LARGEST = np.finfo(np.float32).max
 
@@ -45,6 +47,15 @@ class Rules:
     ngram_size: Int32Array
     eos: int
     masks: Mapping[int, Sequence[BoolArray]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, options: Sequence[DecodingOptions], **state: Any) -> Rules:
+        """The rules of P rows with these options; `state` has the attributes that the options do not say."""
+        return cls(
+            repetition_penalty=np.array([each.repetition_penalty for each in options], np.float32),
+            ngram_size=np.array([each.no_repeat_ngram_size for each in options], np.int32),
+            **state,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from helpers.demo import DEMO
 from helpers.generate_parity import RANDOM_MODELS, TEST_SPLIT, count, demo_subject, random_subject
 from translane_export.model.greedy import greedy_decode
 from translane_server.options import DecodingOptions
-from translane_server.sentence import FinishReason, Sentence
+from translane_server.sentence import Sentence
 
 EXAMPLES = int(os.environ.get("TRANSLANE_PARITY_EXAMPLES", "0"))
 
@@ -49,16 +49,16 @@ def test_alternatives_are_the_best_first_tokens_each_gone_on_greedily(rules):
         sentences = [Sentence(source, options, forced) for source in subject.sources[:40]]
         for sentence, found in zip(sentences, subject.driver.together(sentences), strict=True):
             assert len(found) == count
-            wanted: set[tuple[tuple[int, ...], FinishReason]] = set()
+            wanted: set[tuple[tuple[int, ...], bool]] = set()
             for first in best_next_tokens(subject.oracle, sentence, rules, count):
                 if first == subject.oracle.eos:
-                    wanted.add((forced, FinishReason.END_OF_SENTENCE))
+                    wanted.add((forced, True))
                     continue
                 rest = {**rules, "min_length": max(0, rules.get("min_length", 0) - 1)}
                 one = Sentence(sentence.source_ids, DecodingOptions(max_length=length - 1, **rest), (*forced, first))
                 [[best]] = [generated.hypotheses for generated in subject.oracle.generate([one])]
-                wanted.add((best.token_ids, best.finish_reason))
-            assert {(hypothesis.token_ids, hypothesis.finish_reason) for hypothesis in found} == wanted
+                wanted.add((best.token_ids, best.is_complete))
+            assert {(hypothesis.token_ids, hypothesis.is_complete) for hypothesis in found} == wanted
             scores = [hypothesis.score or 0.0 for hypothesis in found]
             assert scores == sorted(scores, reverse=True)
 
@@ -96,6 +96,6 @@ def test_the_oracle_scores_as_generate_did(model):
         sentences = [Sentence(source, options, forced_ids=(7, 5)) for source in subject.sources[:20]]
         for sentence, generated in zip(sentences, subject.oracle.generate(sentences), strict=True):
             for hypothesis in generated.hypotheses:
-                ended = hypothesis.finish_reason.value == "end_of_sentence"
+                ended = hypothesis.is_complete
                 score = subject.oracle.rescore(sentence, hypothesis.token_ids, ended=ended)
                 assert score == pytest.approx(hypothesis.score, abs=1e-5)

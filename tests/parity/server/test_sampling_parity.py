@@ -63,8 +63,7 @@ def samples(subject, source, forced=(), seeds=range(SEEDS), **chosen):
     sentences = [Sentence(source, options(seed, **chosen), forced) for seed in seeds]
     return [
         [
-            hypothesis.token_ids[len(forced) :]
-            + (subject.oracle.eos,) * (hypothesis.finish_reason.value == "end_of_sentence")
+            hypothesis.token_ids[len(forced) :] + (subject.oracle.eos,) * hypothesis.is_complete
             for hypothesis in hypotheses
         ]
         for hypotheses in subject.driver.together(sentences)

@@ -12,7 +12,7 @@ import pytest
 from helpers.demo import DEMO
 from helpers.generate_parity import RANDOM_MODELS, TEST_SPLIT, demo_subject, random_subject
 from translane_server.options import DecodingOptions, Sampling
-from translane_server.sentence import FinishReason, Sentence
+from translane_server.sentence import Sentence
 
 TOLERANCE = 1e-4
 
@@ -22,7 +22,7 @@ def largest_difference(oracle, sentences, results):
     largest, count = 0.0, 0
     for sentence, hypotheses in zip(sentences, results, strict=True):
         for hypothesis in hypotheses:
-            ended = hypothesis.finish_reason is FinishReason.END_OF_SENTENCE
+            ended = hypothesis.is_complete
             tokens = [*hypothesis.token_ids, *([oracle.eos] if ended else [])]
             expected = oracle.log_probs(sentence.source_ids, tokens).tolist()
             assert len(hypothesis.token_log_probs) == len(expected)

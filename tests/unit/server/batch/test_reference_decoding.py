@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from fakes.language_model import EOS, RandomBackend, RandomModel
 from fakes.tasks import enter, step, tasks
 from helpers import reference_decoding
-from translane_server.batch import ranking, search_factory
+from translane_server.batch import search_factory
 from translane_server.batch.running_batch import RunningBatch
 from translane_server.batch.search import _RULED_OPTIONS
+from translane_server.decoding import processors
 from translane_server.options import DecodingOptions, RequiredPhrase, Sampling
-from translane_server.sentence import AlignedToken, FinishReason, Hypothesis, Sentence, Task
+from translane_server.sentence import AlignedToken, Hypothesis, Sentence, Task
 
 MODEL = RandomModel()
 ROWS = 12
@@ -100,7 +101,7 @@ def expected(sentence, model=MODEL):
 def check(hypotheses, references):
     assert [h.token_ids for h in hypotheses] == [r.token_ids for r in references]
     assert [h.score for h in hypotheses] == pytest.approx([r.score for r in references], abs=1e-4)
-    assert [h.finish_reason is FinishReason.END_OF_SENTENCE for h in hypotheses] == [r.ended for r in references]
+    assert [h.is_complete for h in hypotheses] == [r.ended for r in references]
 
 
 @given(st.lists(sentences, min_size=1, max_size=8), st.integers(0, 1000))
@@ -268,7 +269,7 @@ def test_forced_tokens_are_scored():
         assert log_prob == pytest.approx(MODEL.log_probs(source, history)[token], abs=1e-5)
         history.append(token)
     assert hypothesis.token_ids == tuple(target[:-1])
-    assert hypothesis.finish_reason is FinishReason.END_OF_SENTENCE
+    assert hypothesis.is_complete
 
 
 def test_a_word_starts_after_a_prefix_that_ends_in_a_space():
@@ -289,7 +290,7 @@ def test_a_sentence_ends_where_everything_is_banned():
     ):
         ((hypothesis, *_),), _ = decode([Sentence([7, EOS], options, (4,))])
         assert hypothesis.token_ids == (4,)
-        assert hypothesis.finish_reason is FinishReason.END_OF_SENTENCE
+        assert hypothesis.is_complete
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
@@ -410,7 +411,7 @@ def test_forced_tokens_that_count_are_part_of_the_length_but_not_of_the_score(be
             )
         }
         hypothesis = counted[0]
-        generated = len(hypothesis.token_ids) - 2 + (hypothesis.finish_reason is FinishReason.END_OF_SENTENCE)
+        generated = len(hypothesis.token_ids) - 2 + (hypothesis.is_complete)
         assert 2 <= generated <= 5
         if beam_size == 1:
             assert best == {hypothesis.token_ids: pytest.approx(hypothesis.score, abs=1e-4)}
@@ -425,7 +426,7 @@ def test_the_coverage_penalty_counts_the_attention_of_every_step():
     (hypotheses,), _ = decode([Sentence(source, options)])
     for hypothesis in hypotheses:
         fed = [MODEL.vocabulary.decoder_start, *hypothesis.token_ids]
-        if hypothesis.finish_reason is FinishReason.MAX_LENGTH:
+        if not hypothesis.is_complete:
             fed.pop()
         attention = sum(MODEL.attention(source, fed[: step + 1]).astype(float) for step in range(len(fed)))
         penalty = np.log(np.minimum(attention, 1)).sum()
@@ -439,10 +440,10 @@ def test_a_sentence_may_end_right_after_a_prefix_that_ends_in_a_space():
         [Sentence([7, EOS], DecodingOptions(max_length=3), (4,), word_follows=True)], model=eager
     )
     assert hypothesis.token_ids == (4,)
-    assert hypothesis.finish_reason is FinishReason.END_OF_SENTENCE
+    assert hypothesis.is_complete
 
 
 def test_every_option_with_rules_is_read_where_rules_are_made():
     """An option that only exists in DecodingOptions would take the general way, and then have no effect."""
-    sources = "".join(inspect.getsource(module) for module in (ranking, search_factory))
+    sources = "".join(inspect.getsource(module) for module in (processors, search_factory))
     assert [name for name, _ in _RULED_OPTIONS if f".{name}" not in sources] == []

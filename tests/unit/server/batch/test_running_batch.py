@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from translane_server.backend import Candidates, StepNeeds
 from translane_server.batch.running_batch import RunningBatch
 from translane_server.options import DecodingOptions
-from translane_server.sentence import FinishReason, Sentence, Task
+from translane_server.sentence import Sentence, Task
 from translane_server.vocabulary import TargetVocabulary
 
 EOS = 3
@@ -52,7 +52,7 @@ def test_a_row_ends_with_the_end_of_sentence_token_which_is_not_part_of_the_hypo
     assert hypothesis.token_ids == (10,)
     assert hypothesis.score == -0.5
     assert hypothesis.token_log_probs == (-0.25, -0.25)
-    assert hypothesis.finish_reason is FinishReason.END_OF_SENTENCE
+    assert hypothesis.is_complete
 
 
 def test_a_row_ends_at_its_own_max_length():
@@ -60,14 +60,14 @@ def test_a_row_ends_at_its_own_max_length():
     running.add([job(max_length=1), job(max_length=2)])
     (hypothesis,) = only(running.advance(candidates(10, 11))).hypotheses()
     assert hypothesis.token_ids == (10,)
-    assert hypothesis.finish_reason is FinishReason.MAX_LENGTH
+    assert not hypothesis.is_complete
 
 
 def test_end_of_sentence_at_max_length_counts_as_the_end_of_the_sentence():
     running = batch()
     running.add([job(max_length=1)])
     (hypothesis,) = only(running.advance(candidates(EOS))).hypotheses()
-    assert hypothesis.finish_reason is FinishReason.END_OF_SENTENCE
+    assert hypothesis.is_complete
 
 
 def test_log_probabilities_are_asked_for_while_a_sentence_tells_its_score():
@@ -106,7 +106,7 @@ def test_steps_without_log_probabilities():
     running.advance(Candidates(np.array([[10]])))
     (hypothesis,) = only(running.advance(Candidates(np.array([[EOS]])))).hypotheses()
     assert (hypothesis.token_ids, hypothesis.score, hypothesis.token_log_probs) == ((10,), None, ())
-    assert hypothesis.finish_reason is FinishReason.END_OF_SENTENCE
+    assert hypothesis.is_complete
 
 
 def test_newcomers_fill_the_rows_of_those_that_have_left():

@@ -10,7 +10,7 @@ from translane_server.dispatch.dispatcher import Dispatcher
 from translane_server.errors import EngineError, QueueFullError, UnavailableError
 from translane_server.options import DecodingOptions
 from translane_server.rpc.streaming import StreamedSentence, stream_text
-from translane_server.sentence import FinishReason, Sentence
+from translane_server.sentence import Sentence
 
 
 def surfaces(tokens):
@@ -94,10 +94,7 @@ async def test_the_end_has_the_result_and_the_text_of_each_sentence(engine):
     reader = Reader(engine, [sentence(5, 6), sentence(7, max_length=1)], gaps=["> ", "\n\n", " <"])
     assert await reader.text() == f"> {translation(5, 6)}\n\n{translation(7)} <"
     end = reader.task.result()
-    assert [result.hypotheses[0].finish_reason for result in end.results] == [
-        FinishReason.END_OF_SENTENCE,
-        FinishReason.MAX_LENGTH,
-    ]
+    assert [result.hypotheses[0].is_complete for result in end.results] == [True, False]
     assert "" not in reader.deltas
 
 
