@@ -68,23 +68,29 @@ class LocalDecoder:
         setup = ReplicaSetup(0, backend.rows, vocabulary)
         self._connection = ReplicaConnection(setup, ThreadHost(lambda: backend))
         self._observe = observe
-        self._runner = asyncio.Runner()
+        # The loop has a thread of its own: an exception of a signal's handler must not end in a callback of the loop.
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="dispatcher", daemon=True)
         self.dispatcher: Dispatcher
 
     def __enter__(self) -> LocalDecoder:
-        self._runner.__enter__()
-        self.run(self._start())
+        self._thread.start()
+        try:
+            self.run(self._start())
+        except BaseException:
+            self._end_loop()
+            raise
         return self
 
     def __exit__(self, *exception: object) -> None:
         try:
             self.run(self.dispatcher.stop())
         finally:
-            self._runner.close()
+            self._end_loop()
 
     def run(self, coroutine: Coroutine[Any, Any, _Result]) -> _Result:
         """Run a coroutine in the event loop of the dispatcher."""
-        return self._runner.run(coroutine)
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
     def decode(self, sentences: Sequence[Sentence], priority: int = 0) -> tuple[SentenceResult, ...]:
         """Decode `sentences`; see `Dispatcher.decode`.
@@ -97,3 +103,9 @@ class LocalDecoder:
     async def _start(self) -> None:
         self.dispatcher = Dispatcher([self._connection], waiting_limit=sys.maxsize, observe=self._observe)
         await self.dispatcher.start()
+
+    def _end_loop(self) -> None:
+        self.run(self._loop.shutdown_default_executor())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()

@@ -150,7 +150,7 @@ def _decode_greedily(
         over = [search for search, decode in running.items() if not _take(decode, search.rows[0], candidates, config)]
         over += [search for search in batch.advance(candidates).done if search not in over]
         for search in over:
-            batch.drop(search.task.number)  # where it has not ended by itself
+            batch.drop({search.task.number})  # where it has not ended by itself
             yield running.pop(search)
 
 

@@ -79,7 +79,8 @@ class BeamStep:
 
     def _force(self, search: Search, beams: LiveBeams, token: int) -> None:
         """Continue with a forced token. It does not count in the score; its log-probability is kept for the caller."""
-        log_prob = self._ranked.log_prob(search.rows[0], token) if search.logits_until else 0.0
+        has_logits = beams.length < search.logits_until
+        log_prob = self._ranked.log_prob(search.rows[0], token) if has_logits else 0.0
         self._go_on(search, beams, [(0, token, 0.0, log_prob)])
 
     def _constrained(

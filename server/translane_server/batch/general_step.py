@@ -90,7 +90,7 @@ class GeneralStep:
             forced, position = search.forced_ids, table.positions.item(row)
             if position < len(forced):
                 tokens[number] = forced[position]
-                log_probs[number] = ranked.log_prob(row, forced[position]) if search.logits_until else 0.0
+                log_probs[number] = ranked.log_prob(row, forced[position]) if position < search.logits_until else 0.0
                 continue
             generated.append(number)
             if search.kind is not Kind.GREEDY:

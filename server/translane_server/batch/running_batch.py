@@ -15,7 +15,7 @@ depends on its own rows only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -208,15 +208,15 @@ class RunningBatch:
             going = going[~over]
         return update
 
-    def drop(self, number: int) -> bool:
-        """Remove the task of this number. Return whether it was decoding."""
-        for row in range(len(self._by_row)):
-            search = self._by_row[row]
-            if search.task.number == number and row in search.rows and row not in self._holes:
-                self._holes += search.rows
-                self._end(search)
-                return True
-        return False
+    def drop(self, numbers: Container[int]) -> list[int]:
+        """Give up the tasks of these numbers. Return the numbers of those that were decoding."""
+        holes = set(self._holes)
+        live = dict.fromkeys(search for row, search in enumerate(self._by_row) if row not in holes)
+        dropped = [search for search in live if search.task.number in numbers]
+        for search in dropped:
+            self._holes += search.rows
+            self._end(search)
+        return [search.task.number for search in dropped]
 
     def _find_needs(self) -> StepNeeds:
         attention = self._attending > 0

@@ -169,11 +169,11 @@ class Dispatcher:
             for place in range(len(sentences)):
                 while True:
                     request.changed.clear()
-                    if request.error:
-                        raise request.error
                     if result := request.results[place]:
                         yield result
                         break
+                    if request.error:
+                        raise request.error
                     if tokens := request.take_certain(place):
                         yield tokens
                     else:
@@ -249,5 +249,6 @@ class Dispatcher:
         self._queue.clear()
         self._sent.clear()
         for request in self._requests:
-            request.fail(error)
+            if request.missing:  # a slow reader of a stream still gets what is decoded
+                request.fail(error)
         self._requests.clear()

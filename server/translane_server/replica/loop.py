@@ -108,18 +108,19 @@ class ReplicaLoop:
         for orders in self._server.orders(wait=idle):
             for task in orders.tasks:
                 self._queue.add(task, task.priority)
-            for number in orders.cancelled:
-                self._cancel(number)
+            if orders.cancelled:
+                self._cancel(set(orders.cancelled))
 
-    def _cancel(self, number: int) -> None:
-        waiting = self._queue.remove(lambda task: task.number == number)
-        if not waiting:
-            waiting = len(self._encoded)
-            self._encoded = deque(each for each in self._encoded if each[0].number != number)
-            waiting -= len(self._encoded)
-        if waiting or self._batch.drop(number):  # otherwise the task has ended
-            self._dropped.append(number)
-            self._newcomers = [search for search in self._newcomers if search.task.number != number]
+    def _cancel(self, numbers: set[int]) -> None:
+        """Give up the tasks of these numbers that have not ended."""
+        waiting = [
+            task.number for task in (*self._queue, *(task for task, _ in self._encoded)) if task.number in numbers
+        ]
+        if waiting:
+            self._queue.remove(lambda task: task.number in numbers)
+            self._encoded = deque(each for each in self._encoded if each[0].number not in numbers)
+        self._dropped += [*waiting, *self._batch.drop(numbers)]
+        self._newcomers = [search for search in self._newcomers if search.task.number not in numbers]
 
     def _step(self) -> None:
         """Admit sentences, close holes, and decode: every active row gets a token, and ended sentences leave."""
@@ -136,12 +137,13 @@ class ReplicaLoop:
 
         When all encoded sentences have rows, the next sentences are encoded together: as many as there are slots for,
         even if there are fewer free rows. This costs less than to encode each sentence when a row becomes free. But a
-        sentence of higher priority that comes later must wait for them.
+        sentence of higher priority that comes later must wait for them. The backend bounds the work: it encodes once
+        between two steps.
         """
         backend, batch, queue = self._backend, self._batch, self._queue
         if self._encoded:
             self._enter()
-        while not self._encoded and (first := queue.first) and batch.reserved + first.rows <= self._rows:
+        if not self._encoded and (first := queue.first) and batch.reserved + first.rows <= self._rows:
             started = self._clock()
             count = backend.encode_ahead([task.sentence.source_ids for task in queue])
             self._encode_seconds = self._clock() - started

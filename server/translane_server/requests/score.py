@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from translane.v1 import translation_pb2 as pb
@@ -48,20 +48,32 @@ class ScoreReader:
         self._pairs = LanguagePairs(manifest.languages, tokenizer)
         self._limits = limits
 
-    def read(self, request: pb.ScoreRequest, check_room: Callable[[int], None]) -> PreparedScores:
-        """Check and tokenize a request. A long request takes too long for the event loop.
+    def check(self, request: pb.ScoreRequest) -> int:
+        """Refuse a request that is too large to be tokenized. This is cheap, and done on the event loop.
+
+        Returns:
+            How many sentences the request has.
+
+        Raises:
+            InvalidRequestError: there are no texts, too many texts, or texts that are too long.
+        """
+        inputs, tokens = request.inputs, self._limits.tokens
+        wrong = check_count("inputs", len(inputs), self._limits.texts_per_request)
+        if not wrong:
+            wrong += check_characters(_SOURCE, [each.source for each in inputs], tokens.source)
+            wrong += check_characters(_TARGET, [each.target for each in inputs], tokens.target)
+        if wrong:
+            refuse([*wrong, *self._pairs.find(request.source_language, request.target_language)[1]])
+        return len(inputs)
+
+    def read(self, request: pb.ScoreRequest) -> PreparedScores:
+        """Tokenize a request that passed `check`. A long request takes too long for the event loop.
 
         An empty target is scored, too. It has one token, the end-of-sentence token.
-
-        Args:
-            request: a `Score` request.
-            check_room: raises an error if so many sentences cannot wait. It is called before tokenizing.
 
         Raises:
             InvalidRequestError: the request is wrong. The error names everything that is wrong.
         """
-        self._check_size(request)
-        check_room(len(request.inputs))
         limits, eos = self._limits.tokens, self._manifest.special_ids.eos
         pair, wrong = self._pairs.find(request.source_language, request.target_language)
         sources = pair.encode([each.source for each in request.inputs])
@@ -84,16 +96,6 @@ class ScoreReader:
             for source, target in zip(sources, targets, strict=True)
         ]
         return PreparedScores(sentences, len(pair.forced_ids))
-
-    def _check_size(self, request: pb.ScoreRequest) -> None:
-        """Refuse a request that is too large to be tokenized."""
-        wrong = check_count("inputs", len(request.inputs), self._limits.texts_per_request)
-        if not wrong:
-            tokens = self._limits.tokens
-            wrong += check_characters(_SOURCE, [each.source for each in request.inputs], tokens.source)
-            wrong += check_characters(_TARGET, [each.target for each in request.inputs], tokens.target)
-        if wrong:
-            refuse([*wrong, *self._pairs.find(request.source_language, request.target_language)[1]])
 
     def scores(self, prepared: PreparedScores, results: Sequence[SentenceResult], *, tokens: bool) -> list[pb.Score]:
         """Return the message of each sentence's result, with the tokens if `tokens` is set."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -108,19 +108,31 @@ class TranslateReader:
         self._options = OptionLimits(limits.tokens, limits.beam_size, manifest.alignment is not None)
         self._remembered_manner = lru_cache(_MANNERS)(self._manner)
 
-    def read(self, request: _Request, check_room: Callable[[int], None]) -> PreparedRequest:
-        """Check and tokenize a request. A long request takes too long for the event loop.
+    def check(self, request: _Request) -> int:
+        """Refuse a request that is too large to be tokenized. This is cheap, and done on the event loop.
 
-        Args:
-            request: a `Translate` or `TranslateStream` request.
-            check_room: raises an error if so many sentences cannot wait. It is called before tokenizing.
+        Returns:
+            How many sentences the request has, as far as can be told without tokens.
+
+        Raises:
+            InvalidRequestError: there are no texts, too many texts, or texts that are too long.
+        """
+        texts, limits = _texts(request), self._limits
+        tokens = limits.tokens.source * (limits.sentences_waiting if request.options.split_sentences else 1)
+        wrong = check_count("texts", len(texts), limits.texts_per_request)
+        wrong = wrong or check_characters(_field(request), texts, tokens)
+        if wrong:
+            _, wrong_languages = self._pairs.find(request.source_language, request.target_language)
+            refuse([*wrong, *wrong_languages, *check_options(request.options, self._options)])
+        return sum(map(bool, texts))
+
+    def read(self, request: _Request) -> PreparedRequest:
+        """Tokenize a request that passed `check`. A long request takes too long for the event loop.
 
         Raises:
             InvalidRequestError: the request is wrong. The error names everything that is wrong.
         """
         texts = _texts(request)
-        self._check_size(request, texts)
-        check_room(sum(map(bool, texts)))
         languages, options = (request.source_language, request.target_language), request.options.SerializeToString()
         short = len(languages[0]) + len(languages[1]) + len(options) <= _MANNER_LENGTH
         manner = (self._remembered_manner if short else self._manner)(*languages, options)
@@ -134,16 +146,6 @@ class TranslateReader:
             names = [field.format(number) for number, text in enumerate(prepared) for _ in text.sources]
             refuse(check_sentences(zip(names, sentences, strict=True)))
         return PreparedRequest(prepared, sentences, manner.target_language, builder)
-
-    def _check_size(self, request: _Request, texts: Sequence[str]) -> None:
-        """Refuse a request that is too large to be tokenized."""
-        limits = self._limits
-        tokens = limits.tokens.source * (limits.sentences_waiting if request.options.split_sentences else 1)
-        wrong = check_count("texts", len(texts), limits.texts_per_request)
-        wrong = wrong or check_characters(_field(request), texts, tokens)
-        if wrong:
-            _, wrong_languages = self._pairs.find(request.source_language, request.target_language)
-            refuse([*wrong, *wrong_languages, *check_options(request.options, self._options)])
 
     def _manner(self, source_language: str, target_language: str, serialized_options: bytes) -> _Manner:
         """Return the manner of requests with these languages and options.

@@ -148,7 +148,8 @@ class TranslationService(TranslationServiceServicer):
         note(texts=len(request.inputs))
         self._check_model(request.model)
         with self._accepted() as dispatcher:
-            prepared = await self._run(request.ByteSize(), self._score.read, request, dispatcher.check_room)
+            dispatcher.check_room(self._score.check(request))
+            prepared = await self._run(request.ByteSize(), self._score.read, request)
             sentences = prepared.sentences
             note(
                 source_tokens=sum(len(sentence.source_ids) for sentence in sentences),
@@ -188,7 +189,8 @@ class TranslationService(TranslationServiceServicer):
     async def _read(
         self, request: pb.TranslateRequest | pb.TranslateStreamRequest, dispatcher: Dispatcher
     ) -> PreparedRequest:
-        prepared = await self._run(request.ByteSize(), self._translate.read, request, dispatcher.check_room)
+        dispatcher.check_room(self._translate.check(request))
+        prepared = await self._run(request.ByteSize(), self._translate.read, request)
         note(source_tokens=sum([len(sentence.source_ids) for sentence in prepared.sentences]))
         return prepared
 

@@ -38,12 +38,15 @@ def group_sources(lengths: Sequence[int], capacity: int, run_cost: int) -> list[
         capacity: maximum padded tokens of all runs together.
         run_cost: how many tokens of padding cost as much as one more run.
     """
-    count = len(lengths)
-    while True:
-        groups = _group(lengths[:count], run_cost)
-        if count == 1 or groups[-1].end <= capacity:
-            return groups
-        count = (count + 1) // 2
+    low, high = 1, len(lengths)
+    middle = high
+    while low < high:  # the largest number that fits
+        if _group(lengths[:middle], run_cost)[-1].end <= capacity:
+            low = middle
+        else:
+            high = middle - 1
+        middle = (low + high + 1) // 2
+    return _group(lengths[:low], run_cost)
 
 
 def _group(lengths: Sequence[int], run_cost: int) -> list[Group]:

@@ -30,7 +30,7 @@ def test_a_missing_package_is_one_sentence(program, package):
 def test_a_missing_module_of_our_own_is_no_missing_package():
     for error in (ModuleNotFoundError("x", name="translane_export.none"), ModuleNotFoundError("x")):
         with pytest.raises(ModuleNotFoundError):
-            say_missing("translane-export", error)
+            say_missing("translane-export", error, ())
 
 
 @both

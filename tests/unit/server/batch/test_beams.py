@@ -82,7 +82,7 @@ def decode(sentences, model, seed, drops=0.05, streamed=False):
         while waiting and waiting[0].rows <= ROWS - batch.reserved and (generator.random() < 0.7 or not batch.size):
             enter(batch, backend, [waiting.pop(0)])
         if generator.random() < drops:
-            batch.drop(generator.randrange(len(sentences)))
+            batch.drop({generator.randrange(len(sentences))})
         closed = batch.compact()
         backend.move_rows(closed)
         if batch.size:

@@ -361,8 +361,8 @@ def test_dropping_a_sentence_frees_all_its_rows():
     for _ in range(3):
         assert step(batch, backend).done == []
     assert batch.size == batch.reserved == 12
-    assert batch.drop(1)
-    assert not batch.drop(1)
+    assert batch.drop({1, 7}) == [1]
+    assert batch.drop({1}) == []
     assert batch.size == batch.reserved == 8
     done = []
     while batch.size:
@@ -447,3 +447,17 @@ def test_every_option_with_rules_is_read_where_rules_are_made():
     """An option that only exists in DecodingOptions would take the general way, and then have no effect."""
     sources = "".join(inspect.getsource(module) for module in (processors, search_factory))
     assert [name for name, _ in _RULED_OPTIONS if f".{name}" not in sources] == []
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+@pytest.mark.parametrize("scores", [True, False])
+def test_forced_tokens_that_count_beyond_the_minimum_length(beam_size, scores):
+    """Their steps have no logits where no score is told."""
+    options = DecodingOptions(max_length=6, min_length=1, beam_size=beam_size, scores=scores)
+    for source in range(2, 12):
+        (hypotheses,), _ = decode([Sentence([source, EOS], options, forced_ids=(4, 9, 5), counted_ids=3)])
+        (scored,), _ = decode(
+            [Sentence([source, EOS], replace(options, scores=True), forced_ids=(4, 9, 5), counted_ids=3)]
+        )
+        assert [hypothesis.token_ids for hypothesis in hypotheses] == [other.token_ids for other in scored]
+        assert all(hypothesis.token_ids[:3] == (4, 9, 5) for hypothesis in hypotheses)

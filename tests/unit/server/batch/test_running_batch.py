@@ -81,7 +81,7 @@ def test_log_probabilities_are_asked_for_while_a_sentence_tells_its_score():
     running.compact()
     assert running.needs == StepNeeds(log_probs=False)
     (search,) = running.add([job()])
-    running.drop(search.task.number)
+    running.drop({search.task.number})
     assert running.needs == StepNeeds(log_probs=False)
 
 
@@ -128,8 +128,8 @@ def test_compaction_keeps_every_surviving_row_and_moves_as_few_as_possible(lengt
     running.advance(candidates(*range(100, 100 + len(members))))
     content = {search: (100 + row, lengths[row]) for row, search in enumerate(members)}
     leaving = data.draw(st.sets(st.integers(0, len(members) - 1)))
-    for row in leaving:
-        assert running.drop(members[row].task.number)
+    unwanted = {members[row].task.number for row in leaving}
+    assert set(running.drop(unwanted)) == unwanted
     survivors = [search for row, search in enumerate(members) if row not in leaving]
     assert running.size == len(survivors)
     moves = running.compact()

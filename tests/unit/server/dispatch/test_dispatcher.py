@@ -282,6 +282,20 @@ async def test_a_stream_has_room_for_all_or_none(replicas):
 
 
 @pytest.mark.parametrize("how", ["stop", "lose"])
+async def test_a_slow_reader_gets_what_is_decoded_whatever_ends_then(engine, replicas, how):
+    stream = engine.stream(sentences(2))
+    first = asyncio.create_task(anext(stream))
+    await turn()
+    for replica in replicas:
+        replica.end(*replica.numbers)
+    if how == "stop":
+        await engine.stop()
+    else:
+        engine.lost(replicas[0])
+    assert [await first, await anext(stream)] == [RESULT, RESULT]
+
+
+@pytest.mark.parametrize("how", ["stop", "lose"])
 async def test_a_stream_ends_with_the_dispatcher(engine, replicas, how):
     event = asyncio.create_task(anext(engine.stream(sentences(2))))
     await turn()

@@ -22,7 +22,8 @@ def request(*pairs, **fields):
 
 
 def read(asked):
-    return reader.read(asked, lambda _sentences: None)
+    reader.check(asked)
+    return reader.read(asked)
 
 
 def violations(wrong):

@@ -34,7 +34,8 @@ def prepare():
     def prepare(text="x", target="en", kind=pb.TranslateRequest, **options):
         texts = {"texts": [text]} if kind is pb.TranslateRequest else {"text": text}
         request = kind(**texts, target_language=target, options=pb.DecodingOptions(**options))
-        return reader.read(request, lambda _sentences: None)
+        reader.check(request)
+        return reader.read(request)
 
     return prepare
 

@@ -34,3 +34,8 @@ def test_similar_lengths_go_together_and_keep_their_order():
 
 def test_where_runs_are_dear_there_is_one():
     assert [group.numbers for group in group_sources([4, 19, 5], 1000, 1 << 30)] == [[0, 1, 2]]
+
+
+def test_the_room_is_used():
+    (group,) = group_sources([200] * 60, 2048, 6)
+    assert len(group.numbers) == 10
