@@ -68,12 +68,14 @@ class LocalDecoder:
         setup = ReplicaSetup(0, backend.rows, vocabulary)
         self._connection = ReplicaConnection(setup, ThreadHost(lambda: backend))
         self._observe = observe
-        # The loop has a thread of its own: an exception of a signal's handler must not end in a callback of the loop.
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="dispatcher", daemon=True)
+        self._loop: asyncio.AbstractEventLoop
+        self._thread: threading.Thread
         self.dispatcher: Dispatcher
 
     def __enter__(self) -> LocalDecoder:
+        # The loop has a thread of its own: an exception of a signal's handler must not end in a callback of the loop.
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="dispatcher", daemon=True)
         self._thread.start()
         try:
             self.run(self._start())
