@@ -16,7 +16,7 @@ from translane_server.decoding import processors
 _NO_NUMBERS = np.zeros(0, np.float32)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RankedTokens:
     """The best tokens of n rows under their rules, best first, and the data to score other tokens.
 
