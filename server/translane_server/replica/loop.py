@@ -29,7 +29,7 @@ _MOST_STEPS = 64  # most steps whose measurements wait for a report
 
 
 class ServerLink(Protocol):
-    """The server as the loop sees it; see `connection.ServerConnection`."""
+    """The server as the loop sees it; see `server_connection.ServerConnection`."""
 
     def orders(self, *, wait: bool) -> list[Orders]:
         """The orders that have arrived. With `wait`, first wait for bytes.
