@@ -1,13 +1,14 @@
 # Needs CPython 3.11 or newer; everything else is set up in .venv, at the versions of constraints.txt.
 # PYTHON=… chooses the interpreter, PYTEST_ARGS=… what pytest gets, SERVER_ARGS=… what the served model's server gets,
-# BENCH_ARGS=… what the benchmarks get, NOX_ARGS=… what nox gets.
+# SOAK_SECONDS=… how long the soak lasts, BENCH_ARGS=… what the benchmarks get, NOX_ARGS=… what nox gets.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test check format coverage matrix bench docs stubs pins wheel image clean
+.PHONY: help demo serve test soak check format coverage matrix bench docs stubs pins wheel image clean
 .DELETE_ON_ERROR:
 
 MODEL  ?= models/zh-en
 DEVICE ?= cpu
+SOAK_SECONDS ?= 1800
 ENGINE ?= $(firstword $(notdir $(shell command -v docker podman 2>/dev/null)) docker)
 
 # Builds of ONNX Runtime report their use to their vendor unless this is set.
@@ -29,6 +30,9 @@ serve: .venv/.server  ## serve the bundled model (MODEL=… another) until Ctrl-
 
 test: .venv/.everything  ## set up everything, PyTorch included, and run all tests
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(PYTEST_ARGS)
+
+soak: .venv/.everything  ## load, kill and reload a server for SOAK_SECONDS; exit code 1 if anything is lost or grows
+	@PYTHONPATH=tests:$(PYTHONPATH) $(BIN)/python -m reliability.soak --seconds $(SOAK_SECONDS)
 
 check: .venv/.everything  ## lint, format, types, generated code
 	$(BIN)/ruff check .

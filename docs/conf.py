@@ -45,6 +45,7 @@ CONTENTS = """
 docs/client
 docs/client-reference
 docs/server
+docs/security
 docs/export
 docs/training
 models/zh-en/README

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from benchmarks.models.vocabulary import target_vocabulary
@@ -14,6 +15,7 @@ from translane_server.devices import Device
 from translane_server.dispatch.dispatcher import Dispatcher
 from translane_server.dispatch.processes import process_hosts
 from translane_server.dispatch.replica_connection import ReplicaConnection
+from translane_server.dispatch.supervisor import Supervisor
 from translane_server.options import DecodingOptions
 from translane_server.replica.setup import ModelSetup, ReplicaSetup
 from translane_server.sentence import Sentence, SentenceResult
@@ -63,7 +65,11 @@ class TranslaneDecoder:
         )
         vocabulary = target_vocabulary(bundle, ends=ends)
         connections = [
-            ReplicaConnection(ReplicaSetup(number, rows, vocabulary, setup), host)
+            Supervisor(
+                partial(ReplicaConnection, ReplicaSetup(number, rows, vocabulary, setup), host),
+                replaces=False,
+                close=host.close,
+            )
             for number, host in enumerate(process_hosts(replicas, threads))
         ]
         self._dispatcher = Dispatcher(connections, waiting_limit=sys.maxsize)

@@ -31,12 +31,31 @@ from translane_client.retry import RetryPolicy
 DEFAULT_PORT = 50051
 DEFAULT_BATCH_SIZE = 64
 
-CHANNEL_OPTIONS = [
-    ("grpc.max_receive_message_length", -1),  # the answer is as long as the request makes it
-    # gRPC's own pause between connection attempts grows to two minutes: a retry within that pause fails untried.
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 1000),
-]
+DEFAULT_CONNECT_TIMEOUT = 5.0
+
+# While a call is under way, the server is asked for a sign of life so often, and given so long for it [ms]. A server
+# ends connections that ask too often: one of Translane allows a ping every 10 s.
+_KEEPALIVE, _KEEPALIVE_TIMEOUT = 20_000, 10_000
+
+
+def channel_options(connect_timeout: float = DEFAULT_CONNECT_TIMEOUT) -> list[tuple[str, int]]:
+    """Options of a channel whose attempts to connect take at most `connect_timeout` seconds each.
+
+    https://grpc.github.io/grpc/core/group__grpc__arg__keys.html
+    """
+    milliseconds = max(1, min(round(connect_timeout * 1000), 2**31 - 1))
+    return [
+        ("grpc.max_receive_message_length", -1),  # the answer is as long as the request makes it
+        # gRPC's own pause between connection attempts grows to two minutes: a retry within that pause fails untried.
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.max_reconnect_backoff_ms", 1000),
+        ("grpc.min_reconnect_backoff_ms", milliseconds),  # in spite of its name, the time of an attempt to connect
+        ("grpc.dns_ares_query_timeout", milliseconds),
+        ("grpc.keepalive_time_ms", _KEEPALIVE),
+        ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT),
+        ("grpc.http2.ping_timeout_ms", _KEEPALIVE_TIMEOUT),  # gRPC's own is a minute, and the longer of the two counts
+        ("grpc.http2.max_pings_without_data", 0),  # no limit: a long call sends nothing while it waits
+    ]
 
 
 def target_of(address: str) -> str:
@@ -62,6 +81,7 @@ class BaseClient:
         *,
         credentials: grpc.ChannelCredentials | None = None,
         timeout: float | None = None,
+        connect_timeout: float = DEFAULT_CONNECT_TIMEOUT,
         retry: RetryPolicy | None = None,
         batch_size: int | None = None,
         concurrency: int = 4,
@@ -71,10 +91,13 @@ class BaseClient:
     ) -> None:
         if batch_size is not None and batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, not {batch_size}")
+        if not 0 < connect_timeout < math.inf:
+            raise ValueError(f"connect_timeout must be a positive number of seconds, not {connect_timeout}")
         if concurrency < 1:
             raise ValueError(f"concurrency must be at least 1, not {concurrency}")
         self.address = target_of(address)
         self._credentials = credentials
+        self._connect_timeout = connect_timeout
         self._timeout = math.inf if timeout is None else timeout
         self._retry = RetryPolicy() if retry is None else retry
         self._batch_size = batch_size
@@ -97,10 +120,11 @@ class BaseClient:
             if self._closed:
                 raise Cancelled("the client was closed")
             if self._channel is None:
+                options = channel_options(self._connect_timeout)
                 if self._credentials is None:
-                    self._channel = self._grpc.insecure_channel(self.address, options=CHANNEL_OPTIONS)
+                    self._channel = self._grpc.insecure_channel(self.address, options=options)
                 else:
-                    self._channel = self._grpc.secure_channel(self.address, self._credentials, options=CHANNEL_OPTIONS)
+                    self._channel = self._grpc.secure_channel(self.address, self._credentials, options=options)
                 self._stub = stub_of(self._channel)
         return getattr(self._stub, call.method)
 

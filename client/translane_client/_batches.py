@@ -7,33 +7,40 @@ from typing import Generic
 
 from translane_client._requests import Batch, Item
 
-MAX_BYTES = 1 << 20
-"""Most UTF-8 in a batch of several items: well below the 4 MiB that a gRPC server takes by default."""
+MOST_BYTES = 1 << 20
+"""The largest request that the client makes of several items. A server takes as much by default."""
+
+_ITEM_BYTES = 32
+"""What an item takes in a message beside its text: tags and lengths of it and of its parts, at the most."""
+_LEAST_BYTES = 1 << 14
 
 
-def batches(items: Iterable[Item], size: int, size_of: Callable[[Item], int]) -> Iterator[Batch[Item]]:
+def batches(
+    items: Iterable[Item], size: int, size_of: Callable[[Item], int], overhead: int = 0
+) -> Iterator[Batch[Item]]:
     """Batches of `items`, which are read only as far as batches are taken.
 
     Args:
         items: What to cut, in order.
         size: Most items of a batch.
-        size_of: The bytes of an item. A batch of several items holds at most MAX_BYTES.
+        size_of: The bytes of an item. The request of a batch of several items has at most MOST_BYTES.
+        overhead: The bytes of a request without items.
     """
-    gatherer = _Gatherer(size, size_of)
+    gatherer = _Gatherer(size, size_of, overhead)
     for item in items:
         yield from gatherer.add(item)
     yield from gatherer.rest()
 
 
 async def async_batches(
-    items: Iterable[Item] | AsyncIterable[Item], size: int, size_of: Callable[[Item], int]
+    items: Iterable[Item] | AsyncIterable[Item], size: int, size_of: Callable[[Item], int], overhead: int = 0
 ) -> AsyncIterator[Batch[Item]]:
     """As `batches`, for either kind of iterable."""
     if not isinstance(items, AsyncIterable):
-        for batch in batches(items, size, size_of):
+        for batch in batches(items, size, size_of, overhead):
             yield batch
         return
-    gatherer = _Gatherer(size, size_of)
+    gatherer = _Gatherer(size, size_of, overhead)
     async for item in items:
         for batch in gatherer.add(item):
             yield batch
@@ -42,7 +49,8 @@ async def async_batches(
 
 
 class _Gatherer(Generic[Item]):
-    def __init__(self, size: int, size_of: Callable[[Item], int]) -> None:
+    def __init__(self, size: int, size_of: Callable[[Item], int], overhead: int) -> None:
+        self._most = max(_LEAST_BYTES, MOST_BYTES - overhead)
         self._size = size
         self._size_of = size_of
         self._items = list[Item]()
@@ -51,8 +59,8 @@ class _Gatherer(Generic[Item]):
 
     def add(self, item: Item) -> Iterator[Batch[Item]]:
         """Takes one more item; yields each batch that the item completes or finds full."""
-        size = self._size_of(item)
-        if self._bytes + size > MAX_BYTES:
+        size = self._size_of(item) + _ITEM_BYTES
+        if self._bytes + size > self._most:
             yield from self.rest()
         self._items.append(item)
         self._bytes += size

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 
 from translane_client._requests import Call
-from translane_client._status import exception_from
+from translane_client._status import connection_timed_out, exception_from
 from translane_client.errors import Cancelled, DeadlineExceeded, QueueFull, TranslaneError
 from translane_client.retry import RetryPolicy
 
@@ -97,7 +97,9 @@ class Exchange:
         if self._closed() and _code(failure) is grpc.StatusCode.CANCELLED:
             raise Cancelled("the client was closed") from failure
         error: TranslaneError = exception_from(failure, address=self._address, offset=self._offset)
-        if self._answered:
+        if self._answered or connection_timed_out(failure):  # another attempt would take as long, for nothing
+            raise error from failure
+        if self._retry.is_too_long(error):
             raise error from failure
         if self._patient and isinstance(error, QueueFull):
             self._waits += 1  # no attempt is used up: the server is well, and says when to come back

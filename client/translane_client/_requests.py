@@ -48,6 +48,8 @@ class Job(Generic[Item, Answer]):
     """Makes the call for a batch; the call gives one answer for each item."""
     size_of: Callable[[Item], int]
     """UTF-8 bytes of an item; 0 for an item that `call` refuses anyway."""
+    overhead: int
+    """Bytes of a request without items."""
 
 
 def stub_of(channel: Any) -> Any:
@@ -79,7 +81,7 @@ def translate_job(
         request.texts.extend(_valid(text, f"texts[{index}]") for index, text in enumerate(batch.items, batch.offset))
         return Call("Translate", request, lambda response: translations_of(response, len(batch.items)), batch.offset)
 
-    return Job(call, _bytes_of)
+    return Job(call, _bytes_of, settings.ByteSize())
 
 
 def translate_settings(
@@ -130,7 +132,7 @@ def score_job(
         request.inputs.extend(_score_input(pair, f"inputs[{n}]") for n, pair in enumerate(batch.items, batch.offset))
         return Call("Score", request, lambda response: scores_of(response, len(batch.items)), batch.offset)
 
-    return Job(call, lambda pair: sum(map(_bytes_of, pair)) if _is_pair(pair) else 0)
+    return Job(call, lambda pair: sum(map(_bytes_of, pair)) if _is_pair(pair) else 0, settings.ByteSize())
 
 
 def _score_input(pair: Any, field: str) -> pb.ScoreInput:

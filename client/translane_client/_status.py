@@ -33,11 +33,15 @@ _CLASSES: dict[grpc.StatusCode, type[errors.TranslaneError]] = {
 # A part of gRPC's own description of a lost or refused connection → the cause that the message names.
 _CAUSES = {
     "connection refused": "connection refused",
+    "tcp handshaker shutdown": "the connection timed out",
     "dns resolution failed": "the host name is not known",
     "domain name not found": "the host name is not known",
     "certificate_verify_failed": "its TLS certificate is not trusted",
     "handshake": "the TLS handshake failed",
     "ssl_error": "the TLS handshake failed",
+    "ping timeout": "it gives no sign of life",
+    "keepalive": "it gives no sign of life",
+    "before receiving settings": "nobody answers there",
     "timed out": "the connection timed out",
     "timeout": "the connection timed out",
     "no route to host": "no route to the host",
@@ -97,6 +101,14 @@ def exception_from(error: grpc.RpcError, *, address: str, offset: int = 0) -> er
         ),
         retry_after=None if retry_after is None else max(0.0, retry_after),
     )
+
+
+def connection_timed_out(error: grpc.RpcError) -> bool:
+    """Whether a call failed because no connection came about in time, as at an address where nobody answers."""
+    call: Any = error
+    details = (call.details() or "").lower()
+    timed_out = "timed out" in details or "tcp handshaker shutdown" in details
+    return call.code() is grpc.StatusCode.UNAVAILABLE and "failed to connect" in details and timed_out
 
 
 def _details(call: Any) -> list[Any]:

@@ -196,7 +196,7 @@ class AsyncClient(BaseClient):
         window: deque[asyncio.Task[list[Answer]]] = deque()
         try:
             size = size or self._batch_size or self._adopt_limits(await self._run(server_call(), deadline()))
-            async for batch in async_batches(items, size, job.size_of):
+            async for batch in async_batches(items, size, job.size_of, job.overhead):
                 window.append(asyncio.create_task(self._run_batch(job, batch, deadline(), patient)))
                 if len(window) == self._concurrency:
                     for answer in await window[0]:

@@ -37,6 +37,7 @@ class Client(BaseClient):
         address: HOST:PORT of the server, with 50051 as the default port; or any target that gRPC understands.
         credentials: TLS credentials, as `grpc.ssl_channel_credentials()` makes them. None: plain text.
         timeout: Default deadline of a call, in seconds. None or math.inf: no deadline.
+        connect_timeout: Seconds for a connection to be made. A call that gets none within this time is not tried again.
         retry: When to try again. None: the defaults of RetryPolicy.
         batch_size: Most texts in one request. None: 64, or less where the server's limits are lower.
         concurrency: Most requests that one call has under way at a time.
@@ -101,7 +102,7 @@ class Client(BaseClient):
 
         Args:
             texts: One text, or any number of texts; a long list travels in several requests.
-            model: A model's name. May be left out where the server has one model.
+            model: A model's name. If it is left out, the languages choose the model.
             source_language: BCP-47 tag. May be left out where the model has one source language.
             target_language: BCP-47 tag. May be left out where the model has one target language.
             priority: Waiting sentences of a higher priority are translated first.
@@ -172,7 +173,7 @@ class Client(BaseClient):
 
         Args:
             pairs: Any number of (source, target); a long list travels in several requests.
-            model: A model's name. May be left out where the server has one model.
+            model: A model's name. If it is left out, the languages choose the model.
             source_language: BCP-47 tag. May be left out where the model has one source language.
             target_language: BCP-47 tag. May be left out where the model has one target language.
             return_tokens: Return the tokens of each target.
@@ -229,7 +230,7 @@ class Client(BaseClient):
         window: deque[Future[list[Answer]]] = deque()
         with ThreadPoolExecutor(self._concurrency, "translane") as pool, RunningCalls(self._sleep) as calls:
             size = size or self._batch_size or self._adopt_limits(self._run(calls, server_call(), deadline()))
-            for batch in batches(items, size, job.size_of):
+            for batch in batches(items, size, job.size_of, job.overhead):
                 window.append(pool.submit(self._run_batch, calls, job, batch, deadline(), patient))
                 if len(window) == self._concurrency:
                     yield from window.popleft().result()

@@ -27,6 +27,8 @@ class RetryPolicy:
     """Longest pause in seconds, without the time that the server asks to wait."""
     multiplier: float = 2.0
     """Factor by which the longest pause grows with each attempt."""
+    longest_wait: float = 60.0
+    """Longest time in seconds that the server may ask to wait; where it asks for more, the error is raised at once."""
 
     def __post_init__(self) -> None:
         if self.attempts < 1:
@@ -35,6 +37,8 @@ class RetryPolicy:
             raise ValueError(f"0 <= initial <= maximum is needed, not {self.initial} and {self.maximum}")
         if not self.multiplier >= 1:
             raise ValueError(f"multiplier must be at least 1, not {self.multiplier}")
+        if not self.longest_wait >= 0:
+            raise ValueError(f"longest_wait must not be negative, not {self.longest_wait}")
 
     def retries(self, error: TranslaneError, attempt: int) -> bool:
         """Whether another attempt follows after attempt number `attempt` (from 1) failed with `error`.
@@ -43,6 +47,10 @@ class RetryPolicy:
         by itself: the server is away, or the server's queue is full.
         """
         return attempt < self.attempts and isinstance(error, Unavailable | QueueFull)
+
+    def is_too_long(self, error: TranslaneError) -> bool:
+        """Whether the server asks to wait longer than a caller should be kept waiting."""
+        return (error.retry_after or 0.0) > self.longest_wait
 
     def pause(self, error: TranslaneError, attempt: int, jitter: float) -> float:
         """Seconds to wait after attempt number `attempt` (from 1); `jitter` is a random number from 0 to 1."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import struct
 import zipfile
@@ -10,6 +9,8 @@ import zlib
 from pathlib import Path
 
 from translane_export.errors import ExportError
+from translane_server.errors import is_about_memory
+from translane_server.files import open_regular, parse_json
 
 PYTORCH, SAFETENSORS = "PyTorch file", "safetensors file"
 
@@ -17,19 +18,20 @@ _START = 512  # bytes that tell what a file is
 _GIT_LFS = b"version https://git-lfs"
 _HTML = re.compile(rb"\s*<(!doctype html|html)\b", re.IGNORECASE)
 _ZIP, _PICKLE = b"PK", b"\x80"
+_LONGEST_HEADER = 100_000_000  # bytes, as the library has it
 _LENGTH = 8  # bytes at the start of a safetensors file that say how long its header is
 
 
 # What PyTorch's reader raises for a file that is cut off or damaged, in which way depends on where.
 UNREADABLE = (
-    *(OSError, EOFError, RuntimeError, ValueError, LookupError, AttributeError, TypeError),
-    *(struct.error, zipfile.BadZipFile, zlib.error, MemoryError),
+    *(OSError, EOFError, RuntimeError, ValueError, LookupError, AttributeError, TypeError, ArithmeticError),
+    *(AssertionError, struct.error, zipfile.BadZipFile, zlib.error, MemoryError),
 )
 
 
 def unreadable_file(path: Path, kind: str, error: Exception) -> ExportError:
     """What to raise about the file at `path`, whose reader has raised `error`, one of `UNREADABLE`."""
-    if isinstance(error, MemoryError) or "not enough memory" in str(error):  # PyTorch's is a RuntimeError
+    if is_about_memory(error):
         return ExportError(f"{path}: there is not enough memory to read it, or it is damaged")
     return broken_file(path, kind, "it is cut off or damaged")
 
@@ -44,7 +46,7 @@ def broken_file(path: Path, kind: str, otherwise: str = "it is damaged") -> Expo
 
 def _problem(path: Path, kind: str) -> str:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             start = file.read(_START)
     except FileNotFoundError:
         return "the file is missing"
@@ -67,6 +69,8 @@ def _zip_problem(path: Path) -> str:
             names = {name.rpartition("/")[2] for name in archive.namelist()}
     except zipfile.BadZipFile:
         return f"it is cut off: the end of the {PYTORCH} is missing"
+    except UNREADABLE:
+        return "it is a damaged zip archive"
     if "data.pkl" not in names:
         return f"it is a zip archive of other things, not a {PYTORCH}"
     return "it is a TorchScript program, not tensors" if "constants.pkl" in names else ""
@@ -82,10 +86,12 @@ def _safetensors_problem(path: Path, start: bytes) -> str:
         return f"it is not a {SAFETENSORS}"
     if size < _LENGTH + header:
         return f"it is cut off: it has {size:,} bytes, and its header alone takes {_LENGTH + header:,}"
-    with path.open("rb") as file:
+    if header > _LONGEST_HEADER:
+        return f"its header takes {header:,} bytes, and {_LONGEST_HEADER:,} is the most that is read"
+    with open_regular(path) as file:
         content = file.read(_LENGTH + header)[_LENGTH:]
     try:
-        ends = [entry["data_offsets"][1] for name, entry in json.loads(content).items() if name != "__metadata__"]
+        ends = [entry["data_offsets"][1] for name, entry in parse_json(content).items() if name != "__metadata__"]
         whole = _LENGTH + header + max(ends, default=0)
     except (ValueError, TypeError, KeyError, IndexError, AttributeError):
         return "its header is damaged"

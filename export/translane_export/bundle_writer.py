@@ -28,7 +28,7 @@ from translane_export.model_card import model_card
 from translane_export.output_folder import check_replaceable, staged
 from translane_export.sample_sources import sample_sources
 from translane_export.settings import PRECISIONS, ExportSettings, Format
-from translane_export.sources.readers import find_reader
+from translane_export.sources.readers import find_reader, read_checkpoint
 from translane_export.torch_model import as_stored, build_model
 from translane_export.train.data import SentencePair
 from translane_server.bundle import MANIFEST, Bundle, file_entry, load_bundle
@@ -54,7 +54,7 @@ def export_checkpoint(settings: ExportSettings, log: Log = lambda _line: None) -
     check_output(settings)
     log(f"reading {settings.checkpoint}")
     reader = find_reader(settings.checkpoint)
-    return write_bundle(lambda: reader.read(settings.checkpoint), settings, family=reader.family, log=log)
+    return write_bundle(lambda: read_checkpoint(reader, settings.checkpoint), settings, family=reader.family, log=log)
 
 
 def write_bundle(

@@ -26,7 +26,10 @@ from translane_export.file_readers import read_json, read_safetensors, read_text
 from translane_export.model import TransformerConfig
 from translane_export.ranges import Ranges
 from translane_export.tokenizer_files import TokenizerFiles, sentencepiece_files
+from translane_export.weights import check_weight
+from translane_server.files import parse_json
 from translane_server.manifest import Languages, Quality
+from translane_server.printable import shown
 
 FORMAT = "translane-checkpoint"
 FORMAT_VERSION = 1
@@ -109,7 +112,10 @@ def load_checkpoint(directory: Path) -> Checkpoint:
         config = TransformerConfig.from_dict(description["model"])
         tokenizer = description["tokenizer"]
         if tokenizer["kind"] != _TOKENIZER["kind"]:
-            raise ValueError(f"tokenizer kind {tokenizer['kind']!r} is not supported")
+            raise ValueError(f"tokenizer kind {shown(tokenizer['kind'])} is not supported")
+        for name in (tokenizer["source"], tokenizer["target"]):
+            if Path(name).name != name:
+                raise ValueError(f"the tokenizer's file {shown(name)} is not a file beside it")
         source_tokenizer, target_tokenizer = directory / tokenizer["source"], directory / tokenizer["target"]
         languages = Languages(
             source=(str(description["source_language"]),), target=(str(description["target_language"]),)
@@ -123,6 +129,8 @@ def load_checkpoint(directory: Path) -> Checkpoint:
         if not path.is_file():
             raise ExportError(f"{path}: the file is missing")
     state_dict = load_tensors(directory / _WEIGHTS).tensors
+    for name, tensor in state_dict.items():
+        check_weight(tensor, f"{directory / _WEIGHTS}: the tensor {name}")
     return Checkpoint(
         config=config,
         state_dict=state_dict,
@@ -163,7 +171,10 @@ def save_tensors(path: Path, state_dict: Mapping[str, torch.Tensor], note: str =
 def load_tensors(path: Path) -> StoredTensors:
     """Read what `save_tensors` wrote. Raises ExportError naming the file."""
     tensors, header = read_safetensors(path)
-    aliases = json.loads(header.get("tied", "{}"))
+    try:
+        aliases = {str(name): str(owner) for name, owner in parse_json(header.get("tied", "{}").encode()).items()}
+    except (ValueError, AttributeError):
+        raise ExportError(f"{path}: its header does not say which weights are tied") from None
     for name, owner in aliases.items():
         if owner not in tensors:
             raise ExportError(f"{path}: the weight {owner}, which {name} is tied to, is missing")
@@ -177,7 +188,9 @@ def _read_description(path: Path) -> dict[str, Any]:
         raise ExportError(f'{path}: not a Translane checkpoint (its "format" is not "{FORMAT}")')
     if description.get("format_version") != FORMAT_VERSION:
         version = description.get("format_version")
-        raise ExportError(f"{path}: format version {version} is not supported; this release reads {FORMAT_VERSION}")
+        raise ExportError(
+            f"{path}: format version {shown(version)} is not supported; this release reads {FORMAT_VERSION}"
+        )
     return description
 
 

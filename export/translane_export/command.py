@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
@@ -15,8 +16,9 @@ from translane_export.errors import ExportError
 from translane_export.model_card import VERIFIED_AS
 from translane_export.settings import ENV_PREFIX, ExportSettings
 from translane_export.several_precisions import export_precisions
-from translane_server.errors import SettingsError
+from translane_server.errors import SettingsError, first_line, is_about_memory
 from translane_server.manifest import Manifest
+from translane_server.printable import printable
 from translane_server.settings_loader import load_settings
 
 _PROGRAM = "translane-export"
@@ -37,16 +39,25 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         return _fail(str(error), error.exit_code)
     except ExportError as error:
         return _fail(str(error), error.exit_code)
-    except OSError as error:  # of a file that nobody has a better sentence about
-        return _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error), ExportError.exit_code)
-    except MemoryError:
-        return _fail("there is not enough memory for this model", ExportError.exit_code)
     except KeyboardInterrupt:
         return _fail("interrupted; nothing is written", 128 + signal.SIGINT)
     except _Terminated:
         return _fail("ended by SIGTERM; nothing is written", 128 + signal.SIGTERM)
+    except Exception as error:  # noqa: BLE001 (a library's, about what nobody foresees in a file)
+        return _fail(_sentence(error), ExportError.exit_code)
     print(_report(settings, manifests))
     return 0
+
+
+def _sentence(error: Exception) -> str:
+    """What to say about an error that nobody has a better sentence about, with its place for whoever reports it."""
+    if is_about_memory(error):
+        return "there is not enough memory for this model"
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(place.filename).name}, line {place.lineno}"
+    return f"the model cannot be exported: {type(error).__name__} in {where}: {first_line(error)}"
 
 
 def _terminate(_number: int, _frame: FrameType | None) -> NoReturn:
@@ -66,7 +77,8 @@ def _report_bundle(folder: Path, manifest: Manifest) -> str:
     parity = manifest.parity
     assert parity
     lines = [
-        f"{folder}: {manifest.name} {manifest.version}, {manifest.precision}, {_megabytes(manifest):.1f} MB",
+        f"{printable(str(folder))}: {manifest.name} {manifest.version}, {manifest.precision},"
+        f" {_megabytes(manifest):.1f} MB",
         f"parity: {parity.sentences} sentences, {parity.tokens:,} tokens, {parity.token_mismatches} differ;"
         f" largest logit difference {parity.max_logit_difference:.1e} (tolerance {parity.tolerance:.0e})"
         f"{VERIFIED_AS.get(manifest.precision, '')}",
@@ -81,9 +93,9 @@ def _megabytes(manifest: Manifest) -> float:
 
 
 def _progress(line: str) -> None:
-    print(f"{_PROGRAM}: {line}", file=sys.stderr, flush=True)
+    print(f"{_PROGRAM}: {printable(line)}", file=sys.stderr, flush=True)
 
 
 def _fail(message: str, code: int) -> int:
-    print(f"{_PROGRAM}: {message}", file=sys.stderr)
+    print(f"{_PROGRAM}: {printable(message)}", file=sys.stderr)
     return code

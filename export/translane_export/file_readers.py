@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +10,15 @@ import sentencepiece
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from translane_export.broken_files import SAFETENSORS, broken_file
+from translane_export.broken_files import SAFETENSORS, UNREADABLE, broken_file
 from translane_export.errors import ExportError
+from translane_server.files import MOST_DESCRIPTION_BYTES, check_regular, parse_json, read_regular
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file. Raises ExportError naming the file."""
+    """Return the text of a file of up to 64 MiB. Raises ExportError naming the file."""
     try:
-        return path.read_text(encoding="utf-8")
+        return read_regular(path, MOST_DESCRIPTION_BYTES).decode()
     except (OSError, UnicodeDecodeError):
         raise broken_file(path, "text file", "it is not UTF-8 text") from None
 
@@ -25,7 +26,7 @@ def read_text(path: Path) -> str:
 def read_json(path: Path) -> dict[str, Any]:
     """Return the object in a JSON file. Raises ExportError naming the file."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(read_regular(path, MOST_DESCRIPTION_BYTES))
     except (OSError, ValueError) as error:
         raise broken_file(path, "JSON file", f"it is not JSON ({error})") from None
     if not isinstance(content, dict):
@@ -35,24 +36,32 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def read_json_if_any(path: Path) -> dict[str, Any]:
     """Return the object in a JSON file; an empty one where there is no such file. Raises ExportError."""
-    return read_json(path) if path.is_file() else {}
+    return read_json(path) if is_there(path) else {}
+
+
+def is_there(path: Path) -> bool:
+    """Whether anything has this name: a pipe or a broken link in place of a file is refused, and not passed over."""
+    return os.path.lexists(path)
 
 
 def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Return the tensors of a safetensors file by name, memory-mapped, and its header's notes. Raises ExportError."""
     try:
+        check_regular(path)
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (safe_open is no mapping)
             return tensors, file.metadata() or {}
-    except (OSError, SafetensorError, ValueError, RuntimeError):
+    except (SafetensorError, *UNREADABLE):
         raise broken_file(path, SAFETENSORS) from None
 
 
 def load_sentencepiece(path: Path) -> sentencepiece.SentencePieceProcessor:
-    """Load a SentencePiece model. Raises ExportError naming the file."""
+    """Load a SentencePiece model, whose pieces are UTF-8. Raises ExportError naming the file."""
     processor = sentencepiece.SentencePieceProcessor()
     try:
-        processor.LoadFromSerializedProto(path.read_bytes())
-    except (OSError, RuntimeError):
+        processor.LoadFromSerializedProto(read_regular(path))
+        for number in range(len(processor)):
+            processor.id_to_piece(number)
+    except (OSError, RuntimeError, UnicodeDecodeError):
         raise broken_file(path, "SentencePiece model", "it is not a SentencePiece model") from None
     return processor

@@ -9,6 +9,7 @@ from typing import Any
 
 from translane_export.errors import ExportError
 from translane_server.manifest import Languages, LanguageTemplates
+from translane_server.printable import shown
 from translane_server.text.language_tags import UNDETERMINED
 
 # RFC 5646, section 2.1, without the registry of subtags.
@@ -20,6 +21,7 @@ _TAG = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 # Looser: checkpoints have codes such as eng_Latn.
+_LONGEST_CODE = 100
 _CODE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*")
 
 
@@ -108,8 +110,8 @@ def _renamed(by_tag: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
 def _check(languages: Languages, checkpoint: Path) -> None:
     for side, tags in (("source", languages.source), ("target", languages.target)):
         for language in tags:
-            if not _CODE.fullmatch(language):
+            if len(language) > _LONGEST_CODE or not _CODE.fullmatch(language):
                 raise ExportError(
-                    f"{checkpoint}: its {side}_language is {language!r}, and a bundle names languages by BCP-47 tags"
-                    f" such as zh or pt-BR; --{side}-language sets another"
+                    f"{checkpoint}: its {side}_language is {shown(language)}, and a bundle names languages by BCP-47"
+                    f" tags such as zh or pt-BR; --{side}-language sets another"
                 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 
 import torch
+from pydantic import ValidationError
 
 from translane_export.checkpoint import Checkpoint
 from translane_export.errors import ExportError
@@ -21,6 +22,7 @@ from translane_server.manifest import (
     ModelLimits,
     SpecialIds,
 )
+from translane_server.printable import printable
 
 
 def build_manifest(
@@ -37,8 +39,38 @@ def build_manifest(
     """Return the manifest, still without a parity report.
 
     Raises:
-        ExportError: a setting asks for more than the model can take.
+        ExportError: a setting asks for more than the model can take, or something does not fit in a manifest.
     """
+    try:
+        return _build(
+            settings,
+            checkpoint,
+            model,
+            family=family,
+            numerics=numerics,
+            graphs=graphs,
+            alignment=alignment,
+            files=files,
+        )
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(map(str, problem["loc"]))
+        raise ExportError(
+            f"the bundle's manifest would be wrong: {': '.join(filter(None, [where, problem['msg']]))}"
+        ) from None
+
+
+def _build(
+    settings: ExportSettings,
+    checkpoint: Checkpoint,
+    model: Transformer,
+    *,
+    family: str,
+    numerics: Numerics,
+    graphs: Graphs,
+    alignment: Alignment | None,
+    files: dict[str, FileEntry],
+) -> Manifest:
     config, training = checkpoint.config, checkpoint.metadata
     limits = choose_limits(settings, config)
     return Manifest(
@@ -73,7 +105,7 @@ def build_manifest(
         tokenizer=checkpoint.tokenizer.entry,
         graphs=graphs,
         alignment=alignment,
-        license=settings.license or str(training.get("data_licence") or "unspecified"),
+        license=printable(settings.license or str(training.get("data_licence") or "unspecified")),
         provenance={
             "checkpoint": checkpoint.name or settings.checkpoint.resolve().name,
             "attribution": settings.attribution,

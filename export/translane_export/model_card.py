@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from translane_server.manifest import Manifest, Precision, Quality
+from translane_server.printable import printable
 
 # what a parity report is of, where that is not the bundle itself
 VERIFIED_AS: dict[Precision, str] = {
@@ -98,4 +99,4 @@ def _quality_facts(quality: Quality) -> list[str]:
 
 
 def _list(facts: list[str]) -> str:
-    return "\n".join(f"- {fact}" for fact in facts)
+    return "\n".join(f"- {printable(fact)}" for fact in facts)  # a checkpoint may say anything

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import tempfile
@@ -11,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from translane_export.errors import ExportError
+from translane_server.files import MOST_DESCRIPTION_BYTES, parse_json, read_regular
 
 
 def check_replaceable(folder: Path, *, force: bool, markers: Sequence[str], parts: Sequence[str] = ()) -> None:
@@ -68,7 +68,7 @@ def _listed_in(folder: Path, markers: Sequence[str]) -> set[str]:
 def _listed_files(manifest: Path) -> set[str] | None:
     """Return the names of a bundle's files, its manifest among them; None where `manifest` is not a bundle's."""
     try:
-        content = json.loads(manifest.read_text(encoding="utf-8"))
+        content = parse_json(read_regular(manifest, MOST_DESCRIPTION_BYTES))
     except (OSError, ValueError):
         return None
     if not isinstance(content, dict) or "schema_version" not in content or not isinstance(content.get("files"), dict):

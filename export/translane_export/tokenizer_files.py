@@ -9,6 +9,7 @@ from pathlib import Path
 
 from translane_export.errors import ExportError
 from translane_export.model import TransformerConfig
+from translane_server.files import read_regular
 from translane_server.manifest import JsonTokenizerEntry, Languages, SentencePieceTokenizerEntry, SpecialIds
 from translane_server.text.tokenizer import ModelIds, Tokenizer, make_tokenizer
 
@@ -30,7 +31,7 @@ class TokenizerFiles:
     def read(self, name: str) -> bytes:
         """Content of the file `name`. Raises OSError when it cannot be read."""
         content = self.files[name]
-        return content if isinstance(content, bytes) else content.read_bytes()
+        return content if isinstance(content, bytes) else read_regular(content)
 
     def load(self, config: TransformerConfig, languages: Languages) -> Tokenizer:
         """The tokenizer, as the server makes it of the bundle.
@@ -67,7 +68,7 @@ class TokenizerFiles:
 
 def sentencepiece_files(source: Path, target: Path) -> TokenizerFiles:
     """Two SentencePiece models whose ids are the model's; stored once where they are the same."""
-    if source.read_bytes() == target.read_bytes():
+    if source == target or read_regular(source) == read_regular(target):
         return TokenizerFiles(SentencePieceTokenizerEntry(source=_SOURCE, target=_SOURCE), {_SOURCE: source})
     entry = SentencePieceTokenizerEntry(source=_SOURCE, target=_TARGET)
     return TokenizerFiles(entry, {_SOURCE: source, _TARGET: target})

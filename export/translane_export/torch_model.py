@@ -13,6 +13,7 @@ from translane_export.checkpoint import Checkpoint
 from translane_export.errors import ExportError
 from translane_export.graphs.numerics import Numerics, round_weights
 from translane_export.model import Transformer
+from translane_server.errors import is_about_memory
 
 
 def build_model(checkpoint: Checkpoint) -> Transformer:
@@ -32,11 +33,18 @@ def build_model(checkpoint: Checkpoint) -> Transformer:
         tensor = stored.float()
         key = (tensor.data_ptr(), tensor.shape, torch.Size(tensor.stride()))
         state_dict[name] = parameters.setdefault(key, nn.Parameter(tensor, requires_grad=False))
-    with _Unset():
-        model = Transformer(config)
     try:
+        # Sizes are compared without memory first: those of the configuration may be any.
+        with torch.device("meta"):
+            outline = Transformer(config)
+        outline.load_state_dict(state_dict, assign=True)
+        del outline
+        with _Unset():
+            model = Transformer(config)
         model.load_state_dict(state_dict, assign=True)
     except RuntimeError as error:  # its message is one problem per line, after a headline
+        if is_about_memory(error):
+            raise MemoryError from error
         problem = (str(error).splitlines()[1:] or [str(error)])[0].strip().rstrip(".")
         raise ExportError(f"the checkpoint's weights do not fit its configuration: {problem}") from None
     return model.eval()

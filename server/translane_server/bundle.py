@@ -1,7 +1,12 @@
 """The model bundle: a folder that `translane-export` writes and the server reads. Its manifest describes it.
 
-Loading checks everything that can be checked without running the model: the schema version, every field, and the
-sha256 of every file. The message of an error is one sentence.
+Loading checks everything that can be checked without running the model: the schema version, every field, the sha256 of
+every file, and where links lead. The message of an error is one sentence.
+
+A file may be a link, because Hugging Face's cache keeps the files of a repository in ``blobs``, named after their
+content, and the folders of its revisions in ``snapshots``, full of links. A link may lead to a file in the bundle's
+folder, or, from a folder in ``snapshots``, to the ``blobs`` beside it. So a downloaded bundle gives nothing away: it
+cannot have the server read any other file of the machine.
 """
 
 from __future__ import annotations
@@ -13,9 +18,13 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from translane_server.errors import BundleError
+from translane_server.files import MOST_DESCRIPTION_BYTES, check_regular, open_regular, parse_json, read_regular
 from translane_server.manifest import READABLE_VERSIONS, SCHEMA_VERSION, FileEntry, Manifest
 
 MANIFEST = "manifest.json"
+
+# Names of folders in Hugging Face's cache: https://huggingface.co/docs/huggingface_hub/guides/manage-cache
+_SNAPSHOTS, _BLOBS = "snapshots", "blobs"
 
 
 class Bundle:
@@ -28,6 +37,15 @@ class Bundle:
     def path(self, name: str) -> Path:
         """The path of the manifest's file `name`."""
         return self.folder / name
+
+    def check_unchanged(self) -> None:
+        """Refuse a folder that holds another version by now. A replica may be replaced long after the check.
+
+        Raises:
+            BundleError: the manifest is not the one that was checked.
+        """
+        if read_manifest(self.folder) != self.manifest:
+            raise BundleError(f"model bundle {self.folder}: it has changed since it was checked; reload the model")
 
 
 def load_bundle(folder: Path) -> Bundle:
@@ -52,7 +70,8 @@ def read_manifest(folder: Path) -> Manifest:
     if not folder.is_dir():
         raise BundleError(f"model bundle {folder}: there is no such folder")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        _check_link(folder, MANIFEST)
+        content = parse_json(read_regular(path, MOST_DESCRIPTION_BYTES))
     except FileNotFoundError:
         raise BundleError(f"model bundle {folder}: it has no {MANIFEST}; translane-export writes bundles") from None
     except OSError as error:
@@ -72,19 +91,22 @@ def read_manifest(folder: Path) -> Manifest:
         return Manifest.model_validate_json(json.dumps(content), strict=True)
     except ValidationError as error:
         raise BundleError(f"model bundle {folder}: {MANIFEST}: {_first_problem(error)}") from None
+    except ValueError as error:  # a number of too many digits
+        raise BundleError(f"model bundle {folder}: {MANIFEST}: {error}") from None
 
 
 def file_entry(path: Path) -> FileEntry:
-    """Size and digest of the file at `path`."""
-    with path.open("rb") as file:
+    """Size and digest of the regular file at `path`. Raises OSError."""
+    with open_regular(path) as file:
         digest = hashlib.file_digest(file, "sha256")
-    return FileEntry(size=path.stat().st_size, sha256=digest.hexdigest())
+        return FileEntry(size=file.tell(), sha256=digest.hexdigest())
 
 
 def _check_file(folder: Path, name: str, expected: FileEntry) -> None:
     path = folder / name
     try:
-        if path.stat().st_size == expected.size and file_entry(path).sha256 == expected.sha256:
+        _check_link(folder, name)
+        if check_regular(path).st_size == expected.size and file_entry(path) == expected:
             return
     except FileNotFoundError:
         raise BundleError(f"model bundle {folder}: {name} is missing") from None
@@ -93,6 +115,22 @@ def _check_file(folder: Path, name: str, expected: FileEntry) -> None:
     raise BundleError(
         f"model bundle {folder}: {name} is not the file that was exported ({MANIFEST} lists another size or sha256)"
     )
+
+
+def _check_link(folder: Path, name: str) -> None:
+    """Refuse a file of the bundle that is elsewhere; see the module about links. Raises OSError and BundleError."""
+    try:
+        home = folder.resolve(strict=True)
+        place = (home / name).resolve(strict=True)
+    except RuntimeError:  # Python's word for links in a circle before 3.13
+        raise BundleError(f"model bundle {folder}: {name} cannot be read: its links lead in a circle") from None
+    except ValueError:
+        return  # a name with a zero byte, which is reported when the file is opened
+    allowed = [home, *(parent.with_name(_BLOBS) for parent in home.parents if parent.name == _SNAPSHOTS)]
+    if not any(place.is_relative_to(root) for root in allowed):
+        raise BundleError(
+            f"model bundle {folder}: {name} is a link to {place}, outside of the bundle; put the file itself there"
+        )
 
 
 def _first_problem(error: ValidationError) -> str:

@@ -9,7 +9,8 @@ from translane_server.bundle import MANIFEST, Bundle, load_bundle, read_manifest
 from translane_server.devices import ON_CPU, ON_CUDA, Device, RequestedDevice, choose_precision
 from translane_server.errors import BundleError
 
-_PRECISIONS = tuple(dict.fromkeys((*ON_CUDA, *ON_CPU)))
+# The names of the folders that a model's folder may have, one for each precision.
+PRECISIONS = tuple(dict.fromkeys((*ON_CUDA, *ON_CPU)))
 
 _log = logging.getLogger(__name__)
 
@@ -24,11 +25,11 @@ def choose_bundle(folder: Path, requested: RequestedDevice) -> tuple[Bundle, Dev
         BundleError: there is no bundle; or a manifest or the chosen bundle is invalid.
         DeviceError: the requested device does not work, or cannot run any of the bundles.
     """
-    for precision in _PRECISIONS:
+    for precision in PRECISIONS:
         entry = folder / precision
         if not entry.is_dir() and (entry.is_symlink() or entry.exists()):
             raise BundleError(f"model bundle {entry}: it should be a folder with a bundle of that precision")
-    names = [precision for precision in _PRECISIONS if (folder / precision).is_dir()]
+    names = [precision for precision in PRECISIONS if (folder / precision).is_dir()]
     if not names or (folder / MANIFEST).exists():
         bundle = load_bundle(folder)
         manifest = bundle.manifest

@@ -9,15 +9,36 @@
     │   └── DeviceError             the requested device cannot run the model
     └── RequestError              sent to the caller; `reason` is stable and machine-readable
         ├── InvalidRequestError     a field of the request is wrong
-        ├── ModelNotFoundError      no model of that name is loaded
+        ├── ModelNotFoundError      there is no model of that name, or none for those languages
+        ├── ModelRefusedError       a model cannot be loaded; for the operator who asked for it
+        ├── UnknownMethodError      the protocol does not have the method
+        ├── MessageTooLargeError    the message of a call is too large
+        ├── MessageTimeoutError     the message of a call does not come
+        ├── RequestTimeoutError     the call takes longer than any call may
+        ├── TooManyCallsError       too many calls are open; try again after `retry_after`
+        ├── TooManyBytesError       the messages of open calls are too large together; try again after `retry_after`
         ├── QueueFullError          too many sentences are waiting; try again after `retry_after`
-        ├── UnavailableError        starting or draining; try again after `retry_after`
-        └── EngineError             decoding failed; a bug or a broken device
+        ├── UnavailableError        not loaded, starting or shutting down; try again after `retry_after`
+        ├── EngineError             decoding failed; a bug or a broken device
+        └── PoisonedError           a sentence ends every replica that decodes it
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+from translane_server.printable import printable
+
+# How long a caller should wait before it tries again, while a server starts, or another server takes over from one that
+# shuts down [seconds].
+_RETRY_STARTING = _RETRY_SHUTTING_DOWN = 1.0
+
+_NO_MEMORY = re.compile(
+    "not enough memory|(cannot|can't) allocate memory|failed to allocate memory|unable to mmap|bad_alloc"
+    "|can't start new thread|failed to map segment|resource temporarily unavailable",
+    re.IGNORECASE,
+)
 
 
 class ServerError(Exception):
@@ -25,9 +46,12 @@ class ServerError(Exception):
 
 
 class StartupError(ServerError):
-    """The server cannot start. The message is one sentence for the operator."""
+    """The server cannot start. The message is one sentence for the operator, fit for a terminal."""
 
     exit_code = 1
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))  # it may quote a file
 
 
 class SettingsError(StartupError):
@@ -59,7 +83,11 @@ class RequestError(ServerError):
 
 
 class InvalidRequestError(RequestError):
-    """One or more fields of the request are invalid."""
+    """One or more fields of the request are invalid.
+
+    Texts that take too long to read are invalid, too. Their limit counts processor time, so the same request would
+    exceed it again, and a caller must not retry it as a caller retries what a busy server refuses.
+    """
 
     reason = "INVALID_FIELD"
 
@@ -69,9 +97,39 @@ class InvalidRequestError(RequestError):
 
 
 class ModelNotFoundError(RequestError):
-    """No loaded model has the requested name."""
+    """No model has the requested name, or the requested languages."""
 
     reason = "MODEL_NOT_FOUND"
+
+
+class ModelRefusedError(RequestError):
+    """A model cannot be loaded. The message is that of the StartupError."""
+
+    reason = "MODEL_REFUSED"
+
+
+class UnknownMethodError(RequestError):
+    """The protocol does not have the method."""
+
+    reason = "METHOD_NOT_FOUND"
+
+
+class MessageTooLargeError(RequestError):
+    """The message of a call is larger than any message may be."""
+
+    reason = "MESSAGE_TOO_LARGE"
+
+
+class MessageTimeoutError(RequestError):
+    """The message of a call did not come in time."""
+
+    reason = "MESSAGE_TIMEOUT"
+
+
+class RequestTimeoutError(RequestError):
+    """The call took longer than any call may, whatever its deadline."""
+
+    reason = "REQUEST_TIMEOUT"
 
 
 class _RetryableError(RequestError):
@@ -88,8 +146,20 @@ class QueueFullError(_RetryableError):
     reason = "QUEUE_FULL"
 
 
+class TooManyCallsError(_RetryableError):
+    """Too many calls are open: all together, of one caller, or without a message."""
+
+    reason = "TOO_MANY_CALLS"
+
+
+class TooManyBytesError(_RetryableError):
+    """The messages of the open calls have too many bytes: all together, or of one caller."""
+
+    reason = "TOO_MANY_BYTES"
+
+
 class UnavailableError(_RetryableError):
-    """The server is starting up, or draining before it stops."""
+    """The model is not loaded, or the server is starting or shutting down."""
 
     reason = "UNAVAILABLE"
 
@@ -100,6 +170,27 @@ class EngineError(RequestError):
     reason = "ENGINE_FAILURE"
 
 
+class PoisonedError(RequestError):
+    """A sentence of the request has ended two replicas that decoded nothing else. It is not decoded again."""
+
+    reason = "POISONED"
+
+
+def starting() -> UnavailableError:
+    """The error of a call that a server refuses because it has not started yet."""
+    return UnavailableError("the server is starting", retry_after=_RETRY_STARTING)
+
+
+def shutting_down() -> UnavailableError:
+    """The error of a call that a server refuses, or does not finish, because it shuts down."""
+    return UnavailableError("the server is shutting down", retry_after=_RETRY_SHUTTING_DOWN)
+
+
 def first_line(error: Exception) -> str:
     """The first line of an exception's message; the name of its type if the message is empty."""
     return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+def is_about_memory(error: BaseException) -> bool:
+    """Whether an error means that there is no memory; PyTorch, ONNX Runtime and C++ have no type of error for it."""
+    return isinstance(error, MemoryError) or bool(_NO_MEMORY.search(str(error)))

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from translane_server.backend import Backend
 from translane_server.dispatch.dispatcher import Dispatcher
 from translane_server.dispatch.replica_connection import ReplicaConnection
+from translane_server.dispatch.supervisor import Supervisor
 from translane_server.measurements import Measurements
 from translane_server.replica.serve import serve
 from translane_server.replica.setup import ReplicaSetup
@@ -32,6 +33,10 @@ class ThreadHost:
         self._open_backend = open_backend
         self._code: int | None = None
         self._thread: threading.Thread | None = None
+
+    @property
+    def pid(self) -> int:
+        return -1  # it has no process of its own
 
     def launch(self, connection: socket.socket) -> None:
         self._thread = threading.Thread(target=self._serve, args=(connection.dup(),), name="replica", daemon=True)
@@ -65,8 +70,8 @@ class LocalDecoder:
         vocabulary: TargetVocabulary,
         observe: Callable[[Measurements], None] = lambda _measurements: None,
     ) -> None:
-        setup = ReplicaSetup(0, backend.rows, vocabulary)
-        self._connection = ReplicaConnection(setup, ThreadHost(lambda: backend))
+        setup, host = ReplicaSetup(0, backend.rows, vocabulary), ThreadHost(lambda: backend)
+        self._replica = Supervisor(lambda: ReplicaConnection(setup, host), replaces=False)
         self._observe = observe
         self._loop: asyncio.AbstractEventLoop
         self._thread: threading.Thread
@@ -103,7 +108,7 @@ class LocalDecoder:
         return self.run(self.dispatcher.decode(sentences, priority))
 
     async def _start(self) -> None:
-        self.dispatcher = Dispatcher([self._connection], waiting_limit=sys.maxsize, observe=self._observe)
+        self.dispatcher = Dispatcher([self._replica], waiting_limit=sys.maxsize, observe=self._observe)
         await self.dispatcher.start()
 
     def _end_loop(self) -> None:

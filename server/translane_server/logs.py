@@ -13,6 +13,8 @@ import time
 from collections.abc import Mapping
 from typing import Any, Literal, TextIO
 
+from translane_server.log_writer import LineHandler
+
 _ATTRIBUTE = "translane_data"
 # A plain value may hold these characters, letters and digits. A value with any other character is quoted as JSON, so
 # that no value can fake a line or a key.
@@ -29,12 +31,22 @@ def configure_logging(
     level: Literal["debug", "info", "warning", "error"],
     stream: TextIO | None = None,
 ) -> None:
-    """Write the server's records from `level` up, and other packages' warnings, to `stream` or standard error."""
-    handler = logging.StreamHandler(stream or sys.stderr)
+    """Write the server's records from `level` up, and other packages' warnings, to `stream` or standard error.
+
+    No call waits for the reader of standard error; see `log_writer`.
+    """
+    handler = logging.StreamHandler(stream) if stream else _standard_error()
     handler.setFormatter(JsonFormatter() if log_format == "json" else PlainFormatter())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger("translane_server").setLevel(level.upper())
     logging.captureWarnings(True)
+
+
+def _standard_error() -> logging.Handler:
+    try:
+        return LineHandler(sys.stderr.fileno())
+    except (AttributeError, OSError):  # it is closed, or something without a descriptor stands in its place
+        return logging.StreamHandler()
 
 
 class PlainFormatter(logging.Formatter):

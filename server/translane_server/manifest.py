@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from translane_server.printable import shown
 
 SCHEMA_VERSION = 5
 READABLE_VERSIONS = (1, 2, 3, 4, 5)
@@ -14,6 +16,35 @@ Precision = Literal["fp32", "fp16", "bf16", "int8"]
 # The type in which attention and norms compute. The keys and values of self-attention have this type too.
 COMPUTED_IN: dict[Precision, str] = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "int8": "float32"}
 _KEY_VALUE_TYPES = ("float32", "float16", "bfloat16", "int8")
+
+# Far beyond any model, and small enough that a number from a file never decides about much memory or time by itself.
+MOST_LAYERS = 1_000
+MOST_HEADS = 10_000
+MOST_WIDTH = 1_000_000
+MOST_PIECES = 10_000_000
+MOST_TOKENS = 131_072
+_MOST_CHARACTERS = 1_000
+
+# The form of a model's name, a regular expression, and its longest length [characters].
+MODEL_NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
+LONGEST_MODEL_NAME = 100
+
+_Layers = Annotated[int, Field(ge=1, le=MOST_LAYERS)]
+_Width = Annotated[int, Field(ge=1, le=MOST_WIDTH)]
+_Pieces = Annotated[int, Field(ge=1, le=MOST_PIECES)]
+_Tokens = Annotated[int, Field(ge=1, le=MOST_TOKENS)]
+
+
+def _check_shown(text: str) -> str:
+    if len(text) > _MOST_CHARACTERS:
+        raise ValueError(f"it has {len(text):,} characters, and at most {_MOST_CHARACTERS:,} are allowed")
+    if not text.isprintable():
+        raise ValueError("it has control characters")
+    return text
+
+
+# Text that logs, metrics and clients show.
+_Shown = Annotated[str, AfterValidator(_check_shown)]
 
 
 class _Model(BaseModel):
@@ -24,14 +55,14 @@ class Architecture(_Model):
     """Sizes of the model: the server lays out memory by some, and others inform people."""
 
     family: str
-    encoder_layers: int = Field(ge=1)
-    decoder_layers: int = Field(ge=1)
-    d_model: int = Field(ge=1)
-    heads: int = Field(ge=1)
-    head_size: int = Field(ge=8, multiple_of=8)
-    ffn_size: int = Field(ge=1)
-    source_vocab_size: int = Field(ge=1)
-    target_vocab_size: int = Field(ge=1)
+    encoder_layers: _Layers
+    decoder_layers: _Layers
+    d_model: _Width
+    heads: int = Field(ge=1, le=MOST_HEADS)
+    head_size: int = Field(ge=8, le=MOST_WIDTH, multiple_of=8)
+    ffn_size: _Width
+    source_vocab_size: _Pieces
+    target_vocab_size: _Pieces
     parameters: int = Field(ge=1)
 
 
@@ -48,14 +79,14 @@ class SpecialIds(_Model):
 class ModelLimits(_Model):
     """Longest source and target that the model can take [tokens, with the end-of-sentence token]."""
 
-    source_tokens: int = Field(ge=1)
-    target_tokens: int = Field(ge=1)
+    source_tokens: _Tokens
+    target_tokens: _Tokens
 
 
 class DecodingDefaults(_Model):
     """Values of decoding options that a request leaves unset."""
 
-    max_length: int = Field(ge=1)
+    max_length: _Tokens
 
 
 class SentencePieceTokenizerEntry(_Model):
@@ -257,10 +288,10 @@ class Manifest(_Model):
     """The content of `manifest.json`."""
 
     schema_version: Literal[1, 2, 3, 4, 5] = 5
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
-    version: str
-    source_languages: tuple[str, ...] = Field(min_length=1)
-    target_languages: tuple[str, ...] = Field(min_length=1)
+    name: str = Field(pattern=f"^{MODEL_NAME}$", max_length=LONGEST_MODEL_NAME)
+    version: _Shown
+    source_languages: tuple[_Shown, ...] = Field(min_length=1)
+    target_languages: tuple[_Shown, ...] = Field(min_length=1)
     language_templates: LanguageTemplates = LanguageTemplates()
     architecture: Architecture
     precision: Precision
@@ -271,7 +302,7 @@ class Manifest(_Model):
     tokenizer: TokenizerEntry
     graphs: Graphs
     alignment: Alignment | None = None
-    license: str
+    license: _Shown
     provenance: dict[str, Any]
     parity: Parity | None
     quality: Quality | None = None
@@ -364,6 +395,8 @@ class Manifest(_Model):
             raise ValueError(f"files: no entry for {', '.join(missing)}")
         for name in self.files:
             path = Path(name)
+            if not name.isprintable() or len(name) > _MOST_CHARACTERS:
+                raise ValueError(f"files: {shown(name)} is no name of a file")
             if path.is_absolute() or ".." in path.parts or "\\" in name:
                 raise ValueError(f"files: {name!r} leaves the bundle")
         return self

@@ -52,6 +52,18 @@ class Task(NamedTuple):
     sentence: Sentence
 
     @property
+    def cost(self) -> int:
+        """The work that the sentence is expected to take: source tokens + rows * target tokens."""
+        options, source = self.sentence.options, len(self.sentence.source_ids)
+        return self.cost_of(
+            max(options.min_length, min(options.max_length, 2 * source)) + len(self.sentence.forced_ids)
+        )
+
+    def cost_of(self, target_tokens: int) -> int:
+        """The work that the sentence takes if its longest hypothesis has this number of tokens."""
+        return len(self.sentence.source_ids) + self.sentence.options.rows * target_tokens
+
+    @property
     def rows(self) -> int:
         """Maximum number of rows that the task takes."""
         return self.sentence.options.rows

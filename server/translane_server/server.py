@@ -1,4 +1,4 @@
-"""The server: it runs the gRPC port, the metrics port and the dispatcher."""
+"""The server: it runs the gRPC port, the metrics port, the port of ModelService and the models."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import logging
 import os
 import socket
 from collections.abc import Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
@@ -16,19 +15,20 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from translane.v1.translation_pb2_grpc import add_TranslationServiceServicer_to_server
-from translane_server.dispatch.dispatcher import Dispatcher
+from translane_server.descriptors import connection_limit, watch_connections
 from translane_server.errors import StartupError
-from translane_server.logs import data
-from translane_server.metrics import Metrics, MetricsServer
-from translane_server.requests.limits import RequestLimits
-from translane_server.rpc.interceptors import CallInterceptor
-from translane_server.rpc.service import SERVICE_NAME, ServedModel, TranslationService
-from translane_server.settings import ServerSettings, token_limits
+from translane_server.metrics import Metrics
+from translane_server.metrics_server import MetricsServer
+from translane_server.models.registry import Registry
+from translane_server.rpc.health import HealthService
+from translane_server.rpc.model_service import ADMIN_HOST, AdminPort
+from translane_server.rpc.port import grpc_server
+from translane_server.rpc.service import SERVICE_NAME, TranslationService
+from translane_server.rpc.text_workers import TextWorkers
+from translane_server.settings import ServerSettings
 
 _log = logging.getLogger(__name__)
 
-# Threads that turn text into tokens and back. The other CPUs run the model.
-_TOKENIZER_THREADS = 2
 # Time to send the answers that are ready, and the last health states [seconds].
 _CLOSING_TIME = 0.5
 # Time in which new calls are answered with UNAVAILABLE after the last translation [seconds]. Calls that arrive when the
@@ -37,6 +37,7 @@ _LAST_CALLS_TIME = 0.2
 
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+_UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN  # of a model that is not served any more
 
 
 class Server:
@@ -44,51 +45,43 @@ class Server:
 
     Args:
         settings: settings of the server.
-        model: the model to serve.
+        models: the models to serve; they are not loaded.
+        metrics: the metrics of the server.
+
+    Attributes:
+        failed: set when decoding has failed for good, and no model translates any more.
     """
 
-    def __init__(self, settings: ServerSettings, model: ServedModel) -> None:
+    def __init__(self, settings: ServerSettings, models: Registry, metrics: Metrics) -> None:
         self._settings = settings
-        self._model = model
-        self.metrics = Metrics()
-        self.limits = RequestLimits(
-            settings.texts_per_request,
-            settings.sentences_waiting,
-            token_limits(settings, model.manifest),
-            settings.beam_limit,
-        )
-        self._executor = ThreadPoolExecutor(_TOKENIZER_THREADS, thread_name_prefix="tokenizer")
+        self.models = models
+        self.metrics = metrics
+        self._workers = TextWorkers()
         self._service = TranslationService(
-            model, self.limits, self.metrics, self._executor, log_texts=settings.log_texts
+            models, settings.texts_per_request, self._workers, log_texts=settings.log_texts
         )
-        self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]  # missing from the stubs
-        self._dispatcher: Dispatcher | None = None
-        self._watch: asyncio.Task[None] | None = None
+        self._health = HealthService()
+        self._told: set[str] = set()  # the services whose health is told
+        self._connection_watch: asyncio.Task[None] | None = None
         self._metrics_server: MetricsServer | None = None
+        self._admin: AdminPort | None = None
         self._grpc: grpc.aio.Server | None = None
-        self.failed = asyncio.Event()  # set when decoding has failed for good
+        self.failed = asyncio.Event()
         self.stopped = False
         self.port = 0
         self.metrics_port = 0
 
     async def start(self) -> None:
-        """Listen on both ports. Translations are refused until `open`.
+        """Listen on all ports. Translations are refused until `open`.
 
         Raises:
             StartupError: the server cannot listen on a port.
         """
-        settings, manifest = self._settings, self._model.manifest
-        self.metrics.describe_model(
-            name=manifest.name, version=manifest.version, precision=manifest.precision, device=self._model.device
-        )
-        await self._set_health(_NOT_SERVING)
-        # Without this option a second server could share the port, and would get some of the requests.
-        options = [
-            ("grpc.so_reuseport", 0),
-            ("grpc.max_receive_message_length", settings.max_message_bytes),
-            ("grpc.max_send_message_length", -1),
-        ]
-        self._grpc = grpc.aio.server(interceptors=[CallInterceptor(self.metrics)], options=options)
+        settings = self._settings
+        self._tell_health()
+        self.models.changed = self._tell_health
+        connections = connection_limit(settings.max_connections)
+        self._grpc = grpc_server(settings, self.metrics, connections)
         add_TranslationServiceServicer_to_server(self._service, self._grpc)  # type: ignore[no-untyped-call]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._grpc)
         if settings.reflection:
@@ -99,31 +92,31 @@ class Server:
         except RuntimeError:
             raise StartupError(_refusal(settings.host, settings.port)) from None
         try:
-            self._metrics_server = MetricsServer(self.metrics, settings.host, settings.metrics_port)
+            self._metrics_server = MetricsServer(self.metrics.registry, settings.host, settings.metrics_port)
         except OSError as error:
             raise StartupError(_refusal(settings.host, settings.metrics_port, error)) from None
         self.metrics_port = self._metrics_server.port
+        if settings.admin_port is not None:
+            try:
+                self._admin = AdminPort(self.models, self.metrics, settings.admin_port, reflects=settings.reflection)
+            except RuntimeError:
+                raise StartupError(_refusal(ADMIN_HOST, settings.admin_port)) from None
+            await self._admin.start()
+        self._connection_watch = asyncio.create_task(watch_connections(connections))
         await self._grpc.start()
         _log.info("listening on %s", _address(settings.host, self.port))
         _log.info("metrics on http://%s/metrics", _address(settings.host, self.metrics_port))
+        if self._admin:
+            _log.info("models are loaded and unloaded on %s", _address(ADMIN_HOST, self._admin.port))
 
-    async def open(self, dispatcher: Dispatcher) -> None:
-        """Start `dispatcher`, and translate with it. `stop` stops the dispatcher.
+    async def open(self) -> None:
+        """Load all models. Each one translates as soon as it is loaded. `stop` ends the models.
 
         Raises:
-            StartupError: the dispatcher cannot start.
+            StartupError: a model cannot be loaded.
         """
-        self._dispatcher = dispatcher
-        await dispatcher.start()
-        self._watch = asyncio.create_task(self._watch_dispatcher(dispatcher))
-        if dispatcher.failed.is_set():  # a replica was lost while another one started
-            return
-        self.metrics.watch_rows(dispatcher.rows, lambda: dispatcher.active_rows, lambda: dispatcher.waiting)
-        self._service.open(dispatcher)
-        await self._set_health(_SERVING)
-        manifest = self._model.manifest
-        facts = data(model=manifest.name, version=manifest.version, precision=manifest.precision)
-        _log.info("serving on %s with %d rows", self._model.device, dispatcher.rows, extra=facts)
+        await self.models.start()
+        self._tell_health()
 
     async def stop(self, grace: float, hurry: asyncio.Event | None = None) -> bool:
         """Refuse new translations, finish the accepted ones, and close.
@@ -135,32 +128,39 @@ class Server:
         """
         self.stopped = True
         self._service.close()
-        await self._health.enter_graceful_shutdown()
-        if self._watch:
-            self._watch.cancel()
+        self.models.close()
+        if self._admin:
+            await self._admin.stop()
+        self._health.close()
+        if self._connection_watch:
+            self._connection_watch.cancel()
         drained = await _first(self._service.idle(), hurry, grace)
-        if drained and self._dispatcher:
+        if drained and self.models.can_translate:
             await _first(asyncio.sleep(_LAST_CALLS_TIME), hurry, _LAST_CALLS_TIME)
-        if self._dispatcher:
-            await self._dispatcher.stop()
+        self._workers.stop()
+        await self.models.stop()
         if self._grpc:
-            if not drained:  # the dispatcher has failed the unfinished requests, whose answers are written now
+            if not drained:  # the dispatchers have failed the unfinished requests, whose answers are written now
                 await _first(self._service.idle(), None, _CLOSING_TIME)
             await self._grpc.stop(_CLOSING_TIME if not (hurry and hurry.is_set()) else 0)
         if self._metrics_server:
             await asyncio.to_thread(self._metrics_server.stop)
-        self._executor.shutdown(wait=False, cancel_futures=True)
         return drained
 
-    async def _watch_dispatcher(self, dispatcher: Dispatcher) -> None:
-        await dispatcher.failed.wait()
-        _log.error("decoding has failed, and nothing is translated any more; the server ends")
-        await self._set_health(_NOT_SERVING)
-        self.failed.set()
-
-    async def _set_health(self, state: health_pb2.HealthCheckResponse.ServingStatus) -> None:
-        for service in ("", SERVICE_NAME):
-            await self._health.set(service, state)
+    def _tell_health(self) -> None:
+        """Set the health of the server, and of each model: the service's name, a slash, and the model's name."""
+        whole = _SERVING if self.models.can_translate else _NOT_SERVING
+        states = {"": whole, SERVICE_NAME: whole}
+        for name, model in self.models.models.items():
+            states[f"{SERVICE_NAME}/{name}"] = _SERVING if model.can_translate else _NOT_SERVING
+        for service in self._told - states.keys():
+            self._health.set(service, _UNKNOWN)
+        for service, state in states.items():
+            self._health.set(service, state)
+        self._told = set(states)
+        if self.models.has_failed and not self.failed.is_set():
+            _log.error("decoding has failed, and nothing is translated any more; the server ends")
+            self.failed.set()
 
 
 async def _first(wanted: Coroutine[Any, Any, None], hurry: asyncio.Event | None, seconds: float) -> bool:

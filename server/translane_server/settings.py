@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
-from translane_server.errors import SettingsError
-from translane_server.manifest import Manifest
-from translane_server.settings_loader import Flag, Settings
+from translane_server.manifest import MODEL_NAME
+from translane_server.model_places import ModelPlace, read_places
+from translane_server.settings_loader import Flag, Settings, hint, what_is_wrong
 
 ENV_PREFIX = "TRANSLANE_"
-
-# Default limit of source and target lengths [tokens]. A larger capacity of the rows costs memory, and space in the
-# processor's caches, even if all sentences are short.
-_DEFAULT_MAX_TOKENS = 256
 
 # Default number of rows: of all replicas together, or of each replica if that gives more.
 _DEFAULT_ROWS, _DEFAULT_ROWS_OF_A_REPLICA = 64, 32
@@ -27,11 +23,40 @@ _DEFAULT_MAX_BEAM_SIZE = 16
 # Largest count that the protocol can represent.
 _MAX_COUNT = 2**31 - 1
 
+# The settings that the table of a model may change for that model.
+PER_MODEL = (
+    "device",
+    "replicas",
+    "threads",
+    "rows",
+    "encode_tokens",
+    "max_beam_size",
+    "max_source_tokens",
+    "max_target_tokens",
+    "sentences_waiting",
+)
+
 
 class ServerSettings(Settings):
-    """Serves translations of a model bundle over gRPC."""
+    """Serves translations of model bundles over gRPC."""
 
-    model: Annotated[Path, Flag("FOLDER")] = Field(description="Folder of the model bundle to serve.")
+    model: Annotated[
+        tuple[ModelPlace, ...] | None,
+        BeforeValidator(read_places),
+        Flag("FOLDER", separator=f",(?={MODEL_NAME}=)", in_usage=True, heading="models"),
+    ] = Field(
+        default=None,
+        description="Folder of a model bundle to serve; NAME=FOLDER serves it under this name; may be repeated.",
+    )
+    models: Annotated[Path | None, Flag("FOLDER")] = Field(
+        default=None, description="Folder of models to serve: each folder in it is a model of that name."
+    )
+    unload_after: Annotated[float, Flag("SECONDS")] = Field(
+        default=0.0,
+        ge=0,
+        le=31_536_000,
+        description="Seconds without a request after which a model is unloaded, until its next request; 0 is never.",
+    )
     host: Annotated[str, Flag("HOST", heading="addresses")] = Field(
         default="127.0.0.1",
         min_length=1,
@@ -41,7 +66,14 @@ class ServerSettings(Settings):
         default=50051, ge=0, le=65535, description="gRPC port; 0 takes a free one."
     )
     metrics_port: Annotated[int, Flag("PORT")] = Field(
-        default=9400, ge=0, le=65535, description="Prometheus port; 0 takes a free one."
+        default=9400, ge=0, le=65535, description="Port of the metrics, for Prometheus; 0 takes a free one."
+    )
+    admin_port: Annotated[int | None, Flag("PORT")] = Field(
+        default=None,
+        ge=0,
+        le=65535,
+        description="Port on 127.0.0.1 of ModelService, which loads, unloads and reloads models; 0 takes a free one;"
+        " by default none.",
     )
     device: Annotated[Literal["auto", "cpu", "cuda"], Flag(heading="decoding")] = Field(
         default="auto", description="What runs the model; auto is cuda where a GPU can run it, else cpu."
@@ -50,7 +82,7 @@ class ServerSettings(Settings):
         default=None,
         ge=1,
         le=1024,
-        description="Replicas of the model, with a batch each; by default one, or one on each CPU for a small model.",
+        description="Replicas of a model, with a batch each; by default one, or one on each CPU for a small model.",
     )
     threads: int | None = Field(
         default=None, ge=1, le=1024, description="Threads of each replica; by default its part of the CPUs granted."
@@ -59,7 +91,8 @@ class ServerSettings(Settings):
         default=None,
         ge=1,
         le=4096,
-        description="Most hypotheses that decode at once, in all replicas together; by default 64, or 32 for each.",
+        description="Most hypotheses that decode at once, in all replicas together;"
+        " by default 64, or 32 a replica if that is more.",
     )
     encode_tokens: int = Field(
         default=2048,
@@ -67,7 +100,13 @@ class ServerSettings(Settings):
         le=_MAX_COUNT,
         description="Source tokens, padding included, that a replica encodes between two of its decoder steps.",
     )
-    max_beam_size: Annotated[int | None, Flag(heading="limits")] = Field(
+    replica_timeout: Annotated[float, Flag("SECONDS")] = Field(
+        default=5.0,
+        ge=0,
+        le=86400,
+        description="Seconds after which a replica that hangs is replaced; 0 waits for ever.",
+    )
+    max_beam_size: Annotated[int | None, Flag(heading="limits of a request")] = Field(
         default=None,
         ge=1,
         le=4096,
@@ -89,8 +128,61 @@ class ServerSettings(Settings):
     sentences_waiting: int = Field(
         default=1024, ge=1, le=_MAX_COUNT, description="Most sentences that wait for a row; more are refused."
     )
+    max_priority: int = Field(
+        default=0,
+        ge=0,
+        le=100,
+        description="Highest priority that counts between callers; a higher one counts as this one.",
+    )
     max_message_bytes: Annotated[int, Flag("BYTES")] = Field(
-        default=4 * 1024 * 1024, ge=1024, le=2**31 - 1, description="Largest request message [bytes]."
+        default=1024 * 1024, ge=1024, le=2**30, description="Largest request message [bytes]."
+    )
+    message_timeout: Annotated[float, Flag("SECONDS")] = Field(
+        default=10.0, gt=0, le=86400, description="Seconds in which the message of a call must come."
+    )
+    request_timeout: Annotated[float, Flag("SECONDS")] = Field(
+        default=300.0, gt=0, le=86400, description="Seconds in which a call must be answered, whatever its deadline."
+    )
+    max_calls: Annotated[int, Flag(heading="limits of callers and connections")] = Field(
+        default=2048, ge=1, le=2**20, description="Most calls that are open at once; more are refused."
+    )
+    max_bytes_in_flight: Annotated[int, Flag("BYTES")] = Field(
+        default=16 * 1024 * 1024,
+        ge=1024,
+        le=2**40,
+        description="Most bytes of the messages of all open calls; more are refused.",
+    )
+    caller_share: Annotated[float, Flag("SHARE")] = Field(
+        default=0.5,
+        gt=0,
+        le=1,
+        description="Share of max_calls and max_bytes_in_flight that one caller may take.",
+    )
+    caller_header: Annotated[str, Flag("KEY")] = Field(
+        default="",
+        pattern=r"^[0-9A-Za-z_.\-]{0,100}$",
+        description="Metadata key in which a proxy names the caller; by default the address is the caller.",
+    )
+    max_streams: int = Field(
+        default=256,
+        ge=1,
+        le=2**20,
+        description="Most calls that a connection has open at once; more wait at the client.",
+    )
+    max_connections: int | None = Field(
+        default=None,
+        ge=1,
+        le=2**20,
+        description="Most connections; by default as many as the file descriptors allow, 4096 at most.",
+    )
+    max_connection_idle: Annotated[float, Flag("SECONDS")] = Field(
+        default=300.0, gt=0, le=2000000, description="Seconds without a call after which a connection is closed."
+    )
+    max_connection_age: Annotated[float, Flag("SECONDS")] = Field(
+        default=3600.0,
+        gt=0,
+        le=2000000,
+        description="Seconds after which a connection takes no new calls, and its client opens another one.",
     )
     grace_period: Annotated[float, Flag("SECONDS", heading="operation")] = Field(
         default=30.0, ge=0, le=86400, description="Seconds that running requests get to finish after SIGTERM."
@@ -103,6 +195,10 @@ class ServerSettings(Settings):
         default="info", description="Least severe level to log; debug has a line for each request."
     )
     log_texts: bool = Field(default=False, description="Log the texts of requests and their translations (at debug).")
+    model_settings: Annotated[Mapping[str, Mapping[str, Any]], Flag(in_file=True)] = Field(
+        default={},
+        description="Settings of single models: a table of the file for each, such as [model_settings.zh-en].",
+    )
 
     @field_validator("host")
     @classmethod
@@ -110,11 +206,30 @@ class ServerSettings(Settings):
         return host[1:-1] if host.startswith("[") and host.endswith("]") else host
 
     @model_validator(mode="after")
+    def _a_model_is_named(self) -> ServerSettings:
+        if not self.model and self.models is None:
+            raise ValueError(
+                "--model is required (or TRANSLANE_MODEL, or model in the settings file), or --models for a folder of"
+                " models"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _a_full_request_can_wait(self) -> ServerSettings:
         if self.sentences_waiting < self.texts_per_request:
             raise ValueError(
                 f"--sentences-waiting ({self.sentences_waiting}) must be at least --texts-per-request"
                 f" ({self.texts_per_request}), or a request of that many texts could never be accepted"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _a_full_message_fits(self) -> ServerSettings:
+        if self.max_bytes_in_flight * self.caller_share < self.max_message_bytes:
+            raise ValueError(
+                f"--max-bytes-in-flight ({self.max_bytes_in_flight}) times --caller-share ({self.caller_share:g})"
+                f" must be at least --max-message-bytes ({self.max_message_bytes}),"
+                " or a message of that size could never be accepted"
             )
         return self
 
@@ -130,6 +245,32 @@ class ServerSettings(Settings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _tables_are_settings(self) -> ServerSettings:
+        for name in self.model_settings:
+            self.of_model(name)
+        return self
+
+    def of_model(self, name: str) -> ServerSettings:
+        """The settings of the model `name`: these settings, with the values of the model's table.
+
+        Raises:
+            ValueError: the table has an unknown key or a wrong value, or its values contradict other settings.
+        """
+        table = self.model_settings.get(name)
+        if table is None:
+            return self
+        for key in table:
+            if key not in PER_MODEL:
+                raise ValueError(f"model_settings.{name}: unknown key {key}{hint(key, PER_MODEL)}")
+        values = {field: getattr(self, field) for field in type(self).model_fields if field != "model_settings"}
+        try:
+            return type(self).model_validate(values | dict(table))
+        except ValidationError as error:
+            problem = error.errors()[0]
+            key = "".join(f".{part}" for part in problem["loc"][:1])
+            raise ValueError(f"model_settings.{name}{key}: {what_is_wrong(problem)}") from None
+
     def rows_of(self, replicas: int) -> int:
         """The setting `rows`, or its default for this number of replicas."""
         return self.rows or max(_DEFAULT_ROWS, _DEFAULT_ROWS_OF_A_REPLICA * replicas)
@@ -139,31 +280,3 @@ class ServerSettings(Settings):
         """The setting `max_beam_size`, or its default for the number of rows."""
         replicas = self.replicas or 1
         return self.max_beam_size or min(_DEFAULT_MAX_BEAM_SIZE, self.rows_of(replicas) // replicas)
-
-
-@dataclass(frozen=True)
-class TokenLimits:
-    """Longest source and target, and the default of `max_length` [tokens, with the end-of-sentence token]."""
-
-    source: int
-    target: int
-    default_max_length: int
-
-
-def token_limits(settings: ServerSettings, manifest: Manifest) -> TokenLimits:
-    """The limits that both `settings` and the model allow.
-
-    Raises:
-        SettingsError: a setting exceeds the limit of the model.
-    """
-    source = _limit("--max-source-tokens", settings.max_source_tokens, manifest.limits.source_tokens)
-    target = _limit("--max-target-tokens", settings.max_target_tokens, manifest.limits.target_tokens)
-    return TokenLimits(source, target, min(manifest.decoding_defaults.max_length, target))
-
-
-def _limit(flag: str, asked: int | None, possible: int) -> int:
-    if asked is None:
-        return min(possible, _DEFAULT_MAX_TOKENS)
-    if asked > possible:
-        raise SettingsError(f"{flag} is {asked}, and the model takes {possible} at most")
-    return asked

@@ -7,9 +7,10 @@ file's key ``metrics_port``. An unknown name is an error in all three places, so
 from __future__ import annotations
 
 import argparse
+import re
 import tomllib
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib.metadata import version
@@ -22,11 +23,13 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from translane_server.errors import SettingsError
+from translane_server.files import read_regular
+from translane_server.printable import shown
 
 # Each command reads the variables with its own prefix. The server's prefix is also the start of the other prefixes.
 _COMMAND_PREFIXES = ("TRANSLANE_TRAIN_", "TRANSLANE_EXPORT_", "TRANSLANE_CLIENT_")
 _CONFIG = "config"  # the name of the settings file, which is no field
-_SHOWN_CHARACTERS = 60
+_MOST_BYTES = 1 << 20  # of a settings file
 _METAVARS: Mapping[Any, str] = {int: "N", float: "X", str: "TEXT", Path: "PATH"}
 
 
@@ -51,6 +54,12 @@ class Flag:
     """Whether the value stands alone, without ``--name``."""
     heading: str | None = None
     """The heading of a section of the help. This setting is the first of the section."""
+    separator: str = ","
+    """The regular expression between two items of a list, in a flag and in a variable."""
+    in_usage: bool = False
+    """Whether the usage names the setting, although it may be left out. It names all settings that may not."""
+    in_file: bool = False
+    """Whether only the settings file has the setting."""
 
 
 SettingsT = TypeVar("SettingsT", bound=Settings)
@@ -117,9 +126,16 @@ class _Parser(argparse.ArgumentParser):
 def _read_flags(cls: type[Settings], argv: Sequence[str], prog: str, env_prefix: str) -> dict[str, Any]:
     values = vars(_parser(cls, prog, env_prefix).parse_args(argv))
     return {
-        name: [part for value in values[name] for part in value.split(",")] if _is_list(cls, name) else values[name]
+        name: [part for value in values[name] for part in _items(cls, name, value)]
+        if _is_list(cls, name)
+        else values[name]
         for name in values
     }
+
+
+def _items(cls: type[Settings], name: str, value: str) -> list[str]:
+    """The items of a list, as a flag or a variable has it."""
+    return re.split(_flag(cls.model_fields[name]).separator, value)
 
 
 def _parser(cls: type[Settings], prog: str, env_prefix: str) -> argparse.ArgumentParser:
@@ -140,6 +156,8 @@ def _parser(cls: type[Settings], prog: str, env_prefix: str) -> argparse.Argumen
     section: argparse._ActionsContainer = parser
     for name, setting in cls.model_fields.items():
         flag = _flag(setting)
+        if flag.in_file:
+            continue
         if flag.heading:
             section = parser.add_argument_group(flag.heading)
         keywords: dict[str, Any] = {"help": _help(setting)}
@@ -157,8 +175,8 @@ def _parser(cls: type[Settings], prog: str, env_prefix: str) -> argparse.Argumen
 
 
 def _usage(cls: type[Settings]) -> Iterator[str]:
-    """The words after the command's name: required flags, [options], positional arguments."""
-    required = [name for name, setting in cls.model_fields.items() if setting.is_required()]
+    """The words after the command's name: flags of the usage, [options], positional arguments."""
+    required = [name for name, setting in cls.model_fields.items() if setting.is_required() or _flag(setting).in_usage]
     yield from (f"{flag_name(cls, name)} {_metavar(cls, name)}" for name in required if not _is_positional(cls, name))
     yield "[options]"
     yield from (_metavar(cls, name) for name in cls.model_fields if _is_positional(cls, name))
@@ -210,41 +228,49 @@ def _help(setting: FieldInfo) -> str:
 
 def _read_environment(cls: type[Settings], environ: Mapping[str, str], env_prefix: str) -> dict[str, Any]:
     others = tuple(prefix for prefix in _COMMAND_PREFIXES if prefix != env_prefix and prefix.startswith(env_prefix))
-    names = {_variable(env_prefix, name): name for name in (*cls.model_fields, _CONFIG)}
+    fields = [name for name, setting in cls.model_fields.items() if not _flag(setting).in_file]
+    names = {_variable(env_prefix, name): name for name in (*fields, _CONFIG)}
     values: dict[str, Any] = {}
     for variable, value in sorted(environ.items()):
         if not variable.startswith(env_prefix) or variable.startswith(others):
             continue
         if variable not in names:
-            raise SettingsError(f"unknown environment variable {variable}{_hint(variable, names)}")
+            raise SettingsError(f"unknown environment variable {variable}{hint(variable, names)}")
         name = names[variable]
-        values[name] = value.split(",") if _is_list(cls, name) else value
+        values[name] = _items(cls, name, value) if _is_list(cls, name) else value
     return values
 
 
 def _read_file(cls: type[Settings], path: Path) -> dict[str, Any]:
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(read_regular(path, _MOST_BYTES).decode())
     except OSError as error:
         raise SettingsError(f"settings file {path}: it cannot be read: {error.strerror}") from None
     except ValueError as error:  # not UTF-8, or not TOML
         raise SettingsError(f"settings file {path}: it is not TOML: {error}") from None
+    except RecursionError:
+        raise SettingsError(f"settings file {path}: it is not TOML: it is nested too deeply") from None
     for name in values:
         if name not in cls.model_fields:
-            raise SettingsError(f"settings file {path}: unknown key {name}{_hint(name, cls.model_fields)}")
+            raise SettingsError(f"settings file {path}: unknown key {name}{hint(name, cls.model_fields)}")
     return values
 
 
 def _sentence(cls: type[Settings], problem: ErrorDetails, layers: _Layers, env_prefix: str) -> str:
-    message = problem["msg"].removeprefix("Value error, ")
     if not problem["loc"]:  # several settings contradict each other, and the message names them
-        return message
+        return what_is_wrong(problem)
     name = str(problem["loc"][0])
     if problem["type"] == "missing":
         return f"{flag_name(cls, name)} is required (or {_variable(env_prefix, name)}, or {name} in the settings file)"
-    value = repr(problem["input"])
-    shown = value if len(value) <= _SHOWN_CHARACTERS else value[:_SHOWN_CHARACTERS] + "…"
-    return f"{layers.origins.get(name, name)}: {message[:1].lower()}{message[1:]}, not {shown}"
+    return f"{layers.origins.get(name, name)}: {what_is_wrong(problem)}"
+
+
+def what_is_wrong(problem: ErrorDetails) -> str:
+    """The end of a sentence about settings: what pydantic says, and the value if a single one is wrong."""
+    message = problem["msg"].removeprefix("Value error, ")
+    if not problem["loc"]:
+        return message
+    return f"{message[:1].lower()}{message[1:]}, not {shown(problem['input'])}"
 
 
 def _is_list(cls: type[Settings], name: str) -> bool:
@@ -257,6 +283,7 @@ def _variable(env_prefix: str, name: str) -> str:
     return env_prefix + name.upper()
 
 
-def _hint(name: str, known: Mapping[str, object]) -> str:
+def hint(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence about an unknown `name`: which of the `known` names may be meant, if any is alike."""
     close = get_close_matches(name, known, n=1, cutoff=0.8)
     return f"; did you mean {close[0]}?" if close else ""

@@ -1,11 +1,15 @@
 """`translane-server` with a fake model; everything else is real. Run it as a script, with the command's own arguments.
 
-FAKE_WARM_UP_SECONDS and FAKE_STEP_SECONDS in the environment slow the server down. FAKE_FAIL_AT_STEP makes it fail.
+FAKE_WARM_UP_SECONDS and FAKE_STEP_SECONDS in the environment slow the server down. FAKE_FAIL_AT_STEP makes each replica
+fail. FAKE_MOST_LOSSES is how often a replica may be lost. FAKE_POISON is a character: a sentence that has it kills the
+replica that encodes it.
 """
 
 import os
+import signal
 import sys
 import time
+from collections.abc import Sequence
 from functools import partial
 from unittest import mock
 
@@ -15,13 +19,17 @@ from translane_server import command
 from translane_server.arrays import Int32Array, IntArray
 from translane_server.backend import BEST_TOKEN, Candidates, StepNeeds
 from translane_server.bundle import Bundle
+from translane_server.dispatch import supervisor
 from translane_server.dispatch.processes import process_hosts
+from translane_server.models import folders, loading
 from translane_server.replica import __main__ as replica
 from translane_server.runtime import device_backend, sessions
 
 STEP_SECONDS = float(os.environ.get("FAKE_STEP_SECONDS", "0"))
 WARM_UP_SECONDS = float(os.environ.get("FAKE_WARM_UP_SECONDS", "0"))
 FAIL_AT_STEP = int(os.environ.get("FAKE_FAIL_AT_STEP", "-1"))
+MOST_LOSSES = int(os.environ.get("FAKE_MOST_LOSSES", "8"))
+POISON = os.environ.get("FAKE_POISON", "")
 REPLICA = "--replica"  # what to run in place of the server
 
 
@@ -31,6 +39,12 @@ class SlowBackend(FakeBackend):
     ) -> None:
         super().__init__(rows, source_capacity, target_capacity)
         self.fail_at_step = FAIL_AT_STEP
+        self.poison = FakeTokenizer().encode([POISON])[0][:1]
+
+    def encode_ahead(self, sources: Sequence[Sequence[int]]) -> int:
+        if self.poison and any(self.poison[0] in source for source in sources):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().encode_ahead(sources)
 
     def warm_up(self) -> None:
         time.sleep(WARM_UP_SECONDS)
@@ -43,6 +57,7 @@ class SlowBackend(FakeBackend):
 def run_replica() -> int:
     with (
         mock.patch.object(sessions, "Sessions", lambda bundle, **_options: bundle),
+        mock.patch.object(Bundle, "check_unchanged"),
         mock.patch.object(device_backend, "device_backend", SlowBackend),
     ):
         return replica.main()
@@ -50,11 +65,16 @@ def run_replica() -> int:
 
 def run_server() -> int:
     environ = {name: value for name, value in os.environ.items() if name.startswith("TRANSLANE_")}
-    with mock.patch.multiple(
-        command,
-        choose_bundle=lambda folder, requested: (Bundle(folder, make_manifest()), "cpu"),
-        load_tokenizer=lambda bundle: FakeTokenizer(),
-        process_hosts=partial(process_hosts, command=[sys.executable, __file__, REPLICA]),
+    supervisor._MOST_LOSSES = MOST_LOSSES
+    with (
+        mock.patch.object(folders, "manifest_names", return_value=["fake"]),
+        mock.patch.multiple(
+            loading,
+            manifest_names=lambda version: ["fake"],
+            choose_bundle=lambda folder, requested: (Bundle(folder, make_manifest()), "cpu"),
+            load_tokenizer=lambda bundle: FakeTokenizer(),
+            process_hosts=partial(process_hosts, command=[sys.executable, __file__, REPLICA]),
+        ),
     ):
         return command.run(sys.argv[1:], environ)
 

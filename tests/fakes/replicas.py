@@ -5,6 +5,7 @@ from __future__ import annotations
 from fakes.backend import VOCABULARY
 from translane_server.backend import Backend
 from translane_server.dispatch.replica_connection import ReplicaConnection
+from translane_server.dispatch.supervisor import Supervisor
 from translane_server.errors import StartupError
 from translane_server.local import ThreadHost
 from translane_server.replica.setup import ReplicaSetup
@@ -13,7 +14,7 @@ from translane_server.vocabulary import TargetVocabulary
 
 def fake_replica(
     backend: Backend | StartupError, vocabulary: TargetVocabulary = VOCABULARY, *, number: int = 0
-) -> ReplicaConnection:
+) -> Supervisor:
     """Return a replica that decodes on `backend`. A StartupError instead of a backend is raised when it opens."""
 
     def open_backend() -> Backend:
@@ -21,4 +22,5 @@ def fake_replica(
             raise backend
         return backend
 
-    return ReplicaConnection(ReplicaSetup(number, getattr(backend, "rows", 1), vocabulary), ThreadHost(open_backend))
+    setup = ReplicaSetup(number, getattr(backend, "rows", 1), vocabulary)
+    return Supervisor(lambda: ReplicaConnection(setup, ThreadHost(open_backend)), replaces=False)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import grpc
 
@@ -15,9 +16,16 @@ from translane_server.backend import Backend
 from translane_server.dispatch.dispatcher import Dispatcher
 from translane_server.manifest import Manifest
 from translane_server.metrics import Metrics
-from translane_server.rpc.service import ServedModel
+from translane_server.model_metrics import ModelMetrics
+from translane_server.models.limits import limits_of
+from translane_server.models.loaded_model import LoadedModel
+from translane_server.models.registry import Registry
+from translane_server.models.served_model import ServedModel
+from translane_server.requests.limits import RequestLimits
+from translane_server.requests.model_list import ModelDescription
 from translane_server.server import Server
 from translane_server.settings import ServerSettings
+from translane_server.text.tokenizer import Tokenizer
 from translane_server.vocabulary import TargetVocabulary
 
 UNKNOWN = 1 + OFFSET
@@ -96,13 +104,62 @@ def make_manifest(**changes: Any) -> Manifest:
     return Manifest.model_validate(values | changes)
 
 
-def make_model(**changes: Any) -> ServedModel:
-    return ServedModel(make_manifest(**changes), FakeTokenizer(), "cpu")
+class FakeModel(NamedTuple):
+    """A model to serve: its manifest and its tokenizer."""
+
+    manifest: Manifest
+    tokenizer: Tokenizer = FakeTokenizer()
 
 
-def make_dispatcher(backend: Backend, metrics: Metrics, waiting_limit: int = 64) -> Dispatcher:
+def make_model(**changes: Any) -> FakeModel:
+    return FakeModel(make_manifest(**changes))
+
+
+def make_dispatcher(backend: Backend, metrics: ModelMetrics, waiting_limit: int = 64) -> Dispatcher:
     vocabulary = TargetVocabulary(DECODER_START, EOS, FakeTokenizer().target_surfaces)
     return Dispatcher([fake_replica(backend, vocabulary)], waiting_limit=waiting_limit, observe=metrics.observe)
+
+
+class FakeLoader:
+    """Loads one version, which decodes with the dispatcher that `make` returns. Implements `Loader`."""
+
+    def __init__(
+        self, model: FakeModel, limits: RequestLimits, metrics: ModelMetrics, make: Callable[[], Dispatcher]
+    ) -> None:
+        self._model = model
+        self._limits = limits
+        self._metrics = metrics
+        self._make = make
+
+    async def load(self, running: str = "") -> LoadedModel | None:
+        manifest, tokenizer = self._model
+        if running:
+            return None
+        name, limits, metrics = manifest.name, self._limits, self._metrics
+        loaded = LoadedModel(name, manifest, tokenizer, "cpu", limits, self._make(), metrics, fingerprint="only")
+        await loaded.start()
+        return loaded
+
+
+def make_registry(
+    model: FakeModel,
+    limits: RequestLimits,
+    metrics: Metrics,
+    make: Callable[[ModelMetrics], Dispatcher],
+    *,
+    unload_after: float = 0,
+) -> Registry:
+    """Return a registry of one model, which is not loaded."""
+    name = model.manifest.name
+    of_model = metrics.of_model(name)
+    served = ServedModel(
+        ModelDescription(name, model.manifest, "cpu", limits),
+        FakeLoader(model, limits, of_model, lambda: make(of_model)),
+        of_model,
+    )
+    registry = Registry(lambda: {name: Path()}, lambda _name, _folder: served, unload_after=unload_after)
+    registry.add(served)
+    return registry
 
 
 def make_settings(**changes: Any) -> ServerSettings:
@@ -119,17 +176,34 @@ class Running:
         self.channel = channel
         self.stub = translation_pb2_grpc.TranslationServiceStub(channel)  # type: ignore[no-untyped-call]  # generated
 
+    @property
+    def model(self) -> LoadedModel:
+        (model,) = self.server.models.models.values()
+        assert model.ready is not None
+        return model.ready
+
+    @property
+    def dispatcher(self) -> Dispatcher:
+        return self.model.dispatcher
+
     async def open(self) -> None:
-        limit = self.server.limits.sentences_waiting
-        await self.server.open(make_dispatcher(self.backend, self.server.metrics, limit))
+        await self.server.open()
 
 
 @asynccontextmanager
 async def serving(
-    *, opened: bool = True, rows: int = 4, model: ServedModel | None = None, **settings: Any
+    *, opened: bool = True, rows: int = 4, model: FakeModel | None = None, **changes: Any
 ) -> AsyncIterator[Running]:
-    server = Server(make_settings(**settings), model or make_model())
-    backend = FakeBackend(rows=rows)
+    settings = make_settings(**changes)
+    model, metrics, backend = model or make_model(), Metrics(), FakeBackend(rows=rows)
+    registry = make_registry(
+        model,
+        limits_of(settings, model.manifest),
+        metrics,
+        lambda of_model: make_dispatcher(backend, of_model, settings.sentences_waiting),
+        unload_after=settings.unload_after,
+    )
+    server = Server(settings, registry, metrics)
     try:
         await server.start()
         async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:

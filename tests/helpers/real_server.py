@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import grpc
 
 from translane.v1 import translation_pb2_grpc
-from translane_server import command
 from translane_server.bundle import Bundle
-from translane_server.rpc.service import ServedModel
+from translane_server.metrics import Metrics
+from translane_server.model_places import ModelPlace
+from translane_server.models.build import build_registry
 from translane_server.server import Server
 from translane_server.settings import ServerSettings
-from translane_server.text.tokenizer import load_tokenizer
 
 
 @dataclass
@@ -26,13 +26,19 @@ class Running:
 @asynccontextmanager
 async def serving_bundle(bundle: Bundle, *, rows: int, replicas: int = 1) -> AsyncIterator[Running]:
     settings = ServerSettings(
-        model=bundle.folder, port=0, metrics_port=0, replicas=replicas, threads=1, rows=rows, device="cpu"
+        model=(ModelPlace(bundle.folder),),
+        port=0,
+        metrics_port=0,
+        replicas=replicas,
+        threads=1,
+        rows=rows,
+        device="cpu",
     )
-    model = ServedModel(bundle.manifest, load_tokenizer(bundle), "cpu")
-    server = Server(settings, model)
+    metrics = Metrics()
+    server = Server(settings, build_registry(settings, metrics), metrics)
     try:
         await server.start()
-        await server.open(command.build_dispatcher(settings, bundle, model, server.limits.tokens, server.metrics))
+        await server.open()
         async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
             stub = translation_pb2_grpc.TranslationServiceStub(channel)  # type: ignore[no-untyped-call]  # generated
             yield Running(server, stub)

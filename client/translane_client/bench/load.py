@@ -15,7 +15,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from translane.v1 import translation_pb2 as pb
-from translane_client._base import CHANNEL_OPTIONS
+from translane_client._base import channel_options
 from translane_client._status import exception_from
 from translane_client.bench.measurement import Measurement
 from translane_client.errors import Internal, TranslaneError
@@ -94,7 +94,7 @@ class Load:
         """gRPC status → the first failure with it."""
 
     async def __aenter__(self) -> Self:
-        options = [*CHANNEL_OPTIONS, ("grpc.use_local_subchannel_pool", 1)]  # else all channels share a connection
+        options = [*channel_options(), ("grpc.use_local_subchannel_pool", 1)]  # else all channels share a connection
         senders = list[Send]()
         for _ in range(self._connections):
             channel = await self._stack.enter_async_context(grpc.aio.insecure_channel(self._address, options=options))

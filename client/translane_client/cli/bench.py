@@ -17,6 +17,7 @@ from translane_client.bench.sentences import BUILT_IN, built_in
 from translane_client.cli import bulk, decoding_flags
 from translane_client.cli.bulk import CommandError
 from translane_client.cli.flags import ENV_PREFIX, Flags, count, duration, integer, positive, unsigned
+from translane_client.cli.printable import printable
 from translane_client.cli.standard_streams import StandardStreams
 from translane_client.cli.text_files import FileError, LineWriter
 from translane_client.client import Client
@@ -110,7 +111,7 @@ def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:
         except TranslaneError as error:
             raise CommandError(_message(error, arguments)) from error
         finally:  # after Ctrl-C, too, the command writes what it has measured
-            benchmark.finish(lambda note: print(f"translane: {note}", file=streams.stderr))
+            benchmark.finish(lambda note: print(f"translane: {printable(note)}", file=streams.stderr))
             if arguments.json_file and benchmark.measurements:
                 report = {"server": arguments.server, **benchmark.as_json()}
                 with LineWriter(arguments.json_file, None, keep_breaks=True) as file:

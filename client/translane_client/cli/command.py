@@ -15,6 +15,7 @@ from translane_client._base import target_of
 from translane_client.cli import bench, models, score, translate
 from translane_client.cli.bulk import CommandError
 from translane_client.cli.flags import ENV_PREFIX, Flags, count, seconds, unicode
+from translane_client.cli.printable import printable
 from translane_client.cli.standard_streams import StandardStreams
 from translane_client.cli.text_files import FileError
 from translane_client.errors import TranslaneError
@@ -43,7 +44,7 @@ def run(
     try:
         exit_code: int = arguments.run(arguments, streams)
     except (TranslaneError, FileError, CommandError) as error:
-        print(f"translane: {error}", file=streams.stderr)
+        print(f"translane: {printable(str(error))}", file=streams.stderr)
         _forget_unwritten(stdout)
         return 1
     except BrokenPipeError:

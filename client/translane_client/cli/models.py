@@ -7,6 +7,7 @@ import json
 from dataclasses import asdict
 
 from translane_client.cli.flags import Flags
+from translane_client.cli.printable import printable
 from translane_client.cli.standard_streams import StandardStreams
 from translane_client.cli.text_files import LineWriter
 from translane_client.client import Client
@@ -45,14 +46,14 @@ def table(info: ServerInfo) -> str:
         [
             *lines,
             "",
-            f"server {info.version}: at most {limits.texts_per_request} texts per request, "
+            f"server {printable(info.version)}: at most {limits.texts_per_request} texts per request, "
             f"{limits.sentences_waiting} sentences waiting, beam size {limits.beam_size}",
         ]
     )
 
 
 def _row(model: ModelInfo) -> tuple[str, ...]:
-    return (
+    cells = (
         model.name,
         model.version,
         f"{','.join(model.source_languages)}→{','.join(model.target_languages)}",
@@ -62,3 +63,4 @@ def _row(model: ModelInfo) -> tuple[str, ...]:
         str(model.max_source_tokens),
         str(model.max_target_tokens),
     )
+    return tuple(map(printable, cells))

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
 
+from translane_server.manifest import MOST_HEADS, MOST_LAYERS, MOST_PIECES, MOST_TOKENS, MOST_WIDTH
+from translane_server.printable import printable, shown
+
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
 NormPlacement = Literal["post", "pre"]
 NormKind = Literal["layer", "rms"]
@@ -20,16 +23,18 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "positions": get_args(PositionKind),
     "tie_embeddings": get_args(Tying),
 }
-_SIZES = (
-    "source_vocab_size",
-    "target_vocab_size",
-    "d_model",
-    "encoder_layers",
-    "decoder_layers",
-    "heads",
-    "ffn_size",
-    "max_positions",
-)
+# The most of each size, so that a number from a file never decides about much memory or time by itself.
+_SIZES = {
+    "source_vocab_size": MOST_PIECES,
+    "target_vocab_size": MOST_PIECES,
+    "d_model": MOST_WIDTH,
+    "encoder_layers": MOST_LAYERS,
+    "decoder_layers": MOST_LAYERS,
+    "heads": MOST_HEADS,
+    "ffn_size": MOST_WIDTH,
+    "max_positions": MOST_TOKENS,
+}
+_MOST_BUCKETS = 10_000
 _RATES = ("dropout", "attention_dropout", "activation_dropout")
 _SWITCHES = ("scale_embeddings", "embedding_norm", "biases", "gated", "attention_scale")
 _SPECIAL_IDS = ("pad_id", "unk_id", "bos_id", "eos_id")
@@ -96,17 +101,17 @@ class TransformerConfig:
     suppressed_ids: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in _SIZES:
-            self._require_int(name, minimum=1)
+        for name, most in _SIZES.items():
+            self._require_int(name, minimum=1, maximum=most)
         if self.head_size is not None:
-            self._require_int("head_size", minimum=1)
+            self._require_int("head_size", minimum=1, maximum=MOST_WIDTH)
         elif self.d_model % self.heads:
             raise ValueError(f"d_model: {self.d_model} is not divisible by {self.heads} heads; set head_size")
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise ValueError(f"d_model: sinusoidal positions need an even number, not {self.d_model}")
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
-                raise ValueError(f"{name}: {getattr(self, name)!r} is not one of {', '.join(choices)}")
+                raise ValueError(f"{name}: {shown(getattr(self, name))} is not one of {', '.join(choices)}")
         for name in _RATES:
             rate = self._require_number(name)
             if not 0 <= rate < 1:
@@ -115,7 +120,7 @@ class TransformerConfig:
             raise ValueError(f"layer_norm_eps: {self.layer_norm_eps} is outside (0, 1)")
         for name in _SWITCHES:
             if not isinstance(getattr(self, name), bool):
-                raise ValueError(f"{name}: {getattr(self, name)!r} is not true or false")
+                raise ValueError(f"{name}: {shown(getattr(self, name))} is not true or false")
         if not 0 < self._require_number("logit_scale") < math.inf:
             raise ValueError(f"logit_scale: {self.logit_scale} is not a finite number above 0")
         self._check_relative_positions()
@@ -145,7 +150,7 @@ class TransformerConfig:
         """Build a config from :meth:`to_dict`'s result. Raises ValueError naming unknown or missing keys."""
         unknown = sorted(set(values) - {field.name for field in fields(cls)})
         if unknown:
-            raise ValueError(f"unknown Transformer settings: {', '.join(unknown)}")
+            raise ValueError(f"unknown Transformer settings: {printable(', '.join(unknown), 200)}")
         missing = sorted({"source_vocab_size", "target_vocab_size"} - set(values))
         if missing:
             raise ValueError(f"missing Transformer settings: {', '.join(missing)}")
@@ -155,8 +160,8 @@ class TransformerConfig:
         return cls(**arguments)
 
     def _check_relative_positions(self) -> None:
-        buckets = self._require_int("relative_buckets", minimum=0)
-        most = self._require_int("relative_max_distance", minimum=1)
+        buckets = self._require_int("relative_buckets", minimum=0, maximum=_MOST_BUCKETS)
+        most = self._require_int("relative_max_distance", minimum=1, maximum=MOST_TOKENS)
         if buckets == 0:
             return
         if buckets < 4 or buckets % 2:  # the encoder has half of them for either direction
@@ -185,23 +190,25 @@ class TransformerConfig:
     def _check_suppressed_ids(self) -> None:
         suppressed = self.suppressed_ids
         if not isinstance(suppressed, tuple):
-            raise ValueError(f"suppressed_ids: {suppressed!r} is not a tuple of ids")
+            raise ValueError(f"suppressed_ids: {shown(suppressed)} is not a tuple of ids")
         for number in suppressed:
             if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < self.target_vocab_size:
-                raise ValueError(f"suppressed_ids: {number!r} is not one of {self.target_vocab_size} target ids")
+                raise ValueError(f"suppressed_ids: {shown(number)} is not one of {self.target_vocab_size} target ids")
         if self.eos_id in suppressed:
             raise ValueError(f"suppressed_ids: {self.eos_id} is eos_id, and no sentence would end")
 
-    def _require_int(self, name: str, *, minimum: int) -> int:
+    def _require_int(self, name: str, *, minimum: int, maximum: int = MOST_PIECES) -> int:
         value = getattr(self, name)
         if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-            raise ValueError(f"{name}: {value!r} is not an integer of at least {minimum}")
+            raise ValueError(f"{name}: {shown(value)} is not an integer of at least {minimum}")
+        if value > maximum:
+            raise ValueError(f"{name}: {shown(value)} is above {maximum:,}, the most that is supported")
         return value
 
     def _require_number(self, name: str) -> float:
         value = getattr(self, name)
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ValueError(f"{name}: {value!r} is not a number")
+            raise ValueError(f"{name}: {shown(value)} is not a number")
         return value
 
 

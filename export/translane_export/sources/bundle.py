@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import onnx_ir as ir
 import torch
 from torch import Tensor
 
@@ -24,11 +23,12 @@ from translane_export.model.config import Activation
 from translane_export.model.positions import sinusoid_table
 from translane_export.ranges import Ranges
 from translane_export.sources.placed_tensors import PROJECTION
-from translane_export.sources.stored_graph import RMS_NORMS, StoredGraph
+from translane_export.sources.stored_graph import RMS_NORMS, StoredGraph, load_graph
 from translane_export.tokenizer_files import TokenizerFiles
 from translane_server.bundle import MANIFEST, Bundle, load_bundle
 from translane_server.errors import StartupError
 from translane_server.manifest import Manifest
+from translane_server.printable import shown
 
 _ACTIVATIONS: dict[str, Activation] = {
     "Relu": "relu",
@@ -58,16 +58,16 @@ class BundleReader:
         """Read the bundle back."""
         try:
             bundle = load_bundle(folder)
-            encoder, decoder = (
-                StoredGraph(ir.load(bundle.path(graph.file)))
-                for graph in (bundle.manifest.graphs.encoder, bundle.manifest.graphs.decoder)
-            )
         except StartupError as error:
             raise ExportError(str(error)) from error
         try:
+            encoder, decoder = (
+                StoredGraph(load_graph(bundle, graph.file))
+                for graph in (bundle.manifest.graphs.encoder, bundle.manifest.graphs.decoder)
+            )
             return _read(bundle, encoder, decoder)
         except KeyError as error:
-            raise ExportError(f"model bundle {folder}: its graphs have no {error.args[0]}") from error
+            raise ExportError(f"model bundle {folder}: its graphs have no {shown(error.args[0])}") from error
         except ValueError as error:
             raise ExportError(f"model bundle {folder}: it cannot be read back: {error}") from error
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,9 @@ from translane_export.sources.inert_pickle import read_inert
 from translane_export.sources.model_settings import ModelSettings
 from translane_export.sources.numbered_pieces import find_sentencepiece, numbered_pieces
 from translane_export.sources.placed_tensors import POSITIONS, find_table, place_tensors
-from translane_export.sources.weight_files import stored_tensors
+from translane_export.sources.weight_files import all_tensors, stored_tensors
 from translane_server.manifest import Languages
+from translane_server.printable import shown
 
 _SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # each dictionary's first symbols, which its file leaves out
 _BOS, _PAD, _EOS, _UNK = range(4)
@@ -137,7 +139,7 @@ def _checkpoint_file(folder: Path) -> Path:
 def _language(settings: ModelSettings, folder: Path, name: str) -> str:
     language = settings.get(name)
     if not isinstance(language, str):
-        raise ExportError(f"{settings.path}: {name} is {language!r}, and it says which dict.LANGUAGE.txt is whose")
+        raise ExportError(f"{settings.path}: {name} is {shown(language)}, and it says which dict.LANGUAGE.txt is whose")
     if not (folder / f"dict.{language}.txt").is_file():
         raise ExportError(f"{folder / f'dict.{language}.txt'}: the file is missing; it numbers the model's symbols")
     return language
@@ -161,7 +163,7 @@ def _read_dictionary(path: Path) -> dict[str, int]:
 
 def _tensors(content: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
     model = content.get("model")
-    if not isinstance(model, dict) or not all(isinstance(tensor, Tensor) for tensor in model.values()):
+    if not isinstance(model, dict) or not all_tensors(model):
         raise ExportError(f"{path}: it is no fairseq checkpoint, whose tensors are under model")
     if not any(name.startswith("encoder.") for name in model) or not any(name.startswith("decoder.") for name in model):
         raise ExportError(f"{path}: its model is no encoder and decoder, and only those are supported")
@@ -236,14 +238,14 @@ def _learned(settings: ModelSettings) -> list[str]:
 
 def _position_tables(
     settings: ModelSettings, fields: Mapping[str, Any], tensors: Mapping[str, Tensor]
-) -> dict[str, Tensor]:
-    """Each stack's vectors [positions, M] from the first position on, by our names."""
+) -> dict[str, Callable[[], Tensor]]:
+    """What makes each stack's vectors [positions, M] from the first position on, by our names."""
     if fields["positions"] == "none":
         return {}
-    count, tables = fields["max_positions"], {}
+    count, tables = fields["max_positions"], dict[str, Callable[[], Tensor]]()
     for side, ours in POSITIONS.items():
         if (theirs := _LEARNED.format(side)) in _learned(settings):
-            tables[ours] = find_table(tensors, theirs, settings.path)[_FIRST_POSITION:][:count].float()
+            tables[ours] = find_table(tensors, theirs, settings.path)[_FIRST_POSITION:][:count].float
         else:
-            tables[ours] = sinusoids(_FIRST_POSITION, count, fields["d_model"])
+            tables[ours] = partial(sinusoids, _FIRST_POSITION, count, fields["d_model"])
     return tables

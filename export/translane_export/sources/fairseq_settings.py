@@ -9,6 +9,7 @@ from typing import Any
 from translane_export.errors import ExportError
 from translane_export.sources.inert_pickle import plain
 from translane_export.sources.model_settings import ModelSettings
+from translane_server.printable import shown
 
 _TASK = "translation"
 _UNSUPPORTED = (
@@ -60,6 +61,6 @@ def fairseq_settings(content: Mapping[str, Any], path: Path) -> ModelSettings:
             flat |= {f"{side}_{name}": value for name, value in values[side].items()}
     settings = ModelSettings({path: flat})
     if (task := settings.get("task", _TASK)) != _TASK:
-        raise ExportError(f"{path}: its task is {task!r}, and only {_TASK} is supported")
+        raise ExportError(f"{path}: its task is {shown(task)}, and only {_TASK} is supported")
     settings.refuse(_UNSUPPORTED)
     return settings

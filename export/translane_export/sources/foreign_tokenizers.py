@@ -15,17 +15,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from translane_export.errors import ExportError
-from translane_export.file_readers import load_sentencepiece, read_json, read_json_if_any
+from translane_export.file_readers import is_there, load_sentencepiece, read_json, read_json_if_any
 from translane_export.sources import language_codes
 from translane_export.sources.json_tokenizers import FAIRSEQ_FIRST, TOKENIZER_JSON, byte_level, json_ids, json_tokenizer
 from translane_export.tokenizer_files import TokenizerFiles
 from translane_server.manifest import (
+    MOST_PIECES,
     JsonTokenizerEntry,
     Languages,
     LanguageTemplates,
     LanguageTokens,
     SentencePieceTokenizerEntry,
 )
+from translane_server.printable import shown
 from translane_server.text.language_tags import UNDETERMINED, standard_tag
 
 _SOURCE, _TARGET, _IDS, _TARGET_IDS = "source.spm", "target.spm", "pieces.json", "target.pieces.json"
@@ -113,8 +115,8 @@ def mbart(folder: Path, config: Mapping[str, Any]) -> ForeignTokenizer:
     target = next((code for code, id_ in ids.items() if id_ == start), None)
     if target is None:
         raise ExportError(
-            f"{folder / 'config.json'}: decoder_start_token_id is {start!r}, and mBART's decoder starts with the id of"
-            f" its language, {min(ids.values())} to {max(ids.values())}"
+            f"{folder / 'config.json'}: decoder_start_token_id is {shown(start)}, and mBART's decoder starts with the"
+            f" id of its language, {min(ids.values())} to {max(ids.values())}"
         )
     templates = LanguageTemplates(source={code: LanguageTokens(source_suffix=(id_,)) for code, id_ in ids.items()})
     return ForeignTokenizer(tokenizer, Languages(source=tuple(ids), target=(target,), templates=templates))
@@ -127,7 +129,7 @@ def t5(folder: Path, config: Mapping[str, Any]) -> ForeignTokenizer:
     ``<2fr>``; where there are neither, the text itself says what to do.
     """
     model = _first(folder, _T5_MODELS)
-    if model and not (folder / TOKENIZER_JSON).is_file():
+    if model and not is_there(folder / TOKENIZER_JSON):
         entry = SentencePieceTokenizerEntry(source=_SOURCE, target=_SOURCE)
         tokenizer = TokenizerFiles(entry, {_SOURCE: model})
         processor = load_sentencepiece(model)
@@ -150,11 +152,13 @@ def t5(folder: Path, config: Mapping[str, Any]) -> ForeignTokenizer:
 
 def bart(folder: Path, config: Mapping[str, Any]) -> ForeignTokenizer:
     """Of BART: tokenizer.json, or vocab.json and merges.txt. See `marian`."""
-    if (folder / TOKENIZER_JSON).is_file():
+    if is_there(folder / TOKENIZER_JSON):
         tokenizer = json_tokenizer(folder)
     else:
         space = bool(read_json_if_any(folder / _CONFIG).get("add_prefix_space"))
-        content = byte_level(_needed(folder / "vocab.json"), _needed(folder / "merges.txt"), add_prefix_space=space)
+        vocabulary, merges = _needed(folder / "vocab.json"), _needed(folder / "merges.txt")
+        _read_ids(vocabulary)  # of larger ids the library would count up to each
+        content = byte_level(vocabulary, merges, add_prefix_space=space)
         tokenizer = TokenizerFiles(JsonTokenizerEntry(file=TOKENIZER_JSON), {TOKENIZER_JSON: content})
     beginning, forced = config.get("bos_token_id", 0), config.get("forced_bos_token_id")
     templates = LanguageTemplates(
@@ -213,7 +217,7 @@ def _fairseq_pieces(
 ) -> tuple[TokenizerFiles, dict[str, int]]:
     """The tokenizer, and the ids of languages: as tokenizer.json says, or else after the pieces."""
     model = _first(folder, _FAIRSEQ_MODELS)
-    if model is None or (folder / TOKENIZER_JSON).is_file():
+    if model is None or is_there(folder / TOKENIZER_JSON):
         tokenizer, known = json_tokenizer(folder, _FAIRSEQ_MODELS), json_ids(folder / TOKENIZER_JSON)
         ids = {code: known[code] for code in codes if code in known}
         if not ids:
@@ -248,7 +252,7 @@ def _class(folder: Path) -> str:
 
 
 def _first(folder: Path, names: Sequence[str]) -> Path | None:
-    return next((folder / name for name in names if (folder / name).is_file()), None)
+    return next((folder / name for name in names if is_there(folder / name)), None)
 
 
 def _needed(path: Path) -> Path:
@@ -259,6 +263,6 @@ def _needed(path: Path) -> Path:
 
 def _read_ids(path: Path) -> dict[str, int]:
     content = read_json(path)
-    if not content or not all(type(id_) is int for id_ in content.values()):
+    if not content or not all(type(id_) is int and 0 <= id_ < MOST_PIECES for id_ in content.values()):
         raise ExportError(f"{path}: it is not a JSON object of ids by piece")
     return content

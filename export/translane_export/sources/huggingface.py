@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,13 @@ from torch import Tensor
 
 from translane_export.checkpoint import Checkpoint
 from translane_export.errors import ExportError
-from translane_export.file_readers import read_json
+from translane_export.file_readers import is_there, read_json
 from translane_export.model.config import Activation
 from translane_export.sources.foreign_tokenizers import ForeignTokenizer
 from translane_export.sources.model_settings import ModelSettings
 from translane_export.sources.placed_tensors import POSITIONS, Names, PlacedModel, place_tensors
 from translane_export.sources.weight_files import read_weights
+from translane_server.printable import shown
 
 CONFIG, GENERATION_CONFIG = "config.json", "generation_config.json"
 
@@ -122,7 +124,7 @@ def model_type(folder: Path) -> str | None:
 
 def read_settings(folder: Path) -> ModelSettings:
     """Return what config.json says, and generation_config.json where that says more. Raises ExportError."""
-    paths = [folder / CONFIG, *(path for path in [folder / GENERATION_CONFIG] if path.is_file())]
+    paths = [folder / CONFIG, *(path for path in [folder / GENERATION_CONFIG] if is_there(path))]
     return ModelSettings({path: read_json(path) for path in paths})
 
 
@@ -135,7 +137,7 @@ def read_model(folder: Path, architecture: Architecture, settings: ModelSettings
     stored = read_weights(folder)
     sizes = architecture.config(settings)
     _check_ids(settings, sizes["source_vocab_size"], sizes["target_vocab_size"])
-    table = architecture.positions(settings) if architecture.positions else None
+    table = partial(architecture.positions, settings) if architecture.positions else None
     return place_tensors(
         stored,
         {**_special_ids(settings, architecture), **sizes},
@@ -174,7 +176,7 @@ def _check_ids(settings: ModelSettings, source_size: int, target_size: int) -> N
                 if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < size:
                     says = "holds" if isinstance(content[key], list) else "is"
                     raise ExportError(
-                        f"{path}: {key} {says} {number!r}, and an id is a whole number from 0 to {size - 1}"
+                        f"{path}: {key} {says} {shown(number)}, and an id is a whole number from 0 to {size - 1}"
                     )
 
 

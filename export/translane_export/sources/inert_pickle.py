@@ -31,12 +31,15 @@ import torch
 
 from translane_export.broken_files import PYTORCH, UNREADABLE, broken_file, unreadable_file
 from translane_export.errors import ExportError
+from translane_server.files import check_regular, open_regular
+from translane_server.printable import printable
 
 # What settings and vocabularies are made of.
 _PACKAGES = frozenset({"argparse", "fairseq", "omegaconf", "onmt", "torchtext", "typing"})
 _TYPES = frozenset({"bool", "bytes", "dict", "float", "int", "list", "object", "str", "tuple"})
 _NAMES = frozenset({"functools.partial", "pathlib.Path", "pathlib.PosixPath"} | {f"builtins.{name}" for name in _TYPES})
 _LEGACY_PICKLES = 4  # PyTorch before 1.6 wrote a magic number, a version, sizes, and then the content, one by one
+_LARGEST_PICKLE = 1 << 26  # bytes of a zip archive's pickle, which may be compressed; tensors are beside it
 _DEEPEST = 32  # settings are a few levels deep; a file may as well contain itself
 
 
@@ -74,7 +77,7 @@ def read_inert(path: Path) -> dict[str, Any]:
         content = _load(path, [(_stand_in(name), name) for name in sorted(names) if _is_of_settings(name)])
     except pickle.UnpicklingError as error:
         if named := re.search(r"GLOBAL (\S+)", str(error)):
-            raise ExportError(f"{path}: it is refused, as loading it would run {named[1]}") from None
+            raise ExportError(f"{path}: it is refused, as loading it would run {printable(named[1], 100)}") from None
         raise broken_file(path, PYTORCH, "it is refused, as it is more than tensors and settings") from None
     except UNREADABLE as error:
         raise unreadable_file(path, PYTORCH, error) from None
@@ -140,18 +143,33 @@ def _load(path: Path, table: Sequence[Callable[..., Any] | tuple[Callable[..., A
     """Load a file, with the names in `table` beside PyTorch's own. Files from before PyTorch 1.6 are not mapped."""
     with torch.serialization.safe_globals(list(table)), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about the old kind of storages, which are read all the same
-        mapped = True if zipfile.is_zipfile(path) else None
+        check_regular(path)
+        mapped = None
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                _check_pickles(archive, path)
+            mapped = True
         return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
 
 
 def _names_in_file(path: Path) -> set[str]:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         if not zipfile.is_zipfile(file):
             file.seek(0)
             return set().union(*(_names(file) for _ in range(_LEGACY_PICKLES)))
         with zipfile.ZipFile(file) as archive:
-            pickles = [name for name in archive.namelist() if name.rpartition("/")[2] == "data.pkl"]
-            return set().union(*(_names(archive.read(name)) for name in pickles))
+            _check_pickles(archive, path)
+            return set().union(*(_names(archive.read(name)) for name in _pickles(archive)))
+
+
+def _pickles(archive: zipfile.ZipFile) -> list[str]:
+    return [name for name in archive.namelist() if name.rpartition("/")[2] == "data.pkl"]
+
+
+def _check_pickles(archive: zipfile.ZipFile, path: Path) -> None:
+    for name in _pickles(archive):
+        if (size := archive.getinfo(name).file_size) > _LARGEST_PICKLE:
+            raise ExportError(f"{path}: its pickle has {size:,} bytes, and at most {_LARGEST_PICKLE:,} are read")
 
 
 def _names(stream: bytes | BinaryIO) -> set[str]:

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from translane_export.errors import ExportError
-from translane_export.file_readers import read_json
+from translane_export.file_readers import is_there, read_json
 from translane_export.sources import foreign_tokenizers
 from translane_export.sources.bart import EMBEDDING_NAMES, LAYER_NAMES, VERSIONS, sizes
 from translane_export.sources.huggingface import Architecture
 from translane_export.sources.model_settings import ModelSettings
+from translane_server.printable import shown
 
 _UNK = 1  # of every model of OPUS-MT
 
@@ -32,10 +33,12 @@ def positions(config: ModelSettings) -> Tensor:
 def _config(config: ModelSettings) -> dict[str, Any]:
     fields = {**sizes(config), "norm": "post"}
     vocabulary = config.path.with_name("vocab.json")
-    if vocabulary.is_file():
+    if is_there(vocabulary):
         unknown, size = read_json(vocabulary).get("<unk>", _UNK), fields["source_vocab_size"]
         if type(unknown) is not int or not 0 <= unknown < size:
-            raise ExportError(f"{vocabulary}: <unk> is {unknown!r}, and an id is a whole number from 0 to {size - 1}")
+            raise ExportError(
+                f"{vocabulary}: <unk> is {shown(unknown)}, and an id is a whole number from 0 to {size - 1}"
+            )
         fields["unk_id"] = unknown
     return {**fields, "target_vocab_size": config.whole("decoder_vocab_size", fields["source_vocab_size"])}
 

@@ -8,6 +8,10 @@ from typing import Any
 
 from translane_export.errors import ExportError
 from translane_export.model.config import Activation
+from translane_server.manifest import MOST_PIECES
+from translane_server.printable import shown
+
+_LARGEST = MOST_PIECES  # of all sizes, a vocabulary's is the largest
 
 
 class ModelSettings:
@@ -35,8 +39,8 @@ class ModelSettings:
         value = self.get(name, default)
         if isinstance(value, list) and len(value) == 1:  # eos_token_id may be a list
             value = value[0]
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise self.wrong(name, value, "a whole number")
+        if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _LARGEST:
+            raise self.wrong(name, value, f"a whole number of at most {_LARGEST:,}")
         return value
 
     def number(self, name: str, default: float | None = None) -> float:
@@ -44,6 +48,8 @@ class ModelSettings:
         value = self.get(name, default)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.wrong(name, value, "a number")
+        if isinstance(value, int) and abs(value) > _LARGEST:
+            raise self.wrong(name, value, f"a number of at most {_LARGEST:,}")
         return float(value)
 
     def flag(self, name: str, default: bool = False) -> bool:
@@ -58,8 +64,10 @@ class ModelSettings:
         value = self.get(name, default)
         if value is None:
             raise self.wrong(name, value, "a name")
-        if value not in known:
-            raise ExportError(f"{self.origin(name)}: {name} is {value!r}, and only {', '.join(known)} are supported")
+        if not isinstance(value, str) or value not in known:
+            raise ExportError(
+                f"{self.origin(name)}: {name} is {shown(value)}, and only {', '.join(known)} are supported"
+            )
         return known[value]
 
     def items(self, name: str) -> list[Any]:
@@ -91,7 +99,7 @@ class ModelSettings:
         """Refuse the model if one of these settings is on."""
         for name in names:
             if value := self.get(name):
-                raise ExportError(f"{self.origin(name)}: {name} is {value!r}, which is not supported")
+                raise ExportError(f"{self.origin(name)}: {name} is {shown(value)}, which is not supported")
 
     def origin(self, name: str) -> Path:
         """The file that the value of `name` is from."""
@@ -101,7 +109,7 @@ class ModelSettings:
         """What to raise about a value."""
         if value is None:
             return ExportError(f"{self.path}: the setting {name} is missing")
-        return ExportError(f"{self.origin(name)}: {name} is {value!r}, not {wanted}")
+        return ExportError(f"{self.origin(name)}: {name} is {shown(value)}, not {wanted}")
 
 
 def _is_unset(value: Any) -> bool:

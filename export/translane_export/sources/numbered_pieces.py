@@ -10,6 +10,7 @@ from pathlib import Path
 from translane_export.errors import ExportError
 from translane_export.file_readers import load_sentencepiece
 from translane_export.tokenizer_files import TokenizerFiles
+from translane_server.files import read_regular
 from translane_server.manifest import SentencePieceTokenizerEntry
 
 _SOURCE, _TARGET = "source.spm", "target.spm"
@@ -63,7 +64,7 @@ def numbered_pieces(
         _check_fit(path, ids)
     files: dict[str, Path | bytes] = {_SOURCE: source, _SOURCE_IDS: _dump(source_ids)}
     target_name, target_ids_name = _SOURCE, _SOURCE_IDS
-    if target.read_bytes() != source.read_bytes():
+    if target != source and read_regular(target) != read_regular(source):
         files[target_name := _TARGET] = target
     if dict(target_ids) != dict(source_ids):
         files[target_ids_name := _TARGET_IDS] = _dump(target_ids)

@@ -10,6 +10,7 @@ https://github.com/OpenNMT/OpenNMT-py (onmt/encoders, onmt/decoders, onmt/module
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,9 @@ from translane_export.sources.inert_pickle import Record, plain, read_inert
 from translane_export.sources.model_settings import ModelSettings
 from translane_export.sources.numbered_pieces import find_sentencepiece, numbered_pieces
 from translane_export.sources.placed_tensors import POSITIONS, find_table, place_tensors
-from translane_export.sources.weight_files import stored_tensors
+from translane_export.sources.weight_files import all_tensors, stored_tensors
 from translane_server.manifest import Languages
+from translane_server.printable import shown
 from translane_server.text.language_tags import UNDETERMINED
 
 _OTHERS = ("config.json", "torchscript.json")  # other formats that may have .pt files have one of these
@@ -86,7 +88,7 @@ class OpenNmtReader:
         source_ids = _free_special_ids(source_ids, target_ids, start, tensors)
         fields = _fields(settings, tensors, target_ids, start)
         tables = {
-            ours: find_table(tensors, _TABLE.format(side), path).flatten(1)[: fields["max_positions"]].float()
+            ours: partial(_positions, find_table(tensors, _TABLE.format(side), path), fields["max_positions"])
             for side, ours in POSITIONS.items()
         }
         model = place_tensors(
@@ -108,6 +110,11 @@ class OpenNmtReader:
         )
 
 
+def _positions(table: Tensor, count: int) -> Tensor:
+    """The vectors [count, M] of a stored table [positions, 1, M]."""
+    return table.flatten(1)[:count].float()
+
+
 def _settings(content: Mapping[str, Any], path: Path) -> ModelSettings:
     try:
         values = plain(content.get("opt"))
@@ -120,7 +127,7 @@ def _settings(content: Mapping[str, Any], path: Path) -> ModelSettings:
     for name, known in _CHOICES.items():
         if (value := settings.get(name, known[0])) not in known:
             which = f"{' and '.join(known)} {'are' if len(known) > 1 else 'is'}"
-            raise ExportError(f"{path}: {name} is {value!r}, and only {which} supported")
+            raise ExportError(f"{path}: {name} is {shown(value)}, and only {which} supported")
     if not settings.flag("position_encoding"):
         raise ExportError(f"{path}: position_encoding is false, and only models that have it are supported")
     return settings
@@ -158,7 +165,7 @@ def _tensors(content: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
     tensors: dict[str, Tensor] = {}
     for part, prefix in (("model", ""), ("generator", "generator.")):
         found = content.get(part)
-        if not isinstance(found, dict) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
+        if not isinstance(found, dict) or not all_tensors(found):
             raise ExportError(f"{path}: it is no OpenNMT-py checkpoint, whose tensors are under model and generator")
         # before version 3 the generator was a sequence of which the projection is the first
         tensors |= {prefix + (name.removeprefix("0.") if prefix else name): found[name] for name in found}

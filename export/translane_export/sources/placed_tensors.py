@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,7 +47,7 @@ def place_tensors(
     names: Names,
     *,
     path: Path,
-    tables: Mapping[str, Tensor] | None = None,
+    tables: Mapping[str, Callable[[], Tensor]] | None = None,
     position_offset: int = 0,
     unbiased: str = "(?!)",
     ignored: str = "(?!)",
@@ -60,7 +60,8 @@ def place_tensors(
         names: our modules or parameters to theirs; ``*`` stands for the number of a layer. Of several names the first
             that is stored counts; the others have to be equal to it or to have another place.
         path: the file that the fields are from, for errors.
-        tables: weights by our names that need not be stored, such as tables of positions.
+        tables: makes weights that need not be stored, by our names, such as tables of positions. Each is made once
+            the weights before it fit the settings, so that no wrong setting decides about memory.
         position_offset: rows that stored tables of positions have before the first position.
         unbiased: pattern of our modules whose bias need not be stored; it is zero then.
         ignored: pattern of their tensors that the model does not need.
@@ -88,7 +89,7 @@ def place_tensors(
                 tensor = tensor.reshape(parameter.shape)  # a bias may be stored as [1, V]
             shape, origin = found.tensor.shape, f"{found.file}: the tensor {found.name}"
         elif tables and name in tables:
-            tensor = tables[name]
+            tensor = tables[name]()
             shape, origin = tensor.shape, f"{path}: the table {name}"
         elif kind == "bias" and re.fullmatch(unbiased, module):
             state[name] = torch.zeros(parameter.shape)
@@ -125,6 +126,8 @@ class _Finder:
     def find(self, name: str) -> StoredTensor | None:
         """Return the first tensor that may be our parameter `name`; tensors equal to it count as used."""
         there = [self._stored[candidate] for candidate in self._candidates(name) if candidate in self._stored]
+        for stored in there:
+            stored.check()
         self._used.update(stored.name for stored in there if _same(stored, there[0]))
         return there[0] if there else None
 
@@ -158,6 +161,7 @@ class _Finder:
 
 
 def _as_table(stored: StoredTensor) -> StoredTensor:
+    stored.check()
     if stored.tensor.ndim < 2 or not stored.tensor.numel():
         shape = list(stored.tensor.shape)
         raise ExportError(f"{stored.file}: the tensor {stored.name} is {shape}, and it should be a table")

@@ -24,6 +24,8 @@ from translane_export.sources.opennmt import OpenNmtReader
 from translane_export.sources.t5 import MT5, T5
 from translane_export.sources.translane import TranslaneReader
 from translane_server.bundle import MANIFEST
+from translane_server.errors import is_about_memory
+from translane_server.printable import printable
 
 
 class Reader(Protocol):
@@ -54,6 +56,26 @@ READERS: tuple[Reader, ...] = (
 )
 
 
+def read_checkpoint(reader: Reader, folder: Path) -> Checkpoint:
+    """Read `folder`, as `Reader.read` does, where anybody may have written its files.
+
+    Raises:
+        ExportError: for whatever is wrong, as one sentence. A file may be wrong in ways that no reader foresees: a
+            pickle holds any plain values, and a graph any nodes.
+    """
+    try:
+        return reader.read(folder)
+    except (ExportError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        if is_about_memory(error):
+            raise MemoryError from error
+        problem = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise ExportError(
+            f"checkpoint {folder}: its files do not make a {reader.format} ({printable(problem, 200)})"
+        ) from error
+
+
 def find_reader(folder: Path) -> Reader:
     """Return the reader for the checkpoint in `folder`.
 
@@ -69,8 +91,8 @@ def find_reader(folder: Path) -> Reader:
     if found := model_type(folder):
         known = ", ".join(architecture.model_type for architecture in ARCHITECTURES)
         raise ExportError(
-            f"checkpoint {folder}: its {CONFIG} says model_type {found}, and the models that are read are"
-            f" encoder-decoders: {known}"
+            f"checkpoint {folder}: its {CONFIG} says model_type {printable(found, 60)}, and the models that are read"
+            f" are encoder-decoders: {known}"
         )
     if bundles := sorted(path.parent.name for path in folder.glob(f"*/{MANIFEST}")):
         raise ExportError(

@@ -6,24 +6,25 @@ system may take it back. Pickles are only ever read with ``weights_only=True``, 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import torch
 from torch import Tensor
 
 from translane_export.broken_files import broken_file
 from translane_export.errors import ExportError
-from translane_export.file_readers import read_safetensors
+from translane_export.file_readers import is_there, read_safetensors
 from translane_export.sources.inert_pickle import read_plain
+from translane_export.weights import check_weight
+from translane_server.files import MOST_DESCRIPTION_BYTES, parse_json, read_regular
+from translane_server.printable import shown
 
 # What Hugging Face folders hold; the first that is there counts.
 FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 
 _INDEX = ".index.json"
-_FLOATING = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 
 @dataclass(frozen=True)
@@ -38,17 +39,24 @@ class StoredTensor:
         """Return it as float32: the same memory where it is stored so.
 
         Raises:
-            ExportError: it holds no floating-point numbers.
+            ExportError: it is no weight.
         """
-        if self.tensor.dtype not in _FLOATING:
-            kind = str(self.tensor.dtype).removeprefix("torch.")
-            raise ExportError(f"{self.file}: the tensor {self.name} is {kind}, and weights are floating-point numbers")
-        return self.tensor.float()
+        self.check()
+        return self.tensor.detach().float()
+
+    def check(self) -> None:
+        """Refuse a tensor that no weight is, before anything looks at its numbers. Raises ExportError."""
+        check_weight(self.tensor, f"{self.file}: the tensor {self.name}")
 
 
 def stored_tensors(tensors: Mapping[str, Tensor], file: Path) -> dict[str, StoredTensor]:
     """Return the tensors of one file by their names."""
-    return {name: StoredTensor(name, tensor.detach(), file) for name, tensor in tensors.items()}
+    return {name: StoredTensor(name, tensor, file) for name, tensor in tensors.items()}
+
+
+def all_tensors(content: Mapping[Any, Any]) -> bool:
+    """Whether these are tensors by their names."""
+    return all(isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in content.items())
 
 
 def read_weights(folder: Path) -> dict[str, StoredTensor]:
@@ -57,7 +65,7 @@ def read_weights(folder: Path) -> dict[str, StoredTensor]:
     Raises:
         ExportError: there are none, a file is missing or corrupt, or it holds anything but tensors.
     """
-    path = next((folder / name for name in FILES if (folder / name).is_file()), None)
+    path = next((folder / name for name in FILES if is_there(folder / name)), None)
     if path is None:
         raise ExportError(
             f"checkpoint {folder}: it has no weights, neither {FILES[0]} nor {FILES[2]}, whole or in shards"
@@ -80,7 +88,7 @@ def read_weights(folder: Path) -> dict[str, StoredTensor]:
 def _shards(index: Path) -> dict[Path, set[str]]:
     """Return the names of the tensors that the index says are in each shard."""
     try:
-        places = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        places = parse_json(read_regular(index, MOST_DESCRIPTION_BYTES))["weight_map"]
         items = [(str(name), str(file)) for name, file in places.items()]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         reason = "it is no index of shards, which has a weight_map of tensor names to files"
@@ -88,7 +96,7 @@ def _shards(index: Path) -> dict[Path, set[str]]:
     shards: dict[Path, set[str]] = {}
     for name, file in items:
         if Path(file).name != file:
-            raise ExportError(f"{index}: the shard {file!r} is not a file beside it")
+            raise ExportError(f"{index}: the shard {shown(file)} is not a file beside it")
         shards.setdefault(index.parent / file, set()).add(name)
     return shards
 
@@ -99,5 +107,5 @@ def _read_file(path: Path) -> dict[str, StoredTensor]:
         raise ExportError(f"{path}: it holds a {type(tensors).__name__}, not tensors by name")
     for name, tensor in tensors.items():
         if not isinstance(name, str) or not isinstance(tensor, Tensor):
-            raise ExportError(f"{path}: {name!r} is a {type(tensor).__name__}, not a tensor")
+            raise ExportError(f"{path}: {shown(name)} is a {type(tensor).__name__}, not a tensor")
     return stored_tensors(tensors, path)

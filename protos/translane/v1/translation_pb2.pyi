@@ -15,9 +15,24 @@ class FinishReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     FINISH_REASON_UNSPECIFIED: _ClassVar[FinishReason]
     FINISH_REASON_END_OF_SENTENCE: _ClassVar[FinishReason]
     FINISH_REASON_MAX_LENGTH: _ClassVar[FinishReason]
+
+class ModelState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    MODEL_STATE_UNSPECIFIED: _ClassVar[ModelState]
+    MODEL_STATE_LOADING: _ClassVar[ModelState]
+    MODEL_STATE_READY: _ClassVar[ModelState]
+    MODEL_STATE_IDLE: _ClassVar[ModelState]
+    MODEL_STATE_UNLOADED: _ClassVar[ModelState]
+    MODEL_STATE_FAILED: _ClassVar[ModelState]
 FINISH_REASON_UNSPECIFIED: FinishReason
 FINISH_REASON_END_OF_SENTENCE: FinishReason
 FINISH_REASON_MAX_LENGTH: FinishReason
+MODEL_STATE_UNSPECIFIED: ModelState
+MODEL_STATE_LOADING: ModelState
+MODEL_STATE_READY: ModelState
+MODEL_STATE_IDLE: ModelState
+MODEL_STATE_UNLOADED: ModelState
+MODEL_STATE_FAILED: ModelState
 
 class TranslateRequest(_message.Message):
     __slots__ = ("texts", "model", "source_language", "target_language", "options", "priority")
@@ -238,7 +253,7 @@ class ListModelsResponse(_message.Message):
     def __init__(self, models: _Optional[_Iterable[_Union[Model, _Mapping]]] = ..., server_version: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ...) -> None: ...
 
 class Model(_message.Message):
-    __slots__ = ("name", "version", "source_languages", "target_languages", "precision", "device", "license", "parameters", "max_source_tokens", "max_target_tokens", "default_max_length")
+    __slots__ = ("name", "version", "source_languages", "target_languages", "precision", "device", "license", "parameters", "max_source_tokens", "max_target_tokens", "default_max_length", "state", "max_beam_size", "sentences_waiting")
     NAME_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     SOURCE_LANGUAGES_FIELD_NUMBER: _ClassVar[int]
@@ -250,6 +265,9 @@ class Model(_message.Message):
     MAX_SOURCE_TOKENS_FIELD_NUMBER: _ClassVar[int]
     MAX_TARGET_TOKENS_FIELD_NUMBER: _ClassVar[int]
     DEFAULT_MAX_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    MAX_BEAM_SIZE_FIELD_NUMBER: _ClassVar[int]
+    SENTENCES_WAITING_FIELD_NUMBER: _ClassVar[int]
     name: str
     version: str
     source_languages: _containers.RepeatedScalarFieldContainer[str]
@@ -261,7 +279,10 @@ class Model(_message.Message):
     max_source_tokens: int
     max_target_tokens: int
     default_max_length: int
-    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., source_languages: _Optional[_Iterable[str]] = ..., target_languages: _Optional[_Iterable[str]] = ..., precision: _Optional[str] = ..., device: _Optional[str] = ..., license: _Optional[str] = ..., parameters: _Optional[int] = ..., max_source_tokens: _Optional[int] = ..., max_target_tokens: _Optional[int] = ..., default_max_length: _Optional[int] = ...) -> None: ...
+    state: ModelState
+    max_beam_size: int
+    sentences_waiting: int
+    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., source_languages: _Optional[_Iterable[str]] = ..., target_languages: _Optional[_Iterable[str]] = ..., precision: _Optional[str] = ..., device: _Optional[str] = ..., license: _Optional[str] = ..., parameters: _Optional[int] = ..., max_source_tokens: _Optional[int] = ..., max_target_tokens: _Optional[int] = ..., default_max_length: _Optional[int] = ..., state: _Optional[_Union[ModelState, str]] = ..., max_beam_size: _Optional[int] = ..., sentences_waiting: _Optional[int] = ...) -> None: ...
 
 class Limits(_message.Message):
     __slots__ = ("texts_per_request", "sentences_waiting", "beam_size")

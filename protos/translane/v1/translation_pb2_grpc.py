@@ -89,7 +89,7 @@ class TranslationServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListModels(self, request, context):
-        """Lists the loaded models, their languages and the limits requests are held to.
+        """Lists the models, their languages, their states and the limits requests are held to.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

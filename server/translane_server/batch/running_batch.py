@@ -210,13 +210,20 @@ class RunningBatch:
 
     def drop(self, numbers: Container[int]) -> list[int]:
         """Give up the tasks of these numbers. Return the numbers of those that were decoding."""
-        holes = set(self._holes)
-        live = dict.fromkeys(search for row, search in enumerate(self._by_row) if row not in holes)
-        dropped = [search for search in live if search.task.number in numbers]
+        dropped = [search for search in self._searches() if search.task.number in numbers]
         for search in dropped:
             self._holes += search.rows
             self._end(search)
         return [search.task.number for search in dropped]
+
+    @property
+    def tasks(self) -> list[Task]:
+        """The tasks that decode."""
+        return [search.task for search in self._searches()]
+
+    def _searches(self) -> list[Search]:
+        holes = set(self._holes)
+        return list(dict.fromkeys(search for row, search in enumerate(self._by_row) if row not in holes))
 
     def _find_needs(self) -> StepNeeds:
         attention = self._attending > 0

@@ -56,6 +56,8 @@ class SurfaceIndex:
         found = np.zeros(len(self.surfaces), np.bool_)
         places = np.flatnonzero(self._joined == text[0])
         for offset, byte in enumerate(text[1:], start=1):
+            if not len(places):  # most texts are longer than any surface
+                return found
             places = places[places < len(self._joined) - offset]
             places = places[self._joined[places + offset] == byte]
         tokens = np.searchsorted(self._starts, places, side="right") - 1

@@ -1,7 +1,8 @@
-"""Divides the CPUs and the rows among the replicas of the model."""
+"""Divides the CPUs among the models, and the CPUs and rows of a model among its replicas."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from translane_server.cpus import available_cpus
@@ -19,7 +20,7 @@ _MOST_REPLICAS = 16
 
 @dataclass(frozen=True)
 class ReplicaPlan:
-    """The replicas of a server.
+    """The replicas of a model.
 
     Attributes:
         rows: number of rows of each replica.
@@ -30,14 +31,25 @@ class ReplicaPlan:
     threads: int
 
 
+def divide_cpus(models: Sequence[str], cpus: int | None = None) -> dict[str, int]:
+    """The number of CPUs of each model: equal parts, and at least one. The first models get what is left over.
+
+    Args:
+        models: names of the models.
+        cpus: number of CPUs; by default the CPUs that this process may use.
+    """
+    each, more = divmod(cpus or available_cpus(), max(1, len(models)))
+    return {name: max(1, each + (place < more)) for place, name in enumerate(models)}
+
+
 def plan_replicas(settings: ServerSettings, parameters: int, device: Device, cpus: int | None = None) -> ReplicaPlan:
     """The replicas by the settings; or by default, the replicas that suit the size of the model.
 
     Args:
-        settings: settings of the server.
+        settings: settings of the model.
         parameters: number of parameters of the model.
         device: the device that runs the model.
-        cpus: number of CPUs; by default the CPUs that this process may use.
+        cpus: number of CPUs of the model; by default the CPUs that this process may use.
 
     Raises:
         SettingsError: the settings ask for several replicas on CUDA.

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import socket
+from pathlib import Path
 from typing import Protocol, cast
 
 from translane_server.errors import StartupError
@@ -26,17 +27,21 @@ _log = logging.getLogger(__name__)
 
 
 class Host(Protocol):
-    """The place where a replica runs, such as a process. The methods may block."""
+    """The place where replicas run, one after the other, such as processes. The methods may block."""
+
+    @property
+    def pid(self) -> int:
+        """The id of the replica's process; -1 if there is none."""
 
     def launch(self, connection: socket.socket) -> None:
-        """Start the replica that serves `connection`. The caller closes its own copy of `connection` afterwards.
+        """Start a replica that serves `connection`. The caller closes its own copy of `connection` afterwards.
 
         Raises:
             OSError: the operating system has no resources for the replica.
         """
 
     def end(self, *, at_once: bool) -> str:
-        """Wait until the replica has ended, or end it. A replica ends by itself when its connection closes.
+        """Wait until the last replica has ended, or end it. A replica ends by itself when its connection closes.
 
         Args:
             at_once: whether to end the replica without waiting.
@@ -47,42 +52,65 @@ class Host(Protocol):
 
 
 class ReplicaConnection(asyncio.BufferedProtocol):
-    """A replica at the other end of a socket. Implements `Replica`.
+    """A replica at the other end of a socket. Implements `SupervisedReplica`.
 
     All orders of one turn of the event loop are sent in one message.
 
     Args:
         setup: the setup of the replica.
         host: runs the replica.
+
+    Attributes:
+        heard: number of messages that have come from the replica.
     """
 
     def __init__(self, setup: ReplicaSetup, host: Host) -> None:
+        self.heard = 0
         self._setup = setup
         self._host = host
         self._frames = Frames()
         self._buffer = memoryview(bytearray(RECEIVED_AT_ONCE))
         self._listener: ReplicaListener
         self._loop: asyncio.AbstractEventLoop
-        self._ready: asyncio.Future[None]
+        self._ready: asyncio.Future[None] | None = None
         self._transport: asyncio.WriteTransport | None = None
         self._tasks: list[Task] = []  # tasks that are not sent yet
         self._cancelled: list[int] = []  # numbers of tasks, not sent yet
+        self._asks = False
         self._sends_soon = False
         self._ending: asyncio.Task[None] | None = None
         self._serves = False  # before, the replica loads the model, and does not notice a closed connection
         self._stopping = False
+        self._launching: asyncio.Future[None] | None = None
         self._launched = False
 
     @property
     def rows(self) -> int:
         return self._setup.rows
 
+    @property
+    def is_responsive(self) -> bool:
+        return True  # a supervisor knows better
+
+    @property
+    def name(self) -> str:
+        return f"replica {self._setup.number}"
+
     async def start(self, listener: ReplicaListener) -> None:
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._ready = self._loop.create_future()
-        await self._loop.connect_accepted_socket(lambda: self, self._launch())
+        try:
+            ours, theirs = socket.socketpair()
+        except OSError as error:
+            raise self._refusal(error) from None
+        await self._loop.connect_accepted_socket(lambda: self, ours)
+        if self._stopping:
+            theirs.close()
+            raise StartupError(f"{self.name} was stopped before it started")
         self._write(self._setup)
+        self._launching = self._loop.run_in_executor(None, self._launch, theirs)
+        await asyncio.shield(self._launching)
         await self._ready
 
     def submit(self, task: Task) -> None:
@@ -93,29 +121,46 @@ class ReplicaConnection(asyncio.BufferedProtocol):
         self._cancelled.append(number)
         self._send_soon()
 
+    def ask(self) -> None:
+        """Ask for a report, even an empty one, unless the replica is still loading."""
+        if self._serves:
+            self._asks = True
+            self._send_soon()
+
+    def cpu_time(self) -> int:
+        """Processor time of the replica's process [clock ticks]; 0 if it is not known."""
+        return cpu_ticks(self._host.pid)
+
+    async def kill(self) -> None:
+        """End the replica, which may hang. The listener learns that it is lost."""
+        await asyncio.to_thread(self._host.end, at_once=True)
+
     async def stop(self) -> None:
         self._stopping = True
         if self._transport:
             self._transport.abort()
-        if self._launched:
+        if self._launching:
+            await asyncio.wait([self._launching])
+        if self._ready:
             self._ready.cancel()
-            await asyncio.to_thread(self._host.end, at_once=not self._serves)
+        if self._launched:
+            if self._ending:
+                await self._ending
+            else:
+                await asyncio.to_thread(self._host.end, at_once=not self._serves)
 
-    def _launch(self) -> socket.socket:
-        """Start the replica; return this end of its socket."""
-        try:
-            ours, theirs = socket.socketpair()
-            with theirs:
-                try:
-                    self._host.launch(theirs)
-                except OSError:
-                    ours.close()
-                    raise
-            self._launched = True
-        except OSError as error:
-            reason = os.strerror(error.errno) if error.errno else str(error)
-            raise StartupError(f"replica {self._setup.number} cannot be started: {reason}") from None
-        return ours
+    def _launch(self, connection: socket.socket) -> None:
+        with connection:
+            try:
+                self._launched = True
+                self._host.launch(connection)
+            except OSError as error:
+                self._launched = False
+                raise self._refusal(error) from None
+
+    def _refusal(self, error: OSError) -> StartupError:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        return StartupError(f"{self.name} cannot be started: {reason}")
 
     def _send_soon(self) -> None:
         if not self._sends_soon:
@@ -124,9 +169,9 @@ class ReplicaConnection(asyncio.BufferedProtocol):
 
     def _flush(self) -> None:
         self._sends_soon = False
-        if self._tasks or self._cancelled:
-            orders = Orders(self._tasks, self._cancelled)
-            self._tasks, self._cancelled = [], []
+        if self._tasks or self._cancelled or self._asks:
+            orders = Orders(self._tasks, self._cancelled, self._asks)
+            self._tasks, self._cancelled, self._asks = [], [], False
             self._write(pack_orders(orders))
 
     def _write(self, message: object) -> None:
@@ -149,9 +194,10 @@ class ReplicaConnection(asyncio.BufferedProtocol):
 
     def _received(self, data: memoryview) -> None:
         for message in self._frames.feed(data):
+            self.heard += 1
             if self._serves:
                 self._listener.reported(self, unpack_report(message))
-            elif self._ready.done():  # nobody waits for the answer any more
+            elif self._ready is None or self._ready.done():  # nobody waits for the answer any more
                 return
             elif isinstance(message, Ready):
                 self._serves = True
@@ -161,15 +207,25 @@ class ReplicaConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 the reason does not matter
         self._transport = None
-        if not self._stopping:
+        if self._launched and not self._stopping:
             self._ending = self._loop.create_task(self._tell_why())
 
     async def _tell_why(self) -> None:
         if self._serves:
             self._listener.lost(self)  # before the reason is known, so that no more orders are sent
         ending = await asyncio.to_thread(self._host.end, at_once=False)
-        reason = f"replica {self._setup.number} {ending}"
+        reason = f"{self.name} {ending}"
         if self._serves:
             _log.error("%s", reason)
-        elif not self._ready.done():
+        elif self._ready and not self._ready.done():
             self._ready.set_exception(StartupError(f"{reason} while it loaded the model"))
+
+
+def cpu_ticks(pid: int) -> int:
+    """Processor time of a process [clock ticks], on systems with /proc (see proc(5)); else 0."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return 0
+    fields = status.rpartition(b")")[2].split()  # the name of the program, in brackets, may hold anything
+    return int(fields[11]) + int(fields[12])  # fields 14 and 15 of the whole line: utime and stime

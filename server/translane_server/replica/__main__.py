@@ -1,4 +1,8 @@
-"""The process of one or several replicas. Its argument lists file descriptors: a pipe, and a socket per replica."""
+"""The process of a replica, or the process from which replicas fork.
+
+The arguments are ``serve`` and the file descriptor of the replica's connection; or ``fork`` and that of the socket over
+which the server sends connections.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,10 +24,10 @@ _NICENESS = 10
 
 
 def main() -> int:
-    """Decode until the server closes the connections, and return the exit code."""
-    for number in (signal.SIGTERM, signal.SIGINT):  # the server drains, and then closes the connections
-        signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # wait(2) needs this; an ignored signal is inherited
+    """Decode until the server closes the connection, and return the exit code."""
+    for each in (signal.SIGTERM, signal.SIGINT):  # the server drains, and then closes the connection
+        signal.signal(each, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # an ignored signal is inherited, and would hide how children end
     os.nice(_NICENESS)
     # numpy reads this when it is loaded. Without it, OpenBLAS would start a thread for each CPU, but only a process of
     # one thread forks safely.
@@ -30,19 +35,18 @@ def main() -> int:
     from translane_server.replica.fork import serve_forked
     from translane_server.replica.serve import serve
 
-    reports, *numbers = (int(number) for number in sys.argv[-1].split(","))
-    with contextlib.ExitStack() as stack:
-        connections = [stack.enter_context(socket.socket(fileno=number)) for number in numbers]
-        if len(connections) > 1:
-            return serve_forked(connections, _load, _open, reports)
-        return serve(connections[0], lambda setup: _open(setup, _load(setup)))
+    how, number = sys.argv[-2:]
+    with socket.socket(fileno=int(number)) as connection:
+        if how == "fork":
+            return serve_forked(connection, _load, _open)
+        return serve(connection, lambda setup: _open(setup, _load(setup)))
 
 
 def _load(setup: ReplicaSetup) -> Sessions:
     """Load the model, which several replicas may share.
 
     Raises:
-        StartupError: the model or ONNX Runtime does not load.
+        StartupError: the model or ONNX Runtime does not load, or the bundle's folder holds another version by now.
     """
     from translane_server.errors import StartupError
     from translane_server.logs import configure_logging
@@ -50,11 +54,14 @@ def _load(setup: ReplicaSetup) -> Sessions:
     model = setup.model
     assert model is not None, "the setup of a process has a model"
     configure_logging(model.log_format, model.log_level)
-    try:
-        from translane_server.runtime.sessions import Sessions
-    except ImportError as error:
-        raise StartupError(f"onnxruntime does not load: {error}; is it installed once, for this machine?") from None
-    return Sessions(model.bundle, device=model.device, threads=model.threads)
+    with _lack_of_memory():
+        try:
+            from translane_server.runtime.sessions import Sessions
+        except ImportError as error:
+            raise StartupError(f"onnxruntime does not load: {error}; is it installed once, for this machine?") from None
+        sessions = Sessions(model.bundle, device=model.device, threads=model.threads)
+    model.bundle.check_unchanged()
+    return sessions
 
 
 def _open(setup: ReplicaSetup, sessions: Sessions) -> GraphBackend:
@@ -67,15 +74,31 @@ def _open(setup: ReplicaSetup, sessions: Sessions) -> GraphBackend:
 
     model = setup.model
     assert model is not None, "the setup of a process has a model"
-    backend = device_backend(
-        sessions,
-        rows=setup.rows,
-        source_capacity=model.source_capacity,
-        target_capacity=model.target_capacity,
-        encode_tokens=model.encode_tokens,
-    )
-    backend.warm_up()
+    with _lack_of_memory():
+        backend = device_backend(
+            sessions,
+            rows=setup.rows,
+            source_capacity=model.source_capacity,
+            target_capacity=model.target_capacity,
+            encode_tokens=model.encode_tokens,
+        )
+        backend.warm_up()
     return backend
+
+
+@contextlib.contextmanager
+def _lack_of_memory() -> Iterator[None]:
+    """Make a StartupError of any error that means a lack of memory. Packages raise many kinds of them."""
+    from translane_server.errors import StartupError, is_about_memory
+
+    try:
+        yield
+    except StartupError:
+        raise
+    except Exception as error:
+        if not is_about_memory(error):
+            raise
+        raise StartupError("there is not enough memory for the model and its rows") from None
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 The replicas share the weights: they are loaded once, and are once in memory and in the common cache of the CPUs. Each
 replica has its own rows. Only a process with one thread forks safely, so these replicas run ONNX Runtime on their main
-thread alone.
+thread alone. A replica that is lost is forked anew, without loading the model again.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ import ctypes
 import gc
 import logging
 import os
+import select
 import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from translane_server.backend import Backend
 from translane_server.errors import StartupError
+from translane_server.replica.fork_messages import CODE, PID, receive_connection, report_line
 from translane_server.replica.serve import receive_setup, run_replica
 from translane_server.replica.server_connection import ServerConnection, ServerGoneError
 from translane_server.replica.setup import ReplicaSetup
@@ -29,76 +31,138 @@ _log = logging.getLogger(__name__)
 _Model = TypeVar("_Model")
 
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
+_FAILED = 1  # the exit code of a replica that was not forked
 
 
 def serve_forked(
-    connections: Sequence[socket.socket],
+    control: socket.socket,
     load: Callable[[ReplicaSetup], _Model],
     open_backend: Callable[[ReplicaSetup, _Model], Backend],
-    reports: int,
 ) -> int:
-    """Load the model, fork a child for each replica, and wait until all children have ended.
+    """Fork a replica for each connection that the server sends, until the server closes `control`.
 
     Args:
-        connections: socket of each replica.
+        control: the socket to the server; `fork_messages` has its messages.
         load: loads the model, which the replicas share, with the setup of the first replica.
         open_backend: makes the backend of one replica.
-        reports: file descriptor of a pipe. The process writes the line "N pid P" when replica N has process P, and the
-            line "N code C" when that process has ended. C is negative if a signal ended it.
 
     Returns:
         The exit code for this process.
     """
-    servers = [ServerConnection(connection) for connection in connections]
-    setups: list[ReplicaSetup] = []
-    for server in servers:
+    return _ForkingProcess(control, load, open_backend).run()
+
+
+class _ForkingProcess(Generic[_Model]):
+    def __init__(
+        self,
+        control: socket.socket,
+        load: Callable[[ReplicaSetup], _Model],
+        open_backend: Callable[[ReplicaSetup, _Model], Backend],
+    ) -> None:
+        self._control = control
+        self._load = load
+        self._open_backend = open_backend
+        self._first: ReplicaSetup | None = None  # the setup with which the model was loaded
+        self._model: _Model
+        self._numbers: dict[int, int] = {}  # process id -> number of the replica
+        self._parent = os.getpid()
+
+    def run(self) -> int:
+        # A signal handler alone would not end the wait for the server. It writes to this pipe as well.
+        self._ended, writing = os.pipe()
+        os.set_blocking(self._ended, False)
+        os.set_blocking(writing, False)
+        self._to_close = [self._ended, writing]
+        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+        events = select.poll()
+        events.register(self._control, select.POLLIN)
+        events.register(self._ended, select.POLLIN)
         try:
-            setup = receive_setup(server)
-        except ServerGoneError:
-            return 0
-        # All setups have the same model and vocabulary. Only one copy is kept, because vocabularies are large.
-        setups.append(replace(setup, model=setups[0].model, vocabulary=setups[0].vocabulary) if setups else setup)
-    try:
-        model = load(setups[0])
-    except StartupError as error:
-        for server in servers:
-            _answer(server, error)
-        return error.exit_code
-    gc.collect()
-    gc.freeze()  # a later collection would write to these objects, and so copy shared memory
-    numbers: dict[int, int] = {}
-    parent = os.getpid()
-    for number, (connection, setup) in enumerate(zip(connections, setups, strict=True)):
+            while True:
+                ready = [number for number, _ in events.poll()]
+                if self._ended in ready:
+                    self._reap()
+                if self._control.fileno() in ready:
+                    asked = receive_connection(self._control)
+                    if asked is None:
+                        return 0  # the kernel ends the replicas with this process
+                    number, connection = asked
+                    with connection:
+                        self._serve(number, connection)
+        finally:
+            self._restore_signals()
+
+    def _serve(self, number: int, connection: socket.socket) -> None:
+        server = ServerConnection(connection)
         try:
+            setup = self._shared(receive_setup(server))
             pid = os.fork()
+        except ServerGoneError:
+            self._tell(number, CODE, 0)
+        except StartupError as error:
+            self._refuse(server, number, error)
         except OSError as error:
-            _answer(servers[number], StartupError(f"replica {setup.number} cannot be started: {error.strerror}"))
-            connection.close()
-            continue
-        if pid == 0:
-            for other in connections[number + 1 :]:  # a copy here would keep the connection open
-                other.close()
-            os.close(reports)
-            _end_with(parent)
-            _become(servers[number], setup, lambda setup: open_backend(setup, model))
-        connection.close()
-        numbers[pid] = number
-        _tell(reports, f"{number} pid {pid}")
-    while numbers:
-        pid, status = os.wait()
-        _tell(reports, f"{numbers.pop(pid)} code {os.waitstatus_to_exitcode(status)}")
-    return 0
+            refusal = StartupError(f"replica {number} cannot be started: {error.strerror}")
+            self._refuse(server, number, refusal)
+        else:
+            if pid == 0:
+                self._become(server, setup)
+            self._numbers[pid] = number
+            self._tell(number, PID, pid)
 
+    def _shared(self, setup: ReplicaSetup) -> ReplicaSetup:
+        """Load the model if this is the first setup. Later setups share its large parts.
 
-def _become(server: ServerConnection, setup: ReplicaSetup, open_backend: Callable[[ReplicaSetup], Backend]) -> None:
-    """Run a replica, and end the process. Does not return."""
-    code = 1
-    try:
-        code = run_replica(server, setup, open_backend)
-    except BaseException:  # noqa: BLE001 no error may continue in the code of the parent
-        _log.exception("replica %d failed", setup.number)
-    finally:
-        os._exit(code)
+        Raises:
+            StartupError: the model does not load.
+        """
+        if self._first is None:
+            self._model = self._load(setup)
+            self._first = setup
+            gc.collect()
+            gc.freeze()  # a later collection would write to these objects, and so copy shared memory
+        return replace(setup, model=self._first.model, vocabulary=self._first.vocabulary)
+
+    def _become(self, server: ServerConnection, setup: ReplicaSetup) -> None:
+        """Run a replica, and end the process. Does not return."""
+        code = 1
+        try:
+            self._restore_signals()
+            self._control.close()
+            _end_with(self._parent)
+            code = run_replica(server, setup, lambda setup: self._open_backend(setup, self._model))
+        except BaseException:  # noqa: BLE001 no error may continue in the code of the parent
+            _log.exception("replica %d failed", setup.number)
+        finally:
+            os._exit(code)
+
+    def _refuse(self, server: ServerConnection, number: int, error: StartupError) -> None:
+        with contextlib.suppress(ServerGoneError):
+            server.send(error)
+        self._tell(number, CODE, _FAILED)
+
+    def _reap(self) -> None:
+        """Report the replicas that have ended."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._ended, 4096)
+        while self._numbers:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return
+            if (number := self._numbers.pop(pid, None)) is not None:
+                self._tell(number, CODE, os.waitstatus_to_exitcode(status))
+
+    def _tell(self, number: int, what: str, value: int) -> None:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the server has gone
+            self._control.sendall(report_line(number, what, value))
+
+    def _restore_signals(self) -> None:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for number in self._to_close:
+            os.close(number)
+        self._to_close = []
 
 
 def _end_with(parent: int) -> None:
@@ -107,13 +171,3 @@ def _end_with(parent: int) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # the parent has ended already
         os._exit(1)
-
-
-def _tell(reports: int, line: str) -> None:
-    with contextlib.suppress(BrokenPipeError):  # the server has gone
-        os.write(reports, f"{line}\n".encode())
-
-
-def _answer(server: ServerConnection, error: StartupError) -> None:
-    with contextlib.suppress(ServerGoneError):
-        server.send(error)

@@ -17,12 +17,14 @@ class Report(NamedTuple):
         dropped: cancelled tasks, whose rows are free.
         certain: streamed tasks with their new certain tokens, in order.
         measurements: measurements since the last report.
+        failed: tasks whose step has failed. Their rows are free.
     """
 
     ended: Sequence[tuple[int, SentenceResult]]
     dropped: Sequence[int]
     certain: Sequence[tuple[int, CertainTokens]]
     measurements: Measurements
+    failed: Sequence[int] = ()
 
 
 class ReplicaListener(Protocol):
@@ -32,7 +34,13 @@ class ReplicaListener(Protocol):
         """A replica has sent a report."""
 
     def lost(self, replica: Replica) -> None:
-        """A replica has ended, though it was not stopped."""
+        """A replica has ended, though it was not stopped. Its tasks are lost; it takes no tasks until it returns."""
+
+    def returned(self, replica: Replica) -> None:
+        """A lost replica has been replaced, and takes tasks again."""
+
+    def given_up(self, replica: Replica) -> None:
+        """A lost replica is not replaced any more."""
 
 
 class Replica(Protocol):
@@ -41,6 +49,10 @@ class Replica(Protocol):
     @property
     def rows(self) -> int:
         """Maximum number of hypotheses that decode at once."""
+
+    @property
+    def is_responsive(self) -> bool:
+        """Whether the replica has given a sign of life in the last seconds."""
 
     async def start(self, listener: ReplicaListener) -> None:
         """Start the replica, and wait until it is ready to decode.

@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+import numpy as np
+
 from translane_server.backend import Backend, RowMove
 from translane_server.batch.running_batch import RunningBatch
 from translane_server.batch.search import Search
@@ -67,20 +69,24 @@ class ReplicaLoop:
         self._rows = backend.rows
         self._server = server
         self._clock = clock
-        self._batch = RunningBatch(backend.rows, backend.target_capacity, backend.source_capacity, vocabulary)
+        self._vocabulary = vocabulary
+        self._batch = self._empty_batch()
         self._queue: PriorityQueue[Task] = PriorityQueue()
         self._encoded: deque[tuple[Task, int]] = deque()  # tasks, and their sources' slots in the backend
         self._encode_seconds = 0.0  # duration of the last encoder run
         self._newcomers: list[Search] = []  # searches without a token
         self._ended: list[tuple[int, SentenceResult]] = []
         self._dropped: list[int] = []
+        self._failed: list[int] = []
+        self._must_answer = False
         self._certain: list[tuple[int, CertainTokens]] = []
         self._measured = Measurements.none()
 
     def run(self) -> bool:
         """Decode until the server closes the connection.
 
-        Any other error is logged. The server notices it when the connection closes.
+        If a step fails, its sentences are reported as failed, and the loop goes on. If the model does not run any more,
+        the loop ends. The server notices its end when the connection closes.
 
         Returns:
             Whether the server has ended the loop.
@@ -101,11 +107,14 @@ class ReplicaLoop:
         """Send a report if there is news, and take orders. Wait for orders if there is nothing to decode."""
         idle = not (self._batch.reserved or self._encoded or self._queue)
         steps = len(self._measured.steps)
-        if self._ended or self._dropped or self._certain or steps > _MOST_STEPS or (idle and steps):
-            report = Report(self._ended, self._dropped, self._certain, self._measured)
-            self._ended, self._dropped, self._certain, self._measured = [], [], [], Measurements.none()
+        news = self._ended or self._dropped or self._failed or self._certain or self._must_answer
+        if news or steps > _MOST_STEPS or (idle and steps):
+            report = Report(self._ended, self._dropped, self._certain, self._measured, self._failed)
+            self._ended, self._dropped, self._certain, self._failed = [], [], [], []
+            self._measured, self._must_answer = Measurements.none(), False
             self._server.report(report)
         for orders in self._server.orders(wait=idle):
+            self._must_answer |= orders.answer
             for task in orders.tasks:
                 self._queue.add(task, task.priority)
             if orders.cancelled:
@@ -125,12 +134,34 @@ class ReplicaLoop:
     def _step(self) -> None:
         """Admit sentences, close holes, and decode: every active row gets a token, and ended sentences leave."""
         batch = self._batch
-        if batch.reserved < self._rows and (self._encoded or self._queue):
-            self._admit()
-        if batch.has_holes and (moves := batch.compact()):
-            self._move(moves)
-        if batch.reserved:
-            self._decode()
+        try:
+            if batch.reserved < self._rows and (self._encoded or self._queue):
+                self._admit()
+            if batch.has_holes and (moves := batch.compact()):
+                self._move(moves)
+            if batch.reserved:
+                self._decode()
+        except Exception as error:  # noqa: BLE001 any error of the runtime, such as a lack of memory
+            self._batch, self._newcomers = self._empty_batch(), []
+            self._encode_again()
+            self._fail(batch.tasks, error)
+            self._check_model(decoder=True)
+
+    def _fail(self, tasks: Sequence[Task], error: Exception) -> None:
+        _log.error("a step of %d sentences has failed", len(tasks), exc_info=error)
+        self._failed += [task.number for task in tasks]
+
+    def _check_model(self, *, decoder: bool) -> None:
+        """Run the model over a sentence that cannot be at fault. Any error shows that the device is broken."""
+        backend, vocabulary = self._backend, self._vocabulary
+        backend.encode_ahead([[vocabulary.eos]])
+        if decoder:
+            backend.enter([0], [0])
+            backend.decode_step(np.array([vocabulary.decoder_start]), np.zeros(1, np.int32))
+
+    def _empty_batch(self) -> RunningBatch:
+        backend = self._backend
+        return RunningBatch(backend.rows, backend.target_capacity, backend.source_capacity, self._vocabulary)
 
     def _admit(self) -> None:
         """Give free rows to waiting sentences, encoded sentences first.
@@ -140,17 +171,30 @@ class ReplicaLoop:
         sentence of higher priority that comes later must wait for them. The backend bounds the work: it encodes once
         between two steps.
         """
-        backend, batch, queue = self._backend, self._batch, self._queue
         if self._encoded:
             self._enter()
-        if not self._encoded and (first := queue.first) and batch.reserved + first.rows <= self._rows:
-            started = self._clock()
-            count = backend.encode_ahead([task.sentence.source_ids for task in queue])
-            self._encode_seconds = self._clock() - started
-            self._encoded += [(queue.pop(), source) for source in range(count)]
-            tokens = sum([len(task.sentence.source_ids) for task, _ in self._encoded])
-            self._measured.encodes.append((self._encode_seconds, tokens))
+        if not self._encoded and (first := self._queue.first) and self._batch.reserved + first.rows <= self._rows:
+            self._encode()
             self._enter()
+
+    def _encode(self) -> None:
+        queue, started = self._queue, self._clock()
+        try:
+            count = self._backend.encode_ahead([task.sentence.source_ids for task in queue])
+        except Exception as error:  # noqa: BLE001 any error of the runtime; the sentences that decode are not touched
+            self._fail([queue.pop() for _ in range(min(len(queue), self._rows))], error)
+            self._check_model(decoder=False)
+            return
+        self._encode_seconds = self._clock() - started
+        self._encoded += [(queue.pop(), source) for source in range(count)]
+        tokens = sum([len(task.sentence.source_ids) for task, _ in self._encoded])
+        self._measured.encodes.append((self._encode_seconds, tokens))
+
+    def _encode_again(self) -> None:
+        """Put the encoded sentences back into the queue."""
+        encoded, self._encoded = self._encoded, deque()
+        for task, _ in encoded:
+            self._queue.add(task, task.priority)
 
     def _enter(self) -> None:
         """Give rows to the first encoded sentences, as many as fit."""

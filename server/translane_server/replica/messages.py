@@ -35,10 +35,12 @@ class Orders(NamedTuple):
     Attributes:
         tasks: new tasks.
         cancelled: numbers of tasks to drop. They may be in `tasks`, or may have ended.
+        answer: whether the replica must send a report, even an empty one: a sign of life.
     """
 
     tasks: Sequence[Task]
     cancelled: Sequence[int]
+    answer: bool = False
 
 
 def framed(message: object) -> bytes:
@@ -71,14 +73,14 @@ class Frames:
 
 def pack_orders(orders: Orders) -> tuple[Any, ...]:
     """Turn orders into plain tuples."""
-    return [(*task[:-1], *task.sentence) for task in orders.tasks], orders.cancelled
+    return [(*task[:-1], *task.sentence) for task in orders.tasks], orders.cancelled, orders.answer
 
 
 def unpack_orders(packed: tuple[Any, ...]) -> Orders:
     """Restore orders from `pack_orders`."""
-    tasks, cancelled = packed
+    tasks, cancelled, answer = packed
     first = len(Task._fields) - 1  # place of the sentence's first field
-    return Orders([Task._make((*each[:first], Sentence._make(each[first:]))) for each in tasks], cancelled)
+    return Orders([Task._make((*each[:first], Sentence._make(each[first:]))) for each in tasks], cancelled, answer)
 
 
 def pack_report(report: Report) -> tuple[Any, ...]:
@@ -88,17 +90,19 @@ def pack_report(report: Report) -> tuple[Any, ...]:
         report.dropped,
         [(number, ids, _packed_alignment(alignment)) for number, (ids, alignment) in report.certain],
         tuple(report.measurements),
+        report.failed,
     )
 
 
 def unpack_report(packed: tuple[Any, ...]) -> Report:
     """Restore a report from `pack_report`."""
-    ended, dropped, certain, measurements = packed
+    ended, dropped, certain, measurements, failed = packed
     return Report(
         [(number, _unpacked_result(hypotheses, timing)) for number, hypotheses, timing in ended],
         dropped,
         [(number, CertainTokens(ids, _unpacked_alignment(alignment))) for number, ids, alignment in certain],
         Measurements(*measurements),
+        failed,
     )
 
 

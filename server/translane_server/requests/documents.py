@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from translane.v1 import translation_pb2 as pb
+from translane_server.budget import UNLIMITED, Budget
 from translane_server.errors import FieldViolation, InvalidRequestError
-from translane_server.text.splitting import Encode, SplitText, TooManySentencesError, split_text
+from translane_server.text.splitting import (
+    Encode,
+    LongCharacterError,
+    SplitLimits,
+    SplitText,
+    TooManySentencesError,
+    split_text,
+)
 
 
 def check_split(options: pb.DecodingOptions) -> list[FieldViolation]:
@@ -26,7 +35,7 @@ def check_split(options: pb.DecodingOptions) -> list[FieldViolation]:
 
 
 def split_texts(
-    texts: Mapping[str, str], language: str, encode: Encode, *, max_tokens: int, max_sentences: int
+    texts: Mapping[str, str], language: str, encode: Encode, limits: SplitLimits, budget: Budget = UNLIMITED
 ) -> list[SplitText]:
     """Cut texts into sentences; see `split_text`.
 
@@ -34,22 +43,25 @@ def split_texts(
         texts: texts by their fields, which errors name.
         language: a BCP-47 tag.
         encode: returns the tokens of texts.
-        max_tokens: maximum tokens of a sentence.
-        max_sentences: maximum sentences of all texts together.
+        limits: limits of the sentences; the number of sentences is that of all texts together.
+        budget: is checked between the pieces of the work.
 
     Raises:
         InvalidRequestError: the texts have more sentences, or a character has more tokens.
     """
     found: list[SplitText] = []
-    remaining = max_sentences
+    remaining = limits.sentences
     for field, text in texts.items():
         try:
-            split = split_text(text, language, encode, max_tokens=max_tokens, max_sentences=remaining)
+            split = split_text(text, language, encode, replace(limits, sentences=remaining), budget)
         except TooManySentencesError:
-            message = f"has too many sentences, at most {max_sentences} are accepted in a request"
+            message = f"has too many sentences, at most {limits.sentences} are accepted in a request"
             raise InvalidRequestError(FieldViolation(field, message)) from None
-        if (most := max(map(len, split.source_ids), default=0)) > max_tokens:
-            message = f"has a character of {most} tokens, at most {max_tokens} are accepted"
+        except LongCharacterError as error:
+            message = f"has a character of {error.length} code points, at most {limits.characters} are accepted"
+            raise InvalidRequestError(FieldViolation(field, message)) from None
+        if (most := max(map(len, split.source_ids), default=0)) > limits.tokens:
+            message = f"has a character of {most} tokens, at most {limits.tokens} are accepted"
             raise InvalidRequestError(FieldViolation(field, message))
         remaining -= len(split.sentences)
         found.append(split)

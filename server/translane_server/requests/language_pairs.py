@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from translane_server.errors import FieldViolation
 from translane_server.manifest import Languages, LanguageTokens
-from translane_server.requests.limits import shown
+from translane_server.printable import shown
 from translane_server.text.language_tags import lookup
 from translane_server.text.tokenizer import Tokenizer
 

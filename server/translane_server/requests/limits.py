@@ -1,18 +1,36 @@
-"""Limits of requests, apart from their options (see `option_checks`). One error names all wrong fields."""
+"""Limits of requests. Everything that a caller can make long is measured here, before anything else looks at it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from translane.v1 import translation_pb2 as pb
+from translane_server.budget import Budget
 from translane_server.errors import FieldViolation, InvalidRequestError
-from translane_server.settings import TokenLimits
+from translane_server.manifest import LONGEST_MODEL_NAME
+from translane_server.text.language_tags import LONGEST_TAG
 
-_SHOWN_CHARACTERS = 40
+TranslationRequest = pb.TranslateRequest | pb.TranslateStreamRequest
+Request = TranslationRequest | pb.ScoreRequest
+
+# Each phrase or term costs time in every step of its sentences, or in every request.
+MAX_SUPPRESSED_PHRASES = 64
+MAX_PHRASE_CHARACTERS = 128
+MAX_TERMS = 1024
 
 # A text with more characters than this for each allowed token is refused before it is tokenized. Tokenizing megabytes
 # takes a second, and no real text has such long tokens.
-_CHARACTERS_PER_TOKEN = 64
+CHARACTERS_PER_TOKEN = 64
+
+
+@dataclass(frozen=True)
+class TokenLimits:
+    """Longest source and target, and the default of `max_length` [tokens, with the end-of-sentence token]."""
+
+    source: int
+    target: int
+    default_max_length: int
 
 
 @dataclass(frozen=True)
@@ -25,33 +43,45 @@ class RequestLimits:
     beam_size: int
 
 
-def check_count(name: str, count: int, limit: int) -> list[FieldViolation]:
-    """Return a violation if the list `name` has too few or too many entries."""
-    if not count:
-        return [FieldViolation(name, "is empty; at least one is needed")]
-    if count > limit:
-        return [FieldViolation(name, f"has {count} entries, at most {limit} are accepted")]
-    return []
+def check_names(request: Request) -> None:
+    """Refuse a request with a name of a model or language that is too long to be looked up.
 
-
-def check_characters(field: str, texts: Sequence[str], tokens: int) -> list[FieldViolation]:
-    """Return a violation for each text that is too long to be tokenized.
-
-    Args:
-        field: name of the texts' field, with {} for the number of a text.
-        texts: texts of a request.
-        tokens: maximum tokens of a text.
+    Raises:
+        InvalidRequestError: a name is too long. The error has all these names.
     """
-    characters = _CHARACTERS_PER_TOKEN * tokens
-    return [
-        FieldViolation(field.format(number), f"has {len(text)} characters, at most {characters} are accepted")
-        for number, text in enumerate(texts)
-        if len(text) > characters
-    ]
+    if wrong := [
+        *_long("model", request.model, LONGEST_MODEL_NAME),
+        *_long("source_language", request.source_language, LONGEST_TAG),
+        *_long("target_language", request.target_language, LONGEST_TAG),
+    ]:
+        raise InvalidRequestError(*wrong)
+
+
+def check_sizes(request: Request, limits: RequestLimits) -> None:
+    """Refuse a request of which anything but a name is too long or too many. See `check_names`, which comes before.
+
+    Raises:
+        InvalidRequestError: a field is too large. The error has all fields that are too large, and no other fields.
+    """
+    if isinstance(request, pb.ScoreRequest):
+        refuse(_inputs(request, limits))
+        return
+    options = request.options
+    wrong = _texts(request, options, limits)
+    if options.ByteSize() > MAX_PHRASE_CHARACTERS:  # nothing within smaller options is too long or too many
+        wrong += _options(options, limits)
+    refuse(wrong)
 
 
 def check_tokens(field: str, ids: Sequence[Sequence[int]], limit: int, advice: str = "") -> list[FieldViolation]:
-    """Return a violation for each text of `field` whose `ids` are more than `limit`."""
+    """Return a violation for each text of `field` whose `ids` are more than `limit`.
+
+    Args:
+        field: name of the texts' field, with {} for the number of a text.
+        ids: the tokens of each text.
+        limit: maximum tokens of a text.
+        advice: what the caller can do, at the end of each description.
+    """
     return [
         FieldViolation(field.format(number), f"has {len(each)} tokens, at most {limit} are accepted{advice}")
         for number, each in enumerate(ids)
@@ -69,6 +99,57 @@ def refuse(wrong: Sequence[FieldViolation]) -> None:
         raise InvalidRequestError(*wrong)
 
 
-def shown(value: str) -> str:
-    """Return `value` of a request, quoted and shortened for a message."""
-    return repr(value if len(value) <= _SHOWN_CHARACTERS else value[:_SHOWN_CHARACTERS] + "…")
+def takes_too_long(field: str, budget: Budget) -> InvalidRequestError:
+    """Return the error for a request whose texts, the field `field`, take longer to read than `budget` allows."""
+    problem = f"takes more than {budget.seconds:g} seconds to read; send less text in a request"
+    return InvalidRequestError(FieldViolation(field, problem))
+
+
+def _texts(request: TranslationRequest, options: pb.DecodingOptions, limits: RequestLimits) -> list[FieldViolation]:
+    sentences = limits.sentences_waiting if options.split_sentences else 1
+    characters = CHARACTERS_PER_TOKEN * limits.tokens.source * sentences
+    if isinstance(request, pb.TranslateStreamRequest):
+        return _long("text", request.text, characters)
+    texts = request.texts
+    if wrong := _many("texts", len(texts), limits.texts_per_request):
+        return wrong
+    return [_too_long(f"texts[{n}]", text, characters) for n, text in enumerate(texts) if len(text) > characters]
+
+
+def _inputs(request: pb.ScoreRequest, limits: RequestLimits) -> list[FieldViolation]:
+    if wrong := _many("inputs", len(request.inputs), limits.texts_per_request):
+        return wrong
+    source, target = CHARACTERS_PER_TOKEN * limits.tokens.source, CHARACTERS_PER_TOKEN * limits.tokens.target
+    for number, each in enumerate(request.inputs):
+        wrong += _long(f"inputs[{number}].source", each.source, source)
+        wrong += _long(f"inputs[{number}].target", each.target, target)
+    return wrong
+
+
+def _options(options: pb.DecodingOptions, limits: RequestLimits) -> list[FieldViolation]:
+    phrases, terms = options.suppressed_phrases, options.terminology
+    wrong = [
+        *_long("options.target_prefix", options.target_prefix, CHARACTERS_PER_TOKEN * limits.tokens.target),
+        *(many_phrases := _many("options.suppressed_phrases", len(phrases), MAX_SUPPRESSED_PHRASES)),
+        *(many_terms := _many("options.terminology", len(terms), MAX_TERMS)),
+    ]
+    if not many_phrases:
+        for number, phrase in enumerate(phrases):
+            wrong += _long(f"options.suppressed_phrases[{number}]", phrase, MAX_PHRASE_CHARACTERS)
+    if not many_terms:
+        for number, term in enumerate(terms):
+            wrong += _long(f"options.terminology[{number}].source", term.source, MAX_PHRASE_CHARACTERS)
+            wrong += _long(f"options.terminology[{number}].target", term.target, MAX_PHRASE_CHARACTERS)
+    return wrong
+
+
+def _many(field: str, count: int, limit: int) -> list[FieldViolation]:
+    return [FieldViolation(field, f"has {count} entries, at most {limit} are accepted")] if count > limit else []
+
+
+def _long(field: str, text: str, limit: int) -> list[FieldViolation]:
+    return [_too_long(field, text, limit)] if len(text) > limit else []
+
+
+def _too_long(field: str, text: str, limit: int) -> FieldViolation:
+    return FieldViolation(field, f"has {len(text)} characters, at most {limit} are accepted")

@@ -1,6 +1,7 @@
 """Checks DecodingOptions: the range of each field, and what cannot be combined.
 
-`options` has the checks that need tokens: does the prefix fit, and can the vocabulary spell a term?
+`limits` has already checked how long the options are, and how many. `resolved_options` has the checks that need tokens:
+does the prefix fit, and can the vocabulary spell a term?
 """
 
 from __future__ import annotations
@@ -12,12 +13,7 @@ from dataclasses import dataclass
 from translane.v1 import translation_pb2 as pb
 from translane_server.errors import FieldViolation
 from translane_server.requests.documents import check_split
-from translane_server.settings import TokenLimits
-
-# Each phrase or term costs time in every step of its sentences, or in every request.
-MAX_SUPPRESSED_PHRASES = 64
-MAX_PHRASE_CHARACTERS = 128
-MAX_TERMS = 1024
+from translane_server.requests.limits import TokenLimits
 
 # The beam size of requests that have terminology and do not set beam_size.
 _TERMINOLOGY_BEAMS = 4
@@ -159,34 +155,19 @@ def _combinations(options: pb.DecodingOptions, limits: OptionLimits) -> Iterator
 
 
 def _check_phrases(options: pb.DecodingOptions) -> Iterator[FieldViolation]:
-    phrases = options.suppressed_phrases
-    if len(phrases) > MAX_SUPPRESSED_PHRASES:
-        yield _violation(
-            "suppressed_phrases", f"has {len(phrases)} phrases, at most {MAX_SUPPRESSED_PHRASES} are accepted"
-        )
-        return
-    for index, phrase in enumerate(phrases):
+    prefix = options.target_prefix
+    for index, phrase in enumerate(options.suppressed_phrases):
         if not phrase:
             yield _violation(f"suppressed_phrases[{index}]", "is empty")
-        elif len(phrase) > MAX_PHRASE_CHARACTERS:
-            problem = f"has {len(phrase)} characters, at most {MAX_PHRASE_CHARACTERS} are accepted"
-            yield _violation(f"suppressed_phrases[{index}]", problem)
-        elif phrase in options.target_prefix:
+        elif phrase in prefix:
             yield _violation(f"suppressed_phrases[{index}]", "occurs in target_prefix")
 
 
 def _check_terms(options: pb.DecodingOptions) -> Iterator[FieldViolation]:
-    terms = options.terminology
-    if len(terms) > MAX_TERMS:
-        yield _violation("terminology", f"has {len(terms)} terms, at most {MAX_TERMS} are accepted")
-        return
-    for index, term in enumerate(terms):
+    for index, term in enumerate(options.terminology):
         for side, text in (("source", term.source), ("target", term.target)):
             if not text.strip():
                 yield _violation(f"terminology[{index}].{side}", "is empty")
-            elif len(text) > MAX_PHRASE_CHARACTERS:
-                problem = f"has {len(text)} characters, at most {MAX_PHRASE_CHARACTERS} are accepted"
-                yield _violation(f"terminology[{index}].{side}", problem)
 
 
 def _check_alignment(options: pb.DecodingOptions, limits: OptionLimits) -> Iterator[FieldViolation]:

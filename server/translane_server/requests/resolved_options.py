@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import secrets
-import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from translane.v1 import translation_pb2 as pb
 from translane_server.errors import FieldViolation
 from translane_server.options import DecodingOptions, RequiredPhrase, Sampling
+from translane_server.requests.limits import TokenLimits
 from translane_server.requests.option_checks import OptionLimits, beam_size, check_options, is_sampled
 from translane_server.sentence import Sentence
-from translane_server.settings import TokenLimits
 from translane_server.text.glossary import Glossary, Term
+from translane_server.text.normal_form import composed
 from translane_server.text.tokenizer import Tokenizer
 
 # Maximum terms of one sentence: each term takes a share of the beams.
@@ -22,12 +22,19 @@ MAX_TERMS_OF_SENTENCE = 16
 _SEED_BITS = 64
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Source:
-    """A sentence to translate, and its tokens."""
+    """A sentence to translate.
+
+    Attributes:
+        text: the sentence.
+        ids: its tokens.
+        surfaces: the part of the text that each token stands for; None until somebody needs them.
+    """
 
     text: str
     ids: Sequence[int]
+    surfaces: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +82,7 @@ class ResolvedOptions:
             # As in Hugging Face, lengths count a forced language token, and do not count a prompt of the decoder.
             counted_ids=len(self.forced_ids) if len(self.forced_ids) == self.language_tokens else 0,
             word_follows=self.word_follows,
-            required_phrases=self.glossary.required(source.text),
+            required_phrases=self.glossary.required(source.text, MAX_TERMS_OF_SENTENCE),
         )
 
 
@@ -129,10 +136,11 @@ def check_sentences(sentences: Iterable[tuple[str, Sentence]]) -> list[FieldViol
     """Return a violation for each sentence with too many terms. Each sentence comes with the name of its field."""
     return [
         FieldViolation(
-            name, f"has {count} terms of options.terminology, at most {MAX_TERMS_OF_SENTENCE} can be kept in a sentence"
+            name,
+            f"has more than {MAX_TERMS_OF_SENTENCE} terms of options.terminology, the most that a sentence can keep",
         )
         for name, sentence in sentences
-        if (count := len(sentence.required_phrases)) > MAX_TERMS_OF_SENTENCE
+        if len(sentence.required_phrases) > MAX_TERMS_OF_SENTENCE
     ]
 
 
@@ -237,5 +245,5 @@ def _or_one(options: pb.DecodingOptions, name: str) -> float:
 
 def _as_written(phrases: Sequence[str]) -> tuple[bytes, ...]:
     """Return the phrases and their composed forms as UTF-8. Vocabularies have composed forms, which look the same."""
-    forms = dict.fromkeys(form for phrase in phrases for form in (phrase, unicodedata.normalize("NFC", phrase)))
+    forms = dict.fromkeys(form for phrase in phrases for form in (phrase, composed(phrase)))
     return tuple(form.encode() for form in forms)

@@ -1,14 +1,12 @@
-"""Builds the protocol's messages from decoded sentences and the model's manifest."""
+"""Builds the protocol's messages from decoded sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 
 from translane.v1 import translation_pb2 as pb
-from translane_server.manifest import Manifest, SpecialIds
+from translane_server.manifest import SpecialIds
 from translane_server.requests.language_pairs import LanguagePair
-from translane_server.requests.limits import RequestLimits
 from translane_server.requests.resolved_options import ResolvedOptions, Source
 from translane_server.requests.unknowns import replacements
 from translane_server.sentence import AlignedToken, CertainTokens, Hypothesis, SentenceResult
@@ -68,6 +66,12 @@ class TranslationBuilder:
             parts[place] = text.encode()
         return parts
 
+    def source_surfaces(self, source: Source) -> Sequence[str]:
+        """Return the part of the text that each token of `source` stands for. It is found once for each source."""
+        if source.surfaces is None:
+            source.surfaces = self._pair.source_surfaces(source.text)
+        return source.surfaces
+
     def _text(self, source: Source, hypothesis: Hypothesis) -> str:
         unknowns = self._unknowns(source, hypothesis.token_ids, hypothesis.alignment)
         return self._tokenizer.decode([hypothesis.token_ids], [unknowns] if unknowns else ())[0]
@@ -79,7 +83,7 @@ class TranslationBuilder:
         unknown = self._ids.unk
         if not self.resolved.replace_unknowns or unknown not in token_ids:
             return {}
-        return replacements(token_ids, alignment, unknown, self._pair.source_surfaces(source.text))
+        return replacements(token_ids, alignment, unknown, self.source_surfaces(source))
 
     def _with_end(self, hypothesis: Hypothesis) -> tuple[int, ...]:
         return (*hypothesis.token_ids, self._ids.eos) if hypothesis.is_complete else hypothesis.token_ids
@@ -101,26 +105,3 @@ def timing(results: Sequence[SentenceResult], total: float) -> pb.Timing:
         duration = getattr(message, name)
         duration.seconds, duration.nanos = divmod(round(seconds * _NANOSECONDS), _NANOSECONDS)
     return message
-
-
-def model_list(manifest: Manifest, device: str, limits: RequestLimits) -> pb.ListModelsResponse:
-    """Return the server's one model, and the limits of requests."""
-    model = pb.Model(
-        name=manifest.name,
-        version=manifest.version,
-        source_languages=manifest.source_languages,
-        target_languages=manifest.target_languages,
-        precision=manifest.precision,
-        device=device,
-        license=manifest.license,
-        parameters=manifest.architecture.parameters,
-        max_source_tokens=limits.tokens.source,
-        max_target_tokens=limits.tokens.target,
-        default_max_length=limits.tokens.default_max_length,
-    )
-    requests = pb.Limits(
-        texts_per_request=limits.texts_per_request,
-        sentences_waiting=limits.sentences_waiting,
-        beam_size=limits.beam_size,
-    )
-    return pb.ListModelsResponse(models=[model], server_version=version("translane"), limits=requests)

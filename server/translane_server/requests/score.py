@@ -7,17 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from translane.v1 import translation_pb2 as pb
+from translane_server.budget import UNLIMITED, Budget, OverBudgetError
 from translane_server.errors import FieldViolation
 from translane_server.manifest import Manifest
 from translane_server.options import DecodingOptions
 from translane_server.requests.language_pairs import LanguagePairs
 from translane_server.requests.limits import (
     RequestLimits,
-    check_characters,
-    check_count,
+    check_names,
+    check_sizes,
     check_tokens,
     refuse,
+    takes_too_long,
 )
+from translane_server.requests.tokenizing import tokenize
 from translane_server.sentence import Sentence, SentenceResult
 from translane_server.text.tokenizer import Tokenizer
 
@@ -55,29 +58,39 @@ class ScoreReader:
             How many sentences the request has.
 
         Raises:
-            InvalidRequestError: there are no texts, too many texts, or texts that are too long.
+            InvalidRequestError: there are no texts, or a field is too large.
         """
-        inputs, tokens = request.inputs, self._limits.tokens
-        wrong = check_count("inputs", len(inputs), self._limits.texts_per_request)
-        if not wrong:
-            wrong += check_characters(_SOURCE, [each.source for each in inputs], tokens.source)
-            wrong += check_characters(_TARGET, [each.target for each in inputs], tokens.target)
-        if wrong:
-            refuse([*wrong, *self._pairs.find(request.source_language, request.target_language)[1]])
-        return len(inputs)
+        check_names(request)
+        check_sizes(request, self._limits)
+        if not request.inputs:
+            _, wrong_languages = self._pairs.find(request.source_language, request.target_language)
+            refuse([FieldViolation("inputs", "is empty; at least one is needed"), *wrong_languages])
+        return len(request.inputs)
 
-    def read(self, request: pb.ScoreRequest) -> PreparedScores:
+    def read(self, request: pb.ScoreRequest, budget: Budget = UNLIMITED) -> PreparedScores:
         """Tokenize a request that passed `check`. A long request takes too long for the event loop.
 
         An empty target is scored, too. It has one token, the end-of-sentence token.
 
+        Args:
+            request: the request.
+            budget: how long this may take; it is checked between the texts.
+
         Raises:
-            InvalidRequestError: the request is wrong. The error names everything that is wrong.
+            InvalidRequestError: the request is wrong, or takes too long. If it is wrong, the error names everything
+                that is wrong.
+            WorkEndedError: the budget has ended.
         """
+        try:
+            return self._read(request, budget)
+        except OverBudgetError:
+            raise takes_too_long("inputs", budget) from None
+
+    def _read(self, request: pb.ScoreRequest, budget: Budget) -> PreparedScores:
         limits, eos = self._limits.tokens, self._manifest.special_ids.eos
         pair, wrong = self._pairs.find(request.source_language, request.target_language)
-        sources = pair.encode([each.source for each in request.inputs])
-        encoded = pair.tokenizer.encode_target([each.target for each in request.inputs])
+        sources = tokenize(pair.encode, [each.source for each in request.inputs], budget)
+        encoded = tokenize(pair.tokenizer.encode_target, [each.target for each in request.inputs], budget)
         targets = [[*pair.forced_ids, *ids, eos] for ids in encoded]
         refuse(
             [
@@ -97,15 +110,19 @@ class ScoreReader:
         ]
         return PreparedScores(sentences, len(pair.forced_ids))
 
-    def scores(self, prepared: PreparedScores, results: Sequence[SentenceResult], *, tokens: bool) -> list[pb.Score]:
-        """Return the message of each sentence's result, with the tokens if `tokens` is set."""
+    def scores(
+        self, prepared: PreparedScores, results: Sequence[SentenceResult], tokens: bool, budget: Budget = UNLIMITED
+    ) -> list[pb.Score]:
+        """Return the message of each sentence's result, with the tokens if `tokens` is set.
+
+        Raises:
+            WorkEndedError: the budget, which is checked between the sentences, has ended.
+        """
         hidden = prepared.language_tokens
-        log_probs = [result.hypotheses[0].token_log_probs[hidden:] for result in results]
-        return [
-            pb.Score(
-                total_log_prob=math.fsum(each),
-                token_log_probs=each,
-                tokens=self._tokenizer.target_pieces(sentence.forced_ids[hidden:]) if tokens else (),
-            )
-            for sentence, each in zip(prepared.sentences, log_probs, strict=True)
-        ]
+        messages = []
+        for sentence, result in zip(prepared.sentences, results, strict=True):
+            budget.check()
+            log_probs = result.hypotheses[0].token_log_probs[hidden:]
+            pieces = self._tokenizer.target_pieces(sentence.forced_ids[hidden:]) if tokens else ()
+            messages.append(pb.Score(total_log_prob=math.fsum(log_probs), token_log_probs=log_probs, tokens=pieces))
+        return messages

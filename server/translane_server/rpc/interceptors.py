@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, cast
 
 import grpc
-from google.protobuf.message import DecodeError
 from prometheus_client import Counter
 
-from translane_server.errors import FieldViolation, InvalidRequestError, RequestError
+from translane_server.errors import RequestError, UnknownMethodError
 from translane_server.logs import data
 from translane_server.metrics import REJECTIONS, Metrics
 from translane_server.rpc import status
+from translane_server.rpc.callers import CallerOf, caller_naming
+from translane_server.rpc.handlers import kind, reading_handler, refusing_handler
+from translane_server.rpc.open_calls import CallLimits, OpenCall, OpenCalls
 
 _log = logging.getLogger(__name__)
 
@@ -30,11 +32,21 @@ Clock = Callable[[], float]
 # What the current call adds to its line in the log. Set only if calls are logged.
 _facts: ContextVar[dict[str, Any]] = ContextVar("facts")
 
+# Who makes the current call.
+_caller: ContextVar[str] = ContextVar("caller", default="")
+
 # All methods that are not registered share these labels, so that callers cannot make new labels.
 _UNKNOWN = ("unary", "unknown", "unknown")
 
-# Stands for a request that cannot be parsed.
-_MALFORMED = object()
+# The method that probes call. It is answered beside the limit of calls.
+_PROBED = "/grpc.health.v1.Health/Check"
+# The method that reports every change of health, for as long as the caller wants. It has no longest time.
+_ENDLESS = "/grpc.health.v1.Health/Watch"
+
+
+def caller() -> str:
+    """Return who makes the current call; see `callers`."""
+    return _caller.get()
 
 
 def note(**facts: Any) -> None:
@@ -45,12 +57,29 @@ def note(**facts: Any) -> None:
 
 
 class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the stubs alone
-    """Counts, times and logs RPCs, and turns their exceptions into statuses."""
+    """Limits, counts, times and logs RPCs, and turns their exceptions into statuses.
 
-    def __init__(self, metrics: Metrics, clock: Clock = time.perf_counter) -> None:
+    Args:
+        metrics: takes what is counted and timed.
+        limits: limits of the calls that are open together.
+        caller_of: names the caller of a call.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        limits: CallLimits,
+        caller_of: CallerOf | None = None,
+        clock: Clock = time.perf_counter,
+    ) -> None:
         self._metrics = metrics
+        self._caller_of = caller_of or caller_naming()
         self._clock = clock
         self._handlers: dict[str, Any] = {}  # by path, for registered methods that were called
+        self.open_calls = OpenCalls(limits)
+        unknown = _Method(metrics, *_UNKNOWN)
+        self._unknown = refusing_handler(partial(self._begin, unknown), UnknownMethodError("there is no such method"))
 
     async def intercept_service(
         self,
@@ -61,21 +90,26 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
         if wrapped := self._handlers.get(path):
             return wrapped
         handler = await continuation(handler_call_details)
-        if handler is None:  # gRPC itself answers UNIMPLEMENTED
-            self._metrics.started.labels(*_UNKNOWN).inc()
-            self._metrics.handled.labels(*_UNKNOWN, grpc.StatusCode.UNIMPLEMENTED.name).inc()
-            return None
+        if handler is None:
+            return self._unknown
         _, service, name = path.split("/")
-        method = _Method(self._metrics, _kind(handler), service, name)
-        wrapped = self._handlers[path] = _wrapped(handler, lambda context: _Call(method, context, self._clock))
+        method = _Method(self._metrics, kind(handler), service, name, probe=path == _PROBED, endless=path == _ENDLESS)
+        wrapped = self._handlers[path] = reading_handler(handler, partial(self._begin, method))
         return wrapped
+
+    def _begin(self, method: _Method, context: Context) -> _Call:
+        return _Call(method, context, self.open_calls, self._caller_of, self._clock)
 
 
 class _Method:
     """The metrics of a registered method, looked up once, because a look-up takes as long as counting."""
 
-    def __init__(self, metrics: Metrics, kind: str, service: str, name: str) -> None:
+    def __init__(
+        self, metrics: Metrics, kind: str, service: str, name: str, *, probe: bool = False, endless: bool = False
+    ) -> None:
         self.name = name
+        self.probe = probe
+        self.endless = endless
         self.rejected = metrics.rejected
         self.started = metrics.started.labels(kind, service, name)
         self.handling = metrics.handling.labels(kind, service, name)
@@ -91,17 +125,60 @@ class _Method:
 
 
 class _Call:
-    """An RPC in progress. It is made when the RPC arrives. Then `answered` or `failed` is called, and last `ended`."""
+    """An RPC in progress. It is made when the RPC arrives. `handlers.Call` tells the order of its methods."""
 
-    def __init__(self, method: _Method, context: Context, clock: Clock) -> None:
+    def __init__(
+        self, method: _Method, context: Context, open_calls: OpenCalls, caller_of: CallerOf, clock: Clock
+    ) -> None:
         self._method = method
         self._context = context
+        self._open_calls = open_calls
+        self._caller_of = caller_of
         self._clock = clock
         self._started = clock()
         self._code = grpc.StatusCode.UNKNOWN
+        self._open: OpenCall | None = None
         method.started.inc()
         if _log.isEnabledFor(logging.DEBUG):
             _facts.set({})
+
+    def enter(self) -> None:
+        """Count the call as open.
+
+        Raises:
+            TooManyCallsError: too many calls are open.
+        """
+        method, context = self._method, self._context
+        name = self._caller_of(context)
+        _caller.set(name)
+        self._open = self._open_calls.enter(name, context.peer(), probe=method.probe, endless=method.endless)
+
+    async def receive(self) -> bytes:
+        """Return the call's first message.
+
+        Raises:
+            RequestError: the call is refused.
+        """
+        assert self._open is not None
+        return await self._open_calls.first_message(self._open, self._context)
+
+    async def receive_next(self) -> bytes | None:
+        """Return another message; None if there is none.
+
+        Raises:
+            RequestError: the call is refused.
+        """
+        assert self._open is not None
+        return await self._open_calls.next_message(self._open, self._context)
+
+    async def write(self, message: Any) -> None:
+        """Send a message to the caller.
+
+        Raises:
+            RequestTimeoutError: the call has taken too long.
+        """
+        assert self._open is not None
+        await self._open.write(self._context, message)
 
     def answered(self) -> None:
         """Note that the method has returned."""
@@ -114,9 +191,13 @@ class _Call:
             AbortError: the call is answered. If nothing is raised here, `error` must be raised again.
         """
         context = self._context
+        if self._open:
+            self._open_calls.finished(self._open)
+            if self._open.refusal and isinstance(error, asyncio.CancelledError):
+                error = self._open.refusal
         if isinstance(error, grpc.aio.AbortError):
             self._code = context.code()
-        elif isinstance(error, asyncio.CancelledError | GeneratorExit):
+        elif isinstance(error, asyncio.CancelledError | GeneratorExit | grpc.aio.InternalError):  # the caller has gone
             remaining = context.time_remaining()
             late = remaining is not None and remaining <= _DEADLINE_TOLERANCE
             self._code = grpc.StatusCode.DEADLINE_EXCEEDED if late else grpc.StatusCode.CANCELLED
@@ -132,6 +213,8 @@ class _Call:
 
     def ended(self) -> None:
         """Count and log the call."""
+        if self._open:
+            self._open_calls.finished(self._open)
         seconds = self._clock() - self._started
         method, code = self._method, self._code
         method.handled(code).inc()
@@ -140,62 +223,3 @@ class _Call:
             milliseconds = round(seconds * 1000, 3)
             facts = {"method": method.name, "code": code.name, "milliseconds": milliseconds}
             _log.debug("request", extra=data(**facts, peer=self._context.peer(), **_facts.get({})))
-
-
-def _kind(handler: Any) -> str:
-    if handler.request_streaming:
-        return "bidi_stream" if handler.response_streaming else "client_stream"
-    return "server_stream" if handler.response_streaming else "unary"
-
-
-def _wrapped(handler: Any, begin: Callable[[Context], _Call]) -> Any:
-    """Return `handler` with its behaviour wrapped in a call. All behaviours of this server are asynchronous."""
-    shape = f"{_stream(handler.request_streaming)}_{_stream(handler.response_streaming)}"
-    behavior = getattr(handler, shape)
-    parse = handler.request_deserializer
-
-    def deserialize(message: bytes) -> Any:
-        try:
-            return parse(message)
-        except DecodeError:  # if it were raised here, gRPC would answer with the exception's text
-            return _MALFORMED
-
-    async def answer(request: Any, context: Context) -> Any:
-        call = begin(context)
-        try:
-            _check_message(request)
-            response = await behavior(request, context)
-            call.answered()
-        except BaseException as error:
-            await call.failed(error)
-            raise
-        else:
-            return response
-        finally:
-            call.ended()
-
-    async def stream(request: Any, context: Context) -> AsyncIterator[Any]:
-        call = begin(context)
-        try:
-            _check_message(request)
-            async for response in behavior(request, context):
-                yield response
-            call.answered()
-        except BaseException as error:
-            await call.failed(error)
-            raise
-        finally:
-            call.ended()
-
-    make = getattr(grpc, f"{shape}_rpc_method_handler")
-    wrapped = stream if inspect.isasyncgenfunction(behavior) else answer
-    return make(wrapped, deserialize, handler.response_serializer)
-
-
-def _check_message(request: Any) -> None:
-    if request is _MALFORMED:
-        raise InvalidRequestError(FieldViolation("request", "is not a message of this method: it cannot be parsed"))
-
-
-def _stream(streaming: bool) -> str:
-    return "stream" if streaming else "unary"

@@ -4,96 +4,62 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import grpc
 
 from translane.v1 import translation_pb2 as pb
 from translane.v1.translation_pb2_grpc import TranslationServiceServicer
-from translane_server.devices import Device
-from translane_server.dispatch.dispatcher import Dispatcher
-from translane_server.errors import ModelNotFoundError, UnavailableError
-from translane_server.manifest import Manifest
-from translane_server.metrics import Metrics
-from translane_server.requests.limits import RequestLimits, shown
+from translane_server.errors import shutting_down
+from translane_server.models.loaded_model import LoadedModel
+from translane_server.models.registry import Registry
+from translane_server.models.served_model import ServedModel
+from translane_server.requests.limits import check_names
+from translane_server.requests.model_list import model_list
 from translane_server.requests.resolved_options import Source
-from translane_server.requests.responses import model_list, timing
-from translane_server.requests.score import ScoreReader
-from translane_server.requests.translate import PreparedRequest, TranslateReader
-from translane_server.rpc.interceptors import note
+from translane_server.requests.responses import timing
+from translane_server.requests.translate import PreparedRequest
+from translane_server.rpc.interceptors import caller, note
 from translane_server.rpc.streaming import StreamedSentence, stream_text
+from translane_server.rpc.text_workers import TextWorkers
 from translane_server.sentence import SentenceResult
-from translane_server.text.tokenizer import Tokenizer
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["TranslationService"].full_name
-
-# How long a caller should wait before it tries again [seconds]: while the model loads, and while another server takes
-# over from this server.
-_RETRY_STARTING = 1.0
-_RETRY_DRAINING = 1.0
-
-# The maximum work that is done on the event loop [bytes of the request + tokens of the answer]. It takes less than a
-# millisecond, and mostly less than handing the work to another thread and back.
-_LITTLE = 1024
-
-_Result = TypeVar("_Result")
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
-@dataclass(frozen=True)
-class ServedModel:
-    """The served model, with its tokenizer and its device."""
-
-    manifest: Manifest
-    tokenizer: Tokenizer
-    device: Device
-
-
 class TranslationService(TranslationServiceServicer):
-    """Answers the RPCs. Refuses translations before `open` and after `close`.
+    """Answers the RPCs. Refuses translations after `close`.
 
     Args:
-        model: the served model.
-        limits: limits of every request.
-        metrics: takes the durations of requests and the number of generated tokens.
-        executor: runs the work that takes too long for the event loop.
+        models: the models of the server.
+        texts_per_request: the setting, for ListModels.
+        workers: turn texts into tokens, and tokens into texts.
         log_texts: whether texts and translations are logged.
         clock: seconds, monotonic.
     """
 
     def __init__(
         self,
-        model: ServedModel,
-        limits: RequestLimits,
-        metrics: Metrics,
-        executor: Executor,
+        models: Registry,
+        texts_per_request: int,
+        workers: TextWorkers,
         *,
         log_texts: bool = False,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._model = model
-        self._limits = limits
-        self._translate = TranslateReader(model.manifest, model.tokenizer, limits)
-        self._score = ScoreReader(model.manifest, model.tokenizer, limits)
-        self._metrics = metrics
-        self._executor = executor
+        self._models = models
+        self._texts_per_request = texts_per_request
+        self._workers = workers
         self._log_texts = log_texts
         self._clock = clock
-        self._dispatcher: Dispatcher | None = None
         self._closed = False
         self._running = 0
         self._idle = asyncio.Event()
         self._idle.set()
-
-    def open(self, dispatcher: Dispatcher) -> None:
-        """Translate with `dispatcher` from now on."""
-        self._dispatcher = dispatcher
 
     def close(self) -> None:
         """Refuse new translations from now on."""
@@ -106,103 +72,109 @@ class TranslationService(TranslationServiceServicer):
     async def Translate(self, request: pb.TranslateRequest, context: Context) -> pb.TranslateResponse:  # noqa: ARG002, N802
         started = self._clock()
         note(texts=len(request.texts))
-        self._check_model(request.model)
-        with self._accepted() as dispatcher:
-            prepared = await self._read(request, dispatcher)
-            results = await dispatcher.decode(prepared.sentences, request.priority)
+        async with self._accepted(request) as model:
+            prepared = await self._read(request, model)
+            results = await model.dispatcher.decode(prepared.sentences, request.priority, caller())
             generated = _generated_tokens(results)
-            translations = await self._run(request.ByteSize() + generated, prepared.translations, results)
+            work = request.ByteSize() + generated
+            translations = await self._workers.build(work, partial(prepared.translations, results), caller())
             response = pb.TranslateResponse(
-                translations=translations, model=self._model.manifest.name, timing=self._timed(started, results)
+                translations=translations, model=model.name, timing=self._timed(model, started, results)
             )
-        self._tell(generated, request.texts, translations)
+        self._tell(model, generated, request.texts, translations)
         return response
 
     async def TranslateStream(self, request: pb.TranslateStreamRequest, context: Context) -> None:  # noqa: N802
         started = self._clock()
         note(texts=1)
-        self._check_model(request.model)
 
         async def send(delta: str) -> None:
             await context.write(pb.TranslateStreamResponse(text_delta=delta))
 
-        with self._accepted() as dispatcher:
-            prepared = await self._read(request, dispatcher)
+        async with self._accepted(request) as model:
+            prepared = await self._read(request, model)
             (text,) = prepared.texts
             gaps = text.split.target_gaps(prepared.target_language) if text.split else [""] * (len(text.sources) + 1)
             translations: list[pb.Translation] = []
             sentences = self._streamed(prepared, request.ByteSize(), translations)
-            end = await stream_text(dispatcher, sentences, gaps, request.priority, send)
+            end = await stream_text(model.dispatcher, sentences, gaps, send, priority=request.priority, caller=caller())
             generated = _generated_tokens(end.results)
-            translation = prepared.translation(text, translations)
+            translation = await self._workers.build(
+                request.ByteSize() + generated, lambda _budget: prepared.translation(text, translations), caller()
+            )
             await context.write(
                 pb.TranslateStreamResponse(
                     text_delta=end.rest,
                     hypothesis=translation.hypotheses[0],
-                    timing=self._timed(started, end.results),
+                    timing=self._timed(model, started, end.results),
                 )
             )
-        self._tell(generated, [request.text], [translation])
+        self._tell(model, generated, [request.text], [translation])
 
     async def Score(self, request: pb.ScoreRequest, context: Context) -> pb.ScoreResponse:  # noqa: ARG002, N802
         note(texts=len(request.inputs))
-        self._check_model(request.model)
-        with self._accepted() as dispatcher:
-            dispatcher.check_room(self._score.check(request))
-            prepared = await self._run(request.ByteSize(), self._score.read, request)
+        async with self._accepted(request) as model:
+            model.dispatcher.check_room(model.score.check(request), caller())
+            prepared = await self._workers.read(request.ByteSize(), partial(model.score.read, request), caller())
             sentences = prepared.sentences
+            target_tokens = sum(len(sentence.forced_ids) for sentence in sentences)
             note(
                 source_tokens=sum(len(sentence.source_ids) for sentence in sentences),
-                target_tokens=sum(len(sentence.forced_ids) for sentence in sentences),
+                target_tokens=target_tokens,
             )
-            results = await dispatcher.decode(sentences)
-            scores = self._score.scores(prepared, results, tokens=request.return_tokens)
+            results = await model.dispatcher.decode(sentences, caller=caller())
+            scores = await self._workers.build(
+                request.ByteSize() + target_tokens,
+                partial(model.score.scores, prepared, results, request.return_tokens),
+                caller(),
+            )
         if self._log_texts:
             inputs = request.inputs
             note(source_texts=[each.source for each in inputs], translations=[each.target for each in inputs])
         return pb.ScoreResponse(scores=scores)
 
     async def ListModels(self, request: pb.ListModelsRequest, context: Context) -> pb.ListModelsResponse:  # noqa: ARG002, N802
-        return model_list(self._model.manifest, self._model.device, self._limits)
+        return model_list(self._models.messages(), self._texts_per_request)
 
-    def _check_model(self, name: str) -> None:
-        loaded = self._model.manifest.name
-        if name not in ("", loaded):
-            raise ModelNotFoundError(f"model: there is no model {shown(name)}; this server has {loaded}")
-
-    @contextmanager
-    def _accepted(self) -> Iterator[Dispatcher]:
-        """Accept a request, which is then answered even if the server is closed meanwhile."""
+    def _accepted(self, request: pb.TranslateRequest | pb.TranslateStreamRequest | pb.ScoreRequest) -> _Accepted:
+        """Accept a request. An accepted request is answered even if the server closes meanwhile."""
+        check_names(request)
+        served = self._models.choose(request.model, request.source_language, request.target_language)
+        note(model=served.name)
         if self._closed:
-            raise UnavailableError("the server is shutting down", retry_after=_RETRY_DRAINING)
-        if self._dispatcher is None:
-            raise UnavailableError("the server is starting", retry_after=_RETRY_STARTING)
+            raise shutting_down()
+        return _Accepted(self, served)
+
+    def begin_request(self) -> None:
+        """Count an accepted request. `idle` waits until `end_request` is called for it."""
         self._running += 1
         self._idle.clear()
-        try:
-            yield self._dispatcher
-        finally:
-            self._running -= 1
-            if not self._running:
-                self._idle.set()
+
+    def end_request(self) -> None:
+        """Count a request no longer."""
+        self._running -= 1
+        if not self._running:
+            self._idle.set()
 
     async def _read(
-        self, request: pb.TranslateRequest | pb.TranslateStreamRequest, dispatcher: Dispatcher
+        self, request: pb.TranslateRequest | pb.TranslateStreamRequest, model: LoadedModel
     ) -> PreparedRequest:
-        dispatcher.check_room(self._translate.check(request))
-        prepared = await self._run(request.ByteSize(), self._translate.read, request)
+        model.dispatcher.check_room(model.translate.check(request), caller())
+        prepared = await self._workers.read(request.ByteSize(), partial(model.translate.read, request), caller())
         note(source_tokens=sum([len(sentence.source_ids) for sentence in prepared.sentences]))
         return prepared
 
-    def _timed(self, started: float, results: Sequence[SentenceResult]) -> pb.Timing:
+    def _timed(self, model: LoadedModel, started: float, results: Sequence[SentenceResult]) -> pb.Timing:
         """Record how long a request took until now, and return its timing."""
         seconds = self._clock() - started
-        self._metrics.requests.observe(seconds)
+        model.metrics.requests.observe(seconds)
         return timing(results, seconds)
 
-    def _tell(self, generated: int, texts: Sequence[str], translations: Sequence[pb.Translation]) -> None:
+    def _tell(
+        self, model: LoadedModel, generated: int, texts: Sequence[str], translations: Sequence[pb.Translation]
+    ) -> None:
         """Count and log what was generated."""
-        self._metrics.generated_tokens.inc(generated)
+        model.metrics.generated_tokens.inc(generated)
         note(generated_tokens=generated)
         if self._log_texts:
             found = [hypothesis.text for translation in translations for hypothesis in translation.hypotheses]
@@ -215,7 +187,8 @@ class TranslationService(TranslationServiceServicer):
         builder = prepared.builder
 
         async def text(source: Source, result: SentenceResult) -> str:
-            translations.append(await self._run(size, builder.translation, source, result))
+            built = await self._workers.build(size, lambda _budget: builder.translation(source, result), caller())
+            translations.append(built)
             return translations[-1].hypotheses[0].text
 
         return [
@@ -223,11 +196,34 @@ class TranslationService(TranslationServiceServicer):
             for sentence, source in zip(prepared.sentences, prepared.texts[0].sources, strict=True)
         ]
 
-    async def _run(self, work: int, function: Callable[..., _Result], /, *arguments: object) -> _Result:
-        """Call `function`, away from the event loop unless the work is little."""
-        if work <= _LITTLE:
-            return function(*arguments)
-        return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
+
+class _Accepted:
+    """Counts a request at the service and at the version of the model that it uses, from its start to its end.
+
+    A class, because a generator as context manager would cost each request some microseconds more.
+    """
+
+    __slots__ = ("_model", "_served", "_service")
+
+    def __init__(self, service: TranslationService, served: ServedModel) -> None:
+        self._service = service
+        self._served = served
+        self._model: LoadedModel | None = None
+
+    async def __aenter__(self) -> LoadedModel:
+        self._service.begin_request()
+        try:
+            self._model = model = self._served.ready or await self._served.wait_until_ready()
+        except BaseException:
+            self._service.end_request()
+            raise
+        model.begin_request()
+        return model
+
+    async def __aexit__(self, *exception: object) -> None:
+        assert self._model is not None
+        self._model.end_request()
+        self._service.end_request()
 
 
 def _generated_tokens(results: Sequence[SentenceResult]) -> int:

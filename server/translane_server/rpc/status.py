@@ -19,10 +19,18 @@ from translane_server.errors import (
     EngineError,
     FieldViolation,
     InvalidRequestError,
+    MessageTimeoutError,
+    MessageTooLargeError,
     ModelNotFoundError,
+    ModelRefusedError,
+    PoisonedError,
     QueueFullError,
     RequestError,
+    RequestTimeoutError,
+    TooManyBytesError,
+    TooManyCallsError,
     UnavailableError,
+    UnknownMethodError,
 )
 
 DOMAIN = "translane"
@@ -30,10 +38,21 @@ DOMAIN = "translane"
 CODES: Mapping[type[RequestError], grpc.StatusCode] = {
     InvalidRequestError: grpc.StatusCode.INVALID_ARGUMENT,
     ModelNotFoundError: grpc.StatusCode.NOT_FOUND,
+    ModelRefusedError: grpc.StatusCode.FAILED_PRECONDITION,
+    UnknownMethodError: grpc.StatusCode.UNIMPLEMENTED,
+    MessageTooLargeError: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    MessageTimeoutError: grpc.StatusCode.DEADLINE_EXCEEDED,
+    RequestTimeoutError: grpc.StatusCode.DEADLINE_EXCEEDED,
+    TooManyCallsError: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    TooManyBytesError: grpc.StatusCode.RESOURCE_EXHAUSTED,
     QueueFullError: grpc.StatusCode.RESOURCE_EXHAUSTED,
     UnavailableError: grpc.StatusCode.UNAVAILABLE,
     EngineError: grpc.StatusCode.INTERNAL,
+    PoisonedError: grpc.StatusCode.INTERNAL,
 }
+
+# Errors that carry a RetryInfo.
+_RETRYABLE = (TooManyCallsError, TooManyBytesError, QueueFullError, UnavailableError)
 
 INTERNAL = "INTERNAL"
 
@@ -49,7 +68,7 @@ def status_of(error: RequestError) -> status_pb2.Status:
     details: list[Message] = []
     if isinstance(error, InvalidRequestError):
         details.append(_bad_request(error.violations))
-    if isinstance(error, QueueFullError | UnavailableError):
+    if isinstance(error, _RETRYABLE):
         details.append(_retry_info(error.retry_after))
     return _status(CODES[type(error)], str(error), error.reason, details)
 

@@ -42,7 +42,13 @@ class StreamEnd:
 
 
 async def stream_text(
-    dispatcher: Dispatcher, sentences: Sequence[StreamedSentence], gaps: Sequence[str], priority: int, send: Send
+    dispatcher: Dispatcher,
+    sentences: Sequence[StreamedSentence],
+    gaps: Sequence[str],
+    send: Send,
+    *,
+    priority: int = 0,
+    caller: str = "",
 ) -> StreamEnd:
     """Decode `sentences` at the same time. Send their texts in order, each part as soon as it is certain.
 
@@ -54,15 +60,16 @@ async def stream_text(
         dispatcher: decodes the sentences.
         sentences: n sentences.
         gaps: n + 1 texts: before, between and after the sentences.
-        priority: the priority of all sentences.
         send: sends a delta, which is never empty.
+        priority: the priority of all sentences.
+        caller: who asks.
 
     Raises:
         RequestError: the dispatcher refuses, or decoding fails.
     """
     pending, *gaps_after = gaps
     results: list[SentenceResult] = []
-    async with aclosing(dispatcher.stream([each.sentence for each in sentences], priority)) as news:
+    async with aclosing(dispatcher.stream([each.sentence for each in sentences], priority, caller)) as news:
         for each, gap in zip(sentences, gaps_after, strict=True):
             detokenizer = Detokenizer()
             while isinstance(event := await anext(news), CertainTokens):

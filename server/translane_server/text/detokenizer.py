@@ -24,6 +24,7 @@ class Detokenizer:
     def __init__(self) -> None:
         self._decoder = _Utf8Decoder("replace")
         self._unsent = ""  # begins at the start of a character
+        self._searched = 0  # no delta can end at this place of the unsent text, or before it
         self._sent = 0  # characters
         self._is_empty = True
 
@@ -39,7 +40,7 @@ class Detokenizer:
                 surface, self._is_empty = surface.removeprefix(b" "), False  # the text leaves out the first space
             limit = len(self._unsent)
             self._unsent += self._decoder.decode(surface)
-        end = _last_end(self._unsent, min(limit, len(self._unsent) - 1))
+        end = self._last_end(min(limit, len(self._unsent) - 1))
         delta, self._unsent = self._unsent[:end], self._unsent[end:]
         self._sent += end
         return delta
@@ -48,9 +49,15 @@ class Detokenizer:
         """Return the unsent rest of the whole translation `text`."""
         return text[self._sent :]
 
+    def _last_end(self, limit: int) -> int:
+        """Return the last place up to `limit` where a character ends that is not white space; 0 if there is none.
 
-def _last_end(text: str, limit: int) -> int:
-    """Return the last place up to `limit` where a character ends that is not white space; 0 if there is none."""
-    while limit > 0 and (text[limit - 1].isspace() or not is_boundary(text, limit)):
-        limit -= 1
-    return max(limit, 0)
+        Whether a character ends at a place depends on the text up to there and on one character more. So the places
+        that were searched once are not searched again.
+        """
+        text, place = self._unsent, limit
+        while place > self._searched and (text[place - 1].isspace() or not is_boundary(text, place)):
+            place -= 1
+        found = place if place > self._searched else 0
+        self._searched = 0 if found else max(limit, self._searched)
+        return found

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import tokenizers
 
+from translane_server.files import parse_json
+from translane_server.printable import printable, shown
 from translane_server.text.sentencepiece_tokenizer import join_surfaces
 
 _UNKNOWN = " \N{DOUBLE QUESTION MARK} "  # what SentencePiece writes for the unknown token
-_BYTE_TOKEN_LENGTH = len("<0x00>")
+_BYTE_TOKEN = re.compile("<0x([0-9A-Fa-f]{2})>")
+_MOST_OF_A_REASON = 200  # characters; the library may quote half a file
+_RUST_PANIC = "PanicException"  # pyo3's, which no module exports
+
+
+def is_of_tokenizers(error: BaseException) -> bool:
+    """Whether the library raises `error` for a wrong file: it has no error of its own, and some checks are Rust's."""
+    return isinstance(error, Exception) or type(error).__name__ == _RUST_PANIC
 
 
 class JsonTokenizer:
@@ -38,10 +47,12 @@ class JsonTokenizer:
         self, content: bytes, size: int, *, unknown: int, eos: int | None, special: Collection[int] = ()
     ) -> None:
         try:
-            description = json.loads(content)
+            description = parse_json(content)
             self._tokenizer = tokenizers.Tokenizer.from_buffer(content)
-        except Exception as error:  # noqa: BLE001 (the library raises no more specific one)
-            raise ValueError(f"is not a tokenizer.json: {error}") from None
+        except BaseException as error:
+            if not is_of_tokenizers(error):
+                raise
+            raise ValueError(f"is not a tokenizer.json: {printable(str(error), _MOST_OF_A_REASON)}") from None
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self._tokenizer.encode_special_tokens = True
@@ -52,7 +63,10 @@ class JsonTokenizer:
         self._end = [] if eos is None else [eos]
         added = self._tokenizer.get_added_tokens_decoder()
         self._special = {*special, *(id_ for id_, token in added.items() if token.special)} - {unknown}
-        spelling = _Spelling(description.get("decoder"))
+        try:
+            spelling = _Spelling(description.get("decoder"))
+        except (TypeError, LookupError, AttributeError):  # the library reads lists in place of objects, too
+            raise ValueError("has a decoder that is not supported") from None
         self._surfaces = tuple(
             _UNKNOWN.encode()
             if id_ == unknown
@@ -124,7 +138,7 @@ class _Spelling:
                 case "Fuse" | "Strip":
                     pass
                 case kind:
-                    raise ValueError(f"has a decoder that is not supported, {kind}")
+                    raise ValueError(f"has a decoder that is not supported, {shown(kind)}")
         if not self._bytes and not self._space:
             raise ValueError("has no decoder that is supported: ByteLevel, Metaspace, or Replace of its mark of spaces")
 
@@ -135,8 +149,8 @@ class _Spelling:
                 bytes([self._bytes[character]]) if character in self._bytes else character.encode()
                 for character in piece
             )
-        if self._byte_tokens and len(piece) == _BYTE_TOKEN_LENGTH and piece.startswith("<0x") and piece.endswith(">"):
-            return bytes([int(piece[len("<0x") : -len(">")], 16)])
+        if self._byte_tokens and (byte := _BYTE_TOKEN.fullmatch(piece)):
+            return bytes.fromhex(byte[1])
         return piece.replace(self._space, " ").encode()
 
 

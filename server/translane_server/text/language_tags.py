@@ -13,6 +13,10 @@ from functools import lru_cache
 
 UNDETERMINED = "und"  # BCP-47's tag for an unknown language
 
+# A longer tag means nothing: dropping its subtags one by one would take long. RFC 5646, section 4.4.1, finds 35 enough
+# [characters].
+LONGEST_TAG = 100
+
 _SCRIPT_LENGTH = 4
 
 # Codes of languages, with the tag of each language if it differs. Models name a macrolanguage by the code of its most
@@ -49,8 +53,10 @@ def lookup(wanted: str, available: Sequence[str]) -> str | None:
     The first rule is the lookup of RFC 4647, section 3.4: subtags are dropped from the end until a tag matches, so that
     ``zh-Hant-TW`` finds ``zh-Hant`` before ``zh``. The second rule takes the only tag of the same language whose script
     and region do not differ from those of `wanted`: ``en`` finds ``eng_Latn``. The third rule takes ``und``, which may
-    be any language. Case does not matter.
+    be any language. Case does not matter. A tag of more than 100 characters means nothing.
     """
+    if len(wanted) > LONGEST_TAG:
+        return None
     known = _known(tuple(available))
     for form, tags in ((_subtags, known.by_subtags), (standard_tag, known.by_standard_tag)):
         for shorter in _shortened(form(wanted)):

@@ -1,7 +1,7 @@
 """Cuts a text of any length into sentences that a model can take, and joins their translations to one text.
 
 A text consists of sentences and of the gaps between them, so that nothing is lost. The library sentencex finds the ends
-of sentences. A line break always ends a sentence. A sentence with too many tokens is halved until its parts fit.
+of sentences. A line break always ends a sentence. A sentence that is too long is halved until its parts fit.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import sentencex
 
+from translane_server.budget import UNLIMITED, Budget
 from translane_server.text.graphemes import boundary_before, is_boundary
 
 # How much of a line sentencex gets at once [characters]. The time of sentencex grows with the square of this length.
@@ -36,11 +37,36 @@ _PLAIN_GAPS = frozenset({"", " ", "\u3000"})
 
 Encode = Callable[[Sequence[str]], Sequence[Sequence[int]]]
 _Span = tuple[int, int]
-_Piece = tuple[_Span, tuple[int, ...]]
+
+# A span, and its tokens; None if the span is too long to be tokenized.
+_Piece = tuple[_Span, tuple[int, ...] | None]
 
 
 class TooManySentencesError(ValueError):
     """The text has more sentences than are accepted."""
+
+
+class LongCharacterError(ValueError):
+    """A single character is too long to be tokenized. `length` is its number of code points."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+        super().__init__(f"a character of {length} code points")
+
+
+@dataclass(frozen=True, slots=True)
+class SplitLimits:
+    """Limits of the sentences that a text is cut into.
+
+    Attributes:
+        tokens: maximum tokens of a sentence.
+        characters: maximum characters of a sentence. A longer one is not tokenized, but halved first.
+        sentences: maximum sentences of the text.
+    """
+
+    tokens: int
+    characters: int
+    sentences: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,29 +102,30 @@ class SplitText:
         return first + "".join(text + gap for text, gap in zip(translations, others, strict=True))
 
 
-def split_text(text: str, language: str, encode: Encode, *, max_tokens: int, max_sentences: int) -> SplitText:
+def split_text(text: str, language: str, encode: Encode, limits: SplitLimits, budget: Budget = UNLIMITED) -> SplitText:
     """Cut `text` into sentences.
 
-    A sentence of more than `max_tokens` is halved: after the clause that ends next to its middle, or else at white
-    space, or else between any two characters. A sentence that cannot be halved without splitting a character stays too
-    long.
+    A sentence of too many tokens or characters is halved: after the clause that ends next to its middle, or else at
+    white space, or else between any two characters. A sentence of too many tokens that cannot be halved without
+    splitting a character stays too long.
 
     Args:
         text: any text without surrogates. Texts of the protocol have none.
         language: a BCP-47 tag, which selects the abbreviations. An unknown language counts as English.
         encode: returns the tokens of texts; no tokens for a text that needs no translation.
-        max_tokens: maximum tokens of a sentence.
-        max_sentences: maximum sentences of the text.
+        limits: the limits of the sentences.
+        budget: is checked between the pieces of the work.
 
     Raises:
         TooManySentencesError: the text has more sentences.
+        LongCharacterError: a sentence of too many characters is a single character to a reader.
     """
     spans: list[_Span] = []
-    for span in _sentences(text, _primary_subtag(language)):
+    for span in _sentences(text, _primary_subtag(language), budget):
         spans.append(span)
-        if len(spans) > max_sentences:
+        if len(spans) > limits.sentences:
             raise TooManySentencesError
-    pieces = _fitting(text, spans, encode, max_tokens, max_sentences)
+    pieces = _fitting(text, spans, encode, limits, budget)
     starts = [start for (start, _), _ in pieces]
     ends = [end for (_, end), _ in pieces]
     return SplitText(
@@ -108,13 +135,13 @@ def split_text(text: str, language: str, encode: Encode, *, max_tokens: int, max
     )
 
 
-def _sentences(text: str, language: str) -> Iterator[_Span]:
+def _sentences(text: str, language: str, budget: Budget) -> Iterator[_Span]:
     """Yield the span of each sentence of `text`."""
     for match in _LINE.finditer(text):
         if (line := match.group()).isspace():
             continue
         start = match.start()
-        for end in _sentence_ends(line, language):
+        for end in _sentence_ends(line, language, budget):
             if is_boundary(line, end):
                 span = _stripped(text, start, match.start() + end)
                 if span and not _ITEM_NUMBER.fullmatch(text, *span):
@@ -122,14 +149,16 @@ def _sentences(text: str, language: str) -> Iterator[_Span]:
                 start = match.start() + end
 
 
-def _sentence_ends(line: str, language: str) -> Iterator[int]:
+def _sentence_ends(line: str, language: str, budget: Budget) -> Iterator[int]:
     """Yield the end of each sentence of `line`, in order. The last sentence ends with the line.
 
     The last sentence of a window may go on after the window, so the next window starts with this sentence. If the
     sentence is longer than half a window, the next window starts at the end of this window instead.
     """
     start = 0
+    budget.check()
     while start + _WINDOW < len(line):
+        budget.check()
         position = start
         for length in _segment(line[start : start + _WINDOW], language)[:-1]:
             position += length
@@ -153,16 +182,21 @@ def _segment(line: str, language: str) -> list[int]:
     return lengths if sum(lengths) == len(line) else [len(line)]
 
 
-def _fitting(text: str, spans: Sequence[_Span], encode: Encode, max_tokens: int, max_sentences: int) -> list[_Piece]:
-    """Return the sentences at `spans` in pieces of at most `max_tokens`, without the pieces that have no tokens."""
-    pieces = _tokens(text, spans, encode)
+def _fitting(
+    text: str, spans: Sequence[_Span], encode: Encode, limits: SplitLimits, budget: Budget
+) -> list[tuple[_Span, tuple[int, ...]]]:
+    """Return the sentences at `spans` in pieces within `limits`, without the pieces that have no tokens."""
+    pieces = _tokens(text, spans, encode, limits)
     while True:
-        if sum(-(-len(ids) // max_tokens) for _, ids in pieces) > max_sentences:  # saves the work of halving them
+        if sum(_least_sentences(piece, limits) for piece in pieces) > limits.sentences:  # saves the work of halving
             raise TooManySentencesError
-        halves = [_halves(text, *span) if len(ids) > max_tokens else () for span, ids in pieces]
+        halves: list[tuple[_Span, ...]] = []
+        for piece in pieces:
+            budget.check()
+            halves.append(_halves(text, *piece[0]) if _is_too_long(piece, limits) else ())
         if not any(halves):
-            return [(span, ids) for span, ids in pieces if ids]
-        smaller = iter(_tokens(text, [half for pair in halves for half in pair], encode))
+            return _tokenized(pieces)
+        smaller = iter(_tokens(text, [half for pair in halves for half in pair], encode, limits))
         pieces = [
             piece
             for whole, pair in zip(pieces, halves, strict=True)
@@ -170,9 +204,32 @@ def _fitting(text: str, spans: Sequence[_Span], encode: Encode, max_tokens: int,
         ]
 
 
-def _tokens(text: str, spans: Sequence[_Span], encode: Encode) -> list[_Piece]:
-    ids = encode([text[start:end] for start, end in spans]) if spans else []
-    return [(span, tuple(each)) for span, each in zip(spans, ids, strict=True)]
+def _tokens(text: str, spans: Sequence[_Span], encode: Encode, limits: SplitLimits) -> list[_Piece]:
+    short = [text[start:end] for start, end in spans if end - start <= limits.characters]
+    ids = iter(encode(short) if short else ())
+    return [(span, tuple(next(ids)) if span[1] - span[0] <= limits.characters else None) for span in spans]
+
+
+def _is_too_long(piece: _Piece, limits: SplitLimits) -> bool:
+    _, ids = piece
+    return ids is None or len(ids) > limits.tokens
+
+
+def _least_sentences(piece: _Piece, limits: SplitLimits) -> int:
+    """Return how many sentences a piece becomes at least."""
+    _, ids = piece
+    return 1 if ids is None else -(-len(ids) // limits.tokens)
+
+
+def _tokenized(pieces: Sequence[_Piece]) -> list[tuple[_Span, tuple[int, ...]]]:
+    """Return the pieces that have tokens."""
+    found: list[tuple[_Span, tuple[int, ...]]] = []
+    for (start, end), ids in pieces:
+        if ids is None:
+            raise LongCharacterError(end - start)
+        if ids:
+            found.append(((start, end), ids))
+    return found
 
 
 def _halves(text: str, start: int, end: int) -> tuple[_Span, ...]:

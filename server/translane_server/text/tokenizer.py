@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -12,6 +11,7 @@ import sentencepiece
 from translane_server import manifest as entries
 from translane_server.bundle import Bundle
 from translane_server.errors import BundleError
+from translane_server.files import parse_json, read_regular
 from translane_server.manifest import LanguageTemplates, SpecialIds
 from translane_server.text.json_tokenizer import JsonTokenizer
 from translane_server.text.sentencepiece_tokenizer import SentencePieceTokenizer, SentencePieceVocabulary
@@ -74,7 +74,7 @@ def load_tokenizer(bundle: Bundle) -> Tokenizer:
     manifest, sizes = bundle.manifest, bundle.manifest.architecture
     ids = ModelIds(manifest.special_ids, sizes.source_vocab_size, sizes.target_vocab_size, manifest.language_templates)
     try:
-        return make_tokenizer(manifest.tokenizer, ids, lambda name: bundle.path(name).read_bytes())
+        return make_tokenizer(manifest.tokenizer, ids, lambda name: read_regular(bundle.path(name)))
     except ValueError as error:
         raise BundleError(f"model bundle {bundle.folder}: {error}") from None
 
@@ -118,7 +118,9 @@ def _vocabulary(
     processor = sentencepiece.SentencePieceProcessor()
     try:
         processor.LoadFromSerializedProto(_read(name, read))
-    except RuntimeError:
+        for number in range(len(processor)):  # pieces are UTF-8
+            processor.id_to_piece(number)
+    except (RuntimeError, UnicodeDecodeError):
         raise ValueError(f"{name} is not a SentencePiece model") from None
     if ids_name is None:
         if len(processor) > size:
@@ -132,7 +134,7 @@ def _vocabulary(
 
 def _piece_ids(name: str, content: bytes) -> dict[str, int]:
     try:
-        ids = json.loads(content)
+        ids = parse_json(content)
     except ValueError:
         ids = None
     if not isinstance(ids, dict) or not all(type(id_) is int and id_ >= 0 for id_ in ids.values()):

@@ -27,7 +27,8 @@ class Process:
 
     def __init__(self, *argv, **environ):
         command = [sys.executable, str(TESTS / "fakes" / "command.py"), "--model", "x", "--port=0", "--metrics-port=0"]
-        environ = {**os.environ, "PYTHONPATH": str(TESTS), "GRPC_VERBOSITY": "NONE", **environ}
+        path = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
+        environ = {**os.environ, "PYTHONPATH": path, "GRPC_VERBOSITY": "NONE", **environ}
         self.process: Any = subprocess.Popen([*command, *argv], env=environ, stderr=subprocess.PIPE, text=True)
         self.lines = []
         self._reader = threading.Thread(target=self._read)
@@ -47,12 +48,12 @@ class Process:
         raise AssertionError(f"no {pattern!r} in {self.lines}")
 
     def wait_for_a_request(self):
-        """Until a Translate request is accepted."""
+        """Until a sentence decodes."""
         address = self.wait_for("metrics on (http://.*)")[1]
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
             with urlopen(address) as response:
-                if re.search(rb'grpc_server_started_total{grpc_method="Translate".*} [1-9]', response.read()):
+                if re.search(rb'translane_rows{.*state="active"} [1-9]', response.read()):
                     return
             time.sleep(0.01)
         raise AssertionError("no request came in")
@@ -137,12 +138,19 @@ def test_a_signal_while_the_model_loads(start, call):
     assert not any("Traceback" in line for line in server.lines)
 
 
-def test_a_failed_engine_ends_the_process_with_an_error(start, call):
-    server = start(FAKE_FAIL_AT_STEP="3")
+def test_replicas_that_are_lost_too_often_end_the_process_with_an_error(start, call):
+    server = start("--replicas=1", FAKE_FAIL_AT_STEP="3", FAKE_MOST_LOSSES="3")
     server.wait_for("serving on")
+    answer = call(server, "ten letters")
+    assert (answer.code(), answer.details()) == (
+        grpc.StatusCode.INTERNAL,
+        "a sentence of this request ends every replica that decodes it",
+    )
+    assert server.process.poll() is None
     assert call(server, "ten letters").code() == grpc.StatusCode.INTERNAL
     assert server.exit_code() == 1
     server.wait_for("decoding has failed")
+    server.wait_for("replica 0 was lost 4 times in 60 seconds")
 
 
 @pytest.fixture
@@ -166,17 +174,29 @@ def assert_gone(*processes):
                 time.sleep(0.01)
 
 
-@pytest.mark.parametrize("killed", ["a replica", "what they have forked from"])
-def test_a_replica_that_is_killed_ends_the_server(serving, call, killed):
-    server, replicas, loader = serving
-    running = [call(server, "ten letters") for _ in range(4)]
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("whose", ["a replica's", "all replicas'", "their parent's"])
+def test_nobody_notices_that_replicas_end_or_hang(start, call, whose, number):
+    server = start("--replicas=2", "--threads=1", "--replica-timeout=1", FAKE_STEP_SECONDS="0.05")
+    server.wait_for("serving on")
+    (loader,) = psutil.Process(server.process.pid).children()
+    replicas = loader.children()
+    running = [call(server, f"ten letter{number}") for number in range(4)]
     server.wait_for_a_request()
-    (replicas[1] if killed == "a replica" else loader).kill()
-    assert {each.code() for each in running} <= {grpc.StatusCode.INTERNAL, grpc.StatusCode.OK}
-    assert running[-1].code() == grpc.StatusCode.INTERNAL
-    assert server.exit_code() == 1
-    server.wait_for("replica [01] was ended by SIGKILL")
-    server.wait_for("decoding has failed")
+    hit = {"a replica's": replicas[1:], "all replicas'": replicas, "their parent's": [loader]}[whose]
+    for process in hit:
+        process.send_signal(number)
+    if hit == [loader]:  # a parent that hangs is noticed when it is needed
+        replicas[0].kill()
+    texts = [each.result().translations[0].hypotheses[0].text for each in running]
+    assert texts == [f"ten letter{number}" for number in range(4)]
+    assert call(server, "once more").result().translations[0].hypotheses[0].text == "once more"
+    server.wait_for("replica [01] has been replaced")
+    if number == signal.SIGKILL:
+        server.wait_for("replica [01] was ended by SIGKILL")
+    assert_gone(*hit)
+    server.stop()
+    assert server.exit_code() == 0
     assert_gone(*replicas, loader)
 
 

@@ -10,12 +10,13 @@ import pytest
 from helpers.bundles import SOURCES, random_bundle
 from helpers.real_server import serving_bundle
 from translane.v1 import translation_pb2 as pb
-from translane_server import command
 from translane_server.bundle import load_bundle
 from translane_server.errors import BundleError
 from translane_server.metrics import Metrics
-from translane_server.rpc.service import ServedModel
-from translane_server.settings import ServerSettings, TokenLimits
+from translane_server.model_places import ModelPlace
+from translane_server.models.loading import CheckedModel, make_dispatcher
+from translane_server.requests.limits import RequestLimits, TokenLimits
+from translane_server.settings import ServerSettings
 from translane_server.text.tokenizer import load_tokenizer
 
 
@@ -54,12 +55,14 @@ async def test_a_manifest_that_does_not_fit_its_graphs_is_one_sentence(tmp_path,
         else:
             manifest[name] = manifest[name] | value if isinstance(value, dict) else value
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    limits = TokenLimits(source=32, target=32, default_max_length=32)
 
     async def start():
         bundle = load_bundle(folder)
-        model = ServedModel(bundle.manifest, load_tokenizer(bundle), "cpu")
-        await command.build_dispatcher(ServerSettings(model=folder, rows=2), bundle, model, limits, Metrics()).start()
+        settings = ServerSettings(model=(ModelPlace(folder),), rows=2)
+        limits = RequestLimits(256, 1024, TokenLimits(source=32, target=32, default_max_length=32), beam_size=2)
+        model = CheckedModel(bundle, "cpu", load_tokenizer(bundle), limits, "")
+        dispatcher, _ = make_dispatcher("broken", settings, model, Metrics().of_model("broken"), cpus=1)
+        await dispatcher.start()
 
     with pytest.raises(BundleError, match=f"^model bundle {re.escape(str(folder))}: [^\n]+$"):
         await start()

@@ -61,14 +61,15 @@ async def test_two_replicas_under_load_answer_as_one_does_alone(bundle):
             with pytest.raises(asyncio.CancelledError):
                 await calling
 
+    name = bundle.manifest.name
     async with serving_bundle(bundle, rows=ROWS, replicas=2) as running:
-        assert await asyncio.to_thread(metric, running, 'translane_rows{state="free"}') == ROWS
+        assert await asyncio.to_thread(metric, running, f'translane_rows{{model="{name}",state="free"}}') == ROWS
         calls = [call(running.stub, number) for number in range(CALLERS)]
         *found, _ = await asyncio.gather(*calls, give_up(running.stub, CALLERS))
         assert [answer for answers in found for answer in answers] == expected
-        while await asyncio.to_thread(metric, running, 'translane_rows{state="active"}'):  # noqa: ASYNC110 set by threads
+        while await asyncio.to_thread(metric, running, f'translane_rows{{model="{name}",state="active"}}'):  # noqa: ASYNC110 set by threads
             await asyncio.sleep(0.01)
-        assert await asyncio.to_thread(metric, running, "translane_sentences_waiting") == 0
+        assert await asyncio.to_thread(metric, running, f'translane_sentences_waiting{{model="{name}"}}') == 0
 
 
 async def test_draining_two_replicas_loses_nothing(bundle):

@@ -49,11 +49,6 @@ async def translate(running, *texts, timeout=10, **fields):  # noqa: ASYNC109 it
     return [translation.hypotheses[0].text for translation in response.translations]
 
 
-def dispatcher_of(running):
-    assert running.server._dispatcher is not None
-    return running.server._dispatcher
-
-
 async def failure(call):
     """The code, the reason and the detail messages of a call that fails."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -232,7 +227,7 @@ async def test_a_malformed_message(message, caplog):
 
 async def test_a_bug_says_nothing_to_the_caller(caplog):
     async with serving() as running:
-        running.server._service._model.tokenizer.encode = None  # type: ignore[assignment]
+        running.model.translate.read = None  # type: ignore[assignment]
         code, reason, details = await failure(running.stub.Translate(request("secret")))
         assert (code, reason) == (grpc.StatusCode.INTERNAL, "INTERNAL")
         assert set(details) == {"ErrorInfo"}
@@ -245,16 +240,16 @@ async def test_a_full_queue():
     async with serving(rows=1, texts_per_request=2, sentences_waiting=2) as running:
         running.backend.hold()
         first = asyncio.create_task(translate(running, "a"))
-        await until(lambda: dispatcher_of(running).active_rows == 1)
+        await until(lambda: running.dispatcher.active_rows == 1)
         second = asyncio.create_task(translate(running, "b", "c"))
-        await until(lambda: dispatcher_of(running).waiting == 2)
+        await until(lambda: running.dispatcher.waiting == 2)
         code, reason, details = await failure(running.stub.Translate(request("d")))
         assert (code, reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL")
         assert details["RetryInfo"].retry_delay.ToMilliseconds() > 0
         text = await scrape(running)
         assert 'translane_rejected_total{reason="QUEUE_FULL"} 1.0' in text
-        assert "translane_sentences_waiting 2.0" in text
-        assert 'translane_rows{state="active"} 1.0' in text
+        assert 'translane_sentences_waiting{model="fake"} 2.0' in text
+        assert 'translane_rows{model="fake",state="active"} 1.0' in text
         running.backend.release()
         assert [*await first, *await second] == ["a", "b", "c"]
 
@@ -266,13 +261,13 @@ async def test_an_abandoned_call_frees_its_rows(code):
         timeout = 0.2 if code == "DEADLINE_EXCEEDED" else 60
         call = running.stub.Translate(request("abandoned", "too"), timeout=timeout)
         ended = asyncio.create_task(call.code())
-        await until(lambda: dispatcher_of(running).active_rows == 2)
+        await until(lambda: running.dispatcher.active_rows == 2)
         if code == "CANCELLED":
             call.cancel()
         assert (await ended).name == code
         assert await handled(running, "Translate", code) == 1
         running.backend.release(steps=1)
-        await until(lambda: dispatcher_of(running).active_rows == 0)
+        await until(lambda: running.dispatcher.active_rows == 0)
         running.backend.release()
         assert await translate(running, "next") == ["next"]
 
@@ -297,11 +292,11 @@ async def test_metrics():
         for line in (
             'grpc_server_started_total{grpc_method="Translate",grpc_service="translane.v1.TranslationService",'
             'grpc_type="unary"} 1.0',
-            "translane_request_duration_seconds_count 1.0",
-            "translane_source_tokens_total 7.0",
-            "translane_generated_tokens_total 7.0",
-            "translane_queue_duration_seconds_count 2.0",
-            "translane_time_to_first_token_seconds_count 2.0",
+            'translane_request_duration_seconds_count{model="fake"} 1.0',
+            'translane_source_tokens_total{model="fake"} 7.0',
+            'translane_generated_tokens_total{model="fake"} 7.0',
+            'translane_queue_duration_seconds_count{model="fake"} 2.0',
+            'translane_time_to_first_token_seconds_count{model="fake"} 2.0',
         ):
             assert line in text.splitlines()
 
@@ -330,7 +325,7 @@ async def test_what_the_grace_period_leaves_is_answered(hurried):
     async with serving(rows=1) as running:
         running.backend.hold()
         call = asyncio.create_task(failure(running.stub.Translate(request("slow"))))
-        await until(lambda: dispatcher_of(running).active_rows == 1)
+        await until(lambda: running.dispatcher.active_rows == 1)
         hurry = asyncio.Event()
         stopping = asyncio.create_task(running.server.stop(grace=60 if hurried else 0.05, hurry=hurry))
         await asyncio.sleep(0.1)

@@ -74,16 +74,14 @@ async def until(condition):
 
 
 def active(running):
-    assert running.server._dispatcher is not None
-    return running.server._dispatcher.active_rows
+    return running.dispatcher.active_rows
 
 
 def waiting(running):
-    assert running.server._dispatcher is not None
-    return running.server._dispatcher.waiting
+    return running.dispatcher.waiting
 
 
-@pytest.mark.parametrize("text", ["hello", "a", "日本語 👩‍👩‍👧‍👦 e\u0301!", " spaces  ", "\x00\x1b[31m\r\n\u202e"])
+@pytest.mark.parametrize("text", ["hello", "a", "日本語 👩‍👩‍👧‍👦 e\u0301!", "in  spaces  ", "\x00\x1b[31m\r\n\u202e"])
 async def test_the_deltas_are_what_translate_answers(text):
     async with serving() as running:
         _, last = await stream(running, text)

@@ -158,9 +158,21 @@ def test_a_huge_timeout_is_none(server: FakeServer, connect, timeout: float):
 def test_no_pause_overflows(server: FakeServer, connect, time):
     full = fails(grpc.StatusCode.RESOURCE_EXHAUSTED, "full", reason("QUEUE_FULL"), retry_in(300_000_000_000))
     server.script = deque([full])
-    policy = RetryPolicy(initial=1e300, maximum=float("inf"))
+    policy = RetryPolicy(initial=1e300, maximum=float("inf"), longest_wait=float("inf"))
     assert connect(server.address, retry=policy).translate("a").text == "<a>"
     assert 0 < time.pauses[0] <= 2 * 86_400
+
+
+@pytest.mark.parametrize("patient", [False, True])
+def test_a_server_cannot_ask_to_wait_for_hours(server: FakeServer, connect, time, patient):
+    server.script = deque([fails(grpc.StatusCode.RESOURCE_EXHAUSTED, "full", reason("QUEUE_FULL"), retry_in(61))])
+    client = connect(server.address, batch_size=1)
+    with pytest.raises(QueueFull) as caught:
+        list(client.translate_iter(["a"])) if patient else client.translate("a")
+    assert caught.value.retry_after == 61
+    assert time.pauses == []
+    with pytest.raises(ValueError, match="longest_wait"):
+        RetryPolicy(longest_wait=-1.0)
 
 
 def test_a_policy_has_no_largest_number_of_attempts():

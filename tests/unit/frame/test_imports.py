@@ -38,6 +38,7 @@ MODULES = {
     "grpcio-health-checking": {"grpc_health"},
     "grpcio-reflection": {"grpc_reflection"},
     "prometheus-client": {"prometheus_client"},
+    "pyahocorasick": {"ahocorasick"},
     "pydantic": {"pydantic", "pydantic_core"},  # pydantic pins its core exactly
     "onnx-ir": {"onnx_ir"},
 }
@@ -46,75 +47,90 @@ MODULES = {
 ROOMS = {
     "translane_server": {
         "arrays": set(),
-        "errors": set(),
-        "logs": set(),
+        "printable": set(),
+        "files": set(),
+        "errors": {"printable"},
+        "log_writer": set(),
+        "logs": {"log_writer"},
+        "budget": set(),
         "vocabulary": set(),
         "measurements": set(),
         "priority_queue": set(),
         "cpus": set(),
         "options": set(),
-        "manifest": set(),
+        "manifest": {"printable"},
         "sentence": {"options"},
         "backend": {"arrays"},
-        "bundle": {"errors", "manifest"},
-        "settings": {"errors", "manifest", "settings_loader"},
-        "settings_loader": {"errors"},
+        "bundle": {"errors", "files", "manifest"},
+        "model_places": {"manifest"},
+        "settings": {"manifest", "model_places", "settings_loader"},
+        "settings_loader": {"errors", "files", "printable"},
         "devices": {"errors", "manifest"},
         "bundle_choice": {"bundle", "devices", "errors"},
-        "metrics": {"measurements"},
+        "model_metrics": {"measurements"},
+        "descriptors": {"logs"},
+        "metrics": {"model_metrics"},
+        "metrics_server": set(),
         "healthcheck": set(),
-        "text": {"bundle", "errors", "manifest", "options"},
-        "requests": {"text", "errors", "manifest", "options", "sentence", "settings"},
+        "text": {"budget", "bundle", "errors", "files", "manifest", "options", "printable"},
+        "requests": {"text", "budget", "errors", "manifest", "options", "printable", "sentence"},
         "decoding": {"arrays", "options", "sentence"},
         "batch": {"decoding", "arrays", "backend", "options", "sentence", "vocabulary"},
         "runtime": {"arrays", "backend", "bundle", "cpus", "devices", "errors", "manifest"},
         "replica.messages": {"replica.interface", "measurements", "sentence"},
         "replica.interface": {"measurements", "sentence"},
+        "replica.fork_messages": set(),
         "replica.setup": {"bundle", "devices", "vocabulary"},
         "replica.__main__": {"replica", "runtime", "errors", "logs"},
         "replica": {
-            "replica.messages", "replica.interface", "replica.setup", "batch",
+            "replica.messages", "replica.fork_messages", "replica.interface", "replica.setup", "batch",
             "backend", "errors", "measurements", "priority_queue", "sentence", "vocabulary",
         },
         "dispatch": {
-            "replica.messages", "replica.interface", "replica.setup",
-            "cpus", "devices", "errors", "measurements", "priority_queue", "sentence", "settings",
+            "replica.messages", "replica.fork_messages", "replica.interface", "replica.setup",
+            "cpus", "devices", "errors", "measurements", "sentence", "settings",
         },
-        "rpc": {"requests", "dispatch", "text", "devices", "errors", "logs", "manifest", "metrics", "sentence"},
+        "models": {
+            "dispatch", "replica.setup", "requests", "text", "bundle", "bundle_choice", "devices", "errors", "logs",
+            "manifest", "metrics", "model_metrics", "model_places", "printable", "settings", "vocabulary",
+        },
+        "rpc.port": {"rpc", "metrics", "settings"},
+        "rpc": {"models", "requests", "dispatch", "text", "budget", "errors", "logs", "metrics", "sentence"},
         "local": {"dispatch", "replica", "backend", "measurements", "sentence", "vocabulary"},
-        "server": {"rpc", "dispatch", "requests", "errors", "logs", "metrics", "settings"},
-        "command": {
-            "dispatch", "replica.setup", "rpc", "server", "text",
-            "bundle", "bundle_choice", "errors", "logs", "metrics", "settings", "settings_loader", "vocabulary",
-        },
-        "__main__": {"command"},
+        "server": {"rpc", "models", "descriptors", "errors", "metrics", "metrics_server", "settings"},
+        "command": {"models", "server", "errors", "log_writer", "logs", "metrics", "settings", "settings_loader"},
+        "__main__": {"command", "errors", "printable", "rpc.text_workers"},
     },
     "translane_client": {"bench": {""}, "cli": {"bench", ""}, "__main__": {"cli"}, "": set()},
     "translane_export": {
         "errors": set(),
         "memory": set(),
         "ranges": set(),
+        "supervision": set(),
         "missing_packages": set(),
+        "weights": {"errors"},
         "languages": {"errors"},
         "broken_files": {"errors"},
         "file_readers": {"errors", "broken_files"},
-        "settings": {"errors", "languages"},
-        "tokenizer_files": {"errors", "file_readers", "model"},
-        "checkpoint": {"model", "broken_files", "errors", "file_readers", "languages", "ranges", "tokenizer_files"},
+        "settings": {"languages"},
+        "tokenizer_files": {"errors", "model"},
+        "checkpoint": {
+            "model", "errors", "file_readers", "ranges", "tokenizer_files", "weights",
+        },
         "model": set(),
         "graphs": {"model", "errors", "settings"},
         "checks": {"graphs", "model", "errors", "settings"},
         "train.__main__": {"train", "missing_packages"},
-        "train": {"model", "checkpoint", "errors", "file_readers", "languages", "missing_packages"},
+        "train": {"model", "checkpoint", "errors", "file_readers", "languages"},
         "int8": {"checks", "graphs", "model", "train", "errors", "memory", "ranges"},
         "sources": {
             "int8.dequantize", "int8.keys_values", "model",
-            "broken_files", "checkpoint", "errors", "file_readers", "ranges", "tokenizer_files",
+            "broken_files", "checkpoint", "errors", "file_readers", "ranges", "tokenizer_files", "weights",
         },
-        "__main__": {"command", "missing_packages"},
+        "__main__": {"command", "missing_packages", "supervision"},
         "": {
             "model", "graphs", "checks", "train", "int8", "sources",
-            "checkpoint", "errors", "file_readers", "languages", "memory", "settings", "tokenizer_files",
+            "checkpoint", "errors", "file_readers", "languages", "memory", "settings",
         },
     },
 }  # fmt: skip
@@ -319,6 +335,30 @@ def test_the_table_has_every_room_and_nothing_else():
         assert unused == []
         if "" not in rooms:
             assert [module for module in sources if not row_of(module, rooms)] == []
+
+
+def rights_used(package, sources, rooms):
+    """What the modules of each room import of the other rooms, as the table of the package's rooms names it."""
+    used: dict[str, set[str]] = {room: set() for room in rooms}
+    for module, source in sources.items():
+        room = row_of(module, rooms)
+        for _, name in imports(source, f"{package}.{module}"):
+            wanted = name.removeprefix(package).removeprefix(".")
+            if is_in(name, {package}) and row_of(wanted, rooms) != room:
+                used[room] |= {right for right in rooms[room] if is_in(wanted, {right})}
+                used[room] |= {""} & rooms[room] if not row_of(wanted, rooms) else set()
+    return used
+
+
+@pytest.mark.parametrize("package", ROOMS)
+def test_the_table_allows_nothing_that_no_module_imports(package):
+    used = rights_used(package, sources_of(package), ROOMS[package])
+    assert {room: rights - used[room] for room, rights in ROOMS[package].items() if rights - used[room]} == {}
+
+
+def test_a_right_that_is_not_used_is_found():
+    rooms = {"a": {"b", "c"}, "b": set(), "c": set()}
+    assert rights_used("p", {"a.x": "from p.b import y"}, rooms) == {"a": {"b"}, "b": set(), "c": set()}
 
 
 @pytest.mark.parametrize(

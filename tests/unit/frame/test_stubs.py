@@ -37,7 +37,9 @@ def test_stubs_are_current(generator):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("name", ["translation_pb2.py", "translation_pb2.pyi", "translation_pb2_grpc.py"])
+@pytest.mark.parametrize(
+    "name", ["translation_pb2.py", "translation_pb2.pyi", "translation_pb2_grpc.py", "models_pb2.py"]
+)
 def test_a_stub_that_is_out_of_date_is_found(generator, copy, name):
     stub = copy / "protos" / "translane" / "v1" / name
     current = stub.read_text(encoding="utf-8")

@@ -1,6 +1,8 @@
 """Whatever is wrong with a bundle is one sentence that says what and where."""
 
 import json
+import os
+import pickle
 import shutil
 from pathlib import Path
 
@@ -347,3 +349,90 @@ def test_there_are_no_more_blocks_of_the_vocabulary_than_ids(tmp_path):
     content["graphs"]["vocabulary_blocks"] = 10**9
     write(folder, content)
     assert error(folder).endswith("graphs.vocabulary_blocks: 1000000000 exceeds the size of the target vocabulary")
+
+
+def as_downloaded(folder):
+    """Lay the bundle out as Hugging Face's cache does: files in blobs, links in a snapshot."""
+    repository = folder / "models--someone--zh-en"
+    snapshot = repository / "snapshots" / "0123abc"
+    snapshot.mkdir(parents=True)
+    (repository / "blobs").mkdir()
+    for name in (*FILES, "manifest.json"):
+        (folder / name).rename(repository / "blobs" / f"digest-of-{name}")
+        (snapshot / name).symlink_to(f"../../blobs/digest-of-{name}")
+    return snapshot
+
+
+def test_a_bundle_in_a_cache_of_downloads(folder, tmp_path):
+    snapshot = as_downloaded(folder)
+    assert load_bundle(snapshot).path("source.spm").read_bytes() == b"source.spm"
+    (tmp_path / "link").symlink_to(snapshot)
+    load_bundle(tmp_path / "link")
+    (snapshot / "source.spm").unlink()
+    (tmp_path / "source.spm").write_bytes(b"source.spm")
+    (snapshot / "source.spm").symlink_to("../../../source.spm")
+    assert f"source.spm is a link to {tmp_path / 'source.spm'}, outside of the bundle" in error(snapshot)
+
+
+@pytest.mark.parametrize("name", [*FILES, "manifest.json"])
+def test_a_link_out_of_the_bundle(folder, tmp_path_factory, name):
+    outside = tmp_path_factory.mktemp("outside") / "file"
+    (folder / name).rename(outside)
+    (folder / name).symlink_to(outside)
+    assert f"{name} is a link to {outside}, outside of the bundle; put the file itself there" in error(folder)
+
+
+def test_a_link_within_the_bundle(folder):
+    (folder / "data").mkdir()
+    (folder / "encoder.onnx").rename(folder / "data" / "encoder.onnx")
+    (folder / "encoder.onnx").symlink_to("data/encoder.onnx")
+    load_bundle(folder)
+
+
+@pytest.mark.parametrize("name", ["encoder.onnx", "manifest.json"])
+def test_links_in_a_circle(folder, name):
+    (folder / name).unlink()
+    (folder / name).symlink_to(name)
+    assert f"{name} cannot be read: its links lead in a circle" in error(folder)
+
+
+@pytest.mark.parametrize("name", ["encoder.onnx", "manifest.json"])
+def test_a_pipe_is_not_waited_for(folder, name):
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    assert f"{name} cannot be read: it is a named pipe, not a file" in error(folder)
+
+
+def test_a_manifest_that_is_nested_without_end(folder):
+    (folder / "manifest.json").write_text('{"schema_version": ' + "[" * 200_000)
+    assert "is not JSON: recursion limit exceeded" in error(folder)
+
+
+@pytest.mark.parametrize("name", ["encoder_layers", "heads", "head_size", "d_model", "target_vocab_size"])
+def test_a_size_of_no_model(folder, name):
+    content = manifest(folder)
+    content["architecture"][name] = 8 * 10**8
+    write(folder, content)
+    assert f"architecture.{name}: Input should be less than or equal to" in error(folder)
+
+
+@pytest.mark.parametrize("key", ["version", "license", "source_languages", "\x1b[31m"])
+def test_control_characters_do_not_reach_a_terminal(folder, key):
+    change(folder, **{key: ["\x1b]0;title\x07"] if key == "source_languages" else "\x1b]0;title\x07"})
+    assert error(folder).isprintable()
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\x1b[31m", "x" * 2000])
+def test_a_name_of_no_file(folder, name):
+    content = manifest(folder)
+    content["files"][name] = content["files"]["source.spm"]
+    write(folder, content)
+    assert "is no name of a file" in error(folder)
+
+
+def test_a_folder_that_holds_another_version_by_now_is_noticed(folder):
+    bundle = pickle.loads(pickle.dumps(load_bundle(folder)))
+    bundle.check_unchanged()
+    write(folder, manifest(folder) | {"version": "2"})
+    with pytest.raises(BundleError, match="has changed since it was checked; reload the model"):
+        bundle.check_unchanged()

@@ -5,10 +5,15 @@ from pathlib import Path
 import pytest
 
 from translane.v1 import translation_pb2 as pb
+from translane_server import metrics_server
+from translane_server.manifest import LONGEST_MODEL_NAME
 from translane_server.metrics import Metrics
+from translane_server.requests import limits
+from translane_server.requests.limits import TokenLimits
 from translane_server.requests.option_checks import OptionLimits, ranges
-from translane_server.rpc import status
-from translane_server.settings import ServerSettings, TokenLimits
+from translane_server.rpc import open_calls, port, status, text_workers
+from translane_server.settings import ServerSettings
+from translane_server.text.language_tags import LONGEST_TAG
 
 DOCS = (Path(__file__).parents[3] / "docs" / "server.md").read_text(encoding="utf-8")
 
@@ -28,6 +33,8 @@ def test_settings():
         assert meaning == fields[name].description
         if fields[name].is_required():
             assert default == "required"
+        elif name == "model_settings":
+            assert default == "none; in the file only"
         elif fields[name].default is not None:
             assert default == str(fields[name].default).lower()
 
@@ -35,18 +42,16 @@ def test_settings():
 def test_options():
     documented = [name for name, *_ in table("Options")]
     assert documented == [field.name for field in pb.DecodingOptions.DESCRIPTOR.fields]
-    limits = OptionLimits(TokenLimits(256, 256, 256), 16, alignment=True)
+    most = OptionLimits(TokenLimits(256, 256, 256), 16, alignment=True)
     described = {name: text for name, _, text, _ in table("Options")}
-    for name, allowed in ranges(limits).items():
+    for name, allowed in ranges(most).items():
         expected = str(allowed).replace("to 16", "to `max_beam_size`").replace("to 256", "to `max_target_tokens`")
         assert described[name].replace("`", "") == expected.replace("`", "")
 
 
 def test_metrics():
     declared = {}
-    metrics = Metrics()
-    metrics.watch_replicas([])
-    for family in metrics.registry.collect():
+    for family in Metrics().registry.collect():
         if family.name.startswith(("grpc_", "translane_")):
             suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
             kind = "gauge" if family.type == "info" else family.type
@@ -58,6 +63,33 @@ def test_errors():
     declared = {error.reason: code.name for error, code in status.CODES.items()}
     declared[status.INTERNAL] = "INTERNAL"
     assert {reason: code for reason, code, _, _ in table("Errors")} == declared
+
+
+def test_numbers_of_limits():
+    bounds = " | ".join(cell for row in table("Limits") for cell in row)
+    seconds = {f"{each:g} s" for each in (open_calls.PATIENCE, port._HANDSHAKE_TIME, metrics_server._REQUEST_TIME)}
+    for text in (
+        *seconds,
+        f"{open_calls._PROBES} beside",
+        f"{open_calls.READING}, of which a connection has {open_calls.READING // 2}",
+        f"{port._WAITING_CALLS} × `max_calls",
+        f"{port._METADATA_BYTES // 1024} KiB",
+        f"after {port._KEEPALIVE} s the server pings; {port._KEEPALIVE_TIMEOUT} s later",
+        f"one every {port._LEAST_PING_INTERVAL} s",
+        f"| {metrics_server._CONNECTIONS}; {metrics_server._REQUEST_BYTES // 1024} KiB and",
+        f"{text_workers._WAITING_BYTES >> 20} MiB",
+    ):
+        assert text in bounds
+
+
+def test_numbers_of_sizes():
+    sizes = dict(table("Sizes of requests"))
+    phrases = f", of {limits.MAX_PHRASE_CHARACTERS} characters"
+    assert LONGEST_MODEL_NAME == LONGEST_TAG
+    assert sizes["model`, `source_language`, `target_language"] == f"{LONGEST_TAG} characters"
+    assert sizes["target_prefix"].startswith(f"{limits.CHARACTERS_PER_TOKEN} characters for each")
+    assert sizes["suppressed_phrases"] == f"{limits.MAX_SUPPRESSED_PHRASES}{phrases}"
+    assert sizes["terminology"] == f"{limits.MAX_TERMS} terms{phrases} a side"
 
 
 @pytest.mark.parametrize("heading", ["Settings", "Options", "Errors", "Metrics"])

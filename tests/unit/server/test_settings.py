@@ -1,10 +1,14 @@
 """The server's settings and what follows from them."""
 
+from pathlib import Path
+
 import pytest
 
 from fakes.serving import make_manifest, make_settings
 from translane_server.errors import SettingsError
-from translane_server.settings import ENV_PREFIX, ServerSettings, token_limits
+from translane_server.model_places import ModelPlace
+from translane_server.models.limits import token_limits
+from translane_server.settings import ENV_PREFIX, ServerSettings
 from translane_server.settings_loader import load_settings
 
 
@@ -79,3 +83,67 @@ def test_more_beams_than_rows_are_refused():
 def test_a_replica_has_a_row():
     with pytest.raises(SettingsError, match=r"--replicas \(9\) must be at most --rows \(8\)"):
         load("--model", "b", "--rows", "8", "--replicas", "9")
+
+
+@pytest.mark.parametrize(
+    ("argv", "places"),
+    [
+        (["--model", "a"], [("", "a")]),
+        (["--model", "zh-en=a", "--model", "b"], [("zh-en", "a"), ("", "b")]),
+        (["--model", "x=a,y=b,c"], [("x", "a"), ("y", "b,c")]),
+        (["--model", "/a,b"], [("", "/a,b")]),
+        (["--model", "./x=a"], [("", "x=a")]),
+        (["--models", "m", "--model", ""], []),
+    ],
+)
+def test_the_places_of_models(argv, places):
+    model = load(*argv).model
+    assert model is not None
+    assert [(place.name, str(place.folder)) for place in model] == places
+
+
+def test_a_variable_has_several_models():
+    assert load(TRANSLANE_MODEL="x=a,y=b").model == (ModelPlace(Path("a"), "x"), ModelPlace(Path("b"), "y"))
+    with pytest.raises(SettingsError, match="a model's name has at most 100 characters"):
+        load("--model", "x" * 101 + "=a")
+
+
+def test_a_model_is_required():
+    with pytest.raises(SettingsError, match=r"^--model is required \(or TRANSLANE_MODEL, .*--models"):
+        load()
+    assert load("--models", "m").model is None
+
+
+def in_file(tmp_path, text):
+    (tmp_path / "settings.toml").write_text(text, encoding="utf-8")
+    return load("--config", str(tmp_path / "settings.toml"), "--model", "b", "--rows", "8")
+
+
+def test_a_table_changes_settings_of_one_model(tmp_path):
+    settings = in_file(tmp_path, 'sentences_waiting = 500\n[model_settings."zh-en"]\nrows = 4\nmax_beam_size = 3\n')
+    model = settings.of_model("zh-en")
+    assert (model.rows, model.beam_limit, model.sentences_waiting, model.port) == (4, 3, 500, 50051)
+    assert (settings.rows, settings.beam_limit) == (8, 8)
+    assert settings.of_model("other") is settings
+
+
+@pytest.mark.parametrize(
+    ("table", "sentence"),
+    [
+        ("thread = 4", r"^model_settings.m: unknown key thread; did you mean threads\?$"),
+        ("port = 4", r"^model_settings.m: unknown key port$"),
+        ("rows = 0", r"^model_settings.m.rows: input should be greater than or equal to 1, not 0$"),
+        ("max_beam_size = 9", r"^model_settings.m: --max-beam-size \(9\) must be at most --rows \(8\)"),
+        ("sentences_waiting = 9", r"^model_settings.m: --sentences-waiting \(9\) must be at least"),
+    ],
+)
+def test_a_wrong_table_is_a_sentence(tmp_path, table, sentence):
+    with pytest.raises(SettingsError, match=sentence):
+        in_file(tmp_path, f"[model_settings.m]\n{table}\n")
+
+
+def test_tables_are_in_the_file_alone():
+    with pytest.raises(SettingsError, match="unknown argument --model-settings"):
+        load("--model", "b", "--model-settings", "{}")
+    with pytest.raises(SettingsError, match="unknown environment variable TRANSLANE_MODEL_SETTINGS"):
+        load("--model", "b", TRANSLANE_MODEL_SETTINGS="{}")

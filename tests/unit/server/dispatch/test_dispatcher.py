@@ -6,7 +6,7 @@ import pytest
 
 from fakes.backend import EOS
 from translane_server.dispatch.dispatcher import Dispatcher
-from translane_server.errors import EngineError, QueueFullError, UnavailableError
+from translane_server.errors import EngineError, PoisonedError, QueueFullError, UnavailableError
 from translane_server.measurements import Measurements
 from translane_server.options import DecodingOptions
 from translane_server.replica.interface import Report
@@ -20,6 +20,7 @@ class ObedientReplica:
 
     def __init__(self, rows=8):
         self.rows = rows
+        self.is_responsive = True
         self.tasks = []
         self.left = []  # numbers of those that have not ended
         self.cancelled = []
@@ -42,9 +43,16 @@ class ObedientReplica:
     async def stop(self):
         self.stopped = True
 
-    def report(self, *, ended=(), dropped=(), certain=(), measurements=None):
+    def report(self, *, ended=(), dropped=(), certain=(), measurements=None, failed=()):
+        self.left = [number for number in self.left if number not in failed]
         measurements = measurements or Measurements.none()
-        self.listener.reported(self, Report(ended, dropped, certain, measurements))
+        self.listener.reported(self, Report(ended, dropped, certain, measurements, failed))
+
+    def lose(self):
+        """All that it has is lost."""
+        self.left = []
+        self.listener.lost(self)
+        self.listener._settle()
 
     def end(self, *numbers):
         self.left = [number for number in self.left if number not in numbers]
@@ -61,10 +69,10 @@ async def turn():
         await asyncio.sleep(0)
 
 
-async def call(dispatcher, sentences=1, *, beam_size=1, priority=0):
+async def call(dispatcher, sentences=1, *, beam_size=1, priority=0, caller=""):
     """The task of a request of `sentences` sentences; it is accepted."""
     sentence = Sentence([7, EOS], DecodingOptions(9, beam_size=beam_size))
-    task = asyncio.create_task(dispatcher.decode([sentence] * sentences, priority))
+    task = asyncio.create_task(dispatcher.decode([sentence] * sentences, priority, caller))
     await turn()
     if task.done():
         await task
@@ -84,7 +92,7 @@ def replicas():
 
 @pytest.fixture
 async def engine(replicas):
-    engine = Dispatcher(replicas, waiting_limit=100)
+    engine = Dispatcher(replicas, waiting_limit=100, most_priority=9)
     await engine.start()
     return engine
 
@@ -132,6 +140,22 @@ async def test_the_limit_counts_what_waits_here_and_there(replicas):
         await call(engine, 1)
     replicas[0].end(*replicas[0].numbers[:1])
     await call(engine, 1)
+
+
+async def test_a_caller_who_waits_leaves_places_for_others(replicas):
+    engine = Dispatcher(replicas, waiting_limit=32)
+    await engine.start()
+    await call(engine, 32, caller="a")
+    assert engine.waiting == 16, "all at the replicas"
+    await call(engine, 4, caller="a")
+    with pytest.raises(QueueFullError, match="4 sentences of this caller are waiting, 5 more would leave too few"):
+        await call(engine, 5, caller="a")
+    await call(engine, 4, caller="a")
+    await call(engine, 2, caller="b")
+    with pytest.raises(QueueFullError, match="this caller"):
+        await call(engine, 3, caller="b")
+    await call(engine, 6, caller="c")
+    assert engine.waiting == 32
 
 
 async def test_the_wait_of_the_last_sentence_is_suggested_to_who_is_refused(replicas):
@@ -291,7 +315,7 @@ async def test_a_slow_reader_gets_what_is_decoded_whatever_ends_then(engine, rep
     if how == "stop":
         await engine.stop()
     else:
-        engine.lost(replicas[0])
+        engine.given_up(replicas[0])
     assert [await first, await anext(stream)] == [RESULT, RESULT]
 
 
@@ -302,19 +326,248 @@ async def test_a_stream_ends_with_the_dispatcher(engine, replicas, how):
     if how == "stop":
         await engine.stop()
     else:
-        engine.lost(replicas[0])
+        engine.given_up(replicas[0])
     with pytest.raises(UnavailableError if how == "stop" else EngineError):
         await event
 
 
-async def test_a_lost_replica_ends_all(engine, replicas):
+async def test_a_replica_that_is_given_up_ends_all(engine, replicas):
     calls = [await call(engine, 3), await call(engine, 30)]
-    engine.lost(replicas[1])
+    replicas[1].lose()
+    engine.given_up(replicas[1])
     assert engine.failed.is_set()
+    assert not engine.is_available
     assert [type(answer) for answer in await asyncio.gather(*calls, return_exceptions=True)] == [EngineError] * 2
     with pytest.raises(EngineError):
         await call(engine)
     replicas[0].end(*replicas[0].numbers)  # it had not heard of it
+
+
+async def test_sentences_of_a_lost_replica_are_decoded_elsewhere_before_others(replicas):
+    counted: list[str] = []
+    engine = Dispatcher(
+        replicas,
+        waiting_limit=100,
+        count_loss=lambda: counted.append("loss"),
+        count_repeat=lambda: counted.append("repeat"),
+    )
+    await engine.start()
+    request = await call(engine, 20)
+    behind = await call(engine, 20)
+    had = [task.number for task in replicas[1].tasks]
+    sent = len(replicas[0].tasks)
+    replicas[1].lose()
+    assert engine.is_available
+    assert engine.waiting == 32
+    replicas[0].end(*replicas[0].left)
+    again = [task.number for task in replicas[0].tasks[sent:]]
+    assert again == had
+    replicas[0].end(*replicas[0].left)
+    assert await request == (RESULT,) * 20
+    replicas[0].end(*replicas[0].left)
+    assert await behind == (RESULT,) * 20
+    assert counted == ["loss", *["repeat"] * 16]
+
+
+async def test_of_replicas_that_are_lost_together_no_sentence_is_taken_for_the_reason(engine, replicas):
+    request = await call(engine)
+    for replica in replicas:
+        engine.lost(replica)
+    engine._settle()
+    for replica in replicas:
+        engine.returned(replica)
+    assert sent(replicas) == [2, 0], "it was not sent to the second one, which had ended"
+    replicas[0].end(*replicas[0].numbers[-1:])
+    assert await request == (RESULT,)
+
+
+async def test_new_sentences_wait_too_until_a_loss_has_settled(engine, replicas):
+    engine.lost(replicas[0])
+    request = await call(engine)
+    assert sent(replicas) == [0, 0]
+    engine._settle()
+    assert sent(replicas) == [0, 1]
+    replicas[1].end(*replicas[1].numbers)
+    assert await request == (RESULT,)
+
+
+async def test_a_replica_that_may_hang_gets_no_sentence_of_a_lost_one(engine, replicas):
+    request = await call(engine)
+    replicas[1].is_responsive = False
+    replicas[0].lose()
+    assert sent(replicas) == [1, 0]
+    replicas[1].is_responsive = True
+    replicas[1].report()
+    assert sent(replicas) == [1, 1]
+    replicas[1].end(*replicas[1].numbers)
+    assert await request == (RESULT,)
+
+
+async def test_sentences_wait_until_the_only_replica_returns():
+    replica = ObedientReplica()
+    changes: list[bool] = []
+    engine = Dispatcher([replica], waiting_limit=9)
+    engine.availability_changed = lambda: changes.append(engine.is_available)
+    await engine.start()
+    before = await call(engine, 2)
+    replica.lose()
+    meanwhile = await call(engine, 2)
+    assert not engine.is_available
+    assert len(replica.tasks) == 2
+    engine.returned(replica)
+    assert changes == [False, True]
+    replica.end(*replica.left)
+    assert await before == await meanwhile == (RESULT,) * 2
+
+
+async def test_a_cancelled_sentence_is_not_decoded_again(engine, replicas):
+    request = await call(engine, 2)
+    await give_up(request)
+    replicas[0].lose()
+    assert sent(replicas) == [1, 1]
+    assert engine.waiting == 0
+
+
+async def test_a_sentence_that_ends_two_replicas_alone_is_refused_alone(engine, replicas, caplog):
+    poison = await call(engine)
+    replicas[0].lose()
+    other = await call(engine)
+    replicas[1].end(replicas[1].numbers[1])
+    assert await other == (RESULT,)
+    replicas[1].lose()
+    with pytest.raises(PoisonedError):
+        await poison
+    (line,) = caplog.messages
+    assert line.startswith("sentence ")
+    assert "ends every replica" in line
+    for replica in replicas:
+        engine.returned(replica)
+    assert engine.is_available
+
+
+async def test_of_sentences_that_fail_together_twice_each_is_tried_alone():
+    replica = ObedientReplica()
+    engine = Dispatcher([replica], waiting_limit=99)
+    await engine.start()
+    calls = [await call(engine) for _ in range(4)]
+    poison = replica.tasks[2].number
+    for _ in range(2):
+        replica.lose()
+        engine.returned(replica)
+    later = await call(engine)
+    for place in range(4):
+        assert replica.left == [place], "alone, while the later one waits"
+        if place == poison:
+            replica.lose()
+            engine.returned(replica)
+        else:
+            replica.end(place)
+    assert replica.left == [poison], "a single loss may be an accident"
+    replica.lose()
+    engine.returned(replica)
+    assert replica.left == [4]
+    replica.end(4)
+    outcomes = await asyncio.gather(*calls, later, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [tuple, tuple, PoisonedError, tuple, tuple]
+
+
+async def test_while_one_replica_decodes_the_suspects_the_other_goes_on(engine, replicas):
+    replicas[1].lose()
+    suspects = [await call(engine) for _ in range(4)]
+    replicas[0].lose()
+    engine.returned(replicas[0])
+    replicas[0].lose()
+    for replica in replicas:
+        engine.returned(replica)
+    others = [await call(engine) for _ in range(4)]
+    kept, free = sorted(replicas, key=lambda replica: len(replica.left))
+    assert (len(kept.left), len(free.left)) == (1, 4)
+    free.end(*free.left)
+    await asyncio.gather(*others)
+    for _ in range(4):
+        assert len(kept.left) == 1
+        kept.end(*kept.left)
+    await asyncio.gather(*suspects)
+    await call(engine, 2)
+    assert sorted(len(replica.left) for replica in replicas) == [1, 1], "both decode again"
+
+
+async def test_a_failed_step_is_repeated_and_the_second_time_refused(engine, replicas, caplog):
+    request, fine = await call(engine), await call(engine)
+    number = replicas[0].numbers[0]
+    replicas[0].report(failed=[number])
+    assert replicas[0].left == [number], "again, on the replica with the fewest rows"
+    replicas[0].report(failed=[number])
+    with pytest.raises(EngineError, match="a sentence of this request cannot be decoded"):
+        await request
+    assert not engine.failed.is_set()
+    replicas[1].end(*replicas[1].numbers)
+    assert await fine == (RESULT,)
+    assert len(caplog.messages) == 1
+
+
+async def test_a_stream_that_starts_again_repeats_nothing(engine, replicas):
+    stream = engine.stream(sentences(1))
+    first = asyncio.create_task(anext(stream))
+    await turn()
+    certain(replicas[0], 5, 6)
+    assert await first == CertainTokens((5, 6))
+    certain(replicas[0], 7)
+    replicas[0].lose()
+    assert replicas[1].left == replicas[0].numbers
+    event = asyncio.create_task(anext(stream))
+    await turn()
+    assert await event == CertainTokens((7,)), "what was certain before"
+    event = asyncio.create_task(anext(stream))
+    certain(replicas[1], 5)
+    certain(replicas[1], 6, 7, 8)
+    assert await event == CertainTokens((8,))
+    replicas[1].end(*replicas[1].numbers)
+    assert await anext(stream) == RESULT
+
+
+async def test_a_stream_that_would_go_on_differently_ends(engine, replicas):
+    stream = engine.stream(sentences(1))
+    first = asyncio.create_task(anext(stream))
+    await turn()
+    certain(replicas[0], 5, 6)
+    await first
+    replicas[0].lose()
+    event = asyncio.create_task(anext(stream))
+    certain(replicas[1], 5, 9)
+    with pytest.raises(EngineError, match="differs"):
+        await event
+
+
+async def test_callers_share_the_replicas(engine, replicas):
+    await call(engine, 32, caller="first")
+    await call(engine, 20, caller="heavy")
+    light = await call(engine, 1, caller="light")
+    replicas[0].end(replicas[0].numbers[0])
+    replicas[0].end(replicas[0].numbers[1])
+    replicas[0].end(replicas[0].numbers[-1])
+    assert await light == (RESULT,)
+
+
+async def test_a_caller_whose_sentences_become_longer_than_expected_pays_for_it(replicas):
+    (replica, _) = replicas
+    dispatcher = Dispatcher([replica], waiting_limit=1000)
+    await dispatcher.start()
+    sentence = Sentence([7, EOS], DecodingOptions(256))
+    long = SentenceResult((Hypothesis((1,) * 256, 0.0, False),), Timing(0, 0, 0))
+    calls = [asyncio.create_task(dispatcher.decode([sentence] * 100, caller=caller)) for caller in ("long", "short")]
+    await turn()
+    owners = {
+        accepted.task.number: accepted.caller for request in dispatcher._requests for accepted in request.accepted
+    }
+    ended = []
+    for _ in range(100):
+        ended.append(replica.left.pop(0))
+        replica.report(ended=[(ended[-1], long if owners[ended[-1]] == "long" else RESULT)])
+    assert [owners[number] for number in ended].count("long") < 25
+    for each in calls:
+        each.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
 
 
 async def test_stopping_answers_what_is_left_and_stops_the_replicas(engine, replicas):

@@ -3,7 +3,7 @@
 import pytest
 
 from fakes.serving import make_settings
-from translane_server.dispatch.plan import ReplicaPlan, plan_replicas
+from translane_server.dispatch.plan import ReplicaPlan, divide_cpus, plan_replicas
 from translane_server.errors import SettingsError
 
 SMALL, LARGE = 7_000_000, 80_000_000
@@ -52,3 +52,14 @@ def test_cuda_has_one():
     assert len(plan(device="cuda", replicas=1).rows) == 1
     with pytest.raises(SettingsError, match="--replicas is 2, and on cuda there is one"):
         plan(device="cuda", replicas=2)
+
+
+@pytest.mark.parametrize(
+    ("cpus", "expected"), [(1, [1, 1, 1]), (2, [1, 1, 1]), (3, [1, 1, 1]), (4, [2, 1, 1]), (8, [3, 3, 2])]
+)
+def test_models_share_the_cpus(cpus, expected):
+    assert list(divide_cpus(["a", "b", "c"], cpus).values()) == expected
+
+
+def test_one_model_has_all_cpus():
+    assert divide_cpus(["a"], 12) == {"a": 12}

@@ -3,18 +3,21 @@
 import asyncio
 import errno
 import random
+import time
 
 import pytest
 
-from fakes.backend import EOS, OFFSET, FakeBackend
+from fakes.backend import EOS, OFFSET, VOCABULARY, FakeBackend
 from fakes.replicas import fake_replica
 from translane_server.dispatch.dispatcher import Dispatcher
 from translane_server.dispatch.replica_connection import ReplicaConnection
 from translane_server.errors import BundleError, EngineError, QueueFullError, StartupError
+from translane_server.local import ThreadHost
 from translane_server.measurements import Measurements
 from translane_server.options import DecodingOptions
 from translane_server.replica.interface import Report
 from translane_server.replica.messages import Frames, Ready, framed, pack_report
+from translane_server.replica.setup import ReplicaSetup
 from translane_server.sentence import Sentence, Task
 
 
@@ -26,7 +29,7 @@ def backends():
 @pytest.fixture
 async def decoding(backends):
     replicas = [fake_replica(backend, number=number) for number, backend in enumerate(backends)]
-    engine = Dispatcher(replicas, waiting_limit=100)
+    engine = Dispatcher(replicas, waiting_limit=200)
     await engine.start()
     yield engine
     for backend in backends:
@@ -119,16 +122,33 @@ async def test_a_backend_that_fails_ends_all(decoding, backends, caplog):
     with pytest.raises(EngineError, match="decoding has failed"):
         await decoded(decoding, [[9] * 20] * 4)
     assert decoding.failed.is_set()
-    await until(lambda: len(caplog.messages) == 2)
-    assert caplog.messages == ["the replica failed", "replica 1 ended with exit code 1"]
+    await until(lambda: len(caplog.messages) == 3)
+    assert caplog.messages == [
+        "a step of 2 sentences has failed",
+        "the replica failed",
+        "replica 1 ended with exit code 1",
+    ]
 
 
 async def test_what_keeps_a_replica_from_starting_is_told(backends):
-    refusal = BundleError("model bundle x: its graphs do not run")
-    engine = Dispatcher([fake_replica(backends[0]), fake_replica(refusal, number=1)], waiting_limit=9)
+    def refuse():
+        time.sleep(0.2)  # the other one is ready by then
+        raise BundleError("model bundle x: its graphs do not run")
+
+    refusing = ReplicaConnection(SETUP, ThreadHost(refuse))
+    engine = Dispatcher([fake_replica(backends[0]), refusing], waiting_limit=9)
     with pytest.raises(BundleError, match="model bundle x: its graphs do not run"):
         await engine.start()
     assert backends[0].closed, "the other one is stopped"
+
+
+async def test_a_replica_that_is_stopped_before_it_is_launched_is_not_launched():
+    replica = ReplicaConnection(SETUP, NoHost())
+    starting = asyncio.create_task(replica.start(Listener()))
+    await asyncio.sleep(0)
+    await replica.stop()
+    with pytest.raises(StartupError, match="was stopped before it started"):
+        await starting
 
 
 async def test_idle_replicas_run_no_steps(decoding, backends):
@@ -139,8 +159,13 @@ async def test_idle_replicas_run_no_steps(decoding, backends):
     assert [len(backend.log) for backend in backends] == steps
 
 
+SETUP = ReplicaSetup(0, 8, VOCABULARY)
+
+
 class NoHost:
     """Has no room for a replica."""
+
+    pid = -1
 
     def launch(self, connection):
         raise OSError(errno.EAGAIN, "whatever")
@@ -150,14 +175,15 @@ class NoHost:
 
 
 async def test_a_replica_that_cannot_be_started_is_one_sentence(backends):
-    setup = fake_replica(backends[0])._setup
-    engine = Dispatcher([ReplicaConnection(setup, NoHost())], waiting_limit=9)
+    engine = Dispatcher([ReplicaConnection(SETUP, NoHost())], waiting_limit=9)
     with pytest.raises(StartupError, match=r"^replica 0 cannot be started: Resource temporarily unavailable$"):
         await engine.start()
 
 
 class ObservedHost:
     """Is a replica that does nothing; tests read what it is sent."""
+
+    pid = -1
 
     def launch(self, connection):
         self.connection = connection.dup()
@@ -186,6 +212,8 @@ class Listener:
     def lost(self, replica):
         raise AssertionError("the replica is there")
 
+    returned = given_up = lost
+
 
 def task(number):
     return Task(number, 0, 0.0, False, Sentence([7, EOS], DecodingOptions(9)))
@@ -193,7 +221,7 @@ def task(number):
 
 async def test_what_a_turn_of_the_event_loop_has_for_a_replica_is_one_message(backends):
     host = ObservedHost()
-    replica = ReplicaConnection(fake_replica(backends[0])._setup, host)
+    replica = ReplicaConnection(SETUP, host)
     await replica.start(Listener())
     await asyncio.to_thread(host.messages, 1)  # the setup
     replica.submit(task(1))
@@ -201,6 +229,6 @@ async def test_what_a_turn_of_the_event_loop_has_for_a_replica_is_one_message(ba
     replica.submit(task(2))
     host.connection.sendall(framed(pack_report(Report([], [], [], Measurements.none()))))
     messages = await asyncio.to_thread(host.messages, 2)
-    sent = [([each[0] for each in tasks], cancelled) for tasks, cancelled in messages]
+    sent = [([each[0] for each in tasks], cancelled) for tasks, cancelled, _ in messages]
     assert sent == [([1, 2], [1]), ([8, 9], [])]
     await replica.stop()

@@ -1,67 +1,110 @@
-"""What replicas fork from: it answers where it cannot, and goes where nobody is there. (Real ones: test_command.py.)"""
+"""What replicas fork from: it answers where it cannot, forks again, and goes where nobody is there."""
 
 import os
+import signal
 import socket
+import threading
 
 import pytest
 
-from fakes.backend import VOCABULARY
+from fakes.backend import VOCABULARY, FakeBackend
 from translane_server.errors import BundleError, StartupError
 from translane_server.replica.fork import serve_forked
-from translane_server.replica.messages import Frames, framed
+from translane_server.replica.messages import Frames, Ready, framed
 from translane_server.replica.setup import ReplicaSetup
 
 
 @pytest.fixture
-def pairs():
-    """The server's and the replicas' ends of two connections, over which the setups were sent."""
-    pairs = [socket.socketpair() for _ in range(2)]
-    for number, (ours, _) in enumerate(pairs):
-        ours.sendall(framed(ReplicaSetup(number, 1, VOCABULARY)))
-    yield pairs
-    for pair in pairs:
-        for end in pair:
-            end.close()
+def control():
+    """The server's and the process's ends of the socket for connections."""
+    ours, theirs = socket.socketpair()
+    ours.settimeout(10)
+    with ours, theirs:
+        yield ours, theirs
 
 
-@pytest.fixture
-def reports():
-    reading, writing = os.pipe()
-    yield writing
-    os.close(writing)
-    with os.fdopen(reading) as lines:
-        assert lines.read() == ""
+def send(ours, number):
+    """Ask for a replica; return the server's end of its connection."""
+    connection, theirs = socket.socketpair()
+    connection.settimeout(10)
+    connection.sendall(framed(ReplicaSetup(number, 1, VOCABULARY)))
+    with theirs:
+        socket.send_fds(ours, [number.to_bytes(4, "little")], [theirs.fileno()])
+    return connection
 
 
 def never(*_arguments):
     raise AssertionError
 
 
-def answers(pairs):
-    return [Frames().feed(ours.recv(1 << 16))[0] for ours, _ in pairs]
+def answer(connection):
+    with connection:
+        return Frames().feed(connection.recv(1 << 16))[0]
 
 
-def test_a_model_that_does_not_load_is_told_to_all(pairs, reports):
+def reports(ours):
+    return ours.recv(1 << 16).decode().splitlines()
+
+
+def test_a_model_that_does_not_load_is_told_to_all(control):
     def load(_setup):
         raise BundleError("model bundle x: it is not there")
 
-    assert serve_forked([theirs for _, theirs in pairs], load, never, reports) == BundleError.exit_code
-    assert [str(answer) for answer in answers(pairs)] == ["model bundle x: it is not there"] * 2
+    ours, theirs = control
+    connections = [send(ours, number) for number in range(2)]
+    ours.shutdown(socket.SHUT_WR)
+    assert serve_forked(theirs, load, never) == 0
+    assert [str(answer(each)) for each in connections] == ["model bundle x: it is not there"] * 2
+    assert reports(ours) == ["0 code 1", "1 code 1"]
 
 
-def test_a_fork_that_fails_is_told(pairs, reports, monkeypatch):
+def test_a_fork_that_fails_is_told(control, monkeypatch):
     def fork():
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     monkeypatch.setattr(os, "fork", fork)
-    assert serve_forked([theirs for _, theirs in pairs], lambda _setup: "model", never, reports) == 0
-    found = answers(pairs)
-    assert [type(answer) for answer in found] == [StartupError] * 2
-    assert str(found[1]) == "replica 1 cannot be started: Resource temporarily unavailable"
+    ours, theirs = control
+    connection = send(ours, 3)
+    ours.shutdown(socket.SHUT_WR)
+    assert serve_forked(theirs, lambda _setup: "model", never) == 0
+    found = answer(connection)
+    assert type(found) is StartupError
+    assert str(found) == "replica 3 cannot be started: Resource temporarily unavailable"
+    assert reports(ours) == ["3 code 1"]
 
 
-def test_nothing_is_loaded_where_the_server_has_gone(pairs, reports):
-    extra, theirs = socket.socketpair()
-    with theirs:
-        extra.close()
-        assert serve_forked([*(theirs for _, theirs in pairs), theirs], never, never, reports) == 0
+def test_nothing_is_loaded_where_the_server_has_gone(control):
+    ours, theirs = control
+    connection, other = socket.socketpair()
+    connection.close()
+    with other:
+        socket.send_fds(ours, [bytes(4)], [other.fileno()])
+    ours.shutdown(socket.SHUT_WR)
+    assert serve_forked(theirs, never, never) == 0
+    assert reports(ours) == ["0 code 0"]
+
+
+def test_a_replica_is_forked_again_and_its_end_is_told(control):
+    loads = []
+    ours, theirs = control
+    told = iter(ours.makefile())
+
+    def kill_and_go_on():
+        for number in (0, 7):
+            connection = send(ours, number)
+            found, what, pid = next(told).split()
+            assert (found, what) == (str(number), "pid")
+            assert answer(connection.dup()) == Ready()
+            os.kill(int(pid), signal.SIGKILL)
+            assert next(told) == f"{number} code -9\n"
+            connection.close()
+        ours.shutdown(socket.SHUT_WR)
+
+    server = threading.Thread(target=kill_and_go_on)
+    server.start()
+    try:
+        assert serve_forked(theirs, lambda setup: loads.append(setup.number), lambda *_: FakeBackend(rows=1)) == 0
+    finally:
+        server.join()
+    assert loads == [0], "the model is loaded once"
+    assert signal.getsignal(signal.SIGCHLD) is signal.SIG_DFL

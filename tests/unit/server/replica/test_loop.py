@@ -22,7 +22,7 @@ class ScriptedServer:
 
     def __init__(self):
         self.reports = []
-        self.tasks, self.cancelled = [], []
+        self.tasks, self.cancelled, self.answers = [], [], False
         self.left = set()
 
     def order(self, task):
@@ -35,13 +35,13 @@ class ScriptedServer:
         if not (self.tasks or self.cancelled):
             assert not wait, "the loop waits for ever"
             return []
-        orders = Orders(self.tasks, self.cancelled)
-        self.tasks, self.cancelled = [], []
+        orders = Orders(self.tasks, self.cancelled, self.answers)
+        self.tasks, self.cancelled, self.answers = [], [], False
         return [orders]
 
     def report(self, report):
         self.reports.append(report)
-        self.left -= {number for number, _ in report.ended} | set(report.dropped)
+        self.left -= {number for number, _ in report.ended} | set(report.dropped) | set(report.failed)
 
     @property
     def ended(self):
@@ -300,4 +300,53 @@ def test_a_backend_that_fails_ends_the_loop_and_is_closed(caplog):
     assert not calls.loop.run()
     assert calls.backend.closed
     assert "fell off the bus" in caplog.text
-    assert caplog.messages == ["the replica failed"]
+    assert caplog.messages == ["a step of 1 sentences has failed", "the replica failed"]
+    assert calls.server.reports == [], "the server decodes the sentence elsewhere"
+
+
+def once(error):
+    """A function that raises `error` at its first call."""
+    errors = [error]
+
+    def fail():
+        if errors:
+            raise errors.pop()
+
+    return fail
+
+
+def failed(calls):
+    return [number for report in calls.server.reports for number in report.failed]
+
+
+def test_a_step_that_fails_costs_its_sentences_alone(caplog):
+    calls = Calls(rows=2)
+    for token in (10, 11, 12, 13):
+        calls.submit(token, length=3)
+    calls.at_step[2] = once(MemoryError())
+    calls.run()
+    assert failed(calls) == [10, 11]
+    assert calls.order == [12, 13]
+    assert caplog.messages == ["a step of 2 sentences has failed"]
+
+
+def test_an_encoder_run_that_fails_costs_none_of_the_sentences_that_decode():
+    calls = Calls(rows=2)
+    calls.submit(10, length=5)
+    encode, fail = calls.backend.encode_ahead, once(RuntimeError("no memory"))
+    calls.at_step[1] = lambda: (
+        setattr(calls.backend, "encode_ahead", lambda sources: [fail(), encode(sources)][1]),
+        calls.submit(11, length=2),
+    )
+    calls.at_step[3] = lambda: calls.submit(12, length=2)
+    calls.run()
+    assert failed(calls) == [11]
+    assert calls.order == [10, 12]
+
+
+def test_a_replica_that_is_asked_answers_even_without_news():
+    calls = Calls(rows=2)
+    calls.server.answers = True
+    calls.submit(10, length=4)
+    calls.run()
+    assert [len(report.ended) for report in calls.server.reports] == [0, 1]

@@ -5,15 +5,16 @@ import pytest
 from translane.v1 import translation_pb2 as pb
 from translane_server.errors import InvalidRequestError
 from translane_server.requests.documents import check_split, merge_translations, split_texts
+from translane_server.text.splitting import SplitLimits
 
 
 def characters(texts):
     return [[*map(ord, text), 3] for text in texts]
 
 
-def documents(*texts, max_tokens=100, max_sentences=4):
+def documents(*texts, max_tokens=100, max_characters=1000, max_sentences=4):
     fields = {f"texts[{index}]": text for index, text in enumerate(texts)}
-    return split_texts(fields, "en", characters, max_tokens=max_tokens, max_sentences=max_sentences)
+    return split_texts(fields, "en", characters, SplitLimits(max_tokens, max_characters, max_sentences))
 
 
 def document(text):
@@ -38,6 +39,8 @@ def test_all_texts_of_a_request_share_a_limit_of_sentences():
 def test_a_character_of_too_many_tokens_is_refused():
     found = violations("fine", "x e" + "\u0301" * 9, max_tokens=8)
     assert found == {"texts[1]": "has a character of 11 tokens, at most 8 are accepted"}
+    found = violations("fine", "x e" + "\u0301" * 60, max_tokens=8, max_characters=50)
+    assert found == {"texts[1]": "has a character of 61 code points, at most 50 are accepted"}
 
 
 def translation(text, *, score=-1.0, tokens=(), log_probs=(), reason=pb.FINISH_REASON_END_OF_SENTENCE, **fields):

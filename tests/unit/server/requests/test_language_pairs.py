@@ -84,5 +84,5 @@ def test_of_many_languages_an_error_names_some():
     _, wrong = find(Languages(source=codes, target=("en",)), "q" * 100, "")
     (violation,) = wrong
     assert violation.field == "source_language"
-    assert f"'{'q' * 40}…' is not a language of the model" in violation.description
+    assert " … " in violation.description.partition(" is not a language of the model; it has ")[0]
     assert violation.description.endswith("ax, ay, az, bx, by, bz, cx, cy, cz, dx, dy, dz and 18 more")

@@ -3,8 +3,8 @@
 import pytest
 
 from translane.v1 import translation_pb2 as pb
+from translane_server.requests.limits import TokenLimits
 from translane_server.requests.option_checks import UNRANGED, OptionLimits, check_options, ranges
-from translane_server.settings import TokenLimits
 
 LIMITS = OptionLimits(TokenLimits(32, 24, 20), beam_size=6, alignment=True)
 INF, NAN = float("inf"), float("nan")
@@ -71,10 +71,7 @@ def test_ranges(name, bad, good):
         ({"terminology": [term()], "top_k": 2}, ["terminology"]),
         ({"terminology": [term()], "return_alternatives": True}, ["terminology"]),
         ({"terminology": [term(), term(" ", "b"), term("a", "")]}, ["terminology[1].source", "terminology[2].target"]),
-        ({"terminology": [term()] * 1025}, ["terminology"]),
         ({"suppressed_phrases": ["x", ""]}, ["suppressed_phrases[1]"]),
-        ({"suppressed_phrases": ["x"] * 65}, ["suppressed_phrases"]),
-        ({"suppressed_phrases": ["x" * 129, "y" * 128]}, ["suppressed_phrases[0]"]),
         ({"suppressed_phrases": ["e f"], "target_prefix": "the fox"}, ["suppressed_phrases[0]"]),
         ({"min_length": 6, "max_length": 5}, ["min_length"]),
         ({"min_length": 5, "max_length": 5}, []),

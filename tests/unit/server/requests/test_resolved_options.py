@@ -6,9 +6,9 @@ from fakes.backend import OFFSET
 from fakes.serving import UNKNOWN, FakeTokenizer
 from translane.v1 import translation_pb2 as pb
 from translane_server.options import DecodingOptions, Sampling
+from translane_server.requests.limits import TokenLimits
 from translane_server.requests.option_checks import OptionLimits
 from translane_server.requests.resolved_options import Source, check_sentences, resolve
-from translane_server.settings import TokenLimits
 
 TOKENIZER = FakeTokenizer()
 LIMITS = OptionLimits(TokenLimits(32, 24, 20), beam_size=6, alignment=True)
@@ -141,4 +141,4 @@ def test_too_many_terms_in_a_sentence():
     assert check_sentences([("texts[3]", sentence("a b c", terminology=terms))]) == []
     (violation,) = check_sentences([("texts[3]", sentence(" ".join("abcdefghijklmnopq"), terminology=terms))])
     assert violation.field == "texts[3]"
-    assert "17 terms" in violation.description
+    assert "more than 16 terms" in violation.description

@@ -2,14 +2,17 @@
 
 import pytest
 
-from fakes.serving import FakeTokenizer, make_manifest, make_settings
+from fakes.serving import UNKNOWN, FakeTokenizer, make_manifest, make_settings
 from translane.v1 import translation_pb2 as pb
-from translane_server.errors import InvalidRequestError
+from translane_server.budget import Budget, WorkEndedError
+from translane_server.errors import FieldViolation, InvalidRequestError
+from translane_server.models.limits import token_limits
 from translane_server.requests import translate as reading
-from translane_server.requests.limits import RequestLimits
+from translane_server.requests.limits import RequestLimits, TokenLimits
 from translane_server.requests.resolved_options import resolve
 from translane_server.requests.translate import TranslateReader
-from translane_server.settings import token_limits
+from translane_server.sentence import AlignedToken, CertainTokens, Hypothesis, SentenceResult, Timing
+from translane_server.text.glossary import Glossary
 
 
 @pytest.fixture
@@ -84,10 +87,97 @@ def test_what_is_remembered_is_bounded(prepare, resolved):
     assert len(resolved) == reading._MANNERS + 2
 
 
-@pytest.mark.parametrize(
-    "long", [{"target": "fr" + "-x" * reading._MANNER_LENGTH}, {"suppressed_phrases": ["x" * 128] * 64}]
-)
-def test_options_and_languages_of_any_length_are_not_remembered(prepare, resolved, long):
-    prepare(**long)
-    prepare(**long)
+def test_options_of_any_length_are_not_remembered(prepare, resolved):
+    for _ in range(2):
+        prepare(suppressed_phrases=["x" * 128] * 64)
     assert len(resolved) == 2
+
+
+class SlowTokenizer(FakeTokenizer):
+    """Takes a second for each call; or ends the budget, as a caller does who goes."""
+
+    def __init__(self):
+        super().__init__()
+        self.now = 0.0
+        self.budget = Budget(2.5, clock=lambda: self.now)
+        self.goes = False
+
+    def encode(self, texts):
+        self.now += 1
+        if self.goes:
+            self.budget.end()
+        return super().encode(texts)
+
+
+LONG = RequestLimits(64, 8, TokenLimits(2000, 24, 24), beam_size=6)
+
+
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [
+        (pb.TranslateRequest(texts=["x" * 1000] * 3, options=pb.DecodingOptions(split_sentences=True)), "texts"),
+        (pb.TranslateStreamRequest(text="y" * 8000, options=pb.DecodingOptions(split_sentences=True)), "text"),
+        (pb.TranslateRequest(texts=["x" * 60_000] * 4), "texts"),
+    ],
+)
+@pytest.mark.parametrize("goes", [False, True])
+def test_reading_ends_with_its_time_and_with_its_caller(asked, field, goes):
+    tokenizer = SlowTokenizer()
+    tokenizer.goes = goes
+    reader = TranslateReader(make_manifest(), tokenizer, LONG)
+    reader.check(asked)
+    tokenizer.budget.start()
+    with pytest.raises(WorkEndedError if goes else InvalidRequestError) as caught:
+        reader.read(asked, tokenizer.budget)
+    if isinstance(caught.value, InvalidRequestError):
+        problem = "takes more than 2.5 seconds to read; send less text in a request"
+        assert caught.value.violations == (FieldViolation(field, problem),)
+
+
+def test_terms_are_looked_for_within_the_time(monkeypatch):
+    tokenizer = SlowTokenizer()
+    found = []
+
+    def required(_glossary, text, _most):
+        tokenizer.now += 1
+        found.append(text)
+        return ()
+
+    monkeypatch.setattr(Glossary, "required", required)
+    reader = TranslateReader(make_manifest(), tokenizer, LONG)
+    options = pb.DecodingOptions(terminology=[pb.Term(source="a", target="b")])
+    tokenizer.budget.start()
+    with pytest.raises(InvalidRequestError, match="texts: takes more than"):
+        reader.read(pb.TranslateRequest(texts=["a"] * 50, options=options), tokenizer.budget)
+    assert len(found) < 5
+
+
+def test_answers_are_built_until_the_caller_goes(prepare):
+    prepared = prepare()
+    hypothesis = Hypothesis((UNKNOWN,), None, True)
+    results = [SentenceResult((hypothesis,), Timing(0, 0, 0))]
+    budget = Budget()
+    assert len(prepared.translations(results, budget)) == 1
+    budget.end()
+    with pytest.raises(WorkEndedError):
+        prepared.translations(results, budget)
+
+
+def test_a_stream_knows_what_its_unknown_tokens_stand_for_before_it_starts(monkeypatch):
+    """A token of a stream is turned into text on the event loop; the source is not tokenized again there."""
+    calls = []
+
+    def source_surfaces(_tokenizer, text):
+        calls.append(text)
+        return [*text, ""]
+
+    monkeypatch.setattr(FakeTokenizer, "source_surfaces", source_surfaces)
+    reader = TranslateReader(make_manifest(), FakeTokenizer(), LONG)
+    options = pb.DecodingOptions(replace_unknowns=True)
+    prepared = reader.read(pb.TranslateStreamRequest(text="ab", options=options))
+    assert calls == ["ab"]
+    (source,) = prepared.texts[0].sources
+    tokens = CertainTokens((UNKNOWN, UNKNOWN), (AlignedToken(1, 0.5), AlignedToken(0, 0.5)))
+    for _ in range(3):
+        assert prepared.builder.surfaces(source, tokens) == [b"b", b"a"]
+    assert calls == ["ab"]

@@ -3,20 +3,21 @@
 import asyncio
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import pytest
 
 from fakes.backend import EOS
-from fakes.serving import UNKNOWN, FakeTokenizer, make_manifest, make_model, make_settings
+from fakes.serving import UNKNOWN, FakeModel, FakeTokenizer, make_manifest, make_model, make_registry, make_settings
 from translane.v1 import translation_pb2 as pb
 from translane_server import errors
 from translane_server.metrics import Metrics
+from translane_server.models.limits import token_limits
+from translane_server.models.registry import Registry
 from translane_server.requests.limits import RequestLimits
-from translane_server.rpc.service import ServedModel, TranslationService
+from translane_server.rpc.service import TranslationService
+from translane_server.rpc.text_workers import TextWorkers
 from translane_server.sentence import AlignedToken, Hypothesis, Sentence, SentenceResult, Timing
-from translane_server.settings import token_limits
 
 
 class Asked(NamedTuple):
@@ -35,12 +36,21 @@ class FakeDispatcher:
         self.outcome = None
         self.error = None
         self.refusal = None
+        self.failed = asyncio.Event()
+        self.is_available = True
+        self.rows = self.active_rows = self.waiting = 0
 
-    def check_room(self, sentences):
+    async def start(self):
+        pass
+
+    async def stop(self):
+        pass
+
+    def check_room(self, sentences, caller=""):
         if self.refusal:
             raise self.refusal
 
-    async def decode(self, sentences, priority=0):
+    async def decode(self, sentences, priority=0, caller=""):
         if not sentences:
             return ()
         self.requests.append(Asked(sentences, priority))
@@ -70,18 +80,27 @@ def engine():
 
 
 @pytest.fixture
-def make_service(engine):
-    with ThreadPoolExecutor(1) as executor:
+async def make_service(engine):
+    workers = TextWorkers(1)
 
-        def make(open_=True, model=None):
-            model = model or make_model()
-            limits = RequestLimits(4, 8, token_limits(make_settings(), model.manifest), beam_size=6)
-            service = TranslationService(model, limits, Metrics(), executor)
-            if open_:
-                service.open(engine)
-            return service
+    async def make(open_=True, model=None, engine=engine):
+        registry, service = make_service_of(model or make_model(), engine, workers, texts_per_request=4)
+        if open_:
+            await registry.start()
+            registries.append(registry)
+        return service
 
-        yield make
+    registries: list[Registry] = []
+    yield make
+    for registry in registries:
+        await registry.stop()
+    workers.stop()
+
+
+def make_service_of(model, engine, workers, *, texts_per_request):
+    limits = RequestLimits(texts_per_request, 2 * texts_per_request, token_limits(make_settings(), model.manifest), 6)
+    registry = make_registry(model, limits, Metrics(), lambda _metrics: engine)
+    return registry, TranslationService(registry, texts_per_request, workers)
 
 
 async def translate(service, *texts, **fields):
@@ -95,7 +114,7 @@ async def violations(service, *texts, **fields):
 
 
 async def test_translations_in_order(make_service):
-    response = await translate(make_service(), "one", "", "three", "  ")
+    response = await translate(await make_service(), "one", "", "three", "  ")
     assert [t.hypotheses[0].text for t in response.translations] == ["one", "", "three", ""]
     assert [t.hypotheses[0].score for t in response.translations] == [-3, 0, -5, 0]
     assert [t.source_tokens for t in response.translations] == [4, 0, 6, 0]
@@ -104,7 +123,7 @@ async def test_translations_in_order(make_service):
     assert response.model == "fake"
 
 
-@pytest.mark.parametrize(("characters", "thread"), [(300, "MainThread"), (1200, "tokens_0")])
+@pytest.mark.parametrize(("characters", "thread"), [(300, "MainThread"), (1200, "texts")])
 async def test_long_requests_are_prepared_away_from_the_event_loop(engine, characters, thread):
     """And answered there; short ones are not, as there and back takes longer than their tokens."""
     seen = set()
@@ -118,19 +137,51 @@ async def test_long_requests_are_prepared_away_from_the_event_loop(engine, chara
             seen.add(threading.current_thread().name)
             return super().decode(ids, unknowns)
 
-    model = ServedModel(make_manifest(), SeenTokenizer(), "cpu")
-    limits = RequestLimits(64, 64, token_limits(make_settings(), model.manifest), beam_size=6)
+    model = FakeModel(make_manifest(), SeenTokenizer())
     texts = ["x" * 30] * (characters // 30)
-    with ThreadPoolExecutor(1, thread_name_prefix="tokens") as executor:
-        service = TranslationService(model, limits, Metrics(), executor)
-        service.open(engine)
-        response = await translate(service, *texts)
+    workers = TextWorkers(1)
+    registry, service = make_service_of(model, engine, workers, texts_per_request=64)
+    await registry.start()
+    response = await translate(service, *texts)
+    await registry.stop()
+    workers.stop()
     assert [t.hypotheses[0].text for t in response.translations] == texts
     assert seen == {thread}
 
 
+@pytest.mark.parametrize("method", ["Translate", "TranslateStream", "Score"])
+async def test_names_are_measured_before_they_are_looked_up(make_service, method):
+    request = {"Translate": pb.TranslateRequest, "TranslateStream": pb.TranslateStreamRequest, "Score": pb.ScoreRequest}
+    with pytest.raises(errors.InvalidRequestError, match="model: has 4000000 characters"):
+        await getattr(await make_service(), method)(request[method](model="x" * 4_000_000), None)
+
+
+async def test_a_caller_who_goes_ends_the_reading_of_the_request(make_service):
+    """The only thread then reads the request of another caller."""
+    started, ended = threading.Event(), threading.Event()
+
+    class EndlessTokenizer(FakeTokenizer):
+        def encode(self, texts):
+            if "endless" in texts[0]:
+                started.set()
+                ended.wait(5)
+            return super().encode(texts)
+
+    service = await make_service(model=FakeModel(make_manifest(), EndlessTokenizer()))
+    options = pb.DecodingOptions(split_sentences=True)
+    task = asyncio.create_task(translate(service, "endless " * 240, "x" * 30, options=options))
+    await asyncio.to_thread(started.wait, 5)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await asyncio.wait_for(service.idle(), 1)
+    ended.set()
+    response = await translate(service, "x" * 25 + "\n" * 1100, options=options)
+    assert response.translations[0].hypotheses[0].text == "x" * 25 + "\n" * 1100
+
+
 async def test_timing_is_the_slowest_of_each_phase(make_service):
-    timing = (await translate(make_service(), "ab", "abcd")).timing
+    timing = (await translate(await make_service(), "ab", "abcd")).timing
     assert timing.queue.ToTimedelta().total_seconds() == 0.4
     assert timing.encode.ToTimedelta().total_seconds() == 1.0
     assert timing.decode.ToTimedelta().total_seconds() == 0.5
@@ -138,15 +189,15 @@ async def test_timing_is_the_slowest_of_each_phase(make_service):
 
 
 async def test_texts_without_tokens_never_enter_the_engine(make_service, engine):
-    response = await translate(make_service(), "", " \t")
+    response = await translate(await make_service(), "", " \t")
     assert [t.hypotheses[0].text for t in response.translations] == ["", ""]
-    await translate(make_service(), "", "x")
+    await translate(await make_service(), "", "x")
     assert [len(request.sentences) for request in engine.requests] == [1]
 
 
 async def test_what_the_engine_gets(make_service, engine):
-    await translate(make_service(), "hi", priority=-3, options=pb.DecodingOptions(max_length=7))
-    await translate(make_service(), "hi")
+    await translate(await make_service(), "hi", priority=-3, options=pb.DecodingOptions(max_length=7))
+    await translate(await make_service(), "hi")
     first, second = engine.requests
     assert (first.priority, first.sentences[0].options.max_length) == (-3, 7)
     assert (second.priority, second.sentences[0].options.max_length) == (0, 20)
@@ -157,12 +208,12 @@ async def test_what_the_engine_gets(make_service, engine):
     "text", ["日本語と汉字", "👩‍👩‍👧‍👦🏳️‍🌈", "a\x00b\x1b[0m\r\n", "\u202eright to left", "e\u0301", "\U0010ffff"]
 )
 async def test_any_unicode(make_service, text):
-    response = await translate(make_service(), text)
+    response = await translate(await make_service(), text)
     assert response.translations[0].hypotheses[0].text == text
 
 
 async def test_wrong_texts(make_service):
-    service = make_service()
+    service = await make_service()
     assert await violations(service) == {"texts": "is empty; at least one is needed"}
     assert await violations(service, *"abcde") == {"texts": "has 5 entries, at most 4 are accepted"}
     assert await violations(service, "ok", "x" * 31, "x" * 32) == {
@@ -172,7 +223,7 @@ async def test_wrong_texts(make_service):
 
 async def test_a_text_of_megabytes_is_refused_unread(make_service, monkeypatch):
     monkeypatch.setattr(FakeTokenizer, "encode", None)
-    found = await violations(make_service(), "ok", "x" * 4_000_000)
+    found = await violations(await make_service(), "ok", "x" * 4_000_000)
     assert found == {"texts[1]": "has 4000000 characters, at most 2048 are accepted"}
 
 
@@ -180,12 +231,14 @@ async def test_a_full_queue_refuses_before_the_work_of_making_tokens(make_servic
     monkeypatch.setattr(FakeTokenizer, "encode", None)
     engine.refusal = errors.QueueFullError("full", retry_after=1.0)
     with pytest.raises(errors.QueueFullError):
-        await translate(make_service(), "x")
+        await translate(await make_service(), "x")
 
 
 async def test_all_violations_are_collected(make_service):
     options = pb.DecodingOptions(max_length=0, beam_size=7)
-    found = await violations(make_service(), "x" * 40, source_language="de", target_language="fr", options=options)
+    found = await violations(
+        await make_service(), "x" * 40, source_language="de", target_language="fr", options=options
+    )
     assert set(found) == {
         "texts[0]",
         "source_language",
@@ -197,36 +250,38 @@ async def test_all_violations_are_collected(make_service):
 
 @pytest.mark.parametrize("max_length", [-1, 0, 25, 2**31 - 1])
 async def test_wrong_max_length(make_service, max_length):
-    found = await violations(make_service(), "x", options=pb.DecodingOptions(max_length=max_length))
+    found = await violations(await make_service(), "x", options=pb.DecodingOptions(max_length=max_length))
     assert found == {"options.max_length": f"is {max_length}, it must be from 1 to 24"}
 
 
 async def test_languages(make_service):
-    service = make_service()
+    service = await make_service()
     await translate(service, "x", source_language="ZH-Hans-CN", target_language="en-GB")
     found = await violations(service, "x", source_language="xx")
     assert found == {"source_language": "'xx' is not a language of the model, which has: zh"}
-    found = await violations(service, "x", target_language="y" * 1000)
+    found = await violations(service, "x", target_language="y" * 100)
     assert len(found["target_language"]) < 120
+    found = await violations(service, "x", target_language="y" * 101)
+    assert found == {"target_language": "has 101 characters, at most 100 are accepted"}
 
 
 async def test_a_language_is_needed_where_there_are_several(make_service):
-    service = make_service(model=make_model(source_languages=("de", "fr")))
+    service = await make_service(model=make_model(source_languages=("de", "fr")))
     assert await violations(service, "x") == {"source_language": "is needed, the model has several: de, fr"}
     await translate(service, "x", source_language="fr")
 
 
 async def test_models(make_service):
-    await translate(make_service(), "x", model="fake")
+    await translate(await make_service(), "x", model="fake")
     with pytest.raises(errors.ModelNotFoundError, match="there is no model 'other'; this server has fake"):
-        await translate(make_service(), "x", model="other")
+        await translate(await make_service(), "x", model="other")
 
 
 async def test_refused_before_open_and_after_close(make_service):
-    service = make_service(open_=False)
+    service = await make_service(open_=False)
     with pytest.raises(errors.UnavailableError, match="starting"):
         await translate(service, "x")
-    service = make_service()
+    service = await make_service()
     service.close()
     with pytest.raises(errors.UnavailableError, match="shutting down"):
         await translate(service, "")
@@ -235,15 +290,15 @@ async def test_refused_before_open_and_after_close(make_service):
 async def test_the_engines_errors_reach_the_caller(make_service, engine):
     engine.error = errors.EngineError("broken")
     with pytest.raises(errors.EngineError):
-        await translate(make_service(), "x")
+        await translate(await make_service(), "x")
     engine.refusal = errors.QueueFullError("full", retry_after=1)
     with pytest.raises(errors.QueueFullError):
-        await translate(make_service(), "x")
+        await translate(await make_service(), "x")
 
 
 async def test_cancellation_reaches_the_engine(make_service, engine):
     engine.hold = True
-    service = make_service()
+    service = await make_service()
     task = asyncio.create_task(translate(service, "x"))
     await engine.submitted()
     task.cancel()
@@ -255,7 +310,7 @@ async def test_cancellation_reaches_the_engine(make_service, engine):
 
 async def test_idle_waits_for_accepted_requests(make_service, engine):
     engine.hold = True
-    service = make_service()
+    service = await make_service()
     await asyncio.wait_for(service.idle(), 1)
     task = asyncio.create_task(translate(service, "x"))
     await engine.submitted()
@@ -268,7 +323,7 @@ async def test_idle_waits_for_accepted_requests(make_service, engine):
 
 
 async def test_list_models_fills_every_field(make_service):
-    response = await make_service(open_=False).ListModels(pb.ListModelsRequest(), None)
+    response = await (await make_service(open_=False)).ListModels(pb.ListModelsRequest(), None)
     for message in (response, response.models[0], response.limits):
         assert {field.name for field, _ in message.ListFields()} == set(message.DESCRIPTOR.fields_by_name)
     model = response.models[0]
@@ -284,14 +339,14 @@ async def test_everything_about_a_hypothesis_that_is_asked_for(make_service, eng
     hypothesis = Hypothesis(ids, -1.5, True, (-0.25, -0.5, -0.75), aligned)
     engine.outcome = (SentenceResult((hypothesis,), Timing(0, 0, 0)),)
     options = pb.DecodingOptions(return_tokens=True, return_token_scores=True, return_alignment=True)
-    (translation,) = (await translate(make_service(), "ab", options=options)).translations
+    (translation,) = (await translate(await make_service(), "ab", options=options)).translations
     assert list(translation.source_pieces) == ["a", "b", "</s>"]
     (found,) = translation.hypotheses
     assert list(found.tokens) == ["x", "y", "</s>"]
     assert list(found.token_log_probs) == [-0.25, -0.5, -0.75]
     assert [(p.source_token, p.target_token, p.weight) for p in found.alignment.points] == [(1, 0, 0.5), (0, 1, 0.75)]
     assert engine.requests[0].sentences[0].options.alignment
-    (plain,) = (await translate(make_service(), "ab")).translations
+    (plain,) = (await translate(await make_service(), "ab")).translations
     assert not plain.source_pieces
     assert {field.name for field, _ in plain.hypotheses[0].ListFields()} == {"text", "score", "finish_reason"}
 
@@ -302,7 +357,7 @@ async def test_a_score_is_told_where_it_was_computed(make_service, engine):
     engine.outcome = (SentenceResult((Hypothesis(tuple(ids), None, True),), Timing(0, 0, 0)),)
 
     async def scores(*texts, **options):
-        response = await translate(make_service(), *texts, options=pb.DecodingOptions(**options))
+        response = await translate(await make_service(), *texts, options=pb.DecodingOptions(**options))
         found = [translation.hypotheses[0] for translation in response.translations]
         return [hypothesis.score if hypothesis.HasField("score") else None for hypothesis in found]
 
@@ -321,29 +376,35 @@ async def test_unknown_tokens_are_replaced_by_their_source(make_service, engine)
     hypothesis = Hypothesis(ids, -1.5, False, (-1.0, -0.5), aligned)
     engine.outcome = (SentenceResult((hypothesis,), Timing(0, 0, 0)),)
     options = pb.DecodingOptions(replace_unknowns=True)
-    response = await translate(make_service(), "a\u03c0", options=options)
+    response = await translate(await make_service(), "a\u03c0", options=options)
     assert response.translations[0].hypotheses[0].text == "\u03c0y"
 
 
 async def test_an_empty_text_has_one_empty_hypothesis_whatever_the_options(make_service):
     options = pb.DecodingOptions(beam_size=4, num_hypotheses=3, target_prefix="x", return_tokens=True)
-    (translation,) = (await translate(make_service(), "", options=options)).translations
+    (translation,) = (await translate(await make_service(), "", options=options)).translations
     hypothesis = pb.Hypothesis(score=0, finish_reason=pb.FINISH_REASON_END_OF_SENTENCE)
     assert translation == pb.Translation(hypotheses=[hypothesis])
 
 
 async def test_sentences_of_a_split_text_are_decoded_side_by_side(make_service, engine):
     options = pb.DecodingOptions(split_sentences=True)
-    response = await translate(make_service(), "one\n\ntwo", "three", options=options)
+    response = await translate(await make_service(), "one\n\ntwo", "three", options=options)
     assert [each.hypotheses[0].text for each in response.translations] == ["one\n\ntwo", "three"]
     assert [len(request.sentences) for request in engine.requests] == [3]
 
 
 async def test_wrong_options_and_texts_are_named_together(make_service):
     options = pb.DecodingOptions(target_prefix="\u03c0", max_length=0)
-    assert set(await violations(make_service(), "x" * 3000, options=options)) == {"texts[0]", "options.max_length"}
+    assert set(await violations(await make_service(), "x" * 40, options=options)) == {
+        "texts[0]",
+        "options.max_length",
+    }
     options = pb.DecodingOptions(target_prefix="\u03c0")
-    assert set(await violations(make_service(), "x" * 40, options=options)) == {"texts[0]", "options.target_prefix"}
+    assert set(await violations(await make_service(), "x" * 40, options=options)) == {
+        "texts[0]",
+        "options.target_prefix",
+    }
 
 
 MULTILINGUAL = {
@@ -376,12 +437,10 @@ class LanguageFakeTokenizer(FakeTokenizer):
 
 
 @pytest.fixture
-def multilingual(make_service):
-    model = ServedModel(make_manifest(**MULTILINGUAL), LanguageFakeTokenizer(), "cpu")
-    service = make_service(open_=False, model=model)
+async def multilingual(make_service):
     engine = ForcedDispatcher()
-    service.open(engine)
-    return service, engine
+    model = FakeModel(make_manifest(**MULTILINGUAL), LanguageFakeTokenizer())
+    return await make_service(model=model, engine=engine), engine
 
 
 async def test_languages_choose_what_the_engine_is_told(multilingual):

@@ -23,10 +23,13 @@ def every_error(base=errors.RequestError):
         yield from every_error(error)
 
 
+RETRYABLE = (errors.QueueFullError, errors.UnavailableError, errors.TooManyCallsError, errors.TooManyBytesError)
+
+
 def make(error):
     if issubclass(error, errors.InvalidRequestError):
         return error(errors.FieldViolation("texts[3]", "is odd"))
-    if issubclass(error, errors.QueueFullError | errors.UnavailableError):
+    if issubclass(error, RETRYABLE):
         return error("busy", retry_after=1.5)
     return error("something")
 

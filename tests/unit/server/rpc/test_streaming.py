@@ -41,7 +41,7 @@ class Reader:
         self.arrived = asyncio.Semaphore(0)
         self.may_read = asyncio.Semaphore(read)
         gaps = gaps or ["", *[" "] * (len(sentences) - 1), *[""] * bool(sentences)]
-        self.task = asyncio.create_task(stream_text(engine, sentences, gaps, 0, self.send))
+        self.task = asyncio.create_task(stream_text(engine, sentences, gaps, self.send))
 
     async def send(self, delta):
         self.deltas.append(delta)

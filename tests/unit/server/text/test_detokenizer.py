@@ -149,3 +149,15 @@ def test_the_first_space_of_a_text_is_no_part_of_it_whichever_token_brings_it():
     detokenizer = Detokenizer()
     assert [detokenizer.push([surface]) for surface in (b"", b" ", b" a", b" b")] == ["", "", "", " a"]
     assert detokenizer.finish(" a b") == " b"
+
+
+@pytest.mark.parametrize("unit", ["\u0301", "e\u200d", " ", "\u094d" + "\u0301" * 50 + "क", "\u0600", "क\u094d"])
+def test_text_that_cannot_be_cut_is_searched_once(unit):
+    """Searching all of it after each token would take an hour."""
+    detokenizer = Detokenizer()
+    surface = (unit * 64)[:64].encode()
+    deltas = [detokenizer.push([surface]) for _ in range(4000)]
+    text = "".join(deltas)
+    whole = (surface * 4000).decode().removeprefix(" ")
+    assert whole.startswith(text)
+    assert text + detokenizer.finish(whole) == whole

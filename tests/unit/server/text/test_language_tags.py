@@ -83,3 +83,10 @@ def test_codes_of_models_are_found_by_tags_and_by_codes_of_others(wanted, availa
 )
 def test_standard_tags(code, tag):
     assert standard_tag(code) == tag
+
+
+def test_a_long_tag_means_nothing():
+    """Dropping its subtags one by one would take hours."""
+    assert lookup("zh-" + "a" * 97, ["zh"]) == "zh"
+    assert lookup("zh-" + "a" * 98, ["zh"]) is None
+    assert lookup("zh" + "-a" * 2_000_000, ["zh", "und"]) is None

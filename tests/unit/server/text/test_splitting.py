@@ -8,8 +8,9 @@ import sentencex
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from translane_server.budget import Budget, WorkEndedError
 from translane_server.text.graphemes import is_boundary
-from translane_server.text.splitting import TooManySentencesError, split_text
+from translane_server.text.splitting import LongCharacterError, SplitLimits, TooManySentencesError, split_text
 
 EOS = 3
 PIECES = (
@@ -40,8 +41,17 @@ def characters(texts):
     return [[*each, EOS] if each else [] for each in ids]
 
 
-def split(text, language="en", *, encode=characters, max_tokens=10_000, max_sentences=100_000):
-    return split_text(text, language, encode, max_tokens=max_tokens, max_sentences=max_sentences)
+def split(
+    text,
+    language="en",
+    *,
+    encode=characters,
+    max_tokens=10_000,
+    max_characters=1_000_000,
+    max_sentences=100_000,
+    **more,
+):
+    return split_text(text, language, encode, SplitLimits(max_tokens, max_characters, max_sentences), **more)
 
 
 def whole(text):
@@ -220,3 +230,41 @@ def test_a_line_that_sentencex_cannot_cut_is_a_sentence(monkeypatch, outcome):
 
     monkeypatch.setattr(sentencex, "segment", segment)
     assert split("One. Two.\nThree.").sentences == ("One. Two.", "Three.")
+
+
+def test_long_sentences_are_halved_before_they_are_tokenized():
+    longest: list[int] = []
+
+    def encode(texts):
+        longest.extend(map(len, texts))
+        return characters(texts)
+
+    parts = split("好" * 1000 + "，" + "x " * 500, encode=encode, max_tokens=400, max_characters=600)
+    assert max(longest) <= 600
+    assert "".join(parts.sentences).replace(" ", "") == "好" * 1000 + "，" + "x" * 500
+    assert max(map(len, parts.source_ids)) <= 400
+
+
+def test_a_character_that_is_too_long_to_be_tokenized_is_told():
+    with pytest.raises(LongCharacterError) as caught:
+        split("One. e" + "\u0301" * 700, max_characters=600)
+    assert caught.value.length == 701
+
+
+@pytest.mark.parametrize("text", ["A! " * 10_000, "好" * 50_000, "a\n" * 1000])
+def test_the_work_ends_between_its_pieces(text):
+    budget = Budget()
+    budget.end()
+    with pytest.raises(WorkEndedError):
+        split(text, max_tokens=64, budget=budget)
+
+
+def test_the_work_ends_between_two_rounds_of_halving():
+    budget = Budget()
+
+    def encode(texts):
+        budget.end()
+        return characters(texts)
+
+    with pytest.raises(WorkEndedError):
+        split("好" * 1000, encode=encode, max_tokens=64, budget=budget)

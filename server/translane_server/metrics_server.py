@@ -1,0 +1,145 @@
+"""The metrics port: Prometheus's own handler, on a few threads that no client can occupy for long."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import socket
+import socketserver
+import threading
+import time
+from http.server import ThreadingHTTPServer
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import MetricsHandler
+
+# Connections, with a thread each. One more closes the oldest, so a client that never ends its request stops no scrape.
+_CONNECTIONS = 8
+
+# Largest request, headers included [bytes], and the longest time in which it comes, and in which the answer is taken
+# [seconds].
+_REQUEST_BYTES = 16 * 1024
+_REQUEST_TIME = 5.0
+
+# How long to wait when a connection cannot be accepted, because no file descriptor is left [seconds].
+_PAUSE = 0.2
+
+
+class MetricsServer:
+    """Serves the metrics to Prometheus on a port and threads of its own, over HTTP/1.0.
+
+    Args:
+        registry: the metrics.
+        host: address or name to listen on.
+        port: port to listen on; 0 takes a free one.
+
+    Raises:
+        OSError: the server cannot listen on the port.
+    """
+
+    def __init__(self, registry: CollectorRegistry, host: str, port: int) -> None:
+        handler = type("Handler", (_Handler,), {"registry": registry})
+        self._server = _server_of(host)((host, port), handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
+        self._thread.start()
+        self.port: int = self._server.server_port
+
+    def stop(self) -> None:
+        """Close the port, and end all connections."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _BoundedServer(ThreadingHTTPServer):
+    """Has at most `_CONNECTIONS` connections: one more closes the oldest."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, *arguments: Any) -> None:
+        self._open: dict[int, socket.socket] = {}  # by the connection's identity, the oldest first
+        self._lock = threading.Lock()
+        super().__init__(*arguments)
+
+    def server_bind(self) -> None:
+        socketserver.TCPServer.server_bind(self)  # HTTPServer would look up the host's full name, which can take long
+        self.server_name = str(self.server_address[0])
+        self.server_port = self.server_address[1]
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        try:
+            return super().get_request()
+        except OSError:
+            time.sleep(_PAUSE)  # the caller ignores the error and tries again at once
+            raise
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            if len(self._open) >= _CONNECTIONS:
+                _end(self._open.pop(next(iter(self._open))))
+            self._open[id(request)] = request
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._open.pop(id(request), None)
+        super().shutdown_request(request)
+
+    def server_close(self) -> None:
+        super().server_close()
+        with self._lock:
+            for connection in self._open.values():
+                _end(connection)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a client that goes away."""
+
+
+class _BoundedServer6(_BoundedServer):
+    address_family = socket.AF_INET6
+
+
+class _Handler(MetricsHandler):
+    """Reads a request of bounded size in bounded time, and answers with the metrics."""
+
+    timeout = _REQUEST_TIME  # of the answer; `_Request` has its own
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile = io.BufferedReader(_Request(self.connection))
+
+
+class _Request(io.RawIOBase):
+    """The bytes of one request. Reading fails where it is too large or too slow, and the connection is closed."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._end = time.monotonic() + _REQUEST_TIME
+        self._left = _REQUEST_BYTES
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        seconds = self._end - time.monotonic()
+        if seconds <= 0:
+            raise TimeoutError
+        if self._left <= 0:
+            raise ConnectionAbortedError
+        self._connection.settimeout(seconds)
+        received = self._connection.recv_into(memoryview(buffer)[: self._left])
+        self._connection.settimeout(_REQUEST_TIME)
+        self._left -= received
+        return received
+
+
+def _server_of(host: str) -> type[_BoundedServer]:
+    family = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][0]
+    return _BoundedServer6 if family == socket.AF_INET6 else _BoundedServer
+
+
+def _end(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # it may have ended by itself
+        connection.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,90 @@
+"""Makes the models of a server by its settings."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from translane_server.dispatch.plan import divide_cpus
+from translane_server.errors import SettingsError, StartupError
+from translane_server.metrics import Metrics
+from translane_server.model_places import ModelPlace
+from translane_server.models.choice import listed
+from translane_server.models.folders import find_models
+from translane_server.models.loading import ModelLoader
+from translane_server.models.registry import Registry
+from translane_server.models.served_model import ServedModel
+from translane_server.requests.model_list import ModelDescription
+from translane_server.settings import ServerSettings
+
+_log = logging.getLogger(__name__)
+
+
+def build_registry(settings: ServerSettings, metrics: Metrics) -> Registry:
+    """Find all models, and check their files. Nothing is loaded yet.
+
+    Raises:
+        StartupError: a model is wrong. If there are several models, the message names the model.
+    """
+    places = settings.model or ()
+    named = find_models(places) if places else {}
+    # From now on the names of these folders are fixed, whatever their manifests say later.
+    fixed = [ModelPlace(folder, name) for name, folder in named.items()]
+    folders = find_models(fixed, settings.models)
+    for name in settings.model_settings:
+        if name not in folders:
+            raise SettingsError(f"model_settings.{name}: there is no such model; there is {listed(folders)}")
+    by_manifest = {place.folder for place in places if not place.name}
+    builder = _Builder(settings, metrics, frozenset(name for name, folder in named.items() if folder in by_manifest))
+    registry = Registry(lambda: find_models(fixed, settings.models), builder.serve, unload_after=settings.unload_after)
+    builder.registry = registry
+    for name, folder in folders.items():
+        try:
+            registry.add(builder.serve(name, folder))
+        except StartupError as error:
+            if len(folders) == 1:
+                raise
+            raise type(error)(f"model {name}: {error}") from None
+    if len(folders) > 1:
+        parts = divide_cpus(list(folders))
+        _log.info("CPUs of each model: %s", ", ".join(f"{name} {cpus}" for name, cpus in parts.items()))
+    return registry
+
+
+class _Builder:
+    """Makes the model of a name and a folder."""
+
+    registry: Registry
+
+    def __init__(self, settings: ServerSettings, metrics: Metrics, named_by_manifest: frozenset[str]) -> None:
+        self._settings = settings
+        self._metrics = metrics
+        self._named_by_manifest = named_by_manifest
+
+    def serve(self, name: str, folder: Path) -> ServedModel:
+        """Check the files in `folder`, and make a model that is not loaded.
+
+        Raises:
+            StartupError: the model is wrong.
+        """
+        try:
+            settings = self._settings.of_model(name)
+        except ValueError as error:
+            raise SettingsError(str(error)) from None
+        metrics = self._metrics.of_model(name)
+        loader = ModelLoader(
+            name,
+            folder,
+            settings,
+            metrics,
+            lambda: divide_cpus(sorted({*self.registry.models, name}))[name],
+            named_by_manifest=name in self._named_by_manifest,
+        )
+        try:
+            checked = loader.check()
+        except BaseException:
+            metrics.remove()
+            raise
+        manifest = checked.bundle.manifest
+        metrics.describe(version=manifest.version, precision=manifest.precision, device=checked.device)
+        return ServedModel(ModelDescription(name, manifest, checked.device, checked.limits), loader, metrics)

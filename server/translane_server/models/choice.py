@@ -1,0 +1,39 @@
+"""Chooses a model by the languages of a request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from translane_server.manifest import Languages
+from translane_server.text.language_tags import lookup
+
+_SHOWN_NAMES = 6
+_SHOWN_CHARACTERS = 60  # of names in a message
+
+
+def has_pair(languages: Languages, source: str, target: str) -> bool:
+    """Whether a model with these languages translates `source` to `target`, which are tags of a request.
+
+    An empty tag means the model's only language on that side.
+    """
+    found = _find(source, languages.source), _find(target, languages.target)
+    pairs = languages.templates.pair_prefixes
+    return all(found) and (not pairs or found[1] in pairs.get(found[0] or "", {}))
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return some of `names`, separated by commas, and how many more there are."""
+    every = list(names)
+    shown = every[:1]
+    for name in every[1:_SHOWN_NAMES]:
+        if len(", ".join([*shown, name])) > _SHOWN_CHARACTERS:
+            break
+        shown.append(name)
+    more = len(every) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
+def _find(tag: str, available: Sequence[str]) -> str | None:
+    if not tag:
+        return available[0] if len(available) == 1 else None
+    return lookup(tag, available)

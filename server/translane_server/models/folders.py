@@ -1,0 +1,171 @@
+"""Finds models in folders, and the versions of a model.
+
+The folder of a model is one of these:
+
+- a bundle: it has a manifest;
+- a folder of bundles, each in a folder named after its precision (see `bundle_choice`);
+- a folder of versions, each a bundle or a folder of precisions. The highest version comes first. Names of versions are
+  compared piece by piece: numbers by value, everything else by its characters. So 10 is above 9, and 1.10 above 1.9.
+
+Folders whose names start with a dot are never versions or models, so that a copy can be prepared beside them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from translane_server.bundle import MANIFEST, read_manifest
+from translane_server.bundle_choice import PRECISIONS
+from translane_server.errors import BundleError, SettingsError
+from translane_server.model_places import ModelPlace, is_model_name
+
+_MOST_MODELS = 256  # each has some dozens of series in the metrics
+_SHOWN = 8
+
+_log = logging.getLogger(__name__)
+
+
+def find_models(places: Sequence[ModelPlace], library: Path | None = None) -> dict[str, Path]:
+    """Return the folder of each model, by the models' names.
+
+    Args:
+        places: the settings `model`. A place without a name has the name of its manifest.
+        library: the setting `models`: a folder of models, each in a folder of its name.
+
+    Raises:
+        SettingsError: there is no model, there are too many models, or two models have the same name.
+        BundleError: a manifest that should name a model cannot be read, or a name is not one of a model.
+    """
+    found: dict[str, Path] = {}
+    for name, folder in [*_named(places), *(_in_library(library) if library else ())]:
+        if name in found and found[name].resolve() != folder.resolve():
+            raise SettingsError(f"two models have the name {name}: {found[name]} and {folder}")
+        found[name] = folder
+    if not found:
+        raise SettingsError(f"--models {library}: there is no model bundle in this folder")
+    if len(found) > _MOST_MODELS:
+        raise SettingsError(f"there are {len(found)} models, and a server takes {_MOST_MODELS} at most")
+    return found
+
+
+def versions(folder: Path) -> list[Path]:
+    """Return the versions of the model in `folder`, highest first. A folder without versions is its only version."""
+    if _holds_bundle(folder):
+        return [folder]
+    try:
+        found = [entry for entry in _folders(folder) if _holds_bundle(entry)]
+    except OSError:  # the reader of the manifest says what is wrong with the folder
+        return [folder]
+    return sorted(found, key=lambda entry: (_pieces(entry.name), entry.name), reverse=True) or [folder]
+
+
+def manifest_names(version: Path) -> list[str]:
+    """Return the names in the manifests of a version: usually one, even if there is a bundle for each precision.
+
+    Raises:
+        BundleError: a manifest is missing or malformed.
+    """
+    return list(dict.fromkeys(read_manifest(bundle).name for bundle in _bundles(version) or [version]))
+
+
+def fingerprint(version: Path) -> str:
+    """Return a digest of the version's place and manifests.
+
+    A manifest lists the digests of all other files, so two versions differ if their fingerprints do.
+
+    Raises:
+        BundleError: a manifest cannot be read.
+    """
+    digest = hashlib.sha256(str(version).encode())
+    for bundle in _bundles(version):
+        try:
+            with (bundle / MANIFEST).open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+        except OSError as error:
+            raise BundleError(f"model bundle {bundle}: {MANIFEST} cannot be read: {error.strerror}") from None
+    return digest.hexdigest()
+
+
+def pinned(folder: Path) -> Path:
+    """Return `folder` without symbolic links, so that it stays the same folder if a link is changed.
+
+    A path without links is returned as it is.
+    """
+    real = folder.resolve()
+    return folder if folder.absolute() == real else real
+
+
+def _named(places: Sequence[ModelPlace]) -> Iterator[tuple[str, Path]]:
+    for place in places:
+        name = place.name or _name_of(place.folder)
+        if not is_model_name(name):
+            raise BundleError(f"model bundle {place.folder}: {name:.40}… is too long for the name of a model")
+        yield name, place.folder
+
+
+def _name_of(folder: Path) -> str:
+    """The name in the manifest of the highest version that has a readable one."""
+    problems = []
+    for version in versions(folder):
+        try:
+            return manifest_names(version)[0]
+        except BundleError as error:
+            problems.append(error)
+    raise problems[0]
+
+
+def _in_library(library: Path) -> Iterator[tuple[str, Path]]:
+    if _holds_bundle(library):
+        raise SettingsError(f"--models {library}: this folder is a model bundle itself; --model serves it")
+    try:
+        folders = _folders(library)
+    except OSError as error:
+        raise SettingsError(f"--models {library}: the folder cannot be read: {error.strerror}") from None
+    without = []
+    for folder in sorted(folders):
+        if not any(_holds_bundle(version) for version in versions(folder)):
+            without.append(folder.name)
+        elif not is_model_name(folder.name):
+            raise BundleError(f"model bundle {folder}: the name of a model has letters, digits and . _ - (100 at most)")
+        else:
+            yield folder.name, folder
+    if without:
+        _log.warning("%s: no model bundle in %s", library, ", ".join(without[:_SHOWN]))
+
+
+def _folders(folder: Path) -> list[Path]:
+    """The folders in `folder`, without hidden ones.
+
+    Raises:
+        OSError: `folder` cannot be read.
+    """
+    return [entry for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith(".")]
+
+
+def _bundles(version: Path) -> list[Path]:
+    """The bundles of a version: the folder itself, or its folders of precisions."""
+    found = [folder for folder in (version, *(version / each for each in PRECISIONS)) if _has_manifest(folder)]
+    return found[:1] if found[:1] == [version] else found
+
+
+def _has_manifest(folder: Path) -> bool:
+    try:
+        return (folder / MANIFEST).is_file()
+    except PermissionError:  # the reader of the manifest says so, if nothing else is found
+        return False
+
+
+def _holds_bundle(folder: Path) -> bool:
+    return bool(_bundles(folder))
+
+
+def _pieces(name: str) -> list[tuple[int, int, str]]:
+    """The pieces of a version's name, for comparison. Numbers are above other pieces."""
+    return [
+        (1, int(piece), "") if piece.isascii() and piece.isdigit() else (0, 0, piece)
+        for piece in re.findall("[0-9]+|[^0-9]+", name)
+    ]

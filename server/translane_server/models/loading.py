@@ -1,0 +1,206 @@
+"""Loads versions of a model: checks the bundle, plans the replicas, and starts them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from translane_server.bundle import Bundle
+from translane_server.bundle_choice import choose_bundle
+from translane_server.devices import Device
+from translane_server.dispatch.dispatcher import Dispatcher
+from translane_server.dispatch.plan import plan_replicas
+from translane_server.dispatch.processes import process_hosts
+from translane_server.dispatch.replica_connection import ReplicaConnection
+from translane_server.dispatch.supervisor import Supervisor
+from translane_server.errors import BundleError, StartupError
+from translane_server.logs import data
+from translane_server.model_metrics import ModelMetrics, Pids
+from translane_server.models.folders import fingerprint, manifest_names, pinned, versions
+from translane_server.models.limits import limits_of
+from translane_server.models.loaded_model import LoadedModel
+from translane_server.replica.setup import ModelSetup, ReplicaSetup
+from translane_server.requests.limits import RequestLimits
+from translane_server.settings import ServerSettings
+from translane_server.text.tokenizer import Tokenizer, load_tokenizer
+from translane_server.vocabulary import TargetVocabulary
+
+_log = logging.getLogger(__name__)
+
+
+class CheckedModel(NamedTuple):
+    """A version whose files are checked. Nothing decodes with it yet."""
+
+    bundle: Bundle
+    device: Device
+    tokenizer: Tokenizer
+    limits: RequestLimits
+    fingerprint: str
+
+
+class ModelLoader:
+    """Loads the versions of one model.
+
+    Args:
+        name: the name under which the model is served.
+        folder: the model's folder; see `folders`.
+        settings: the settings of this model.
+        metrics: the metrics of this model.
+        cpus: returns the number of CPUs of this model.
+        named_by_manifest: whether `name` is the name in the manifest. A version with another name is then refused.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        settings: ServerSettings,
+        metrics: ModelMetrics,
+        cpus: Callable[[], int],
+        *,
+        named_by_manifest: bool = False,
+    ) -> None:
+        self._name = name
+        self._folder = folder
+        self._settings = settings
+        self._metrics = metrics
+        self._cpus = cpus
+        self._named_by_manifest = named_by_manifest
+        self._checked: CheckedModel | None = None  # the first version, until it is loaded
+
+    def check(self) -> CheckedModel:
+        """Check the files of the highest version, or of the next one if it is bad. The next `load` takes that version.
+
+        Raises:
+            StartupError: no version is valid; the message is about the highest one.
+        """
+        refused: list[StartupError] = []
+        for version in versions(self._folder):
+            try:
+                self._checked = self._check(version)
+            except StartupError as error:
+                refused.append(error)
+            else:
+                self._tell(refused)
+                return self._checked
+        raise refused[0]
+
+    async def load(self, running: str = "") -> LoadedModel | None:
+        """Load the highest version that is valid and starts.
+
+        Args:
+            running: fingerprint of the version that is loaded. Versions below it are not tried.
+
+        Returns:
+            The started model; or None if the highest version is the one that is loaded.
+
+        Raises:
+            StartupError: no version can be loaded, or none above the one that is loaded. The message is about the
+                highest version.
+        """
+        refused: list[StartupError] = []
+        for version in await asyncio.to_thread(versions, self._folder):
+            try:
+                if running and await asyncio.to_thread(_fingerprint, version) == running:
+                    break
+                loaded = await self._load(version)
+            except StartupError as error:
+                refused.append(error)
+            else:
+                self._tell(refused)
+                return loaded
+        if refused:
+            raise refused[0]
+        return None
+
+    async def _load(self, version: Path) -> LoadedModel:
+        checked, self._checked = self._checked, None
+        if checked is None or checked.fingerprint != await asyncio.to_thread(_fingerprint, version):
+            checked = await asyncio.to_thread(self._check, version)
+        dispatcher, pids = make_dispatcher(self._name, self._settings, checked, self._metrics, self._cpus())
+        loaded = LoadedModel(
+            self._name,
+            checked.bundle.manifest,
+            checked.tokenizer,
+            checked.device,
+            checked.limits,
+            dispatcher,
+            self._metrics,
+            fingerprint=checked.fingerprint,
+            pids=pids,
+        )
+        await loaded.start()
+        return loaded
+
+    def _check(self, version: Path) -> CheckedModel:
+        # The manifest may be replaced while the files are checked. Then the fingerprint is that of the older manifest,
+        # and the next reload finds a difference.
+        folder = pinned(version)
+        found = fingerprint(folder)
+        bundle, device = choose_bundle(folder, self._settings.device)
+        manifest = bundle.manifest
+        if self._named_by_manifest and self._name not in manifest_names(folder):
+            raise BundleError(f"model bundle {version}: its name is {manifest.name}, and {self._name} is served")
+        return CheckedModel(bundle, device, load_tokenizer(bundle), limits_of(self._settings, manifest), found)
+
+    def _tell(self, refused: list[StartupError]) -> None:
+        for error in refused:
+            _log.warning("a version is refused, and a lower one taken: %s", error, extra=data(model=self._name))
+
+
+def make_dispatcher(
+    name: str, settings: ServerSettings, model: CheckedModel, metrics: ModelMetrics, cpus: int
+) -> tuple[Dispatcher, Pids]:
+    """Make the dispatcher of a model, and the replicas that decode with it. They are not started.
+
+    Args:
+        name: the model's name.
+        settings: the settings of the model.
+        model: the version to decode with.
+        metrics: takes the measurements of the replicas.
+        cpus: number of CPUs of the model.
+
+    Returns:
+        The dispatcher, and the processes of its replicas.
+    """
+    manifest = model.bundle.manifest
+    plan = plan_replicas(settings, manifest.architecture.parameters, model.device, cpus)
+    _log.info("replicas: %d, of %d threads each", len(plan.rows), plan.threads, extra=data(model=name))
+    ids = manifest.special_ids
+    vocabulary = TargetVocabulary(ids.decoder_start, ids.eos, model.tokenizer.target_surfaces)
+    setup = ModelSetup(
+        bundle=model.bundle,
+        device=model.device,
+        threads=plan.threads,
+        source_capacity=model.limits.tokens.source,
+        target_capacity=model.limits.tokens.target,
+        encode_tokens=settings.encode_tokens,
+        log_format=settings.log_format,
+        log_level=settings.log_level,
+    )
+    hosts = process_hosts(len(plan.rows), plan.threads)
+    replicas = [
+        Supervisor(
+            partial(ReplicaConnection, ReplicaSetup(number, rows, vocabulary, setup), host),
+            patience=settings.replica_timeout,
+            close=host.close,
+        )
+        for number, (rows, host) in enumerate(zip(plan.rows, hosts, strict=True))
+    ]
+    dispatcher = Dispatcher(
+        replicas,
+        waiting_limit=settings.sentences_waiting,
+        most_priority=settings.max_priority,
+        observe=metrics.observe,
+        count_loss=metrics.losses.inc,
+        count_repeat=metrics.repeats.inc,
+    )
+    return dispatcher, [partial(getattr, host, "pid") for host in hosts]
+
+
+def _fingerprint(version: Path) -> str:
+    return fingerprint(pinned(version))

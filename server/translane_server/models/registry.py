@@ -1,0 +1,304 @@
+"""The models of a server, by name: which one a request gets, and when models are loaded, replaced and unloaded."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from translane.v1 import translation_pb2 as pb
+from translane_server.errors import (
+    FieldViolation,
+    InvalidRequestError,
+    ModelNotFoundError,
+    StartupError,
+    shutting_down,
+    starting,
+)
+from translane_server.logs import data
+from translane_server.models.choice import has_pair, listed
+from translane_server.models.served_model import ServedModel
+from translane_server.printable import shown
+
+_REMEMBERED_PAIRS = 1024
+# How often models are checked for disuse: so many times in the time after which they are unloaded.
+_CHECKS = 10
+_SHORTEST_CHECK = 0.05  # seconds
+
+_log = logging.getLogger(__name__)
+_Result = TypeVar("_Result")
+
+
+class Registry:
+    """The models of a server. All calls come from one event loop.
+
+    Args:
+        find: returns the folder of each model, by the models' names. It may block, and is called on a thread.
+        serve: makes the model of a name and a folder, which is not loaded. It may block, and is called on a thread.
+        unload_after: time without requests after which a model is unloaded [seconds]; 0 is never.
+
+    Attributes:
+        changed: called when the state of any model has changed.
+    """
+
+    def __init__(
+        self,
+        find: Callable[[], Mapping[str, Path]],
+        serve: Callable[[str, Path], ServedModel],
+        *,
+        unload_after: float = 0.0,
+    ) -> None:
+        self.changed: Callable[[], None] = lambda: None
+        self._find = find
+        self._serve = serve
+        self._unload_after = unload_after
+        self._models: dict[str, ServedModel] = {}
+        self._only: ServedModel | None = None  # the model, if there is exactly one
+        self._by_languages = lru_cache(_REMEMBERED_PAIRS)(self._with_pair)
+        self._reload_wanted = asyncio.Event()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._finding = asyncio.Lock()
+        self._started = False
+        self._closed = False
+
+    @property
+    def models(self) -> Mapping[str, ServedModel]:
+        """The models by name."""
+        return self._models
+
+    @property
+    def can_translate(self) -> bool:
+        """Whether any model translates."""
+        return any(model.can_translate for model in self._models.values())
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether decoding has failed, and no model translates or will translate."""
+        states = {model.state for model in self._models.values()}
+        return pb.MODEL_STATE_FAILED in states and states <= {pb.MODEL_STATE_FAILED, pb.MODEL_STATE_UNLOADED}
+
+    def add(self, model: ServedModel) -> None:
+        """Serve `model` under its name."""
+        model.changed = self._model_changed
+        self._models[model.name] = model
+        self._model_changed()
+
+    async def start(self) -> None:
+        """Load all models, one after the other. Each one translates as soon as it is loaded.
+
+        Raises:
+            StartupError: a model cannot be loaded. If there are several models, the message names the model.
+        """
+        for model in list(self._models.values()):
+            try:
+                await model.load()
+            except StartupError as error:
+                if self._only:
+                    raise
+                raise type(error)(f"model {model.name}: {error}") from None
+        self._started = True
+        self._run(self._reload_on_request())
+        if self._unload_after:
+            self._run(self._unload_unused())
+
+    def close(self) -> None:
+        """Start no reload, and unload no model any more. Requests still get their models."""
+        self._closed = True
+
+    async def stop(self) -> None:
+        """End all models at once. Unfinished requests are answered with UNAVAILABLE."""
+        self._closed = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*(model.stop() for model in self._models.values()))
+
+    # Requests
+
+    def choose(self, name: str, source_language: str, target_language: str) -> ServedModel:
+        """Return the model of a request: by name; without a name, the only model that has the language pair.
+
+        The names are remembered, so their lengths must be checked before; see `check_names`.
+
+        Args:
+            name: the name of a model, or "".
+            source_language: tag of a request; "" stands for a model's only source language.
+            target_language: tag of a request; "" stands for a model's only target language.
+
+        Raises:
+            ModelNotFoundError: no model has the name, or the language pair.
+            InvalidRequestError: several models have the language pair.
+        """
+        if name:
+            if model := self._models.get(name):
+                return model
+            raise ModelNotFoundError(f"model: there is no model {shown(name)}; this server has {listed(self._models)}")
+        if self._only:  # it says itself what is wrong with the languages
+            return self._only
+        found = self._by_languages(source_language, target_language)
+        if len(found) == 1:
+            return found[0]
+        if found:
+            names = listed(model.name for model in found)
+            raise InvalidRequestError(FieldViolation("model", f"is needed, several models fit: {names}"))
+        pair = f"{shown(source_language)} to {shown(target_language)}"
+        raise ModelNotFoundError(f"model: no model translates {pair}; this server has {listed(self._models)}")
+
+    def messages(self) -> list[pb.Model]:
+        """Return the message that describes each model, in the order of their names."""
+        return [model.message() for _, model in sorted(self._models.items())]
+
+    # Changes of the operator
+
+    def request_reload(self) -> None:
+        """Reload all models soon. A request during a reload makes one more."""
+        self._reload_wanted.set()
+
+    async def load(self, name: str) -> ServedModel:
+        """Load the model `name`; a folder that is new in the folder of models is found.
+
+        A change goes on to its end, even if the caller is cancelled.
+
+        Raises:
+            ModelNotFoundError: there is no such model.
+            StartupError: the model cannot be loaded.
+            UnavailableError: the server is starting or stopping.
+        """
+        return await self._finished(self._load(name))
+
+    async def unload(self, name: str) -> ServedModel:
+        """Finish the running requests of the model `name`, and free its memory. See `load`."""
+        model = self._named(name)
+        await self._finished(model.unload())
+        return model
+
+    async def reload(self, name: str) -> tuple[ServedModel, bool]:
+        """Replace the model `name` by its newest version; return the model, and whether it has changed. See `load`."""
+        model = self._named(name)
+        return model, await self._finished(model.reload())
+
+    async def _load(self, name: str) -> ServedModel:
+        if name not in self._models:
+            async with self._finding:
+                folder = (await asyncio.to_thread(self._find)).get(name)
+                if folder and name not in self._models:
+                    await self._add_loaded(name, folder)
+        model = self._named(name)
+        await model.load()
+        return model
+
+    def _named(self, name: str) -> ServedModel:
+        if model := self._models.get(name):
+            return model
+        raise ModelNotFoundError(f"name: there is no model {shown(name)}; this server has {listed(self._models)}")
+
+    async def _finished(self, change: Coroutine[Any, Any, _Result]) -> _Result:
+        """Run `change` to its end."""
+        if self._closed:
+            change.close()
+            raise shutting_down()
+        if not self._started:
+            change.close()
+            raise starting()
+        task = self._run(change)
+        await asyncio.wait([task])
+        if task.cancelled():
+            raise shutting_down()
+        return task.result()
+
+    # Work in the background
+
+    def _run(self, work: Coroutine[Any, Any, _Result]) -> asyncio.Task[_Result]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # marks it as seen, because the caller may have gone
+
+    async def _reload_on_request(self) -> None:
+        while True:
+            await self._reload_wanted.wait()
+            self._reload_wanted.clear()
+            if not self._closed:
+                await self._reload_all()
+
+    async def _reload_all(self) -> None:
+        """Replace each model by its newest version, one after the other. Add models that are new; remove others."""
+        changed = 0
+        for model in list(self._models.values()):
+            try:
+                changed += await model.reload()
+            except StartupError:  # the model has told the log
+                pass
+            except Exception:  # noqa: BLE001 a bug must not end reloading
+                _log.exception("reloading has failed", extra=data(model=model.name))
+        try:
+            added, removed = await self._update_names()
+        except StartupError as error:
+            added, removed = 0, 0
+            _log.error("models cannot be found: %s", error)
+        _log.info("reloaded: %d changed, %d new, %d removed", changed, added, removed)
+
+    async def _update_names(self) -> tuple[int, int]:
+        """Load new models, and remove those whose folders are gone. Return how many there are of both.
+
+        Raises:
+            StartupError: the models cannot be found.
+        """
+        async with self._finding:
+            folders = await asyncio.to_thread(self._find)
+            added = 0
+            for name, folder in folders.items():
+                if name not in self._models:
+                    try:
+                        await self._add_loaded(name, folder)
+                    except StartupError as error:
+                        _log.error("a new model is refused: %s", error, extra=data(model=name))
+                    else:
+                        added += 1
+            gone = [name for name in self._models if name not in folders]
+            for name in gone:
+                model = self._models.pop(name)
+                self._model_changed()
+                await model.remove()
+                _log.info("removed", extra=data(model=name))
+        return added, len(gone)
+
+    async def _add_loaded(self, name: str, folder: Path) -> None:
+        """Load a new model, and serve it.
+
+        Raises:
+            StartupError: the model cannot be loaded.
+        """
+        model = await asyncio.to_thread(self._serve, name, folder)
+        try:
+            await model.load()
+        except BaseException:
+            await model.remove()
+            raise
+        self.add(model)
+
+    async def _unload_unused(self) -> None:
+        while not self._closed:
+            await asyncio.sleep(max(self._unload_after / _CHECKS, _SHORTEST_CHECK))
+            for model in list(self._models.values()):
+                await model.unload_if_unused(self._unload_after)
+
+    def _model_changed(self) -> None:
+        self._only = next(iter(self._models.values())) if len(self._models) == 1 else None
+        self._by_languages.cache_clear()
+        self.changed()
+
+    def _with_pair(self, source_language: str, target_language: str) -> tuple[ServedModel, ...]:
+        return tuple(
+            model
+            for model in self._models.values()
+            if has_pair(model.description.manifest.languages, source_language, target_language)
+        )

@@ -1,0 +1,271 @@
+"""A model that the server serves under a name: which version is loaded, and how this changes."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Protocol
+
+from translane.v1 import translation_pb2 as pb
+from translane_server.errors import QueueFullError, StartupError, UnavailableError, shutting_down, starting
+from translane_server.logs import data
+from translane_server.model_metrics import REFUSED, RELOADED, ModelMetrics
+from translane_server.models.loaded_model import LoadedModel
+from translane_server.requests.model_list import ModelDescription, model_message
+
+# How long a caller should wait before it tries again [seconds].
+_RETRY_FULL = 1.0
+# After a failure to load a model on demand, no request tries again for this time [seconds].
+_RETRY_LOADING = 10.0
+_COLLECTING_DELAY = 1.0  # from the end of a version until its memory is collected [seconds]
+
+_log = logging.getLogger(__name__)
+
+
+class Loader(Protocol):
+    """Loads versions of a model."""
+
+    async def load(self, running: str = "") -> LoadedModel | None:
+        """Load the newest version; None if it is the one with the fingerprint `running`.
+
+        Raises:
+            StartupError: the version cannot be loaded.
+        """
+
+
+class ServedModel:
+    """A model, its state, and the version that requests get.
+
+    Changes wait for each other: at any time, at most one version is loading, and at most two are in memory. All calls
+    come from one event loop.
+
+    Args:
+        description: the model as callers see it before it is loaded.
+        loader: loads versions.
+        metrics: the metrics of the model.
+        clock: monotonic clock [seconds].
+
+    Attributes:
+        changed: called when the state has changed.
+        ready: the version that new requests get; None if requests have to wait, or are refused.
+        state: see `ModelState` of the protocol.
+    """
+
+    def __init__(
+        self,
+        description: ModelDescription,
+        loader: Loader,
+        metrics: ModelMetrics,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name = description.name
+        self.description = description
+        self.changed: Callable[[], None] = lambda: None
+        self.ready: LoadedModel | None = None
+        self.state: pb.ModelState = pb.MODEL_STATE_LOADING
+        self._loader = loader
+        self._metrics = metrics
+        self._clock = clock
+        self._turn = asyncio.Lock()
+        self._retirement: asyncio.Task[None] | None = None  # of the version before
+        self._waiting = 0  # requests that wait until the model is loaded
+        self._demand: asyncio.Task[None] | None = None
+        self._tries_again_at = -float("inf")
+        self._watch: asyncio.Task[None] | None = None
+        self._stopped = False
+
+    @property
+    def can_translate(self) -> bool:
+        """Whether a request gets a translation, at once or after the model is loaded."""
+        if self.state == pb.MODEL_STATE_READY:
+            return self.ready is not None and self.ready.is_available
+        return self.state == pb.MODEL_STATE_IDLE
+
+    def message(self) -> pb.Model:
+        """Return the message that describes the model."""
+        return model_message(self.description, self.state)
+
+    # Changes of the operator
+
+    async def load(self) -> None:
+        """Load the model, unless it is loaded.
+
+        Raises:
+            StartupError: no version can be loaded.
+        """
+        async with self._change():
+            if self.ready is None or self.ready.has_failed:
+                await self._load()
+
+    async def reload(self) -> bool:
+        """Replace the version that is loaded by the newest one, which is loaded meanwhile. No request is lost.
+
+        A model that is not loaded stays so: its next load takes the newest version anyway.
+
+        The requests of the version before may still run when this method returns.
+
+        Returns:
+            Whether another version is loaded now.
+
+        Raises:
+            StartupError: the newest version cannot be loaded. The version that was loaded goes on.
+        """
+        async with self._change():
+            old = self.ready
+            if old is None:
+                return False
+            try:
+                new = await self._loader.load("" if old.has_failed else old.fingerprint)
+            except StartupError as error:
+                self._metrics.count_reload(REFUSED)
+                _log.error(
+                    "a new version is refused, and version %s goes on: %s",
+                    old.manifest.version,
+                    error,
+                    extra=data(model=self.name),
+                )
+                raise
+            if new is None:
+                return False
+            self._metrics.count_reload(RELOADED)
+            await self._take(new)
+            return True
+
+    async def unload(self) -> None:
+        """Finish the running requests, and free the memory. New requests are refused until `load`."""
+        async with self._change():
+            await self._unload(pb.MODEL_STATE_UNLOADED)
+
+    async def unload_if_unused(self, seconds: float) -> None:
+        """Free the memory if no request has used the model for `seconds`. The next request loads the model."""
+        if not self._is_unused(seconds) or self._turn.locked():
+            return
+        async with self._change():
+            if self._is_unused(seconds):
+                _log.info("not used for %g seconds: unloading", seconds, extra=data(model=self.name))
+                await self._unload(pb.MODEL_STATE_IDLE)
+
+    async def remove(self) -> None:
+        """Finish the running requests, free the memory, and remove the series of the model from the metrics."""
+        await self.unload()
+        self._metrics.remove()
+
+    async def stop(self) -> None:
+        """End the model at once. Unfinished requests are answered with UNAVAILABLE."""
+        self._stopped = True
+        tasks = [task for task in (self._demand, self._watch, self._retirement) if task]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self.ready:
+            await self.ready.stop()
+
+    # Requests
+
+    async def wait_until_ready(self) -> LoadedModel:
+        """Return the version for a request, after the model is loaded if it was not in use for a time.
+
+        Raises:
+            UnavailableError: the model is loading for the first time, is unloaded, or cannot be loaded.
+            QueueFullError: too many requests wait for the model.
+        """
+        limit = self.description.limits.sentences_waiting
+        if self._waiting >= limit:
+            raise QueueFullError(
+                f"{self._waiting} requests are waiting until {self.name} is loaded", retry_after=_RETRY_FULL
+            )
+        self._waiting += 1
+        try:
+            while self.ready is None:
+                await self._load_on_demand()
+            return self.ready
+        finally:
+            self._waiting -= 1
+
+    async def _load_on_demand(self) -> None:
+        if self._stopped:
+            raise shutting_down()
+        if self.state == pb.MODEL_STATE_LOADING:
+            raise starting()
+        if self.state != pb.MODEL_STATE_IDLE:
+            raise UnavailableError(f"the model {self.name} is unloaded", retry_after=_RETRY_LOADING)
+        if (wait := self._tries_again_at - self._clock()) > 0:
+            raise UnavailableError(
+                f"the model {self.name} cannot be loaded; the server's log has the details", retry_after=wait
+            )
+        if self._demand is None or self._demand.done():
+            self._demand = asyncio.create_task(self._load_for_requests())
+        await asyncio.wait([self._demand])  # a caller who goes away does not stop the load, which others wait for
+
+    async def _load_for_requests(self) -> None:
+        try:
+            await self.load()
+        except Exception as error:  # noqa: BLE001 the requests that wait are answered in any case
+            self._tries_again_at = self._clock() + _RETRY_LOADING
+            bug = None if isinstance(error, StartupError) else error
+            _log.error("it cannot be loaded: %s", error, extra=data(model=self.name), exc_info=bug)
+
+    # Steps of the changes
+
+    @asynccontextmanager
+    async def _change(self) -> AsyncIterator[None]:
+        """Wait for other changes, and for the end of the version before the one that is loaded."""
+        async with self._turn:
+            if self._retirement:
+                await asyncio.wait([self._retirement])
+            yield
+
+    async def _load(self) -> None:
+        new = await self._loader.load()
+        assert new is not None, "there is no version to be the same"
+        await self._take(new)
+
+    async def _take(self, new: LoadedModel) -> None:
+        """Let all new requests use `new`, and end the version before when its requests are answered."""
+        if self._stopped:
+            await new.stop()
+            raise StartupError("the server is shutting down")
+        old, self.ready = self.ready, new
+        self.description = ModelDescription(self.name, new.manifest, new.device, new.limits)
+        new.dispatcher.availability_changed = lambda: self.changed()
+        self._set_state(pb.MODEL_STATE_READY)
+        self._watch = asyncio.create_task(self._watch_failure(new))
+        if old:
+            self._retirement = asyncio.create_task(self._retire(old))
+        await new.announce()
+
+    async def _unload(self, state: pb.ModelState) -> None:
+        old, self.ready = self.ready, None
+        self._tries_again_at = -float("inf")
+        self._metrics.unwatch()
+        self._set_state(state)
+        if old:
+            self._retirement = asyncio.create_task(self._retire(old))
+            await asyncio.wait([self._retirement])
+            _log.info("unloaded", extra=data(model=self.name, version=old.manifest.version))
+
+    async def _retire(self, old: LoadedModel) -> None:
+        await old.retire()
+        # Readers and their caches refer to each other, and hold the tokenizer. Soon nothing else refers to them.
+        asyncio.get_running_loop().call_later(_COLLECTING_DELAY, gc.collect)
+
+    def _set_state(self, state: pb.ModelState) -> None:
+        if self._watch:
+            self._watch.cancel()
+            self._watch = None
+        self.state = state
+        self.changed()
+
+    def _is_unused(self, seconds: float) -> bool:
+        model = self.ready
+        return model is not None and not model.users and self._clock() - model.last_used >= seconds
+
+    async def _watch_failure(self, model: LoadedModel) -> None:
+        await model.dispatcher.failed.wait()
+        self.state = pb.MODEL_STATE_FAILED
+        _log.error("decoding has failed, and the model translates nothing any more", extra=data(model=self.name))
+        self.changed()

@@ -1,0 +1,29 @@
+"""Makes text from files and callers fit for a terminal, where control characters move the cursor or fake a line."""
+
+from __future__ import annotations
+
+MOST_CHARACTERS = 1000
+_KEPT_AT_THE_END = 200
+_GAP = " … "
+
+
+def printable(text: str, most: int = MOST_CHARACTERS) -> str:
+    r"""Return `text` on one line: other characters than printable ones are escaped, as in "\x1b" and "\n".
+
+    A text of more than `most` characters loses its middle. Applied again, the function changes nothing.
+    """
+    if len(text) > most:
+        end = min(_KEPT_AT_THE_END, most // 2)
+        text = f"{text[: most - end - len(_GAP)]}{_GAP}{text[len(text) - end :]}"
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def shown(value: object, most: int = 60) -> str:
+    """Return a short `repr` of a value from a file, however large the value is."""
+    if isinstance(value, int) and abs(value) >= 10**most:  # Python refuses to write numbers of many digits
+        return f"a number of more than {most} digits"
+    if isinstance(value, list | dict) and len(value) > most:
+        return f"a {type(value).__name__} of {len(value):,} items"
+    return printable(repr(value), most)

@@ -1,0 +1,99 @@
+"""The service with which an operator loads, unloads and reloads models; and the port that it has of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+from grpc_reflection.v1alpha import reflection
+
+from translane.v1 import models_pb2 as pb
+from translane.v1.models_pb2_grpc import ModelServiceServicer, add_ModelServiceServicer_to_server
+from translane_server.errors import ModelRefusedError, StartupError
+from translane_server.metrics import Metrics
+from translane_server.models.registry import Registry
+from translane_server.rpc.interceptors import CallInterceptor
+from translane_server.rpc.open_calls import CallLimits
+
+SERVICE_NAME = pb.DESCRIPTOR.services_by_name["ModelService"].full_name
+
+# The port listens on this address alone: whoever can log in to the machine may use it, and nobody else.
+ADMIN_HOST = "127.0.0.1"
+
+_MAX_MESSAGE_BYTES = 4096
+_MAX_STREAMS = 16  # calls at once on a connection
+_LONGEST_LOAD = 3600.0  # longest time of a call [seconds]
+_CLOSING_TIME = 0.5  # for the answers of calls that run when the port closes [seconds]
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class ModelService(ModelServiceServicer):
+    """Answers the RPCs about models.
+
+    Args:
+        models: the models of the server.
+    """
+
+    def __init__(self, models: Registry) -> None:
+        self._models = models
+
+    async def LoadModel(self, request: pb.LoadModelRequest, context: Context) -> pb.LoadModelResponse:  # noqa: ARG002, N802
+        with _refusals():
+            model = await self._models.load(request.name)
+        return pb.LoadModelResponse(model=model.message())
+
+    async def UnloadModel(self, request: pb.UnloadModelRequest, context: Context) -> pb.UnloadModelResponse:  # noqa: ARG002, N802
+        model = await self._models.unload(request.name)
+        return pb.UnloadModelResponse(model=model.message())
+
+    async def ReloadModel(self, request: pb.ReloadModelRequest, context: Context) -> pb.ReloadModelResponse:  # noqa: ARG002, N802
+        with _refusals():
+            model, changed = await self._models.reload(request.name)
+        return pb.ReloadModelResponse(model=model.message(), changed=changed)
+
+
+class AdminPort:
+    """The port of `ModelService`.
+
+    Args:
+        models: the models of the server.
+        metrics: counts the calls.
+        port: the port; 0 takes a free one.
+        reflects: whether the port answers server reflection.
+
+    Raises:
+        RuntimeError: the server cannot listen on the port.
+    """
+
+    def __init__(self, models: Registry, metrics: Metrics, port: int, *, reflects: bool) -> None:
+        options = [
+            ("grpc.so_reuseport", 0),
+            ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
+            ("grpc.max_concurrent_streams", _MAX_STREAMS),
+        ]
+        limits = CallLimits(calls=_MAX_STREAMS, message_bytes=_MAX_MESSAGE_BYTES, request_timeout=_LONGEST_LOAD)
+        self._server = grpc.aio.server(interceptors=[CallInterceptor(metrics, limits)], options=options)
+        add_ModelServiceServicer_to_server(ModelService(models), self._server)  # type: ignore[no-untyped-call]
+        if reflects:
+            reflection.enable_server_reflection((SERVICE_NAME, reflection.SERVICE_NAME), self._server)
+        self.port = self._server.add_insecure_port(f"{ADMIN_HOST}:{port}")
+
+    async def start(self) -> None:
+        """Answer calls."""
+        await self._server.start()
+
+    async def stop(self) -> None:
+        """Close the port."""
+        await self._server.stop(_CLOSING_TIME)
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Tell the caller why a model cannot be loaded."""
+    try:
+        yield
+    except StartupError as error:
+        raise ModelRefusedError(str(error)) from None

@@ -1,0 +1,114 @@
+"""Models whose versions load when a test lets them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import pytest
+
+from fakes.serving import FakeTokenizer, make_manifest, make_settings
+from translane_server.dispatch.dispatcher import Dispatcher
+from translane_server.errors import UnavailableError
+from translane_server.manifest import Manifest
+from translane_server.metrics import Metrics
+from translane_server.model_metrics import ModelMetrics
+from translane_server.models.limits import limits_of
+from translane_server.models.loaded_model import LoadedModel
+from translane_server.models.served_model import ServedModel
+from translane_server.requests.limits import RequestLimits
+from translane_server.requests.model_list import ModelDescription
+
+
+class FakeDispatcher:
+    """Decodes nothing; says whether it was stopped."""
+
+    def __init__(self) -> None:
+        self.failed = asyncio.Event()
+        self.stopped = False
+        self.rows = self.active_rows = self.waiting = 0
+
+    @property
+    def is_available(self) -> bool:
+        return not self.failed.is_set()
+
+    async def start(self) -> None:
+        pass
+
+    async def stop(self) -> None:
+        self.stopped = True
+
+
+class FakeLoader:
+    """Loads `newest`, a version or an error, after `gate` is open. Implements `Loader`."""
+
+    def __init__(
+        self, name: str, newest: str | Exception, limits: RequestLimits, metrics: ModelMetrics, languages: Any
+    ) -> None:
+        self.name = name
+        self.newest = newest
+        self.loads = 0
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self._limits = limits
+        self._metrics = metrics
+        self._languages = languages
+
+    def manifest(self, version: str) -> Manifest:
+        return make_manifest(name=self.name, version=version, **self._languages)
+
+    async def load(self, running: str = "") -> LoadedModel | None:
+        self.loads += 1
+        newest = self.newest
+        await self.gate.wait()
+        if isinstance(newest, Exception):
+            raise newest
+        if newest == running:
+            return None
+        loaded = LoadedModel(
+            self.name,
+            self.manifest(newest),
+            FakeTokenizer(),
+            "cpu",
+            self._limits,
+            cast("Dispatcher", FakeDispatcher()),
+            self._metrics,
+            fingerprint=newest,
+        )
+        await loaded.start()
+        return loaded
+
+
+class Model(ServedModel):
+    """A served model with its fake loader."""
+
+    def __init__(self, metrics: Metrics, name: str = "m", newest: str = "1", **languages: Any) -> None:
+        limits = limits_of(make_settings(texts_per_request=2, sentences_waiting=3), make_manifest())
+        of_model = metrics.of_model(name)
+        self.loader = FakeLoader(name, newest, limits, of_model, languages)
+        description = ModelDescription(name, self.loader.manifest("0"), "cpu", limits)
+        super().__init__(description, self.loader, of_model)
+
+    async def refuses(self) -> str:
+        """The message with which a request is refused."""
+        with pytest.raises(UnavailableError) as caught:
+            await self.wait_until_ready()
+        return str(caught.value)
+
+
+@contextmanager
+def request_to(model: LoadedModel) -> Iterator[None]:
+    """A request that uses `model`."""
+    model.begin_request()
+    try:
+        yield
+    finally:
+        model.end_request()
+
+
+async def turns(count: int = 20) -> None:
+    """Let all tasks go on until they wait for something else."""
+    for _ in range(count):
+        await asyncio.sleep(0)

@@ -1,0 +1,60 @@
+"""What a failed call says: its code, and the details of the richer error model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+from google.rpc import error_details_pb2, status_pb2
+
+_DETAILS = "grpc-status-details-bin"
+_RETRIED = (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A call that was not answered.
+
+    Attributes:
+        code: the status code.
+        reason: of the ErrorInfo; empty if there is none.
+        can_be_retried: whether there is a RetryInfo.
+        fields: the fields that the BadRequest names.
+        message: the status message.
+    """
+
+    code: grpc.StatusCode
+    reason: str = ""
+    can_be_retried: bool = False
+    fields: tuple[str, ...] = ()
+    message: str = ""
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the server refused the call in the promised form, so that the caller may try again."""
+        return self.code in _RETRIED and bool(self.reason) and self.can_be_retried
+
+    @property
+    def name(self) -> str:
+        """The code and the reason, for figures."""
+        return f"{self.code.name}({self.reason or 'no ErrorInfo'})"
+
+
+def failure_of(error: grpc.RpcError) -> Failure:
+    """Return what `error`, raised by grpc or grpc.aio, says."""
+    call: Any = error  # gRPC's errors are calls as well, though their types do not say so
+    packed = [value for key, value in call.trailing_metadata() or () if key == _DETAILS]
+    return parsed(call.code() or grpc.StatusCode.UNKNOWN, packed[0] if packed else b"", call.details() or "")
+
+
+def parsed(code: grpc.StatusCode, packed: bytes, message: str = "") -> Failure:
+    """Return the failure of a status with `packed` as its `grpc-status-details-bin`."""
+    info, retry, bad = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo(), error_details_pb2.BadRequest()
+    can_be_retried = False
+    for detail in status_pb2.Status.FromString(packed).details:
+        detail.Unpack(info)
+        detail.Unpack(bad)
+        can_be_retried = detail.Unpack(retry) or can_be_retried
+    fields = tuple(violation.field for violation in bad.field_violations)
+    return Failure(code, info.reason, can_be_retried, fields, message)

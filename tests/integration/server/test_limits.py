@@ -1,0 +1,264 @@
+"""What the port refuses, and what it answers meanwhile, through a real socket."""
+
+import asyncio
+import itertools
+from collections import Counter
+from contextlib import AsyncExitStack
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2, status_pb2
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from fakes.serving import serving
+from translane.v1 import translation_pb2 as pb
+from translane.v1 import translation_pb2_grpc
+from translane_server import descriptors
+from translane_server.rpc.open_calls import READING
+
+SERVICE = "translane.v1.TranslationService"
+SERVING = health_pb2.HealthCheckResponse.SERVING
+
+
+def of_a_connection_of_its_own(running):
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    return grpc.aio.insecure_channel(f"127.0.0.1:{running.server.port}", options=options)
+
+
+def reason_of(error):
+    """The code of `error`, its reason, and whether it says when to try again."""
+    trailers = dict(error.trailing_metadata() or ())
+    details = status_pb2.Status.FromString(trailers["grpc-status-details-bin"]).details
+    (info,) = [each for each in details if each.Is(error_details_pb2.ErrorInfo.DESCRIPTOR)]
+    retry = any(each.Is(error_details_pb2.RetryInfo.DESCRIPTOR) for each in details)
+    unpacked = error_details_pb2.ErrorInfo()
+    info.Unpack(unpacked)
+    return error.code().name, unpacked.reason, retry
+
+
+async def refusal(call):
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    return reason_of(caught.value)
+
+
+def rejected(running, reason):
+    return running.server.metrics.registry.get_sample_value("translane_rejected_total", {"reason": reason})
+
+
+async def outcome(call):
+    try:
+        await call
+    except grpc.aio.AioRpcError as error:
+        return reason_of(error)
+    return "OK"
+
+
+def streaming(channel, method="Translate"):
+    """A call of a unary method whose message can be held back."""
+    return channel.stream_stream(f"/{SERVICE}/{method}", None, None)(None)
+
+
+@pytest.mark.parametrize("method", ["Translate", "TranslateStream", "Score", "ListModels"])
+async def test_a_call_that_ends_without_a_message(method):
+    async with serving() as running:
+        call = streaming(running.channel, method)
+        await call.done_writing()
+        assert await refusal(call.read()) == ("INVALID_ARGUMENT", "INVALID_FIELD", False)
+        assert rejected(running, "INVALID_FIELD") == 1
+
+
+async def test_a_health_check_that_ends_without_a_message():
+    async with serving() as running:
+        call = running.channel.stream_stream("/grpc.health.v1.Health/Check", None, None)(None)
+        await call.done_writing()
+        assert await refusal(call.read()) == ("INVALID_ARGUMENT", "INVALID_FIELD", False)
+
+
+async def test_a_message_that_does_not_come():
+    async with serving(message_timeout=0.1) as running:
+        call = streaming(running.channel)
+        assert await refusal(call.read()) == ("DEADLINE_EXCEEDED", "MESSAGE_TIMEOUT", False)
+        assert rejected(running, "MESSAGE_TIMEOUT") == 1
+        assert (await running.stub.Translate(pb.TranslateRequest(texts=["a"]))).translations
+
+
+async def test_calls_without_messages_keep_nobody_out():
+    async with serving(max_calls=1000, max_streams=1000) as running, AsyncExitStack() as stack:
+        others = await stack.enter_async_context(of_a_connection_of_its_own(running))
+        calls = [streaming(others) for _ in range(400)]
+        for call in calls:
+            await call.wait_for_connection()
+        check = health_pb2_grpc.HealthStub(running.channel).Check
+        assert (await running.stub.Translate(pb.TranslateRequest(texts=["a"]), timeout=10)).translations
+        assert (await check(health_pb2.HealthCheckRequest(), timeout=10)).status == SERVING
+        outcomes = asyncio.as_completed([outcome(call.read()) for call in calls])
+        refused = [await each for each in itertools.islice(outcomes, 300)]
+        assert set(refused) == {("RESOURCE_EXHAUSTED", "TOO_MANY_CALLS", True)}
+        assert rejected(running, "TOO_MANY_CALLS") >= 300
+        for call in calls:
+            call.cancel()
+
+
+async def test_a_message_too_large():
+    async with serving(max_message_bytes=1024) as running:
+        request = pb.TranslateRequest(texts=["x" * 1500])
+        expected = ("RESOURCE_EXHAUSTED", "MESSAGE_TOO_LARGE", False)
+        assert await refusal(running.stub.Translate(request)) == expected
+        assert rejected(running, "MESSAGE_TOO_LARGE") == 1
+        with pytest.raises(grpc.aio.AioRpcError) as caught:  # gRPC itself refuses what is much too large
+            await running.stub.Translate(pb.TranslateRequest(texts=["x" * 100000]))
+        assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+async def test_bytes_of_requests_in_flight():
+    async with serving(max_message_bytes=1024, max_bytes_in_flight=2500, caller_share=1.0) as running:
+        running.backend.hold()
+        options = pb.DecodingOptions(suppressed_phrases=["z" * 100] * 9)  # bytes that are not decoded
+        calls = [running.stub.Translate(pb.TranslateRequest(texts=["abc"], options=options)) for _ in range(3)]
+        refused, *others = asyncio.as_completed([outcome(call) for call in calls])
+        assert await refused == ("RESOURCE_EXHAUSTED", "TOO_MANY_BYTES", True)
+        assert rejected(running, "TOO_MANY_BYTES") == 1
+        running.backend.release()
+        assert [await other for other in others] == ["OK", "OK"]
+        assert await outcome(running.stub.Translate(pb.TranslateRequest(texts=["abc"], options=options))) == "OK"
+
+
+async def test_calls_of_one_caller_leave_room_for_health():
+    async with serving(max_calls=4, caller_share=0.5) as running:
+        running.backend.hold()
+        calls = [running.stub.Translate(pb.TranslateRequest(texts=["abc"])) for _ in range(5)]
+        *refused, fourth, fifth = asyncio.as_completed([outcome(call) for call in calls])
+        assert {await each for each in refused} == {("RESOURCE_EXHAUSTED", "TOO_MANY_CALLS", True)}
+        check = health_pb2_grpc.HealthStub(running.channel).Check
+        assert (await check(health_pb2.HealthCheckRequest(), timeout=10)).status == SERVING
+        running.backend.release()
+        assert (await fourth, await fifth) == ("OK", "OK")
+        assert rejected(running, "TOO_MANY_CALLS") == 3
+
+
+async def test_a_request_that_takes_too_long():
+    async with serving(request_timeout=0.2) as running:
+        running.backend.hold()
+        expected = ("DEADLINE_EXCEEDED", "REQUEST_TIMEOUT", False)
+        assert await refusal(running.stub.Translate(pb.TranslateRequest(texts=["abc"]))) == expected
+        assert await refusal(running.stub.Translate(pb.TranslateRequest(texts=["abc"]), timeout=60)) == expected
+        running.backend.release()
+        assert await outcome(running.stub.Translate(pb.TranslateRequest(texts=["abc"]))) == "OK"
+
+
+async def test_a_burst_from_many_connections_is_answered_or_refused_with_a_reason():
+    limited = serving(max_calls=500, caller_share=0.8, sentences_waiting=300)
+    async with limited as running, AsyncExitStack() as stack:
+        channels = [await stack.enter_async_context(of_a_connection_of_its_own(running)) for _ in range(15)]
+        for channel in channels:
+            await channel.channel_ready()
+        stubs = [translation_pb2_grpc.TranslationServiceStub(channel) for channel in channels]
+        calls = [stubs[number % 15].Translate(pb.TranslateRequest(texts=["abc"])) for number in range(1500)]
+        found = Counter(await asyncio.gather(*map(outcome, calls)))
+        refused = ("RESOURCE_EXHAUSTED", "TOO_MANY_CALLS", True), ("RESOURCE_EXHAUSTED", "QUEUE_FULL", True)
+        assert found["OK"] + found[refused[0]] + found[refused[1]] == 1500
+        assert found["OK"] >= 300
+        assert rejected(running, "TOO_MANY_CALLS") == found[refused[0]]
+        assert rejected(running, "QUEUE_FULL") == found[refused[1]]
+
+
+async def test_many_calls_in_one_moment_are_all_answered():
+    async with serving() as running:
+        for _ in range(5):
+            calls = [running.stub.ListModels(pb.ListModelsRequest()) for _ in range(8 * READING)]
+            assert Counter(await asyncio.gather(*map(outcome, calls))) == {"OK": 8 * READING}
+
+
+async def test_calls_beyond_the_streams_of_a_connection_wait_at_the_client():
+    async with serving(max_streams=4, sentences_waiting=8) as running:
+        calls = [running.stub.Translate(pb.TranslateRequest(texts=["abc"])) for _ in range(100)]
+        assert Counter(await asyncio.gather(*map(outcome, calls))) == {"OK": 100}
+
+
+async def test_connections_beyond_the_limit_are_closed_and_later_ones_taken():
+    async with serving(max_connections=3) as running, AsyncExitStack() as stack:
+        others = []
+        for _ in range(3):
+            others.append(await asyncio.open_connection("127.0.0.1", running.server.port))
+        reader, writer = await asyncio.open_connection("127.0.0.1", running.server.port)
+        async with asyncio.timeout(10):
+            while await reader.read(1000):
+                pass
+        writer.close()
+        for _, other in others:
+            other.close()
+        channel = await stack.enter_async_context(of_a_connection_of_its_own(running))
+        stub = translation_pb2_grpc.TranslationServiceStub(channel)
+        answer = await stub.Translate(pb.TranslateRequest(texts=["a"]), wait_for_ready=True, timeout=20)
+        assert answer.translations
+
+
+async def test_the_log_says_when_nearly_all_connections_are_taken(monkeypatch, caplog):
+    monkeypatch.setattr(descriptors, "_INTERVAL", 0.02)
+    async with serving(max_connections=4) as running, AsyncExitStack() as stack:
+        for _ in range(4):
+            channel = await stack.enter_async_context(of_a_connection_of_its_own(running))
+            await channel.channel_ready()
+        async with asyncio.timeout(10):
+            while "nearly all connections are taken" not in caplog.text:  # noqa: ASYNC110 the log has no event
+                await asyncio.sleep(0.02)
+
+
+async def test_an_idle_connection_is_closed():
+    async with serving(max_connection_idle=0.1) as running:
+        channel = of_a_connection_of_its_own(running)
+        await channel.channel_ready()
+        state = grpc.ChannelConnectivity.READY
+        async with asyncio.timeout(10):
+            await channel.wait_for_state_change(state)
+        stub = translation_pb2_grpc.TranslationServiceStub(channel)
+        assert (await stub.Translate(pb.TranslateRequest(texts=["a"]), timeout=10)).translations
+        await channel.close()
+
+
+def frame(kind, flags, stream, body=b""):
+    """A frame of HTTP/2: RFC 9113, section 4.1."""
+    return len(body).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + body
+
+
+def header_block(method):
+    """The headers of a call, as literals: RFC 7541, section 6.2.2."""
+    fields = {
+        ":method": "POST",
+        ":scheme": "http",
+        ":path": f"/{SERVICE}/{method}",
+        ":authority": "here",
+        "content-type": "application/grpc",
+        "te": "trailers",
+    }
+    return b"".join(
+        b"\0" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
+        for name, value in fields.items()
+    )
+
+
+def call_frames(stream, method, message):
+    data = message.SerializeToString()
+    prefixed = b"\0" + len(data).to_bytes(4, "big") + data
+    return frame(1, 4, stream, header_block(method)) + frame(0, 1, stream, prefixed)
+
+
+async def test_callers_who_do_not_read_keep_their_place_until_they_leave(caplog):
+    async with serving(request_timeout=0.2) as running:
+        value = running.server.metrics.registry.get_sample_value
+        _, writer = await asyncio.open_connection("127.0.0.1", running.server.port)
+        no_window = frame(4, 0, 0, (4).to_bytes(2, "big") + bytes(4))  # SETTINGS_INITIAL_WINDOW_SIZE = 0
+        writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + no_window)
+        writer.write(call_frames(1, "TranslateStream", pb.TranslateStreamRequest(text="abc")))
+        writer.write(call_frames(3, "Translate", pb.TranslateRequest(texts=["abc"])))
+        await writer.drain()
+        await asyncio.sleep(0.6)
+        assert value("translane_open_calls") == 2
+        assert value("translane_rows", {"model": "fake", "state": "active"}) == 0
+        assert await outcome(running.stub.Translate(pb.TranslateRequest(texts=["abc"]))) == "OK"
+        writer.close()
+        async with asyncio.timeout(10):
+            while value("translane_open_calls"):  # noqa: ASYNC110 nothing tells
+                await asyncio.sleep(0.01)
+    assert "Traceback" not in caplog.text

@@ -1,0 +1,332 @@
+"""Many models in one server, as a process: which one answers, and how each is replaced, unloaded and refused."""
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2, status_pb2
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from translane.v1 import models_pb2, models_pb2_grpc, translation_pb2_grpc
+from translane.v1 import translation_pb2 as pb
+
+BUNDLE = Path(__file__).parents[2] / "data" / "bundles" / "v5-int8"
+SERVICE = "translane.v1.TranslationService"
+SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
+PATIENCE = 60  # seconds, on a busy machine
+CALLERS = 4
+
+
+def put(folder: Path, **changes: object) -> Path:
+    """Write a bundle to `folder`, all at once."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    hidden = folder.parent / f".{folder.name}"
+    shutil.copytree(BUNDLE, hidden)
+    manifest = json.loads((hidden / "manifest.json").read_text(encoding="utf-8"))
+    (hidden / "manifest.json").write_text(json.dumps(manifest | changes), encoding="utf-8")
+    hidden.rename(folder)
+    return folder
+
+
+class Running:
+    """A server in a process, its log, and clients to its ports."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.lines: list[str] = []
+        self.channel: grpc.aio.Channel
+        self.admin: grpc.aio.Channel
+
+    async def read(self) -> None:
+        assert self.process.stderr is not None
+        async for line in self.process.stderr:
+            self.lines.append(line.decode().rstrip("\n"))
+
+    async def wait_for(self, pattern: str, count: int = 1) -> re.Match[str]:
+        async with asyncio.timeout(PATIENCE):
+            while len(found := [match for line in self.lines if (match := re.search(pattern, line))]) < count:
+                assert self.process.returncode is None, self.lines
+                await asyncio.sleep(0.01)
+        return found[-1]
+
+    async def translate(self, **fields: object) -> pb.TranslateResponse:
+        stub = translation_pb2_grpc.TranslationServiceStub(self.channel)
+        options = pb.DecodingOptions(max_length=8)
+        request = pb.TranslateRequest(texts=["我有一只猫。"], options=options, **fields)  # type: ignore[arg-type]
+        return await stub.Translate(request, timeout=PATIENCE, wait_for_ready=True)  # type: ignore[no-any-return]
+
+    async def stream(self, model: str) -> str:
+        stub = translation_pb2_grpc.TranslationServiceStub(self.channel)
+        request = pb.TranslateStreamRequest(text="我有一只猫。", model=model, options=pb.DecodingOptions(max_length=8))
+        return "".join([message.text_delta async for message in stub.TranslateStream(request, timeout=PATIENCE)])
+
+    async def models(self) -> dict[str, pb.Model]:
+        stub = translation_pb2_grpc.TranslationServiceStub(self.channel)
+        return {model.name: model for model in (await stub.ListModels(pb.ListModelsRequest())).models}
+
+    async def health(self, service: str) -> int:
+        request = health_pb2.HealthCheckRequest(service=service)
+        answer: health_pb2.HealthCheckResponse = await health_pb2_grpc.HealthStub(self.channel).Check(request)
+        status: int = answer.status
+        return status
+
+    @property
+    def operator(self) -> models_pb2_grpc.ModelServiceStub:
+        return models_pb2_grpc.ModelServiceStub(self.admin)
+
+    async def reload(self) -> None:
+        """Send SIGHUP, and wait for the end of the reload."""
+        reloads = sum("reloaded: " in line for line in self.lines)
+        self.process.send_signal(signal.SIGHUP)
+        await self.wait_for("reloaded: ", reloads + 1)
+
+
+@asynccontextmanager
+async def serving(*argv: str):
+    command = [sys.executable, "-m", "translane_server", "--port=0", "--metrics-port=0", "--admin-port=0", "--rows=8"]
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("TRANSLANE_")}
+    environ["GRPC_VERBOSITY"] = "NONE"
+    process = await asyncio.create_subprocess_exec(*command, *argv, env=environ, stderr=asyncio.subprocess.PIPE)
+    running = Running(process)
+    reading = asyncio.create_task(running.read())
+    try:
+        port = (await running.wait_for(r" listening on (\S+)"))[1]
+        admin = (await running.wait_for(r"models are loaded and unloaded on (127\.0\.0\.1:\d+)"))[1]
+        async with (
+            grpc.aio.insecure_channel(port) as running.channel,
+            grpc.aio.insecure_channel(admin) as running.admin,
+        ):
+            yield running
+            process.terminate()
+            assert await asyncio.wait_for(process.wait(), PATIENCE) == 0, running.lines
+            assert not [line for line in running.lines if "Traceback" in line]
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        await reading
+
+
+async def refusal(call):
+    """The code, the reason and the message of a call that fails."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    status, info = status_pb2.Status(), error_details_pb2.ErrorInfo()
+    metadata: Any = caught.value.trailing_metadata()  # pairs, whatever its type says
+    status.ParseFromString(dict(metadata)["grpc-status-details-bin"])
+    status.details[0].Unpack(info)
+    return caught.value.code(), info.reason, status.message
+
+
+@pytest.fixture
+def library(tmp_path):
+    """A folder of two models: one in a folder of versions, one without."""
+    put(tmp_path / "models" / "zh-en" / "1", version="1")
+    put(tmp_path / "models" / "de-en", version="5", source_languages=["de"])
+    return tmp_path / "models"
+
+
+async def test_the_name_or_the_languages_choose_the_model(library, tmp_path):
+    settings = tmp_path / "settings.toml"
+    settings.write_text("[model_settings.de-en]\nrows = 2\nreplicas = 1\n", encoding="utf-8")
+    async with serving(f"--models={library}", f"--config={settings}") as running:
+        await running.wait_for("serving on cpu", 2)
+        assert (await running.translate(model="de-en")).model == "de-en"
+        assert (await running.translate(source_language="zh")).model == "zh-en"
+        assert (await running.translate(source_language="de", target_language="en-GB")).model == "de-en"
+        not_found = grpc.StatusCode.NOT_FOUND, "MODEL_NOT_FOUND"
+        *found, message = await refusal(running.translate(model="fr-en"))
+        assert tuple(found) == not_found
+        assert message == "model: there is no model 'fr-en'; this server has de-en, zh-en"
+        *found, _ = await refusal(running.translate(source_language="fr"))
+        assert tuple(found) == not_found
+        code, reason, message = await refusal(running.translate(target_language="en"))
+        assert (code, reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD")
+        assert "de-en, zh-en" in message
+        models = await running.models()
+        assert [(model.version, model.state) for model in models.values()] == [
+            ("5", pb.MODEL_STATE_READY),
+            ("1", pb.MODEL_STATE_READY),
+        ]
+        await running.wait_for("serving on cpu with 8 rows model=zh-en")
+        await running.wait_for("serving on cpu with 2 rows model=de-en")
+        assert {name: model.max_beam_size for name, model in models.items()} == {"de-en": 2, "zh-en": 8}
+        for name in ("", SERVICE, f"{SERVICE}/zh-en", f"{SERVICE}/de-en"):
+            assert await running.health(name) == SERVING
+
+
+async def test_a_reload_under_load_loses_no_call(library):
+    """Versions change several times while calls come in; each call is answered."""
+    answered = 0
+    stopping = asyncio.Event()
+
+    async def call(running):
+        nonlocal answered
+        while not stopping.is_set():
+            assert (await running.translate(source_language="zh")).model == "zh-en"
+            answered += 1
+
+    async def stream(running, expected):
+        nonlocal answered
+        while not stopping.is_set():
+            assert await running.stream("zh-en") == expected
+            answered += 1
+
+    async with serving(f"--models={library}") as running:
+        await running.wait_for("serving on cpu", 2)
+        expected = (await running.translate(model="zh-en")).translations[0].hypotheses[0].text
+        calls = [asyncio.create_task(call(running)) for _ in range(CALLERS)]
+        calls += [asyncio.create_task(stream(running, expected)) for _ in range(CALLERS)]
+        for version in ("2", "10"):
+            put(library / "zh-en" / version, version=version)
+            before = answered
+            await running.reload()
+            assert (await running.models())["zh-en"].version == version
+            assert answered > before
+        shutil.rmtree(library / "zh-en" / "10")
+        await running.reload()
+        assert (await running.models())["zh-en"].version == "2"
+        stopping.set()
+        await asyncio.gather(*calls)
+        assert sum("serving on cpu" in line and "model=zh-en" in line for line in running.lines) == 4
+        await running.reload()
+        assert "reloaded: 0 changed" in running.lines[-1]
+        processes = await asyncio.create_subprocess_exec(
+            "ps", "--ppid", str(running.process.pid), "-o", "pid=", stdout=-1
+        )
+        output, _ = await processes.communicate()
+        assert len(output.split()) == 2, "the processes of one version of each model"
+
+
+async def test_a_bad_version_is_refused_and_the_old_one_goes_on(library):
+    async with serving(f"--models={library}") as running:
+        await running.wait_for("serving on cpu", 2)
+        unfinished = put(library / "zh-en" / "2", version="2")
+        with (unfinished / "weights.bin").open("r+b") as weights:
+            weights.truncate(1000)
+        await running.reload()
+        assert sum("a new version is refused, and version 1 goes on: " in line for line in running.lines) == 1
+        code, reason, message = await refusal(running.operator.ReloadModel(models_pb2.ReloadModelRequest(name="zh-en")))
+        assert (code, reason) == (grpc.StatusCode.FAILED_PRECONDITION, "MODEL_REFUSED")
+        assert "weights.bin is not the file that was exported" in message
+        # Its files are whole, but the graphs do not fit: only a replica notices.
+        manifest = json.loads((BUNDLE / "manifest.json").read_text(encoding="utf-8"))
+        architecture = manifest["architecture"] | {"decoder_layers": manifest["architecture"]["decoder_layers"] + 1}
+        put(library / "zh-en" / "3", version="3", architecture=architecture)
+        await running.reload()
+        assert (await running.models())["zh-en"].version == "1"
+        assert (await running.translate(source_language="zh")).model == "zh-en"
+        (unfinished / "manifest.json").unlink()  # as a copy looks before its manifest is there
+        shutil.rmtree(library / "zh-en" / "3")
+        await running.reload()
+        assert "reloaded: 0 changed" in running.lines[-1]
+
+
+async def test_models_come_and_go(library):
+    async with serving(f"--models={library}") as running:
+        await running.wait_for("serving on cpu", 2)
+        put(library / "fr-en", source_languages=["fr"])
+        response = await running.operator.LoadModel(models_pb2.LoadModelRequest(name="fr-en"), timeout=PATIENCE)
+        assert response.model.state == pb.MODEL_STATE_READY
+        assert (await running.translate(source_language="fr")).model == "fr-en"
+        shutil.rmtree(library / "de-en")
+        put(library / "it-en", source_languages=["it"])
+        await running.reload()
+        assert set(await running.models()) == {"zh-en", "fr-en", "it-en"}
+        code, _, _ = await refusal(running.translate(model="de-en"))
+        assert code == grpc.StatusCode.NOT_FOUND
+
+
+async def test_the_operator_unloads_and_loads(library):
+    async with serving(f"--models={library}") as running:
+        await running.wait_for("serving on cpu", 2)
+        response = await running.operator.UnloadModel(models_pb2.UnloadModelRequest(name="zh-en"), timeout=PATIENCE)
+        assert response.model.state == pb.MODEL_STATE_UNLOADED
+        assert await running.health(f"{SERVICE}/zh-en") == NOT_SERVING
+        assert await running.health("") == SERVING
+        code, reason, message = await refusal(running.translate(model="zh-en"))
+        assert (code, reason, message) == (
+            grpc.StatusCode.UNAVAILABLE,
+            "UNAVAILABLE",
+            "the model zh-en is unloaded",
+        )
+        assert (await running.translate(model="de-en")).model == "de-en"
+        await running.operator.LoadModel(models_pb2.LoadModelRequest(name="zh-en"), timeout=PATIENCE)
+        assert (await running.translate(model="zh-en")).model == "zh-en"
+        response = await running.operator.ReloadModel(models_pb2.ReloadModelRequest(name="zh-en"), timeout=PATIENCE)
+        assert not response.changed
+        for name in ("../zh-en", str(library / "zh-en"), "", "x" * 1000):
+            code, reason, _ = await refusal(running.operator.LoadModel(models_pb2.LoadModelRequest(name=name)))
+            assert (code, reason) == (grpc.StatusCode.NOT_FOUND, "MODEL_NOT_FOUND")
+
+
+async def test_an_unused_model_is_unloaded_and_the_next_request_loads_it(library):
+    async with serving(f"--models={library}", "--unload-after=0.5") as running:
+        await running.wait_for("serving on cpu", 2)
+        await running.wait_for("unloaded model=zh-en")
+        assert await running.health("") == SERVING
+        calls = [running.translate(model="zh-en") for _ in range(CALLERS)]
+        assert [response.model for response in await asyncio.gather(*calls)] == ["zh-en"] * CALLERS
+        assert (await running.translate(model="de-en")).model == "de-en"
+
+
+async def test_one_model_as_ever(tmp_path):
+    folder = put(tmp_path / "only", name="only")
+    async with serving(f"--model={folder}") as running:
+        await running.wait_for("serving on cpu with 8 rows model=only")
+        assert (await running.translate()).model == "only"
+        put(tmp_path / "next", name="only", version="next")
+        folder.rename(tmp_path / "old")
+        (tmp_path / "next").rename(folder)
+        await running.reload()
+        assert (await running.models())["only"].version == "next"
+        folder.rename(tmp_path / "next")
+        put(folder, name="another")
+        await running.reload()
+        await running.wait_for("a new version is refused.*its name is another, and only is served")
+        assert (await running.translate()).model == "only"
+
+
+async def refused_start(*argv: str) -> str:
+    command = [sys.executable, "-m", "translane_server", "--port=0", "--metrics-port=0", *argv]
+    process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
+    _, output = await asyncio.wait_for(process.communicate(), PATIENCE)
+    assert process.returncode in (1, 2)
+    lines = output.decode().splitlines()
+    assert lines[-1].startswith("translane-server: ")
+    return lines[-1]
+
+
+async def test_what_is_wrong_at_the_start_is_a_sentence(library, tmp_path):
+    broken = put(tmp_path / "broken")
+    (broken / "decoder.onnx").unlink()
+    (tmp_path / "empty").mkdir()
+    settings = tmp_path / "settings.toml"
+    settings.write_text("[model_settings.fr-en]\nrows = 4\n", encoding="utf-8")
+    models = f"--models={library}"
+    sentences = await asyncio.gather(
+        refused_start(models, f"--model=bad={broken}"),
+        refused_start(models, f"--model=zh-en={broken}"),
+        refused_start(f"--models={tmp_path / 'empty'}"),
+        refused_start(models, f"--config={settings}"),
+    )
+    for sentence, part in zip(
+        sentences,
+        (
+            "model bad: model bundle .*decoder.onnx is missing",
+            "two models have the name zh-en",
+            "there is no model bundle in this folder",
+            "model_settings.fr-en: there is no such model; there is de-en, zh-en",
+        ),
+        strict=True,
+    ):
+        assert re.search(part, sentence), sentence

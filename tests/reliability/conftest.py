@@ -1,0 +1,67 @@
+"""A server, the undisturbed answers, and the figures of each test."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from helpers.reliability.answers import Oracle
+from helpers.reliability.cases import make_cases, single
+from helpers.reliability.figures import Figures
+from helpers.reliability.form import form
+from helpers.reliability.server_process import BUNDLE, running_server
+
+CASES = form(24, 32)
+
+
+@pytest.fixture(scope="session")
+def oracle(tmp_path_factory):
+    """What an undisturbed server answers to requests of all kinds."""
+    if not BUNDLE.exists():
+        pytest.skip("the bundled model is not in this tree")
+    with running_server(tmp_path_factory.mktemp("oracle") / "log") as server:
+        return Oracle(server.address, [*make_cases(CASES), single()])
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Returns `running_server` with a log of its own for each server."""
+    if not BUNDLE.exists():
+        pytest.skip("the bundled model is not in this tree")
+    numbers = itertools.count()
+
+    def starts(*flags, **arguments):
+        return running_server(tmp_path / f"log-{next(numbers)}", *flags, **arguments)
+
+    return starts
+
+
+@pytest.fixture
+def server(start):
+    """A server with all defaults, of this test alone."""
+    with start() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def shared_server(tmp_path_factory):
+    """A server with all defaults for several tests, which do it no lasting harm."""
+    if not BUNDLE.exists():
+        pytest.skip("the bundled model is not in this tree")
+    with running_server(tmp_path_factory.mktemp("shared") / "log") as running:
+        yield running
+
+
+@pytest.fixture
+def figures(request, capsys):
+    """The figures of the test, which are printed when it ends, however it ends."""
+    found = Figures(request.node.name)
+    failed = request.session.testsfailed
+    yield found
+    if request.session.testsfailed == failed:
+        assert found.line, "a test that passed has measured nothing"
+    if found.line:
+        found.write()
+        with capsys.disabled():
+            print(f"\n{found.line}")

@@ -1,0 +1,256 @@
+"""A long run of everything at once: mixed load, cancelled calls, killed and hung replicas, and new versions.
+
+    make soak                      # half an hour
+    make soak SOAK_SECONDS=120
+
+Every call that was accepted must be answered once, and with the undisturbed answer, to the bit. Memory, descriptors and
+threads must not grow. A line each minute tells what happened so far, and a table at the end tells all. The exit code is
+1 if a call was lost, or anything grew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from helpers.reliability.answers import Oracle
+from helpers.reliability.bounds import RECOVERY
+from helpers.reliability.cases import make_cases
+from helpers.reliability.chaos import Chaos
+from helpers.reliability.load import Load
+from helpers.reliability.probe import Seen, bystander
+from helpers.reliability.resources import holdings
+from helpers.reliability.server_process import ServerProcess, running_server
+from helpers.reliability.trends import Sample, trends
+from helpers.reliability.versions import ModelFolder, served_versions
+
+SECONDS = 1800.0
+CASES = 96
+PATIENT, IMPATIENT = 6, 3  # callers; an impatient caller cancels half of its calls
+DEADLINE = 120.0  # of a call [seconds]
+WARM_UP = 0.1  # of the run, in which nothing is sampled: pools and caches fill
+BETWEEN_SAMPLES = 2.0  # [seconds]
+BETWEEN_FAULTS = (15.0, 30.0)  # shortest and longest [seconds]; a server ends that loses many replicas in a short time
+BETWEEN_RELOADS = 30.0  # [seconds]
+LOADING_TIME = 60.0  # [seconds]
+TOLD_AGAIN = 15.0  # [seconds]
+
+
+class Soak:
+    """A server with everything that happens to it.
+
+    Args:
+        server: the running server.
+        models: the folder of its models.
+        oracle: what is asked for, and the answers.
+        seconds: how long it runs.
+    """
+
+    def __init__(self, server: ServerProcess, models: ModelFolder, oracle: Oracle, seconds: float) -> None:
+        self._server = server
+        self._models = models
+        self._seconds = seconds
+        self._pick = random.Random(7)
+        self._started = time.monotonic()
+        self._quiet = asyncio.Lock()  # held by a fault or a reload: what is held meanwhile is no sample
+        self.patient = Load(server.address, oracle, PATIENT, timeout=DEADLINE, seed=1)
+        self.impatient = Load(server.address, oracle, IMPATIENT, timeout=DEADLINE, leaving=0.5, seed=2)
+        self.chaos = Chaos(server)
+        self.reloads = self.reloads_struck = 0
+        self.wrong: Counter[str] = Counter()
+        self.samples: list[Sample] = []
+
+    @property
+    def passed(self) -> float:
+        """Seconds since the beginning."""
+        return time.monotonic() - self._started
+
+    async def run(self) -> None:
+        """Run until the time is over, or the server has ended."""
+        async with self.patient, self.impatient:
+            beside = [self._strike(), self._reload(), self._sample(), self._tell()]
+            tasks = [asyncio.create_task(each) for each in beside]
+            await self._end()
+            async with self._quiet:  # no fault is left without its recovery
+                for task in tasks:
+                    task.cancel()
+            ended = await asyncio.gather(*tasks, return_exceptions=True)
+            self.wrong.update(repr(error) for error in ended if isinstance(error, Exception))
+        if not self._server.is_alive:
+            self.wrong["the server has ended"] += 1
+
+    async def _end(self) -> None:
+        while self.passed < self._seconds and self._server.is_alive:  # noqa: ASYNC110 a process has no event
+            await asyncio.sleep(0.2)
+
+    async def _strike(self) -> None:
+        while True:
+            await self.chaos.pause(*BETWEEN_FAULTS)
+            async with self._quiet:
+                kind = self._pick.choice(["kill", "kill", "kill all", "stop", "slow", "kill the forker"])
+                await self._fault(kind)
+                if not await self.chaos.recovered(RECOVERY):
+                    self.wrong[f"no recovery after: {kind}"] += 1
+
+    async def _fault(self, kind: str) -> None:
+        if kind == "slow":
+            slow = self.chaos.a_replica()
+            for _ in range(5):
+                self.chaos.stop(slow)
+                await asyncio.sleep(0.1)
+                self.chaos.resume(slow)
+                await asyncio.sleep(0.1)
+        elif kind == "stop":
+            self.chaos.stop(self.chaos.a_replica())
+            await asyncio.sleep(1.0)
+        elif kind == "kill":
+            self.chaos.kill(self.chaos.a_replica())
+        else:
+            self.chaos.kill(self._server.replicas() if kind == "kill all" else self._server.forkers())
+            await asyncio.sleep(0.5)
+
+    async def _reload(self) -> None:
+        while True:
+            await asyncio.sleep(BETWEEN_RELOADS)
+            async with self._quiet:
+                old = self._models.last
+                version = await asyncio.to_thread(self._models.publish)
+                self._server.process.send_signal(signal.SIGHUP)
+                struck = self._pick.random() < 0.5
+                if struck:  # while both versions have replicas
+                    await self.chaos.pause(0.0, 1.5)
+                    self.chaos.kill(self.chaos.a_replica())
+                    self.reloads_struck += 1
+                if await self._is_served(version, again=struck):
+                    self.reloads += 1
+                    self._models.remove(old)
+                else:
+                    self.wrong["a new version is not served"] += 1
+                if not await self.chaos.recovered(RECOVERY):
+                    self.wrong["no recovery after a reload"] += 1
+
+    async def _is_served(self, version: str, *, again: bool) -> bool:
+        """Whether a version is served within the time, and waits for it.
+
+        Args:
+            again: whether a replica that was loading may have been killed. Then the version is refused, until the
+                server is told to reload once more.
+        """
+        deadline = time.monotonic() + LOADING_TIME
+        told = time.monotonic()
+        while time.monotonic() < deadline and self._server.is_alive:
+            if await asyncio.to_thread(served_versions, self._server.address) == [version]:
+                return True
+            await asyncio.sleep(0.2)
+            if again and time.monotonic() > told + TOLD_AGAIN:
+                self._server.process.send_signal(signal.SIGHUP)
+                told = time.monotonic()
+        return False
+
+    async def _sample(self) -> None:
+        await asyncio.sleep(WARM_UP * self._seconds)
+        while True:
+            await asyncio.sleep(BETWEEN_SAMPLES)
+            async with self._quiet:
+                self.samples.append(await asyncio.to_thread(self._held))
+
+    def _held(self) -> Sample:
+        server = holdings([self._server.pid])
+        others = holdings([process.pid for process in self._server.descendants()])
+        return Sample(
+            self.passed, server.bytes, others.bytes, server.files + others.files, server.threads + others.threads
+        )
+
+    async def _tell(self) -> None:
+        while True:
+            await asyncio.sleep(60)
+            held = self.samples[-1] if self.samples else await asyncio.to_thread(self._held)
+            print(
+                f"{self.passed / 60:4.0f} min  {self.patient.answered + self.impatient.answered:>8,} answered  "
+                f"{self.impatient.left:>6,} cancelled  {self.patient.lost + self.impatient.lost} lost  "
+                f"{self.chaos.faults.total()} faults  {self.reloads} reloads  "
+                f"{(held.server + held.replicas) / 2**20:6.0f} MiB  {held.files:.0f} files",
+                flush=True,
+            )
+
+
+def report(soak: Soak, seen: Seen) -> bool:
+    """Print the table. Returns whether nothing was lost and nothing grew."""
+    loads = (soak.patient, soak.impatient)
+    failed = sum((load.failed for load in loads), Counter[str]())
+    refused = sum((load.refused for load in loads), Counter[str]())
+    wrong = [each for load in loads for each in load.wrong]
+    rows: list[tuple[str, object]] = [
+        ("seconds", round(soak.passed)),
+        ("answered, to the bit", sum(load.answered for load in loads)),
+        ("cancelled by callers", soak.impatient.left),
+        ("refused with RetryInfo", dict(refused)),
+        ("failed", dict(failed)),
+        ("wrong", len(wrong)),
+        ("faults", dict(soak.chaos.faults)),
+        ("longest recovery [s]", round(max(soak.chaos.recoveries, default=0.0), 2)),
+        ("reloads", soak.reloads),
+        ("of them with a replica killed meanwhile", soak.reloads_struck),
+        ("bystander's longest gap [s]", round(max(seen.health, seen.translate), 2)),
+        ("bystander's failures", seen.failed),
+    ]
+    # while no replica can decode, NOT_SERVING is true, and a call may be told to try again
+    is_good = not (failed or wrong or soak.wrong or set(seen.failed) - {"health NOT_SERVING"})
+    try:
+        for name, trend in trends(soak.samples).items():
+            rows.append((name, f"{trend.first:.1f} → {trend.last:.1f}, {trend.slope_per_hour:+.1f} an hour"))
+            if trend.is_growth:
+                soak.wrong[f"growth of {name}"] += 1
+                is_good = False
+    except ValueError as error:
+        rows.append(("growth", f"not judged: {error}"))
+        is_good = False
+    rows.append(("found wrong", dict(soak.wrong) or "nothing"))
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        print(f"{name:<{width}}  {value}")
+    for each in wrong[:10]:
+        print(f"wrong: {each}", file=sys.stderr)
+    return is_good
+
+
+@contextlib.asynccontextmanager
+async def soaked_server(folder: Path) -> AsyncIterator[tuple[ServerProcess, ModelFolder]]:
+    """A server whose model has versions."""
+    models = ModelFolder(folder / "models")
+    models.publish()
+    with running_server(folder / "log", f"--models={models.folder}") as server:
+        yield server, models
+
+
+async def run(seconds: float) -> bool:
+    """Soak a server, and print the report. Returns whether all is well."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with soaked_server(Path(folder)) as (server, models):
+            oracle = await asyncio.to_thread(Oracle, server.address, make_cases(CASES))
+            with bystander(server.address) as seen:
+                soak = Soak(server, models, oracle, seconds)
+                await soak.run()
+            is_good = report(soak, seen)
+            if not is_good:
+                print("the end of the server's log:", *server.log.splitlines()[-20:], sep="\n  ", file=sys.stderr)
+    return is_good
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=SECONDS)
+    sys.exit(0 if asyncio.run(run(parser.parse_args().seconds)) else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""The wall clock decides nothing: it may jump by hours at any moment."""
+
+import ast
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from helpers.reliability.form import form
+from helpers.reliability.load import Load
+from helpers.reliability.probe import bystander
+
+pytestmark = pytest.mark.timeout(150)
+
+ANSWERS = form(50, 2000)
+ROOT = Path(__file__).parents[2]
+WALL_CLOCKS = {
+    "time.time",
+    "time.time_ns",
+    "time.localtime",
+    "time.gmtime",
+    "time.ctime",
+    "datetime.now",
+    "datetime.utcnow",
+}
+TELLS_THE_TIME = {"translane_server/logs.py"}  # to readers alone
+
+# What a process sees as the wall clock: another time within two hours, ten times a second.
+JUMPING_CLOCK = r"""
+#define _GNU_SOURCE
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+static long offset(void) {
+    struct timespec now;
+    syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &now);
+    unsigned long tick = now.tv_sec * 10 + now.tv_nsec / 100000000;
+    return (long)(tick * 2654435761u % 7200) - 3600;
+}
+
+int clock_gettime(clockid_t clock, struct timespec *found) {
+    int failed = syscall(SYS_clock_gettime, clock, found);
+    if (!failed && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) found->tv_sec += offset();
+    return failed;
+}
+
+int gettimeofday(struct timeval *restrict found, void *restrict zone) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    found->tv_sec = now.tv_sec;
+    found->tv_usec = now.tv_nsec / 1000;
+    return 0;
+}
+
+time_t time(time_t *found) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (found) *found = now.tv_sec;
+    return now.tv_sec;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def jumping_clock(tmp_path_factory):
+    if not (compiler := shutil.which("cc")):
+        pytest.skip("there is no C compiler")
+    folder = tmp_path_factory.mktemp("clock")
+    (folder / "clock.c").write_text(JUMPING_CLOCK)
+    library = folder / "clock.so"
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, folder / "clock.c"], check=True)
+    return str(library)
+
+
+def test_the_clock_of_this_test_jumps(jumping_clock):
+    code = "import time\nfor _ in range(4): print(time.time()); time.sleep(0.15)"
+    done = subprocess.run(
+        ["python3", "-c", code], env={"LD_PRELOAD": jumping_clock}, capture_output=True, text=True, check=True
+    )
+    times = [float(line) for line in done.stdout.split()]
+    assert max(times) - min(times) > 60
+
+
+async def test_a_jumping_wall_clock_loses_nothing(start, oracle, figures, jumping_clock):
+    with start(environment={"LD_PRELOAD": jumping_clock}) as server:
+        with bystander(server.address) as seen:
+            async with Load(server.address, oracle, callers=8) as load:
+                await load.wait_for_answers(ANSWERS)
+        exit_code = server.terminate()
+    figures.add(exit_code=exit_code, **load.figures, **seen.figures)
+    assert load.answered >= ANSWERS
+    assert load.lost == 0
+    assert load.refused == {}
+    assert not seen.failed
+    assert exit_code == 0
+
+
+def test_only_the_log_reads_the_wall_clock():
+    found = {
+        path.relative_to(ROOT / folder).as_posix()
+        for folder in ("server", "client")
+        for path in (ROOT / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and ast.unparse(node) in WALL_CLOCKS
+    }
+    assert found <= TELLS_THE_TIME

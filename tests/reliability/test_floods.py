@@ -1,0 +1,289 @@
+"""Floods of frames, streams, bytes and connections: the bystander is served, and memory is bounded."""
+
+import asyncio
+import contextlib
+import socket
+import time
+from collections import Counter
+from urllib.request import urlopen
+
+import grpc
+import psutil
+import pytest
+
+from helpers.reliability import raw_http2
+from helpers.reliability.bounds import GAP, HONEST_CALL, MEMORY_GROWTH, MESSAGE_TIME, OPEN_STREAMS, VANISHED
+from helpers.reliability.cases import SENTENCES, single
+from helpers.reliability.failures import failure_of
+from helpers.reliability.form import IS_LONG, form
+from helpers.reliability.load import CHANNEL_OPTIONS
+from helpers.reliability.probe import bystander
+from helpers.reliability.raw_http2 import RawConnection
+from helpers.reliability.resources import watched_memory
+from translane.v1 import translation_pb2 as pb
+from translane.v1 import translation_pb2_grpc
+
+pytestmark = pytest.mark.timeout(150)
+
+AT_ONCE = 500  # frames of one write
+
+
+def flood(connection, frames):
+    """Write frames, some hundred at a time, until the connection is closed. Returns how many were written."""
+    written = 0
+    batch = []
+    for frame in frames:
+        batch.append(frame)
+        if len(batch) == AT_ONCE:
+            if connection.gone.is_set() or not connection.write(b"".join(batch)):
+                return written
+            written += len(batch)
+            batch = []
+    connection.write(b"".join(batch))
+    return written + len(batch)
+
+
+def streams(count):
+    return range(1, 2 * count, 2)
+
+
+def ask_once(address, *, waits=True):
+    """How long a new client waits for a translation [seconds], or for a failure unless it `waits` for a connection."""
+    started = time.monotonic()
+    with grpc.insecure_channel(address, options=CHANNEL_OPTIONS) as channel:
+        stub = translation_pb2_grpc.TranslationServiceStub(channel)
+        try:
+            stub.Translate(single().request, timeout=20, wait_for_ready=waits)
+        except grpc.RpcError:
+            if waits:
+                raise
+    return time.monotonic() - started
+
+
+@pytest.mark.parametrize("begins", ["headers alone", "half a message"])
+def test_calls_that_never_come_whole_are_bounded(shared_server, figures, begins):
+    count = form(4_000, 20_000)
+    part = raw_http2.message(bytes(1000))[:500]
+    with (
+        bystander(shared_server.address) as seen,
+        watched_memory(shared_server.pid) as memory,
+        RawConnection(shared_server.address) as connection,
+    ):
+        block = connection.block()
+        rest = (lambda stream: b"") if begins == "headers alone" else lambda stream: raw_http2.data(stream, part)
+        sent = flood(connection, (raw_http2.headers(stream, block) + rest(stream) for stream in streams(count)))
+        time.sleep(1.0)
+        held = 0 if connection.gone.is_set() else sent - len(connection.ended)
+        allowed = connection.settings.get(3)
+        all_ended = connection.wait_for_ends(sent, MESSAGE_TIME) if IS_LONG else "not awaited"
+    figures.add(
+        begun=sent, open_after_a_second=held, allowed=allowed, all_ended=all_ended, **memory.figures, **seen.figures
+    )
+    assert held <= OPEN_STREAMS
+    assert all_ended
+    assert not seen.failed
+    assert max(seen.health, seen.translate) < GAP
+    assert memory.growth < MEMORY_GROWTH
+
+
+def test_rapid_resets(shared_server, figures):
+    count = form(10_000, 50_000)
+    with bystander(shared_server.address) as seen, watched_memory(shared_server.pid) as memory:
+        started = time.monotonic()
+        with RawConnection(shared_server.address) as connection:
+            block = connection.block()
+            sent = flood(
+                connection, (raw_http2.headers(stream, block) + raw_http2.reset(stream) for stream in streams(count))
+            )
+            seconds = time.monotonic() - started
+            time.sleep(1.0)
+            closed = connection.gone.is_set()
+    figures.add(resets=sent, in_s=seconds, closed=closed, **memory.figures, **seen.figures)
+    assert not seen.failed
+    assert max(seen.health, seen.translate) < GAP
+    assert memory.growth < MEMORY_GROWTH
+
+
+@pytest.mark.parametrize("kind", form(["ping and settings"], ["ping", "settings", "ping and settings"]))
+def test_control_frames(shared_server, figures, kind):
+    count = form(20_000, 200_000)
+    frames = b"".join(getattr(raw_http2, each)() for each in kind.split(" and "))
+    with (
+        bystander(shared_server.address) as seen,
+        watched_memory(shared_server.pid) as memory,
+        RawConnection(shared_server.address) as connection,
+    ):
+        sent = flood(connection, (frames for _ in range(count)))
+        time.sleep(0.5)
+        closed = connection.gone.is_set()
+    figures.add(times=sent, closed=closed, **memory.figures, **seen.figures)
+    assert not seen.failed
+    assert max(seen.health, seen.translate) < GAP
+    assert memory.growth < MEMORY_GROWTH
+
+
+def test_giant_headers(shared_server, figures):
+    count = form(50, 500)
+    with (
+        bystander(shared_server.address) as seen,
+        watched_memory(shared_server.pid) as memory,
+        RawConnection(shared_server.address) as connection,
+    ):
+        block = connection.block(extra=[(f"x-{number}", "v" * 8000) for number in range(12)])
+        sent = flood(connection, (raw_http2.headers(stream, block, end_stream=True) for stream in streams(count)))
+        ended = connection.wait_for_ends(sent, seconds=10)
+        codes = Counter(failure.name if failure else "OK" for failure in connection.ended.values())
+    figures.add(calls=sent, KiB_of_headers=len(block) // 1024, ended=ended, codes=dict(codes), **seen.figures)
+    assert ended
+    assert "OK" not in codes
+    assert not seen.failed
+    assert max(seen.health, seen.translate) < GAP
+    assert memory.growth < MEMORY_GROWTH
+
+
+def test_a_half_closed_call_without_a_message_is_refused(shared_server, figures):
+    methods = dict(zip(streams(4), ["Translate", "TranslateStream", "Score", "ListModels"], strict=True))
+    with RawConnection(shared_server.address) as connection:
+        for stream, method in methods.items():
+            block = connection.block(f"/translane.v1.TranslationService/{method}")
+            connection.write(raw_http2.headers(stream, block, end_stream=True))
+        connection.wait_for_ends(len(methods), seconds=5)
+        ended = dict(connection.ended)
+    named = {methods[stream]: failure.name if failure else "OK" for stream, failure in ended.items()}
+    figures.add(calls=len(methods), ended=named)
+    assert set(named) == set(methods.values())
+    assert all(failure and failure.code is grpc.StatusCode.INVALID_ARGUMENT for failure in ended.values())
+    assert all(failure and failure.reason for failure in ended.values())
+
+
+@pytest.mark.parametrize(("calls", "size"), [(form(40, 80), 4_000_000), (form(150, 600), 1_000_000)])
+async def test_bytes_in_flight_are_bounded(shared_server, figures, calls, size):
+    request = pb.TranslateRequest(texts=[" " * (size // 256 - 4)] * 256)  # texts without tokens, which decode nothing
+    outcomes: Counter[str] = Counter()
+
+    async def call(stub):
+        try:
+            await stub.Translate(request, timeout=60)
+        except grpc.aio.AioRpcError as error:
+            outcomes[failure_of(error).name] += 1
+        else:
+            outcomes["OK"] += 1
+
+    with bystander(shared_server.address) as seen, watched_memory(shared_server.pid) as memory:
+        async with grpc.aio.insecure_channel(shared_server.address, options=CHANNEL_OPTIONS) as channel:
+            stub = translation_pb2_grpc.TranslationServiceStub(channel)
+            await asyncio.gather(*[call(stub) for _ in range(calls)])
+    figures.add(calls=calls, bytes_each=request.ByteSize(), outcomes=dict(outcomes), **memory.figures, **seen.figures)
+    assert not [name for name in outcomes if name.startswith(("CANCELLED", "INTERNAL", "UNKNOWN", "DEADLINE"))]
+    assert memory.growth < MEMORY_GROWTH
+    assert max(seen.health, seen.translate) < GAP
+
+
+def test_slow_readers_take_little_memory(shared_server, figures):
+    count = form(200, 1000)
+    request = pb.TranslateRequest(
+        texts=["".join(SENTENCES[:2])] * 4, options=pb.DecodingOptions(return_tokens=True, return_alignment=True)
+    )
+    with (
+        bystander(shared_server.address) as seen,
+        watched_memory(shared_server.pid) as memory,
+        RawConnection(shared_server.address, window=0) as connection,
+    ):
+        block, body = connection.block(), raw_http2.message(request.SerializeToString())
+        room = 60_000 // len(body)  # HTTP/2's first window for the whole connection is 65,535 bytes
+        for stream in streams(min(count, room)):
+            connection.write(raw_http2.headers(stream, block) + raw_http2.data(stream, body, end_stream=True))
+        time.sleep(2.0)
+    figures.add(readers=min(count, room), **memory.figures, **seen.figures)
+    assert not seen.failed
+    assert max(seen.health, seen.translate) < GAP
+    assert memory.growth < MEMORY_GROWTH
+
+
+def test_idle_connections_keep_out_nobody(shared_server, figures):
+    count, port = form(300, 1500), shared_server.port
+    with contextlib.ExitStack() as opened, bystander(shared_server.address) as seen:
+        refused = 0
+        for begins in [b"", raw_http2.PREFACE[:10], raw_http2.PREFACE] * (count // 3):
+            try:
+                connection = opened.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5))
+                connection.sendall(begins)
+            except OSError:
+                refused += 1
+        seconds = ask_once(shared_server.address)
+        time.sleep(1.0)
+    figures.add(connections=count, refused=refused, new_client_s=seconds, **seen.figures)
+    assert seconds < HONEST_CALL
+    assert not seen.failed
+    assert max(seen.health, seen.translate) < GAP
+
+
+def test_few_descriptors(start, figures):
+    descriptors = 256
+    with start(limits={"n": descriptors}) as server:
+        lines = len(server.log.splitlines())
+
+        def told():
+            return [line for line in server.log.splitlines()[lines:] if "descriptor" in line or "connections" in line]
+
+        with contextlib.ExitStack() as opened, bystander(server.address) as seen:
+            for _ in range(400):
+                with contextlib.suppress(OSError):
+                    opened.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=1))
+            began = time.monotonic()
+            while not told() and time.monotonic() < began + 10:
+                time.sleep(0.1)
+            files = psutil.Process(server.pid).num_fds()
+            meanwhile = ask_once(server.address, waits=False)
+            log_lines = len(told())
+        recovered = ask_once(server.address)
+        figures.add(
+            descriptors=files,
+            of=descriptors,
+            new_client_s=meanwhile,
+            recovered_s=recovered,
+            log_lines=log_lines,
+            **seen.figures,
+        )
+        assert not seen.failed
+        assert max(seen.health, seen.translate) < GAP
+        assert meanwhile < HONEST_CALL
+        assert recovered < HONEST_CALL
+        assert log_lines == 1
+
+
+def test_slow_clients_of_the_metrics_port(shared_server, figures):
+    count = form(100, 500)
+    process = psutil.Process(shared_server.pid)
+    before = process.num_threads()
+    with contextlib.ExitStack() as opened:
+        for begins in [b"", b"GET /metrics HTTP/1.1\r\nX: "] * (count // 2):
+            with contextlib.suppress(OSError):
+                address = ("127.0.0.1", shared_server.metrics_port)
+                connection = opened.enter_context(socket.create_connection(address, timeout=0.2))
+                connection.sendall(begins)
+        time.sleep(0.5)
+        threads = process.num_threads() - before
+        began = time.monotonic()
+        with urlopen(f"http://127.0.0.1:{shared_server.metrics_port}/metrics", timeout=30) as response:
+            assert response.status == 200
+        seconds = time.monotonic() - began
+    figures.add(clients=count, threads_more=threads, scrape_s=seconds)
+    assert threads <= 32
+    assert seconds < 15
+
+
+@pytest.mark.skipif(not IS_LONG, reason="takes the server's keepalive time; RELIABILITY=long runs it")
+@pytest.mark.timeout(2 * VANISHED)
+def test_a_client_that_has_vanished_is_noticed(shared_server, figures):
+    request = pb.TranslateStreamRequest(text="".join(SENTENCES), options=pb.DecodingOptions(split_sentences=True))
+    with RawConnection(shared_server.address, window=0, answers_pings=False) as connection:
+        body = raw_http2.message(request.SerializeToString())
+        connection.write(
+            raw_http2.headers(1, connection.block(raw_http2.STREAM)) + raw_http2.data(1, body, end_stream=True)
+        )
+        began = time.monotonic()
+        is_noticed = connection.gone.wait(VANISHED)
+        seconds = time.monotonic() - began
+    figures.add(noticed=is_noticed, after_s=seconds)
+    assert is_noticed

@@ -1,0 +1,124 @@
+"""Checkpoints and bundles with a file that is cut off, flipped, of other types, too large or nested without end.
+
+Every case is read, or refused in one printable sentence.
+"""
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from random import Random
+
+import pytest
+import torch
+
+from helpers import hostile_files
+from helpers.pickled_checkpoints import fairseq_checkpoint, opennmt_checkpoint
+from translane_export import bundle_writer
+from translane_export.bundle_writer import export_checkpoint
+from translane_export.errors import ExportError
+from translane_export.settings import ExportSettings
+from translane_server.bundle_choice import choose_bundle
+from translane_server.errors import StartupError
+from translane_server.text.tokenizer import load_tokenizer
+
+BUNDLES = Path(__file__).parents[2] / "data" / "bundles"
+CASES = 60  # of each folder
+LONGEST = 1200  # characters of a sentence, with its folder
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory, checkpoint):
+    """A good folder of each kind."""
+    made = tmp_path_factory.mktemp("good")
+    fairseq_checkpoint(made / "fairseq", "FSMT")
+    opennmt_checkpoint(made / "opennmt")
+    shutil.copytree(checkpoint, made / "translane")
+    shutil.copytree(BUNDLES / "v5", made / "bundle")
+    return made
+
+
+def hostile_folder(folders, kind, number, work):
+    pick = Random(number)
+    folder = work / kind
+    shutil.copytree(folders / kind, folder)
+    read = [path for path in folder.iterdir() if path.name not in ("README.md", "expected.json", "attention.json")]
+    path = pick.choice(sorted(read))
+    content = hostile_files.mutant(pick, path.name, path.read_bytes())
+    path.write_bytes(content)
+    if kind == "bundle" and path.name != "manifest.json":  # who writes the files writes their digests
+        manifest = json.loads((folder / "manifest.json").read_text())
+        manifest["files"][path.name] = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder
+
+
+def check(error):
+    assert str(error).isprintable()
+    assert len(str(error)) < LONGEST
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["translane", "bundle", "fairseq", "opennmt"])
+def test_the_exporter_refuses_in_a_sentence(folders, tmp_path, kind, monkeypatch):
+    def reached(*_):
+        raise ExportError("as far as the graphs")
+
+    monkeypatch.setattr(bundle_writer, "_choose_alignment", reached)
+    refused = 0
+    for number in range(CASES):
+        folder = hostile_folder(folders, kind, number, tmp_path / str(number))
+        with pytest.raises(ExportError) as caught:
+            export_checkpoint(ExportSettings(checkpoint=folder, output=tmp_path / "out", threads=1))
+        check(caught.value)
+        refused += "as far as the graphs" not in str(caught.value)
+        shutil.rmtree(folder)
+    assert refused > CASES / 3
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_server_refuses_in_a_sentence(folders, tmp_path):
+    refused = 0
+    for number in range(3 * CASES):
+        folder = hostile_folder(folders, "bundle", number, tmp_path / str(number))
+        try:
+            load_tokenizer(choose_bundle(folder, "cpu")[0])
+        except StartupError as error:
+            check(error)
+            refused += 1
+        shutil.rmtree(folder)
+    assert refused > CASES / 2
+
+
+@pytest.mark.parametrize("name", ["heads", "d_model", "encoder_layers", "ffn_size", "max_positions", "head_size"])
+def test_a_size_of_no_model(folders, tmp_path, name):
+    folder = shutil.copytree(folders / "translane", tmp_path / "checkpoint")
+    for size in (10**9, 10**12):
+        config = json.loads((folder / "config.json").read_text())
+        config["model"][name] = size
+        (folder / "config.json").write_text(json.dumps(config))
+        with pytest.raises(ExportError, match=r"config.json: (d_model|heads|.*, the most that is supported)"):
+            export_checkpoint(ExportSettings(checkpoint=folder, output=tmp_path / "out", threads=1))
+
+
+def test_sizes_that_the_weights_do_not_have_take_no_memory(folders, tmp_path):
+    folder = shutil.copytree(folders / "translane", tmp_path / "checkpoint")
+    config = json.loads((folder / "config.json").read_text())
+    config["model"] |= {"d_model": 1_000_000, "ffn_size": 1_000_000, "source_vocab_size": 10_000_000}
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ExportError, match=r"do not fit its configuration|model embeds"):
+        export_checkpoint(ExportSettings(checkpoint=folder, output=tmp_path / "out", threads=1))
+
+
+def test_a_checkpoint_of_ours_with_complex_weights(folders, tmp_path):
+    from safetensors import safe_open
+    from safetensors.torch import save_file
+
+    folder = shutil.copytree(folders / "translane", tmp_path / "checkpoint")
+    with safe_open(folder / "model.safetensors", framework="pt") as file:
+        weights, header = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118
+    name = "encoder.layers.0.feed_forward.up_proj.weight"
+    for dtype in (torch.complex64, torch.bool, torch.float8_e4m3fn):
+        save_file({**weights, name: weights[name].to(dtype)}, folder / "model.safetensors", metadata=header)
+        with pytest.raises(ExportError, match=f"the tensor {name} is {str(dtype).removeprefix('torch.')}, and weights"):
+            export_checkpoint(ExportSettings(checkpoint=folder, output=tmp_path / "out", threads=1))

@@ -1,0 +1,14 @@
+import pytest
+
+from fakes.models import Model
+from translane_server.metrics import Metrics
+
+
+@pytest.fixture
+def metrics():
+    return Metrics()
+
+
+@pytest.fixture
+def model(metrics):
+    return Model(metrics)

@@ -1,0 +1,145 @@
+"""Which folders are models, and which version comes first."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from translane_server.errors import BundleError, SettingsError
+from translane_server.model_places import ModelPlace
+from translane_server.models.folders import find_models, fingerprint, manifest_names, pinned, versions
+
+BUNDLE = Path(__file__).parents[3] / "data" / "bundles" / "v5"
+
+
+def put(folder, **changes):
+    """Write a manifest to `folder`; nothing else is needed to find a model."""
+    folder.mkdir(parents=True)
+    manifest = json.loads((BUNDLE / "manifest.json").read_text(encoding="utf-8"))
+    (folder / "manifest.json").write_text(json.dumps(manifest | changes), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "ascending",
+    [
+        ["1", "2", "10"],
+        ["v1", "v2", "v10"],
+        ["1.9.2", "1.10", "1.10.1"],
+        ["2024-12-31", "2025-01-01"],
+        ["1.0", "1.0-rc1", "1.1"],
+        ["next", "1"],
+        ["01", "1"],
+    ],
+    ids=str,
+)
+def test_versions_are_compared_piece_by_piece(tmp_path, ascending):
+    for name in ascending:
+        put(tmp_path / name)
+    assert [folder.name for folder in versions(tmp_path)] == ascending[::-1]
+
+
+def test_a_name_of_any_characters_is_a_version(tmp_path):
+    for name in ("²", "٣", "8" * 200):
+        put(tmp_path / name)
+    assert versions(tmp_path)[0].name == "8" * 200
+
+
+def test_what_is_no_version(tmp_path):
+    put(tmp_path / ".3")
+    (tmp_path / "2").mkdir()
+    (tmp_path / "4").write_text("a file")
+    put(tmp_path / "1")
+    assert versions(tmp_path) == [tmp_path / "1"]
+
+
+def test_a_bundle_and_a_folder_of_precisions_are_their_own_versions(tmp_path):
+    bundle, several = put(tmp_path / "a"), tmp_path / "b"
+    put(several / "fp16")
+    put(several / "int8")
+    put(bundle / "7")
+    assert (versions(bundle), versions(several)) == ([bundle], [several])
+    put(tmp_path / "c" / "2" / "int8", name="deep")
+    assert versions(tmp_path / "c") == [tmp_path / "c" / "2"]
+    assert manifest_names(tmp_path / "c" / "2") == ["deep"]
+
+
+def test_a_missing_folder_is_what_the_reader_of_manifests_says(tmp_path):
+    assert versions(tmp_path / "none") == [tmp_path / "none"]
+    with pytest.raises(BundleError, match="there is no such folder"):
+        find_models([ModelPlace(tmp_path / "none")])
+
+
+def test_names(tmp_path):
+    put(tmp_path / "models" / "b-c" / "1", name="other")
+    put(tmp_path / "models" / "a", name="other")
+    (tmp_path / "models" / "lost+found").mkdir()
+    put(tmp_path / "models" / ".hidden")
+    bundle = put(tmp_path / "bundle", name="bundle.1")
+    found = find_models([ModelPlace(bundle), ModelPlace(bundle, "again")], tmp_path / "models")
+    assert found == {
+        "bundle.1": bundle,
+        "again": bundle,
+        "a": tmp_path / "models" / "a",
+        "b-c": tmp_path / "models" / "b-c",
+    }
+
+
+def test_the_highest_version_with_a_readable_manifest_names_the_model(tmp_path):
+    put(tmp_path / "1", name="one")
+    put(tmp_path / "2", name="two")
+    (tmp_path / "2" / "manifest.json").write_text("{")
+    assert list(find_models([ModelPlace(tmp_path)])) == ["one"]
+    (tmp_path / "1" / "manifest.json").write_text("[")
+    with pytest.raises(BundleError, match=r"2: manifest\.json is not JSON"):
+        find_models([ModelPlace(tmp_path)])
+
+
+def test_one_name_for_two_folders_is_refused(tmp_path):
+    one, other = put(tmp_path / "one"), put(tmp_path / "other")
+    with pytest.raises(SettingsError, match=r"two models have the name x: .*one and .*other"):
+        find_models([ModelPlace(one, "x"), ModelPlace(other, "x")])
+    assert find_models([ModelPlace(one, "one")], tmp_path) == {"one": one, "other": other}
+
+
+def test_what_a_folder_of_models_may_not_be(tmp_path):
+    with pytest.raises(SettingsError, match=r"none: the folder cannot be read: No such file"):
+        find_models([], tmp_path / "none")
+    with pytest.raises(SettingsError, match="there is no model bundle in this folder"):
+        find_models([], tmp_path)
+    with pytest.raises(SettingsError, match="this folder is a model bundle itself; --model serves it"):
+        find_models([], put(tmp_path / "bundle"))
+    put(tmp_path / "a b")
+    with pytest.raises(BundleError, match="the name of a model has letters"):
+        find_models([], tmp_path)
+    with pytest.raises(BundleError, match="at most 100 characters"):
+        find_models([ModelPlace(put(tmp_path / "long", name="x" * 101))])
+
+
+def test_too_many_models_are_refused(tmp_path):
+    for number in range(257):
+        (tmp_path / f"m{number}").mkdir()
+        (tmp_path / f"m{number}" / "manifest.json").touch()
+    with pytest.raises(SettingsError, match="there are 257 models, and a server takes 256 at most"):
+        find_models([], tmp_path)
+
+
+def test_a_fingerprint_changes_with_manifests_and_places(tmp_path):
+    one = put(tmp_path / "one")
+    first = fingerprint(one)
+    assert fingerprint(one) == first
+    shutil.copytree(one, tmp_path / "copy")
+    assert fingerprint(tmp_path / "copy") != first
+    (one / "manifest.json").write_text("{}")
+    assert fingerprint(one) != first
+
+
+def test_a_link_is_followed_once(tmp_path):
+    one, two, link = put(tmp_path / "one"), put(tmp_path / "two"), tmp_path / "link"
+    assert pinned(one) == one
+    link.symlink_to(one)
+    folder = pinned(link)
+    link.unlink()
+    link.symlink_to(two)
+    assert (folder, pinned(link)) == (one.resolve(), two.resolve())

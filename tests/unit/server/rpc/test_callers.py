@@ -1,0 +1,51 @@
+"""Who calls: an address, a network, or what a proxy says."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from translane_server.rpc.callers import caller_naming, caller_of_peer
+
+
+@pytest.mark.parametrize(
+    ("peer", "caller"),
+    [
+        ("ipv4:192.0.2.7:50000", "192.0.2.7"),
+        ("ipv6:%5B2001:db8:1:2:3:4:5:6%5D:443", "2001:db8:1:2::/64"),
+        ("ipv6:[2001:db8:1:2::9]:443", "2001:db8:1:2::/64"),
+        ("ipv6:%5Bfe80::1%25eth0%5D:443", "fe80::/64"),
+        ("ipv6:%5B::1%5D:443", "::/64"),
+        ("ipv6:%5B::ffff:192.0.2.7%5D:443", "192.0.2.7"),
+        ("unix:/run/translane.sock", "unix"),
+        ("unix:", "unix"),
+        ("ipv4:nonsense", "ipv4"),
+        ("", ""),
+    ],
+)
+def test_a_caller_is_an_address_without_its_port(peer, caller):
+    assert caller_of_peer(peer) == caller
+
+
+def context(*metadata) -> Any:
+    return SimpleNamespace(peer=lambda: "ipv4:192.0.2.7:50000", invocation_metadata=lambda: metadata)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "caller"),
+    [
+        ([("x-caller", "shop")], "shop"),
+        ([("x-caller", b"shop")], "shop"),
+        ([("other", "one"), ("x-caller", "shop"), ("x-caller", "second")], "shop"),
+        ([("x-caller", "c" * 100)], "c" * 100),
+        ([("x-caller", "c" * 101)], "192.0.2.7"),
+        ([("x-caller", "")], "192.0.2.7"),
+        ([], "192.0.2.7"),
+    ],
+)
+def test_a_header_names_the_caller(metadata, caller):
+    assert caller_naming("X-Caller")(context(*metadata)) == caller
+
+
+def test_headers_do_not_count_by_default():
+    assert caller_naming()(context(("x-caller", "shop"))) == "192.0.2.7"
