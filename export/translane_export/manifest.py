@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from translane_export.checkpoint import Checkpoint
 from translane_export.errors import ExportError
+from translane_export.graphs.head_padding import padded_config
 from translane_export.graphs.numerics import Numerics
 from translane_export.model import Transformer, TransformerConfig
 from translane_export.settings import ExportSettings
@@ -85,7 +86,8 @@ def _build(
             decoder_layers=config.decoder_layers,
             d_model=config.d_model,
             heads=config.heads,
-            head_size=config.head_dim,
+            head_size=padded_config(config).head_dim,
+            kv_heads=config.kv_heads,
             ffn_size=config.ffn_size,
             source_vocab_size=config.source_vocab_size,
             target_vocab_size=config.target_vocab_size,
@@ -110,6 +112,7 @@ def _build(
             "checkpoint": checkpoint.name or settings.checkpoint.resolve().name,
             "attribution": settings.attribution,
             "training": training,
+            "model": config.to_dict(),
             "exporter": {"translane": version("translane"), "torch": torch.__version__},
         },
         parity=None,

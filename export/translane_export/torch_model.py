@@ -20,13 +20,9 @@ def build_model(checkpoint: Checkpoint) -> Transformer:
     """Return the checkpoint's model, on the checkpoint's own tensors.
 
     Raises:
-        ExportError: its head size is not supported, or its weights do not fit its configuration.
+        ExportError: its weights do not fit its configuration.
     """
     config = checkpoint.config
-    if config.head_dim % 8:
-        raise ExportError(
-            f"the model's head size is {config.head_dim}, and ONNX Runtime's fused attention takes multiples of 8"
-        )
     parameters: dict[tuple[int, torch.Size, torch.Size], nn.Parameter] = {}  # tensors that are one stay one
     state_dict = {}
     for name, stored in checkpoint.state_dict.items():

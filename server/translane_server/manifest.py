@@ -60,10 +60,22 @@ class Architecture(_Model):
     d_model: _Width
     heads: int = Field(ge=1, le=MOST_HEADS)
     head_size: int = Field(ge=8, le=MOST_WIDTH, multiple_of=8)
+    kv_heads: int | None = Field(None, ge=1, le=MOST_HEADS)  # of keys and values; None: as many as queries have
     ffn_size: _Width
     source_vocab_size: _Pieces
     target_vocab_size: _Pieces
     parameters: int = Field(ge=1)
+
+    @property
+    def key_value_heads(self) -> int:
+        """How many heads keys and values have."""
+        return self.heads if self.kv_heads is None else self.kv_heads
+
+    @model_validator(mode="after")
+    def _heads_are_grouped(self) -> Architecture:
+        if self.heads % self.key_value_heads:
+            raise ValueError(f"kv_heads: {self.kv_heads} does not divide {self.heads} heads")
+        return self
 
 
 class SpecialIds(_Model):

@@ -130,6 +130,11 @@ def random_model(config: TransformerConfig, seed: int = 0) -> Transformer:
             for parameter in model.parameters():
                 if parameter.ndim == 1:
                     parameter.add_(torch.randn_like(parameter) * 0.1)
+            for name, buffer in model.named_buffers():
+                if name.endswith("running_mean"):
+                    buffer.normal_(std=0.5)
+                elif name.endswith("running_var"):
+                    buffer.uniform_(0.5, 2.0)
     return model.eval()
 
 

@@ -25,8 +25,9 @@ from torch import Tensor, nn
 
 from translane_export.errors import ExportError
 from translane_export.model import Transformer
-from translane_export.model.attention import MultiHeadAttention, attention_scores
+from translane_export.model.attention import MultiHeadAttention
 from translane_export.model.embeddings import Embedding
+from translane_export.model.norms import Norm
 from translane_server.manifest import Activation
 
 LARGEST_FLOAT16 = torch.finfo(torch.float16).max
@@ -39,7 +40,6 @@ class ActivationWatch:
 
     def __init__(self) -> None:
         self._largest: Activation | None = None
-        self._projected: dict[str, Tensor] = {}  # queries and keys of the attention that runs
 
     @property
     def largest(self) -> Activation | None:
@@ -50,7 +50,6 @@ class ActivationWatch:
     def watched(self, model: Transformer) -> Iterator[None]:
         """Watch what `model` computes until the end of the block."""
         with contextlib.ExitStack() as hooks:
-            hooks.callback(self._projected.clear)
             for name, module in model.named_modules():
                 for hook in self._hook(name, module):
                     hooks.enter_context(hook)
@@ -68,7 +67,7 @@ class ActivationWatch:
     def _hook(self, name: str, module: nn.Module) -> Iterator[torch.utils.hooks.RemovableHandle]:
         if isinstance(module, nn.Linear):
             yield module.register_forward_hook(self._see_projection(name))
-        elif isinstance(module, nn.LayerNorm | nn.RMSNorm):
+        elif isinstance(module, Norm):
             yield module.register_forward_pre_hook(lambda _, given: self._see(f"input of {name}", given[0]))
         elif isinstance(module, Embedding):
             yield module.register_forward_hook(lambda _, __, vectors: self._see(f"output of {name}", vectors))
@@ -81,19 +80,15 @@ class ActivationWatch:
             self._see(f"output of {name}", output)
             if layer.bias is not None:
                 self._see(f"output of {name}", output - layer.bias)
-            if name.endswith((".q_proj", ".k_proj")):
-                self._projected[name] = output
 
         return see
 
     def _see_scores(self, name: str) -> Callable[[Any, tuple[Any, ...], Tensor], None]:
         def see(attention: MultiHeadAttention, given: tuple[Any, ...], _output: Tensor) -> None:
-            queries, keys = (
-                torch.unflatten(self._projected.pop(f"{name}.{part}"), -1, (attention.heads, -1)).transpose(1, 2)
-                for part in ("q_proj", "k_proj")
-            )  # [B, H, T, D] and [B, H, S, D]
-            mask, bias = (*given[2:], None, None)[:2]
-            scores = attention_scores(queries, keys, bias, scaled=attention.scaled)
+            x, memory, view = given
+            mask = view.whole.mask
+            keys = attention.project_keys_values(memory).keys
+            scores = attention.formula.scores(attention.project_queries(x), keys, view.whole)
             self._see(f"scores of {name}", scores if mask is None else scores.masked_fill(~mask, 0.0))
 
         return see

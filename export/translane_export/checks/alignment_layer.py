@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,7 @@ from torch import Tensor
 
 from translane_export.errors import ExportError
 from translane_export.model import Transformer
-from translane_export.model.attention import MultiHeadAttention, attention_scores
+from translane_export.model.attention import MultiHeadAttention
 from translane_export.model.greedy import greedy_decode
 from translane_server.manifest import Alignment
 
@@ -77,11 +78,8 @@ def recorded_attention(model: Transformer) -> Iterator[list[Tensor]]:
     """Give a list to which each decoder layer adds its cross-attention weights [B, H, T, S] as it runs, unpadded."""
     weights: list[Tensor] = []
 
-    def record(attention: MultiHeadAttention, arguments: tuple[Tensor, ...]) -> None:
-        x, memory = arguments[:2]
-        keys = attention.project_keys_values(memory).keys  # [B, H, S, D]
-        scores = attention_scores(attention.project_queries(x), keys, scaled=attention.scaled)
-        weights.append(scores.softmax(-1))
+    def record(attention: MultiHeadAttention, arguments: tuple[Any, ...]) -> None:
+        weights.append(attention.weights(*arguments))
 
     with contextlib.ExitStack() as hooks:
         for layer in model.decoder.layers:

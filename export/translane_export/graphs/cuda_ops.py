@@ -13,52 +13,75 @@ import torch
 from torch import Tensor, nn
 
 from translane_export.graphs import onnx_ops
-from translane_export.graphs.onnx_nodes import emit, epsilon, group_query_attention, multiply, scalar
+from translane_export.graphs.onnx_nodes import HeadForm, emit, epsilon, group_query_attention, multiply, scalar
 from translane_export.model.config import Activation
 from translane_export.model.feed_forward import ACTIVATIONS, FeedForward
-from translane_export.model.residual import Norm
+from translane_export.model.normalizers import normalize_scores
+from translane_export.model.norms import BatchNorm, Norm
 
 
-def self_attention(
-    packed: nn.Linear, x: Tensor, lengths: Tensor, heads: int, bias: Tensor | None = None, *, scaled: bool = True
-) -> Tensor:
+def self_attention(packed: nn.Linear, x: Tensor, lengths: Tensor, form: HeadForm, bias: Tensor | None = None) -> Tensor:
     """Project to queries, keys and values, and let every position of row b see the first ``lengths[b]`` ones.
 
-    x [B, T, M], ``packed`` to 3·H·D, lengths [B], bias of the scores [1, H, T, T] -> [B, T, H·D].
+    x [B, T, M], ``packed`` to (H + 2·G)·D, lengths [B], bias of the scores [B or 1, H or 1, T, T] -> [B, T, H·D].
     MultiHeadAttention takes lengths as they are, and adds the projection's bias. It takes no bias of the scores that
-    all rows share. With such a bias the node is GroupQueryAttention, which must name its key and value outputs on CUDA.
+    all rows share, and is the paper's attention alone. Otherwise the node is GroupQueryAttention, which must name its
+    key and value outputs on CUDA, and sees the padding unless it has a bias.
     """
     rows, size, _ = x.shape
     flat = x.flatten(0, 1)
-    shape = (rows, size, packed.out_features // 3)
-    if not torch.onnx.is_in_onnx_export():
-        qkv = onnx_ops.project(packed, flat).view(rows, size, packed.out_features)
-        return onnx_ops.packed_self_attention(qkv, lengths, heads, bias, scaled=scaled)
-    if bias is None:
-        attributes: dict[str, Any] = {"num_heads": heads}
-        if not scaled:
-            attributes["scale"] = 1.0
+    if bias is None and form.is_plain and torch.onnx.is_in_onnx_export():
+        attributes: dict[str, Any] = {"num_heads": form.heads}
+        if form.unusual_scale is not None:
+            attributes["scale"] = form.unusual_scale
         qkv = multiply(packed, flat).view(rows, size, packed.out_features)
         queries, keys, values = _split(qkv, 3)
         inputs = (queries, keys, values, bias_of(packed), lengths)
+        shape = (rows, size, form.width)
         return emit("com.microsoft::MultiHeadAttention", inputs, x.dtype, shape, attributes)
     qkv = onnx_ops.project(packed, flat).view(rows, size, packed.out_features)
-    kept = (rows, heads, size, shape[2] // heads)
-    context, _, _ = group_query_attention(
-        (qkv, None, None, None, None, lengths - 1, scalar(size)),
-        heads,
-        [shape, kept, kept],
-        x.dtype,
-        bias=bias,
-        scaled=scaled,
-        causal=False,
-    )
+    return grouped_self_attention(qkv, lengths, form, bias)
+
+
+def grouped_self_attention(qkv: Tensor, lengths: Tensor, form: HeadForm, bias: Tensor | None) -> Tensor:
+    """Do the same from what is projected already, qkv [B, T, (H + 2·G)·D], by GroupQueryAttention."""
+    if not torch.onnx.is_in_onnx_export():
+        return onnx_ops.packed_self_attention(qkv, lengths, form, bias).context
+    rows, size, _ = qkv.shape
+    if bias is None:
+        bias = torch.zeros((1, 1, size, size), dtype=qkv.dtype)
+    kept = (rows, form.kv_heads, size, form.size)
+    inputs = (qkv, None, None, None, None, lengths - 1, scalar(size))
+    shapes = [(rows, size, form.width), kept, kept]
+    context, _, _ = group_query_attention(inputs, form, shapes, qkv.dtype, bias=bias, causal=False)
     return context
+
+
+def weights_of_sentence(qkv: Tensor, lengths: Tensor, form: HeadForm, bias: Tensor | None) -> Tensor:
+    """Return the weights of `self_attention`, which its operators do not give: qkv [B, T, (H + 2·G)·D] -> [B, H, T, T].
+
+    Weights of the keys from a row's length on are zero. The heads are not turned by rotary positions.
+    """
+    rows, size, _ = qkv.shape
+    queries = qkv[..., : form.width].view(rows, size, form.heads, form.size).transpose(1, 2)
+    keys = qkv[..., form.width : form.width + form.kv_heads * form.size]
+    keys = keys.reshape(rows, size, form.kv_heads, form.size).transpose(1, 2)
+    return _weights(queries, keys, lengths, form, bias)
+
+
+def weights_of_step(query: Tensor, keys: Tensor, lengths: Tensor, form: HeadForm, bias: Tensor | None) -> Tensor:
+    """Return the weights of a step, which GroupQueryAttention does not give on CUDA.
+
+    query [B, H·D], keys [B, G, C, D], lengths [B] -> [B, H, C], zero from a row's length on. The heads are not turned
+    by rotary positions.
+    """
+    query = query.view(-1, form.heads, 1, form.size)
+    return _weights(query, keys, lengths, form, bias).squeeze(2)
 
 
 def add_and_norm(x: Tensor, bias: Tensor | None, residual: Tensor, norm: Norm) -> tuple[Tensor, Tensor]:
     """Return norm(x + bias + residual) and x + bias + residual: all [B, M], but for the bias [M]."""
-    if not torch.onnx.is_in_onnx_export():
+    if isinstance(norm, BatchNorm) or not torch.onnx.is_in_onnx_export():
         return onnx_ops.add_and_norm(x if bias is None else x + bias, residual, norm)
     inputs: tuple[Tensor | None, ...] = (x, residual, *norm.parameters())
     operator = "SkipSimplifiedLayerNormalization" if isinstance(norm, nn.RMSNorm) else "SkipLayerNormalization"
@@ -127,23 +150,45 @@ def best_ids(logits: Tensor, count: Tensor, num_blocks: Tensor | None) -> Tensor
     return ids.gather(1, onnx_ops.top_k(found, count)[1])
 
 
-def attention_weights(query: Tensor, keys: Tensor, lengths: Tensor, scale: float) -> Tensor:
-    """Return the softmax of ``scale`` · query · keys over the first ``lengths[b]`` keys, and zero for the others.
+def attention_weights(query: Tensor, keys: Tensor, lengths: Tensor, form: HeadForm) -> Tensor:
+    """Return the weights of a query over the first ``lengths[b]`` keys, and zero for the others.
 
-    query [B, H, D], keys [B, H, C, D], lengths [B] -> [B, H, C], float32. All C keys take part, so that no shape
+    query [B, H, D], keys [B, G, C, D], lengths [B] -> [B, H, C], float32. All C keys take part, so that no shape
     depends on what the lengths are.
     """
-    query = query.unsqueeze(2)  # [B, H, 1, D]
+    return _weights(query.unsqueeze(2), keys, lengths, form, None, exact=True).squeeze(2)
+
+
+def _weights(
+    queries: Tensor,
+    keys: Tensor,
+    lengths: Tensor,
+    form: HeadForm,
+    bias: Tensor | None,
+    *,
+    exact: bool = False,
+) -> Tensor:
+    """Return the weights of queries [B, H, T, D] over the first ``lengths[b]`` of keys [B, G, C, D]: [B, H, T, C].
+
+    They have the type of the queries, or are float32 if ``exact``.
+    """
+    keys = onnx_ops.for_each_head(keys, form.sharing)
     capacity = keys.shape[2]
     if torch.onnx.is_in_onnx_export():
-        shape = (*query.shape[:3], capacity)
-        scores = emit("com.microsoft::FusedMatMul", (query, keys), keys.dtype, shape, {"transB": 1, "alpha": scale})
+        shape = (*queries.shape[:3], capacity)
+        scores = emit(
+            "com.microsoft::FusedMatMul", (queries, keys), keys.dtype, shape, {"transB": 1, "alpha": form.scale}
+        )
     else:
-        scores = scale * query @ keys.transpose(2, 3)
-    scores = scores.squeeze(2).float()  # [B, H, C]
+        scores = form.scale * queries @ keys.transpose(2, 3)
+    if bias is not None:
+        scores = scores + bias
+    scores = scores.float()
     visible = torch.arange(capacity, dtype=torch.int32)[None, :] < lengths[:, None]  # [B, C]
     lowest = torch.tensor(torch.finfo(torch.float32).min)  # whose exponential is 0 beside any other
-    return torch.where(visible[:, None], scores, lowest).softmax(-1)
+    scores = torch.where(visible[:, None, None], scores, lowest)
+    weights = normalize_scores(scores, one_in_denominator=form.smooth)
+    return weights if exact else weights.to(queries.dtype)
 
 
 def _activated(layer: nn.Linear, activation: Activation, x: Tensor) -> Tensor:

@@ -9,7 +9,8 @@ the type of the weights.
 
 Hidden states are [positions, M] throughout, rows and time flattened: every projection is then one Gemm on the weight
 as PyTorch stores it (which the tied output projection and the embedding lookup can share), and Q, K and V are one.
-Shapes: B rows, S source length, T target capacity, H heads, D head size, M model size, V vocabulary, K candidates.
+Shapes: B rows, S source length, T target capacity, H heads, G heads of keys and values, D head size, M model size,
+V vocabulary, K candidates. Heads have the sizes that `head_padding` gives them.
 """
 
 from __future__ import annotations
@@ -22,85 +23,83 @@ import torch
 from torch import Tensor, nn
 
 from translane_export.graphs import cuda_ops, onnx_ops
+from translane_export.graphs.head_padding import pad_heads
+from translane_export.graphs.onnx_nodes import HeadForm
 from translane_export.graphs.parts import (
     Sublayer,
     TokenAndPosition,
     decoder_layers,
     encoder_layers,
     feed_forward,
-    pack,
     project_out,
     run_stack,
     suppress,
 )
+from translane_export.graphs.self_attention import SentenceAttention, StackBias, StepAttention
 from translane_export.model import Transformer
 from translane_export.model.attention import KeysValues, MultiHeadAttention
 from translane_export.model.residual import Residual
 
 
 class EncoderGraph(nn.Module):
-    """source_ids [B, S], source_lengths [B] -> each layer's keys and values, [B, H, S, D] each."""
+    """source_ids [B, S], source_lengths [B] -> each layer's keys and values, [B, G, S, D] each."""
 
     def __init__(self, model: Transformer, *, for_cuda: bool = False) -> None:
         super().__init__()
+        model = pad_heads(model)
         self.for_cuda = for_cuda
         self.activation = model.config.activation
         self.stack = model.encoder
         self.embedding = TokenAndPosition(model.encoder.embedding)
         self._layers = encoder_layers(model)
-        self._packed = [pack(layer.self_attention) for layer in self._layers]
+        self._attentions = [SentenceAttention(layer.self_attention, for_cuda=for_cuda) for layer in self._layers]
         self._cross = [layer.cross_attention for layer in decoder_layers(model)]
-        self.packed, self.cross = nn.ModuleList(self._packed), nn.ModuleList(self._cross)
+        self.packed = nn.ModuleList(attention.packed for attention in self._attentions)
+        self.cross = nn.ModuleList(self._cross)
+        self.bias = StackBias(model.encoder, model.output_projection.weight.dtype)
         self.placement = model.config.norm
 
     def forward(self, source_ids: Tensor, source_lengths: Tensor) -> tuple[Tensor, ...]:
         """See the class."""
         rows, size = source_ids.shape
         x = self.embedding(source_ids, self.embedding.first(size)).flatten(0, 1)  # [B * S, M]
-        bias = None
-        if self.stack.relative_positions is not None:
-            ordinals = onnx_ops.ordinals(source_ids[0])  # [S]
-            bias = self.stack.relative_positions.between(ordinals[:, None], ordinals[None, :])[None]  # [1, H, S, S]
+        keys = onnx_ops.ordinals(source_ids[0])  # [S]
+        bias = self.bias.between(keys[:, None], keys[None, :])  # [H or 1, S, S]
+        bias = None if bias is None else bias[None]
         sublayers: list[tuple[Residual, Sublayer]] = []
-        for layer, packed in zip(self._layers, self._packed, strict=True):
-            attend = partial(self._attention, layer.self_attention, packed, source_lengths, rows, size, bias)
+        for layer, attention in zip(self._layers, self._attentions, strict=True):
+            attend = partial(self._attention, layer.self_attention, attention, rows, source_lengths, keys, bias)
             sublayers += [
                 (layer.self_attention_residual, attend),
                 (layer.feed_forward_residual, feed_forward(layer, self.activation, for_cuda=self.for_cuda)),
             ]
         memory = run_stack(x, sublayers, self.stack.final_norm, self.placement, for_cuda=self.for_cuda)  # [B * S, M]
         outputs: list[Tensor] = []
-        for attention in self._cross:
-            for projection in (attention.k_proj, attention.v_proj):
-                split = onnx_ops.project(projection, memory).view(rows, size, attention.heads, attention.head_size)
-                outputs.append(split.transpose(1, 2).contiguous())  # [B, H, S, D]
+        for cross in self._cross:
+            for projection in (cross.k_proj, cross.v_proj):
+                split = onnx_ops.project(projection, memory).view(rows, size, cross.kv_heads, cross.head_size)
+                outputs.append(split.transpose(1, 2).contiguous())  # [B, G, S, D]
         return tuple(outputs)
 
     def _attention(
         self,
-        attention: MultiHeadAttention,
-        packed: nn.Linear,
-        lengths: Tensor,
+        layer: MultiHeadAttention,
+        attention: SentenceAttention,
         rows: int,
-        size: int,
+        lengths: Tensor,
+        keys: Tensor,
         bias: Tensor | None,
         x: Tensor,
     ) -> tuple[Tensor, Tensor | None]:
-        heads, scaled = attention.heads, attention.scaled
-        if self.for_cuda:
-            split = x.view(rows, size, x.shape[1])
-            context = cuda_ops.self_attention(packed, split, lengths, heads, bias, scaled=scaled)  # [B, S, H * D]
-        else:
-            qkv = onnx_ops.project(packed, x).view(rows, size, packed.out_features)  # [B, S, 3 * H * D]
-            context = onnx_ops.packed_self_attention(qkv, lengths, heads, bias, scaled=scaled)
-        return project_out(attention.out_proj, context.flatten(0, 1), for_cuda=self.for_cuda)  # [B * S, M]
+        context = attention.run(x, rows, lengths, keys, bias)
+        return project_out(layer.out_proj, context, for_cuda=self.for_cuda)  # [B * S, M]
 
 
 class DecoderGraph(nn.Module):
     """One token per row in, the best next tokens out, keys and values kept in caches the caller owns.
 
     token_ids [B], positions [B] (tokens already in the row's cache), source_lengths [B], num_candidates [1], each
-    layer's self-attention caches [B, H, T, D], each layer's cross-attention keys and values [B, H, S, D]
+    layer's self-attention caches [B, G, T, D], each layer's cross-attention keys and values [B, G, S, D]
     -> candidate_ids [B, K], candidate_log_probs [B, K], logits [B, V], each layer's updated self-attention caches.
     With an `alignment_layer`, the query of that layer's cross-attention [B, H * D] comes after the logits.
     Suppressed ids have logits and log-probabilities of -inf; the other log-probabilities are as if they had not.
@@ -111,14 +110,18 @@ class DecoderGraph(nn.Module):
 
     def __init__(self, model: Transformer, alignment_layer: int | None = None, *, for_cuda: bool = False) -> None:
         super().__init__()
+        model = pad_heads(model)
         self.for_cuda = for_cuda
         self.activation = model.config.activation
         self.alignment_layer = alignment_layer
         self.stack = model.decoder
         self.embedding = TokenAndPosition(model.decoder.embedding)
+        self.bias = StackBias(model.decoder, model.output_projection.weight.dtype)
         self._layers = decoder_layers(model)
-        self._packed = [pack(layer.self_attention) for layer in self._layers]
-        self.packed = nn.ModuleList(self._packed)
+        self._attentions = [
+            StepAttention(layer.self_attention, self.bias.window, for_cuda=for_cuda) for layer in self._layers
+        ]
+        self.packed = nn.ModuleList(attention.packed for attention in self._attentions)
         self.output_projection, self.suppressed = suppress(model)
         self.logit_scale = model.config.logit_scale
         self.placement = model.config.norm
@@ -154,16 +157,16 @@ class DecoderGraph(nn.Module):
         """Run the decoder up to the logits, for inputs as of `forward`."""
         pairs = [KeysValues(*caches[index : index + 2]) for index in range(0, len(caches), 2)]
         x = self.embedding(token_ids, self.embedding.at(positions))  # [B, M]
-        bias = None
-        if self.stack.relative_positions is not None:
-            keys = onnx_ops.ordinals(caches[0][0, 0, :, 0])  # [T]
-            bias = self.stack.relative_positions.between(positions.long()[:, None, None], keys)  # [B, H, 1, T]
+        keys = onnx_ops.ordinals(caches[0][0, 0, :, 0])  # [T]
+        bias = self.bias.between(positions.long()[:, None, None], keys)  # [B, H or 1, 1, T]
         past, cross = pairs[: len(self.packed)], pairs[len(self.packed) :]
         present: list[Tensor] = []
         queries: list[Tensor] = []
         sublayers: list[tuple[Residual, Sublayer]] = []
-        for layer, packed, layer_past, layer_cross in zip(self._layers, self._packed, past, cross, strict=True):
-            attend = partial(self._self_attention, layer.self_attention, packed, layer_past, positions, present, bias)
+        for layer, attention, layer_past, layer_cross in zip(self._layers, self._attentions, past, cross, strict=True):
+            attend = partial(
+                self._self_attention, layer.self_attention, attention, layer_past, positions, keys, bias, present
+            )
             look = partial(self._cross_attention, layer.cross_attention, layer_cross, source_lengths, queries)
             sublayers += [
                 (layer.self_attention_residual, attend),
@@ -177,20 +180,18 @@ class DecoderGraph(nn.Module):
 
     def _self_attention(
         self,
-        attention: MultiHeadAttention,
-        packed: nn.Linear,
+        layer: MultiHeadAttention,
+        attention: StepAttention,
         past: KeysValues,
         positions: Tensor,
-        present: list[Tensor],
+        keys: Tensor,
         bias: Tensor | None,
+        present: list[Tensor],
         x: Tensor,
     ) -> tuple[Tensor, Tensor | None]:
-        qkv = onnx_ops.project(packed, x)  # [B, 3 * H * D]
-        context, updated = onnx_ops.append_and_attend(
-            qkv, past, positions, attention.heads, bias, scaled=attention.scaled
-        )
+        context, updated = attention.run(x, past, positions, keys, bias)
         present.extend(updated)
-        return project_out(attention.out_proj, context, for_cuda=self.for_cuda)
+        return project_out(layer.out_proj, context, for_cuda=self.for_cuda)
 
     def _cross_attention(
         self,
@@ -201,7 +202,7 @@ class DecoderGraph(nn.Module):
         x: Tensor,
     ) -> tuple[Tensor, Tensor | None]:
         queries.append(onnx_ops.project(attention.q_proj, x))
-        context = onnx_ops.attend(queries[-1], keys_values, source_lengths, attention.heads, scaled=attention.scaled)
+        context = onnx_ops.attend(queries[-1], keys_values, source_lengths, HeadForm.of(attention))
         return project_out(attention.out_proj, context, for_cuda=self.for_cuda)
 
     def _log_probs(self, x: Tensor, logits: Tensor, ids: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from translane_export.errors import ExportError
 from translane_export.graphs.alignment_graph import AlignmentGraph
 from translane_export.graphs.encoder_decoder import DecoderGraph, EncoderGraph, GreedyGraph
 from translane_export.graphs.exporter_shortcuts import exporter_shortcuts
+from translane_export.graphs.head_padding import padded_config
 from translane_export.graphs.on_request import compute_on_request
 from translane_export.graphs.signatures import NUM_BLOCKS, WITH_LOG_PROBS
 from translane_export.model import TransformerConfig
@@ -38,7 +39,8 @@ def encoder_example(config: TransformerConfig) -> tuple[Tensor, ...]:
 def decoder_example(config: TransformerConfig, dtype: torch.dtype, counts: int = 1) -> tuple[Tensor, ...]:
     """Inputs to capture a decoder step with; `counts` says how many of them are numbers of candidates or blocks."""
     sizes = [_EXAMPLE_TARGET] * (2 * config.decoder_layers) + [_EXAMPLE_SOURCE] * (2 * config.decoder_layers)
-    caches = [torch.zeros(_EXAMPLE_ROWS, config.heads, size, config.head_dim, dtype=dtype) for size in sizes]
+    head_size = padded_config(config).head_dim
+    caches = [torch.zeros(_EXAMPLE_ROWS, config.key_value_heads, size, head_size, dtype=dtype) for size in sizes]
     return (
         torch.full((_EXAMPLE_ROWS,), config.eos_id),
         torch.tensor([0, 6, 2], dtype=torch.int32),
@@ -89,10 +91,11 @@ def export_alignment(
     key_dtype: torch.dtype | None = None,
 ) -> ir.Model:
     """Export the alignment graph, which has no weights, for queries of `dtype` and keys of that or another type."""
+    head_size = padded_config(config).head_dim
     example = (
-        torch.zeros(_EXAMPLE_ROWS, config.heads * config.head_dim, dtype=dtype),
+        torch.zeros(_EXAMPLE_ROWS, config.heads * head_size, dtype=dtype),
         torch.tensor([5, 2, 4], dtype=torch.int32),
-        torch.zeros(_EXAMPLE_ROWS, config.heads, _EXAMPLE_SOURCE, config.head_dim, dtype=key_dtype or dtype),
+        torch.zeros(_EXAMPLE_ROWS, config.key_value_heads, _EXAMPLE_SOURCE, head_size, dtype=key_dtype or dtype),
     )
     rows = {0: _ROWS}
     return _export(graph, example, (rows, rows, {0: _ROWS, 2: _SOURCE}), signature)

@@ -5,14 +5,66 @@ A node here computes nothing: only its outputs' types and shapes are known, as f
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from translane_export.model.residual import Norm
+from translane_export.model.attention import MultiHeadAttention
+from translane_export.model.rotary import Rotary
 
-_ATTENTION_BIAS = 10  # which input of GroupQueryAttention it is
+_COSINES, _ATTENTION_BIAS = 7, 10  # which inputs of GroupQueryAttention they are
+_WEIGHTS = 3  # which output they are
+_AFTER_SOFTMAX = 2  # its attribute qk_output: the weights
+
+
+class HeadForm(NamedTuple):
+    """What the operators have to know of an attention, the projections apart.
+
+    ``heads`` of queries share the ``kv_heads`` of keys and values, all of them ``size`` numbers. Scores are multiplied
+    with ``scale``; ``smooth`` is softmax₁. ``rotary`` turns queries and keys, where there is one.
+    """
+
+    heads: int
+    kv_heads: int
+    size: int
+    scale: float
+    smooth: bool
+    rotary: Rotary | None
+
+    @classmethod
+    def of(cls, attention: MultiHeadAttention) -> HeadForm:
+        """Return the form of an attention whose heads have one size (`head_padding`)."""
+        assert attention.head_size == attention.value_size
+        return cls(
+            attention.heads,
+            attention.kv_heads,
+            attention.head_size,
+            attention.scale,
+            attention.one_in_denominator,
+            attention.rotary,
+        )
+
+    @property
+    def width(self) -> int:
+        """Numbers of all heads of a query together."""
+        return self.heads * self.size
+
+    @property
+    def sharing(self) -> int:
+        """How many heads of queries share a head of keys and values."""
+        return self.heads // self.kv_heads
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether this is the paper's attention, but for the scale."""
+        return self.heads == self.kv_heads and not self.smooth and self.rotary is None
+
+    @property
+    def unusual_scale(self) -> float | None:
+        """The scale, unless it is 1/√D."""
+        return None if math.isclose(self.scale, self.size**-0.5, rel_tol=1e-12) else self.scale
 
 
 def emit(
@@ -44,20 +96,32 @@ def multiply(layer: nn.Linear, x: Tensor) -> Tensor:
 
 def group_query_attention(
     inputs: tuple[Tensor | None, ...],
-    heads: int,
+    form: HeadForm,
     shapes: list[Any],
     dtype: torch.dtype,
     *,
     bias: Tensor | None = None,
-    scaled: bool = True,
     causal: bool = True,
+    window: int | None = None,
 ) -> tuple[Tensor, ...]:
-    """Write a GroupQueryAttention node with as many outputs as there are ``shapes``."""
-    attributes: dict[str, Any] = {"num_heads": heads, "kv_num_heads": heads}
+    """Write a GroupQueryAttention node with as many outputs as there are ``shapes``; the fourth are the weights.
+
+    A causal query sees no further back than the last ``window`` keys, where one is given.
+    """
+    attributes: dict[str, Any] = {"num_heads": form.heads, "kv_num_heads": form.kv_heads}
     if not causal:
         attributes["causal"] = 0
-    if not scaled:
-        attributes["scale"] = 1.0
+    if form.unusual_scale is not None:
+        attributes["scale"] = form.unusual_scale
+    if form.smooth:
+        attributes["smooth_softmax"] = 1
+    if window is not None:
+        attributes["local_window_size"] = window
+    if len(shapes) > _WEIGHTS:
+        attributes["qk_output"] = _AFTER_SOFTMAX
+    if form.rotary is not None:
+        attributes["do_rotary"] = 1
+        inputs = (*inputs, *[None] * (_COSINES - len(inputs)), form.rotary.cosines, form.rotary.sines)
     if bias is not None:
         inputs = (*inputs, *[None] * (_ATTENTION_BIAS - len(inputs)), bias)
     outputs = torch.onnx.ops.symbolic_multi_out(
@@ -71,7 +135,7 @@ def scalar(size: int | torch.SymInt) -> Tensor:
     return torch.scalar_tensor(size, dtype=torch.int32)  # type: ignore[arg-type]  # SymInt is meant
 
 
-def epsilon(norm: Norm) -> float:
+def epsilon(norm: nn.LayerNorm | nn.RMSNorm) -> float:
     """Return what a norm adds to the variance."""
     assert norm.eps is not None  # RMSNorm's own default depends on the type of its input
     return norm.eps

@@ -96,14 +96,15 @@ def feed_forward(layer: EncoderLayer | DecoderLayer, activation: Activation, *, 
 
 
 def pack(attention: MultiHeadAttention) -> nn.Linear:
-    """Return Q, K and V as one projection to 3·H·D, whose memory they share from now on."""
+    """Return Q, K and V as one projection to (H + 2·G)·D, whose memory they share from now on."""
     parts = (attention.q_proj, attention.k_proj, attention.v_proj)
     biases = [part.bias.detach() for part in parts if part.bias is not None]
-    packed = nn.Linear(parts[0].in_features, 3 * parts[0].out_features, bias=bool(biases), device="meta")
+    sizes = [part.out_features for part in parts]
+    packed = nn.Linear(parts[0].in_features, sum(sizes), bias=bool(biases), device="meta")
     packed.weight = nn.Parameter(torch.cat([part.weight.detach() for part in parts]), requires_grad=False)
     if biases:
         packed.bias = nn.Parameter(torch.cat(biases), requires_grad=False)
-    for part, weight in zip(parts, packed.weight.detach().chunk(3), strict=True):
+    for part, weight in zip(parts, torch.split(packed.weight.detach(), sizes), strict=True):
         part.weight.data = weight
     return packed
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from translane_export.graphs.head_padding import padded_config
 from translane_export.model import TransformerConfig
 from translane_server.manifest import Graph, GraphTensor
 
@@ -51,7 +52,7 @@ def decoder_signature(
     `takes_blocks`, there is one that says how many blocks of the vocabulary to look through. With `alignment_query`,
     the query that the alignment graph takes, too.
     """
-    width = config.heads * config.head_dim
+    width = _query_width(config)
     asked = (_tensor(WITH_LOG_PROBS, "bool"),) if log_probs_on_request else ()
     blocks = (_tensor(NUM_BLOCKS, "int64", 1),) if takes_blocks else ()
     query = (_tensor("alignment_query", _TYPE_NAMES[dtype], "rows", width),) if alignment_query else ()
@@ -103,9 +104,9 @@ def alignment_signature(
     return Graph(
         file=file,
         inputs=(
-            _tensor("alignment_query", name, "rows", config.heads * config.head_dim),
+            _tensor("alignment_query", name, "rows", _query_width(config)),
             _tensor("source_lengths", "int32", "rows"),
-            _tensor("cross_key", keys, "rows", config.heads, "source_capacity", config.head_dim),
+            _tensor("cross_key", keys, "rows", *_block(config, "source_capacity")),
         ),
         outputs=(_tensor("attention", "float32", "rows", "source_capacity"),),
     )
@@ -114,8 +115,17 @@ def alignment_signature(
 def _caches(
     prefix: str, config: TransformerConfig, dtype: torch.dtype, rows: str, capacity: str
 ) -> tuple[GraphTensor, ...]:
-    shape = (rows, config.heads, capacity, config.head_dim)
-    return tuple(_tensor(name, _TYPE_NAMES[dtype], *shape) for name in per_layer(prefix, config.decoder_layers))
+    shape = _block(config, capacity)
+    return tuple(_tensor(name, _TYPE_NAMES[dtype], rows, *shape) for name in per_layer(prefix, config.decoder_layers))
+
+
+def _block(config: TransformerConfig, capacity: str) -> tuple[int, str, int]:
+    """Return the shape of a row's keys, or of its values."""
+    return config.key_value_heads, capacity, padded_config(config).head_dim
+
+
+def _query_width(config: TransformerConfig) -> int:
+    return config.heads * padded_config(config).head_dim
 
 
 def _tensor(name: str, dtype: str, *shape: Any) -> GraphTensor:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from translane_export.graphs.encoder_decoder import DecoderGraph, EncoderGraph
+from translane_export.graphs.head_padding import padded_config
 from translane_export.graphs.onnx_export import decoder_example, encoder_example
 from translane_export.model import TransformerConfig
 from translane_server.arrays import Int32Array, IntArray
@@ -49,9 +50,10 @@ class TorchScriptBackend:
         self._source_lengths = torch.ones(rows, dtype=torch.int32)
         self._pad = config.pad_id
         dtype = next(self._decoder.parameters()).dtype
-        block = (rows, config.heads, target_capacity, config.head_dim)
+        heads, head_size = config.key_value_heads, padded_config(config).head_dim
+        block = (rows, heads, target_capacity, head_size)
         self._past = [torch.zeros(block, dtype=dtype) for _ in range(2 * config.decoder_layers)]
-        block = (rows, config.heads, source_capacity, config.head_dim)
+        block = (rows, heads, source_capacity, head_size)
         self._cross = [torch.zeros(block, dtype=dtype) for _ in range(2 * config.decoder_layers)]
         self._encoded: list[Tensor] = []  # of the sources that may enter, [B, heads, S, head_dim] each
         self._encoded_lengths = self._source_lengths  # [B]

@@ -1,62 +1,46 @@
-"""Scaled dot-product and multi-head attention (paper §3.2)."""
+"""Multi-head attention (paper §3.2), and the variants that a config composes it of."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from translane_export.model.attention_kernels import Formula, attend
 from translane_export.model.config import TransformerConfig
-
-
-def attention_scores(queries: Tensor, keys: Tensor, bias: Tensor | None = None, *, scaled: bool = True) -> Tensor:
-    """QKᵀ / √D + bias, [B, H, T, S]; see `scaled_dot_product_attention`, whose softmax this goes into."""
-    scores = queries @ keys.transpose(-2, -1)
-    if scaled:
-        scores = scores / queries.shape[-1] ** 0.5
-    return scores if bias is None else scores + bias
-
-
-def scaled_dot_product_attention(
-    queries: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    mask: Tensor | None = None,
-    dropout: float = 0.0,
-    *,
-    bias: Tensor | None = None,
-    scaled: bool = True,
-) -> Tensor:
-    """softmax(QKᵀ / √D + bias) V (paper §3.2.1), without the division where it is not to be ``scaled``.
-
-    Shapes: queries [B, H, T, D], keys and values [B, H, S, D], mask boolean and broadcastable to [B, H, T, S],
-    True where a query may look, bias broadcastable to the same. A query that may look nowhere gets zeros. ``dropout``
-    is the probability with which an attention weight is dropped. Returns [B, H, T, D].
-    """
-    scores = attention_scores(queries, keys, bias, scaled=scaled)
-    if mask is None:
-        weights = torch.softmax(scores, dim=-1)
-    else:
-        # The lowest finite number instead of -inf keeps a fully masked row free of NaN, forwards and backwards.
-        weights = torch.softmax(scores.masked_fill(~mask, torch.finfo(scores.dtype).min), dim=-1)
-        weights = weights.masked_fill(~mask, 0.0)
-    return F.dropout(weights, dropout) @ values
+from translane_export.model.relative_embeddings import RelativeEmbeddings
+from translane_export.model.rotary import Rotary
+from translane_export.model.views import View
 
 
 class KeysValues(NamedTuple):
-    """What attention looks at, already projected and split into heads: both [B, H, S, D]."""
+    """What attention looks at, already projected and split into heads: [B, G, S, d_k] and [B, G, S, d_v]."""
 
     keys: Tensor
     values: Tensor
 
 
 class MultiHeadAttention(nn.Module):
-    """H attentions side by side, each on its own D-sized projection of the input (paper §3.2.2).
+    """H attentions side by side, each on its own projection of the input (paper §3.2.2).
 
-    The head size D is independent of d_model / heads. The projections are separate from the attention itself, so
-    that an incremental decoder can project one position and attend over keys and values it has kept.
+    Every size is free of the others: d_k (`head_size`), d_v (`value_size`), the size of the output (`out_size`), and G
+    heads of keys and values (`kv_heads`), each of which H / G heads of queries share (Ainslie et al. 2023,
+    https://arxiv.org/abs/2305.13245). The projections are separate from the attention itself, so that an incremental
+    decoder can project one position and attend over keys and values it has kept.
+
+    Args:
+        d_model: size of the inputs.
+        heads: H.
+        head_size: d_k.
+        dropout: probability with which an attention weight is dropped in training.
+        value_size: d_v; None is d_k.
+        kv_heads: G; None is H.
+        out_size: size of the output; None is ``d_model``.
+        biases: whether the projections have biases.
+        scale: what scores are multiplied with; None is 1/√d_k.
+        one_in_denominator: whether softmax₁ normalises scores; see `translane_export.model.normalizers`.
+        relative: relative positions as vectors, for self-attention.
+        rotary: rotary positions, for self-attention.
     """
 
     def __init__(
@@ -66,64 +50,111 @@ class MultiHeadAttention(nn.Module):
         head_size: int,
         dropout: float = 0.0,
         *,
+        value_size: int | None = None,
+        kv_heads: int | None = None,
+        out_size: int | None = None,
         biases: bool = True,
-        scaled: bool = True,
+        scale: float | None = None,
+        one_in_denominator: bool = False,
+        relative: RelativeEmbeddings | None = None,
+        rotary: Rotary | None = None,
     ) -> None:
         super().__init__()
         self.heads = heads
+        self.kv_heads = kv_heads or heads
         self.head_size = head_size
+        self.value_size = value_size or head_size
         self.dropout = dropout
-        self.scaled = scaled
+        self.scale = head_size**-0.5 if scale is None else scale
+        self.one_in_denominator = one_in_denominator
         self.q_proj = nn.Linear(d_model, heads * head_size, bias=biases)
-        self.k_proj = nn.Linear(d_model, heads * head_size, bias=biases)
-        self.v_proj = nn.Linear(d_model, heads * head_size, bias=biases)
-        self.out_proj = nn.Linear(heads * head_size, d_model, bias=biases)
+        self.k_proj = nn.Linear(d_model, self.kv_heads * head_size, bias=biases)
+        self.v_proj = nn.Linear(d_model, self.kv_heads * self.value_size, bias=biases)
+        self.out_proj = nn.Linear(heads * self.value_size, out_size or d_model, bias=biases)
+        self.relative = relative
+        self.rotary = rotary
 
     @classmethod
-    def from_config(cls, config: TransformerConfig) -> MultiHeadAttention:
-        """Build the attention that every layer of the config has."""
+    def for_self(cls, config: TransformerConfig) -> MultiHeadAttention:
+        """Build the self-attention of a layer, which knows of positions."""
+        relative, rotary = None, None
+        if config.relative_window:
+            relative = RelativeEmbeddings(
+                window=config.relative_window,
+                tables=1 if config.relative_shared else config.heads,
+                key_size=config.head_dim,
+                value_size=config.value_dim,
+                clipped=config.relative_clipped,
+            )
+        if config.positions == "rotary":
+            rotary = Rotary(
+                config.head_dim,
+                config.max_positions,
+                config.rotary_base,
+                interleaved=config.rotary_interleaved,
+            )
+        return cls._from_config(config, relative, rotary)
+
+    @classmethod
+    def for_cross(cls, config: TransformerConfig) -> MultiHeadAttention:
+        """Build the cross-attention of a decoder layer, to which positions of the other side mean nothing."""
+        return cls._from_config(config, None, None)
+
+    @classmethod
+    def _from_config(
+        cls, config: TransformerConfig, relative: RelativeEmbeddings | None, rotary: Rotary | None
+    ) -> MultiHeadAttention:
         return cls(
             config.d_model,
             config.heads,
             config.head_dim,
             config.attention_dropout,
-            biases=config.biases,
-            scaled=config.attention_scale,
+            value_size=config.value_dim,
+            kv_heads=config.key_value_heads,
+            biases=config.has_attention_biases,
+            scale=config.score_scale,
+            one_in_denominator=config.attention_normalizer == "softmax1",
+            relative=relative,
+            rotary=rotary,
         )
 
-    def forward(self, x: Tensor, memory: Tensor, mask: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
+    @property
+    def formula(self) -> Formula:
+        """How scores become a context."""
+        return Formula(self.scale, self.one_in_denominator, self.relative)
+
+    def forward(self, x: Tensor, memory: Tensor, view: View) -> Tensor:
         """Let each position of ``x`` [B, T, M] look at ``memory`` [B, S, M]; self-attention passes x twice.
 
-        ``mask`` and ``bias`` are broadcastable to [B, H, T, S]. Returns [B, T, M].
+        ``view`` says what the T queries see of the S keys. Returns [B, T, M].
         """
-        return self.attend(self.project_queries(x), self.project_keys_values(memory), mask, bias)
+        return self.attend(self.project_queries(x), self.project_keys_values(memory), view)
 
     def project_queries(self, x: Tensor) -> Tensor:
-        """[B, T, M] -> [B, H, T, D]."""
-        return self._split_heads(self.q_proj(x))
+        """Project positions 0 … T-1: [B, T, M] -> [B, H, T, d_k]."""
+        return self._turned(_split_heads(self.q_proj(x), self.heads))
 
     def project_keys_values(self, memory: Tensor) -> KeysValues:
-        """[B, S, M] -> keys and values [B, H, S, D]."""
-        return KeysValues(self._split_heads(self.k_proj(memory)), self._split_heads(self.v_proj(memory)))
+        """Project positions 0 … S-1: [B, S, M] -> keys and values."""
+        keys = self._turned(_split_heads(self.k_proj(memory), self.kv_heads))
+        return KeysValues(keys, _split_heads(self.v_proj(memory), self.kv_heads))
 
-    def attend(
-        self, queries: Tensor, keys_values: KeysValues, mask: Tensor | None = None, bias: Tensor | None = None
-    ) -> Tensor:
-        """Attend with queries [B, H, T, D] over keys and values [B, H, S, D] and project back to [B, T, M]."""
-        keys, values = keys_values
+    def attend(self, queries: Tensor, keys_values: KeysValues, view: View) -> Tensor:
+        """Attend with queries [B, H, T, d_k] over keys and values, and project back to [B, T, M]."""
         dropout = self.dropout if self.training else 0.0
-        if queries.is_cuda and bias is None and self.scaled:
-            context = F.scaled_dot_product_attention(queries, keys, values, mask, dropout)
-        else:
-            # At sentence lengths PyTorch's fused CPU kernel is no faster in float32 and slower in bfloat16: a training
-            # step of the small preset takes 240 ms with it and 180 ms with ours (32 × 48 tokens, 2 cores).
-            context = scaled_dot_product_attention(queries, keys, values, mask, dropout, bias=bias, scaled=self.scaled)
-        output: Tensor = self.out_proj(self._merge_heads(context))  # [B, H, T, D] -> [B, T, M]
+        context = attend(self.formula, queries, *keys_values, view, dropout)
+        output: Tensor = self.out_proj(context.transpose(1, 2).flatten(2))  # [B, H, T, d_v] -> [B, T, M]
         return output
 
-    def _split_heads(self, x: Tensor) -> Tensor:
-        rows, size, _ = x.shape
-        return x.reshape(rows, size, self.heads, self.head_size).transpose(1, 2)  # [B, T, H * D] -> [B, H, T, D]
+    def weights(self, x: Tensor, memory: Tensor, view: View) -> Tensor:
+        """Return the attention weights [B, H, T, S] of `forward`'s arguments, before dropout."""
+        keys = self.project_keys_values(memory).keys
+        return self.formula.weights(self.project_queries(x), keys, view.whole)
 
-    def _merge_heads(self, x: Tensor) -> Tensor:
-        return x.transpose(1, 2).flatten(2)  # [B, H, T, D] -> [B, T, H * D]
+    def _turned(self, x: Tensor) -> Tensor:
+        return x if self.rotary is None else self.rotary(x)
+
+
+def _split_heads(x: Tensor, heads: int) -> Tensor:
+    rows, size, _ = x.shape
+    return x.reshape(rows, size, heads, -1).transpose(1, 2)  # [B, T, H * D] -> [B, H, T, D]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from translane_export.model.attention import MultiHeadAttention
 from translane_export.model.config import TransformerConfig
-from translane_export.model.embeddings import Embedding
 from translane_export.model.feed_forward import FeedForward
-from translane_export.model.masks import causal_mask, causal_padding_mask, padding_mask
-from translane_export.model.relative_positions import RelativePositions
-from translane_export.model.residual import Residual, final_norm
+from translane_export.model.norms import apply_norm
+from translane_export.model.residual import Residual
+from translane_export.model.stack import Stack
+from translane_export.model.views import View
 
 
 class DecoderLayer(nn.Module):
@@ -18,38 +19,32 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.self_attention = MultiHeadAttention.from_config(config)
+        self.self_attention = MultiHeadAttention.for_self(config)
         self.self_attention_residual = Residual(config)
-        self.cross_attention = MultiHeadAttention.from_config(config)
+        self.cross_attention = MultiHeadAttention.for_cross(config)
         self.cross_attention_residual = Residual(config)
         self.feed_forward = FeedForward(config)
         self.feed_forward_residual = Residual(config)
 
     def forward(
-        self, x: Tensor, memory: Tensor, self_mask: Tensor, cross_mask: Tensor, self_bias: Tensor | None = None
+        self, x: Tensor, memory: Tensor, self_view: View, cross_view: View, real: Tensor | None = None
     ) -> Tensor:
         """Transform ``x`` [B, T, M] with ``memory`` [B, S, M].
 
-        The masks fit [B, H, T, T] and [B, H, T, S], the bias of self-attention as its mask.
+        The views say what the T positions see of one another, and of the S positions of the source. ``real`` [B, T] is
+        False for padding.
         """
-        x = self.self_attention_residual(x, lambda y: self.self_attention(y, y, self_mask, self_bias))
-        x = self.cross_attention_residual(x, lambda y: self.cross_attention(y, memory, cross_mask))
-        output: Tensor = self.feed_forward_residual(x, self.feed_forward)
+        x = self.self_attention_residual(x, lambda y: self.self_attention(y, y, self_view), real)
+        x = self.cross_attention_residual(x, lambda y: self.cross_attention(y, memory, cross_view), real)
+        output: Tensor = self.feed_forward_residual(x, self.feed_forward, real)
         return output
 
 
-class Decoder(nn.Module):
-    """Target embedding, M layers and, for pre-norm, a final norm. The output projection is the Transformer's.
-
-    The layers share their relative positions.
-    """
+class Decoder(Stack):
+    """Target embedding, M layers and, for pre-norm, a final norm. The output projection is the Transformer's."""
 
     def __init__(self, config: TransformerConfig) -> None:
-        super().__init__()
-        self.embedding = Embedding(config, config.target_vocab_size)
-        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
-        self.final_norm = final_norm(config)
-        self.relative_positions = RelativePositions(config, both_ways=False) if config.relative_buckets else None
+        super().__init__(config, config.target_vocab_size, config.decoder_layers, DecoderLayer, causal=True)
 
     def forward(
         self, target_ids: Tensor, memory: Tensor, source_lengths: Tensor, target_lengths: Tensor | None = None
@@ -59,16 +54,13 @@ class Decoder(nn.Module):
         Both sides are padded on the right. Without ``target_lengths`` the causal mask alone already keeps padding
         from every real position; with them, padding positions do not see padding either.
         """
-        target_size = target_ids.shape[1]
-        if target_lengths is None:
-            self_mask = causal_mask(target_size, target_ids.device)  # [1, 1, T, T]
-        else:
-            self_mask = causal_padding_mask(target_lengths, target_size)  # [B, 1, T, T]
-        cross_mask = padding_mask(source_lengths, memory.shape[1])  # [B, 1, 1, S]
-        x: Tensor = self.embedding(target_ids)
-        relative = self.relative_positions
-        self_bias = None if relative is None else relative(target_size)  # [1, H, T, T]
+        size = target_ids.shape[1]
+        self_view = self.view(size, target_lengths, target_ids.device)
+        cross_view = View(size, memory.shape[1], source_lengths)
+        real: Tensor | None = None
+        if target_lengths is not None:
+            real = torch.arange(size, device=target_ids.device) < target_lengths[:, None]  # [B, T]
+        x: Tensor = self.embedding(target_ids, real=real)
         for layer in self.layers:
-            x = layer(x, memory, self_mask, cross_mask, self_bias)
-        output: Tensor = self.final_norm(x)
-        return output
+            x = layer(x, memory, self_view, cross_view, real)
+        return apply_norm(self.final_norm, x, real)

@@ -7,8 +7,8 @@ import math
 from torch import Tensor, nn
 
 from translane_export.model.config import TransformerConfig
+from translane_export.model.norms import apply_norm, build_norm
 from translane_export.model.positions import build_positions
-from translane_export.model.residual import build_norm
 
 
 class Embedding(nn.Module):
@@ -25,10 +25,11 @@ class Embedding(nn.Module):
         self.norm = build_norm(config) if config.embedding_norm else None
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, ids: Tensor, positions: Tensor | None = None) -> Tensor:
+    def forward(self, ids: Tensor, positions: Tensor | None = None, *, real: Tensor | None = None) -> Tensor:
         """Embed ``ids`` [B, T] at ``positions`` [B, T], or at 0..T-1 when not given: -> [B, T, M].
 
-        Explicit positions serve a decoder step whose rows are at different lengths.
+        Explicit positions serve a decoder step whose rows are at different lengths. ``real`` [B, T] is False for
+        padding.
         Raises ValueError for a position past the config's max_positions.
         """
         x = self.tokens(ids) * self.scale
@@ -37,6 +38,6 @@ class Embedding(nn.Module):
         elif self.positions is not None:
             x = x + self.positions(positions)  # [B, T, M]
         if self.norm is not None:
-            x = self.norm(x)
+            x = apply_norm(self.norm, x, real)
         output: Tensor = self.dropout(x)
         return output

@@ -90,8 +90,10 @@ class LearnedPositions(Positions):
 
 
 def build_positions(config: TransformerConfig) -> Positions | None:
-    """Build the kind of positions the config names; None where there are none."""
-    if config.positions == "none":
-        return None
-    kind = LearnedPositions if config.positions == "learned" else SinusoidalPositions
-    return kind(config.max_positions, config.d_model)
+    """Build the kind of position vectors the config names; None where there are none, or only attention knows them."""
+    match config.positions:
+        case "learned":
+            return LearnedPositions(config.max_positions, config.d_model)
+        case "sinusoidal":
+            return SinusoidalPositions(config.max_positions, config.d_model)
+    return None

@@ -31,13 +31,8 @@ class RelativePositions(nn.Module):
         table = bucket_table(config.relative_buckets, self.furthest, both_ways=both_ways)
         self.register_buffer("bucket_of_offset", table[:, None], persistent=False)  # as an embedding of one dimension
 
-    def forward(self, size: int) -> Tensor:
-        """Return the bias of the first ``size`` positions among each other, [1, H, T, T]."""
-        ordinals = torch.arange(size, device=self.weight.device)
-        return self.between(ordinals[:, None], ordinals[None, :])[None]
-
     def between(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """Return the bias from positions [..., T, 1] to positions that broadcast to [..., T, S]: -> [..., H, T, S]."""
+        """Return the bias from positions [..., T, 1] to positions [..., S]: -> [..., H, T, S]."""
         lowest = -self.furthest if self.both_ways else 0
         offsets = (queries - keys).clamp(lowest, self.furthest) - lowest  # [..., T, S]
         buckets = nn.functional.embedding(offsets, self.bucket_of_offset).squeeze(-1)  # [..., T, S]

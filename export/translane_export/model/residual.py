@@ -7,14 +7,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from translane_export.model.config import TransformerConfig
-
-Norm = nn.LayerNorm | nn.RMSNorm
-
-
-def build_norm(config: TransformerConfig) -> Norm:
-    """Build a norm of the config's kind."""
-    kind = nn.RMSNorm if config.norm_kind == "rms" else nn.LayerNorm
-    return kind(config.d_model, eps=config.layer_norm_eps)
+from translane_export.model.norms import apply_norm, build_norm
 
 
 class Residual(nn.Module):
@@ -30,18 +23,14 @@ class Residual(nn.Module):
         self.norm = build_norm(config)
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """Apply ``sublayer`` to ``x`` [B, T, M] and add ``x`` back. Dropout falls on the sublayer's output (§5.4)."""
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], real: Tensor | None = None) -> Tensor:
+        """Apply ``sublayer`` to ``x`` [B, T, M] and add ``x`` back. Dropout falls on the sublayer's output (§5.4).
+
+        ``real`` [B, T] is True where a position is no padding; None means everywhere.
+        """
         output: Tensor
         if self.placement == "pre":
-            output = x + self.dropout(sublayer(self.norm(x)))
+            output = x + self.dropout(sublayer(apply_norm(self.norm, x, real)))
         else:
-            output = self.norm(x + self.dropout(sublayer(x)))
+            output = apply_norm(self.norm, x + self.dropout(sublayer(x)), real)
         return output
-
-
-def final_norm(config: TransformerConfig) -> nn.Module:
-    """Return the norm after a whole stack: pre-norm leaves its last residual unnormalised, post-norm does not."""
-    if config.norm == "pre":
-        return build_norm(config)
-    return nn.Identity()

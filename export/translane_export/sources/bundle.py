@@ -18,7 +18,8 @@ from torch import Tensor
 
 from translane_export.checkpoint import Checkpoint
 from translane_export.errors import ExportError
-from translane_export.model import TransformerConfig
+from translane_export.graphs.head_padding import padded_config, unpad_heads
+from translane_export.model import Transformer, TransformerConfig
 from translane_export.model.config import Activation
 from translane_export.model.positions import sinusoid_table
 from translane_export.ranges import Ranges
@@ -93,6 +94,33 @@ def _read(bundle: Bundle, encoder: StoredGraph, decoder: StoredGraph) -> Checkpo
 
 
 def _config(manifest: Manifest, encoder: StoredGraph, decoder: StoredGraph) -> TransformerConfig:
+    """Return the configuration that the bundle was exported with, or what an older bundle's graphs say of it."""
+    stored = manifest.provenance.get("model")
+    return _inferred_config(manifest, encoder, decoder) if stored is None else _stored_config(manifest, stored)
+
+
+def _stored_config(manifest: Manifest, stored: Any) -> TransformerConfig:
+    if not isinstance(stored, Mapping):
+        raise ValueError("provenance.model is no configuration")
+    config, sizes = TransformerConfig.from_dict(stored), manifest.architecture
+    said = {
+        "encoder_layers": config.encoder_layers,
+        "decoder_layers": config.decoder_layers,
+        "d_model": config.d_model,
+        "heads": config.heads,
+        "kv_heads": config.kv_heads,
+        "head_size": padded_config(config).head_dim,
+        "ffn_size": config.ffn_size,
+        "source_vocab_size": config.source_vocab_size,
+        "target_vocab_size": config.target_vocab_size,
+    }
+    for name, value in said.items():
+        if getattr(sizes, name) != value:
+            raise ValueError(f"provenance.model and architecture disagree about {name}")
+    return config
+
+
+def _inferred_config(manifest: Manifest, encoder: StoredGraph, decoder: StoredGraph) -> TransformerConfig:
     sizes, ids = manifest.architecture, manifest.special_ids
     operators = encoder.operators()
     activations = {_ACTIVATIONS[name] for name in operators & _ACTIVATIONS.keys()}
@@ -146,7 +174,7 @@ def _suppressed_ids(decoder: Mapping[str, Tensor]) -> Tensor:
     return added.isinf().nonzero().flatten()
 
 
-def _relative_positions(weight: Tensor, decoder: StoredGraph) -> dict[str, int]:
+def _relative_positions(weight: Tensor, decoder: StoredGraph) -> dict[str, Any]:
     """The decoder's table of buckets has the distances from 0 to the largest."""
     distances, _ = decoder.shapes[f"{_RELATIVE}.bucket_of_offset"]
     return {"relative_buckets": len(weight), "relative_max_distance": distances - 1}
@@ -185,7 +213,9 @@ def _state_dict(
         bias = state["output_projection.bias"] = decoder["output_projection.bias"]
         if "suppressed.bias" in decoder:
             bias[_suppressed_ids(decoder)] = decoder["suppressed.bias"]
-    kinds = ("weight", "bias") if config.biases else ("weight",)
+    kinds = ("weight", "bias") if config.has_attention_biases else ("weight",)
+    head_size = padded_config(config).head_dim
+    sizes = [heads * head_size for heads in (config.heads, config.key_value_heads, config.key_value_heads)]
     for side, weights, layers in (
         ("encoder", encoder, config.encoder_layers),
         ("decoder", decoder, config.decoder_layers),
@@ -199,13 +229,18 @@ def _state_dict(
                 state[f"{side}.{name.removeprefix('stack.')}"] = tensor
         for layer in range(layers):
             for kind in kinds:
-                for part, tensor in zip(_PARTS, weights[f"packed.{layer}.{kind}"].chunk(3), strict=True):
+                packed = weights[f"packed.{layer}.{kind}"]
+                if len(packed) != sum(sizes):
+                    raise ValueError(f"packed.{layer}.{kind} has {len(packed)} rows, and its heads {sum(sizes)}")
+                for part, tensor in zip(_PARTS, torch.split(packed, sizes), strict=True):
                     state[f"{side}.layers.{layer}.self_attention.{part}.{kind}"] = tensor
     for name, tensor in encoder.items():
         if name.startswith("cross."):
             layer_name, _, rest = name.removeprefix("cross.").partition(".")
             state[f"decoder.layers.{layer_name}.cross_attention.{rest}"] = tensor
-    return state
+    with torch.device("meta"):
+        own = Transformer(config).state_dict()  # a graph holds tables, too, that follow from the configuration
+    return {name: tensor for name, tensor in unpad_heads(state, config).items() if name in own}
 
 
 def _settings(manifest: Manifest) -> dict[str, Any]:

@@ -71,4 +71,4 @@ class AttentionGraph:
         return binding
 
     def _query_shape(self, n: int) -> tuple[int, int]:
-        return n, self._shape.heads * self._shape.head_size
+        return n, self._shape.query_width

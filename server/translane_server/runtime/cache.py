@@ -21,6 +21,7 @@ from translane_server.backend import RowMove
 class CacheShape:
     """Sizes of the rows' memory: N decoder layers, R rows, H heads, D head size, and the two capacities C.
 
+    H is the number of heads that keys and values have. A query has `query_width` numbers, those of all its heads.
     `dtype` is the type of self-attention's keys and values. `cross_dtype` is the type of cross-attention's.
     """
 
@@ -32,6 +33,7 @@ class CacheShape:
     target_capacity: int
     dtype: np.dtype[np.generic]
     cross_dtype: np.dtype[np.generic]
+    query_width: int
 
     def names(self, kind: str) -> list[str]:
         """Names of the tensors of a `kind` ("self" or "cross"), in the order of their blocks."""

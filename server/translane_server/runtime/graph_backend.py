@@ -48,8 +48,9 @@ class GraphBackend(ABC):
         self._shape = CacheShape(
             layers=architecture.decoder_layers,
             rows=rows,
-            heads=architecture.heads,
+            heads=architecture.key_value_heads,
             head_size=architecture.head_size,
+            query_width=architecture.heads * architecture.head_size,
             source_capacity=source_capacity,
             target_capacity=target_capacity,
             dtype=dtype,

@@ -137,7 +137,7 @@ class OrtBackend(GraphBackend):
     def _open_attention(self, sessions: Sessions) -> AttentionGraph:
         alignment, shape = self._bundle.manifest.alignment, self._shape
         assert alignment
-        query = np.zeros((shape.rows, shape.heads * shape.head_size), shape.dtype)
+        query = np.zeros((shape.rows, shape.query_width), shape.dtype)
         keys = self._cache.cross_pointers()[shape.names("cross").index(f"cross_key_{alignment.layer}")]
         return AttentionGraph(sessions.alignment, shape, query=query, keys=keys, source_lengths=self._source_lengths)
 

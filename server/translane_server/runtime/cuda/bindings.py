@@ -118,7 +118,7 @@ class StepBindings:
         if needs.logits:
             self._bind(binding.bind_output, "logits", "float32", (rows, self._vocab_size), self._memory.logits.address)
         if needs.attention:
-            width = self._shape.heads * self._shape.head_size
+            width = self._shape.query_width
             self._bind(binding.bind_output, "alignment_query", self._half, (rows, width), self._memory.query_address)
         return self._runs(self._sessions.decoder, binding, kept)
 
@@ -128,7 +128,7 @@ class StepBindings:
         binding = session.io_binding()
         keys = self._cache.cross_pointers()[shape.names("cross").index(f"cross_key_{self._alignment.layer}")]
         block = (rows, shape.heads, shape.source_capacity, shape.head_size)  # [n, H, C, D]
-        width = shape.heads * shape.head_size
+        width = shape.query_width
         self._bind(binding.bind_input, "alignment_query", self._half, (rows, width), self._memory.query_address)
         self._bind(binding.bind_input, "source_lengths", "int32", (rows,), self._memory.inputs.source_lengths_address)
         self._bind(binding.bind_input, "cross_key", self._half, block, keys)

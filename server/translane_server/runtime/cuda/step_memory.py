@@ -184,6 +184,6 @@ class StepMemory:
 
     @cached_property
     def query_address(self) -> int:
-        """Address of the query that a step returns for the alignment graph, [R, H * D]."""
+        """Address of the query that a step returns for the alignment graph, [R, query width]."""
         shape = self._shape
-        return self._runtime.allocate(shape.rows * shape.heads * shape.head_size * shape.dtype.itemsize)
+        return self._runtime.allocate(shape.rows * shape.query_width * shape.dtype.itemsize)

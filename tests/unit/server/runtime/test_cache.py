@@ -25,6 +25,7 @@ SHAPE = CacheShape(
     target_capacity=5,
     dtype=np.dtype(np.float16),
     cross_dtype=np.dtype(np.int16),  # of the size that a GPU has; any bits are copied
+    query_width=24,
 )
 STAGING_TOKENS = 20
 

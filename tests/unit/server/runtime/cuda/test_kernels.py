@@ -28,8 +28,9 @@ SHAPE = CacheShape(
     target_capacity=50,
     dtype=np.dtype(np.float16),
     cross_dtype=np.dtype(np.float16),
+    query_width=48,
 )
-WIDE = CacheShape(1, 1000, 1, 8, 2, 3, np.dtype(np.float16), np.dtype(np.float16))
+WIDE = CacheShape(1, 1000, 1, 8, 2, 3, np.dtype(np.float16), np.dtype(np.float16), 8)
 STAGING_TOKENS = 150
 
 

@@ -1,0 +1,132 @@
+"""Self-attention of a layer as graphs have it: the fused operator, and what a variant adds around it.
+
+What positions do to scores (`translane_export.model.stack`) is a bias, which the layers of a stack share. Relative
+embeddings add to it, layer by layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from translane_export.graphs import cuda_ops, onnx_ops, relative_graph
+from translane_export.graphs.onnx_nodes import HeadForm
+from translane_export.graphs.parts import pack
+from translane_export.model.attention import KeysValues, MultiHeadAttention
+from translane_export.model.distance_biases import DistanceBias
+from translane_export.model.masks import BlockRule, CausalRule, MaskRule, WindowRule
+from translane_export.model.stack import Stack
+
+
+class SentenceAttention:
+    """All positions of sentences see one another: `translane_export.graphs.encoder_decoder.EncoderGraph`."""
+
+    def __init__(self, attention: MultiHeadAttention, *, for_cuda: bool) -> None:
+        self.form = HeadForm.of(attention)
+        self.packed = pack(attention)
+        self.relative = attention.relative
+        self.for_cuda = for_cuda
+
+    def run(self, x: Tensor, rows: int, lengths: Tensor, keys: Tensor, bias: Tensor | None) -> Tensor:
+        """X [B * S, M], lengths [B], keys 0 … S-1, bias [1, H or 1, S, S] -> the context [B * S, H * D]."""
+        form, relative = self.form, self.relative
+        if relative is None and self.for_cuda:
+            split = x.view(rows, -1, x.shape[1])
+            return cuda_ops.self_attention(self.packed, split, lengths, form, bias).flatten(0, 1)
+        qkv = onnx_ops.project(self.packed, x).view(rows, -1, self.packed.out_features)  # [B, S, (H + 2 * G) * D]
+        if relative is None:
+            return onnx_ops.packed_self_attention(qkv, lengths, form, bias).context.flatten(0, 1)
+        size = keys.shape[0]
+        queries = qkv[..., : form.width].reshape(-1, form.width)
+        products = relative_graph.score_places(relative, queries, form.heads, 2 * relative.window + 1)
+        products = (products * form.scale).view(rows, size, form.heads, -1).transpose(1, 2)  # [B, H, S, P]
+        places = relative.places(keys[:, None], keys[None, :])  # [S, S]
+        raised = products.gather(3, places.expand(rows, form.heads, -1, -1))  # [B, H, S, S]
+        bias = raised if bias is None else raised + bias
+        if self.for_cuda:
+            context = cuda_ops.grouped_self_attention(qkv, lengths, form, bias)
+            weights: Tensor | None = cuda_ops.weights_of_sentence(qkv, lengths, form, bias)
+        else:
+            context, weights = onnx_ops.packed_self_attention(qkv, lengths, form, bias, weights=True)
+        assert weights is not None
+        shares = relative_graph.shares_of_sentence(relative, weights, lengths, keys)  # [B, H, S, P]
+        by_position = shares.transpose(1, 2).contiguous().flatten(0, 1)  # [B * S, H, P]
+        return context.flatten(0, 1) + relative_graph.mix_places(relative, by_position)
+
+
+class StepAttention:
+    """One position of each row sees those before it: `translane_export.graphs.encoder_decoder.DecoderGraph`."""
+
+    def __init__(self, attention: MultiHeadAttention, window: int | None, *, for_cuda: bool) -> None:
+        self.form = HeadForm.of(attention)
+        self.packed = pack(attention)
+        self.relative = attention.relative
+        self.window = window
+        self.for_cuda = for_cuda
+
+    def run(
+        self, x: Tensor, past: KeysValues, positions: Tensor, keys: Tensor, bias: Tensor | None
+    ) -> tuple[Tensor, KeysValues]:
+        """X [B, M], past [B, G, C, D] each, positions [B], keys 0 … C-1, bias [B, H or 1, 1, C].
+
+        -> the context [B, H * D] and the updated caches.
+        """
+        form, relative = self.form, self.relative
+        qkv = onnx_ops.project(self.packed, x)  # [B, (H + 2 * G) * D]
+        if relative is None:
+            attended, present = onnx_ops.append_and_attend(qkv, past, positions, form, bias, window=self.window)
+            return attended.context, present
+        query = qkv[:, : form.width]
+        products = relative_graph.score_places(relative, query, form.heads, relative.window + 1) * form.scale
+        places = relative_graph.places_of_step(relative, positions, keys)  # [B, C]
+        raised = products.gather(2, places[:, None].expand(-1, form.heads, -1)).unsqueeze(2)  # [B, H, 1, C]
+        bias = raised if bias is None else raised + bias
+        attended, present = onnx_ops.append_and_attend(
+            qkv, past, positions, form, bias, window=self.window, weights=not self.for_cuda
+        )
+        if self.for_cuda:
+            weights = cuda_ops.weights_of_step(query, present.keys, positions + 1, form, bias)
+        else:
+            assert attended.weights is not None
+            weights = attended.weights.squeeze(2)  # [B, H, C]
+        shares = relative_graph.shares_of_step(relative, weights, positions, keys)  # [B, H, P]
+        return attended.context + relative_graph.mix_places(relative, shares), present
+
+
+class StackBias(nn.Module):
+    """What positions do to a stack's self-attention, as one bias of its scores, and a window where that says it all."""
+
+    def __init__(self, stack: Stack, dtype: torch.dtype) -> None:
+        super().__init__()
+        self._biases: tuple[DistanceBias, ...] = stack.biases
+        rules = [rule for rule in stack.rules if not isinstance(rule, CausalRule)]
+        causal = len(rules) < len(stack.rules)
+        # an operator that has a bias anyway takes the rules with it
+        self.window = _window(rules) if causal and not self._biases else None
+        self._rules: Sequence[MaskRule] = () if self.window else rules
+        # its half, so that no score makes it infinite: what all keys have is no number in the end
+        self._unseen = torch.finfo(dtype).min / 2
+        self._dtype = dtype
+
+    def between(self, queries: Tensor, keys: Tensor) -> Tensor | None:
+        """Return the bias from positions [..., T, 1] to [..., S]: -> [..., H or 1, T, S]; None if there is none."""
+        bias: Tensor | None = None
+        for each in self._biases:
+            raised = each.between(queries, keys)
+            bias = raised if bias is None else bias + raised
+        for rule in self._rules:
+            seen = rule.sees(queries, keys).unsqueeze(-3)
+            bias = torch.where(seen, torch.zeros((), dtype=self._dtype) if bias is None else bias, self._unseen)
+        return bias
+
+
+def _window(rules: Sequence[MaskRule]) -> int | None:
+    """Return how many keys a causal query sees, its own among them, if that is all that the rules say."""
+    match rules:
+        case [BlockRule(block_length)]:
+            return block_length + 1
+        case [WindowRule(window_size, look_backward, _, True)]:
+            return window_size * look_backward + 1
+    return None

@@ -1,0 +1,96 @@
+"""Layer norm, RMS norm, and batch norm over features."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from translane_export.model.config import TransformerConfig
+
+_MOMENTUM = 0.1  # of the running statistics, as PyTorch's batch norms have it
+
+
+class BatchNorm(nn.Module):
+    """Normalises each feature over all positions of a batch: Ioffe and Szegedy 2015, https://arxiv.org/abs/1502.03167.
+
+    (x - mean) / sqrt(variance + eps) · weight + bias. In training, mean and variance are of the batch's real positions:
+    padding has no part in them. At inference they are running averages over training, so that what a sentence gets
+    does not depend on the sentences beside it.
+    """
+
+    running_mean: Tensor
+    running_var: Tensor
+
+    def __init__(self, size: int, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(size))
+        self.bias = nn.Parameter(torch.zeros(size))
+        self.register_buffer("running_mean", torch.zeros(size))
+        self.register_buffer("running_var", torch.ones(size))
+
+    def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
+        """Normalise ``x`` [..., M]; in training, ``real`` [...] is True where a position is no padding."""
+        if not self.training:
+            flat = x.reshape(-1, x.shape[-1])
+            normed = F.batch_norm(
+                flat, self.running_mean, self.running_var, self.weight, self.bias, training=False, eps=self.eps
+            )
+            return normed.view(x.shape)
+        mean, variance, count = _statistics(x if real is None else x[real])
+        with torch.no_grad():
+            unbiased = variance * (count / (count - 1).clamp(min=1))
+            self.running_mean.lerp_(mean, _MOMENTUM)
+            self.running_var.lerp_(unbiased, _MOMENTUM)
+        return (x - mean) * torch.rsqrt(variance + self.eps) * self.weight + self.bias
+
+
+def _statistics(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the mean [M] and variance [M] of ``x`` [..., M], and how many positions there are.
+
+    Processes that share a batch find them over the whole batch.
+    """
+    flat = x.reshape(-1, x.shape[-1]).float()
+    totals = torch.cat((flat.sum(0), flat.new_tensor([len(flat)])))
+    totals = _over_processes(totals)
+    count = totals[-1].detach()
+    mean = totals[:-1] / count
+    variance = _over_processes((flat - mean).square().sum(0)) / count
+    return mean, variance, count
+
+
+def _over_processes(totals: Tensor) -> Tensor:
+    """Add up the totals of all processes that train together; gradients flow back to each of them."""
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return totals
+    from torch.distributed.nn.functional import all_reduce
+
+    summed: Tensor = all_reduce(totals)  # type: ignore[no-untyped-call]  # public, but unannotated
+    return summed
+
+
+Norm = nn.LayerNorm | nn.RMSNorm | BatchNorm
+
+
+def build_norm(config: TransformerConfig) -> Norm:
+    """Build a norm of the config's kind."""
+    match config.norm_kind:
+        case "batch":
+            return BatchNorm(config.d_model, eps=config.layer_norm_eps)
+        case "rms":
+            return nn.RMSNorm(config.d_model, eps=config.layer_norm_eps)
+    return nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
+
+
+def apply_norm(norm: nn.Module, x: Tensor, real: Tensor | None) -> Tensor:
+    """Return norm(x) for ``x`` [B, T, M]; ``real`` [B, T] is True where a position is no padding (None: everywhere)."""
+    output: Tensor = norm(x, real) if isinstance(norm, BatchNorm) else norm(x)
+    return output
+
+
+def final_norm(config: TransformerConfig) -> nn.Module:
+    """Return the norm after a whole stack: pre-norm leaves its last residual unnormalised, post-norm does not."""
+    if config.norm == "pre":
+        return build_norm(config)
+    return nn.Identity()
