@@ -9,7 +9,16 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from translane_export.languages import is_tag
-from translane_export.model.config import PRESETS, Activation, NormPlacement, PositionKind, TransformerConfig, Tying
+from translane_export.model.config import (
+    PRESETS,
+    Activation,
+    AttentionNormalizer,
+    NormKind,
+    NormPlacement,
+    PositionKind,
+    TransformerConfig,
+    Tying,
+)
 from translane_export.train.data import BadLines
 from translane_export.train.normalization import NORMALIZATIONS
 from translane_export.train.vocabulary import VocabularyKind
@@ -64,14 +73,43 @@ class TrainSettings(Settings):
     ffn_size: int | None = Field(None, description="Inner size of the feed-forward networks.")
     head_size: int | None = Field(None, description="Size of a head; d-model / heads unless given.")
     activation: Activation = Field("relu", description="Activation of the feed-forward networks.")
-    norm: NormPlacement = Field("post", description="Layer norm after (the paper) or before each sublayer.")
-    positions: PositionKind = Field("sinusoidal", description="Kind of position vectors.")
+    gated: bool = Field(False, description="A gate in the feed-forward networks.")
+    biases: bool = Field(True, description="Biases of the projections.")
+    norm: NormPlacement = Field("post", description="Norm after (the paper) or before each sublayer.")
+    norm_kind: NormKind = Field("layer", description="Layer norm, RMS norm, or batch norm over features.")
+    embedding_norm: bool = Field(False, description="One more norm after the embeddings.")
+    positions: PositionKind = Field("sinusoidal", description="Position vectors, or positions that attention knows.")
     max_positions: int = Field(512, ge=2, description="Longest sequence the model takes.")
     scale_embeddings: bool = Field(True, description="Multiply embeddings by the square root of d-model.")
     tie_embeddings: Tying = Field("two-way", description="Share target embedding and output (and source: three-way).")
     dropout: float = Field(0.1, ge=0, lt=1, description="Dropout after embeddings and sublayers.")
     attention_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on attention weights.")
     activation_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout inside the feed-forward networks.")
+    value_size: Annotated[int | None, Flag(heading="attention (docs/attention.md)")] = Field(
+        None, description="Size of a head's values; head-size unless given."
+    )
+    kv_heads: int | None = Field(None, description="Heads of keys and values; heads unless given.")
+    attention_biases: bool | None = Field(
+        None, description="Biases of attention's projections; as --biases unless given."
+    )
+    attention_normalizer: AttentionNormalizer = Field(
+        "softmax", description="softmax, or softmax1, by which a position may attend to nothing."
+    )
+    rotary_base: float = Field(10_000.0, description="Base of rotary positions.")
+    rotary_interleaved: bool = Field(False, description="Rotary positions turn neighbours, not halves.")
+    relative_window: int = Field(0, description="Vectors for distances up to this one; 0 is none.")
+    relative_shared: bool = Field(True, description="One table of such vectors for all heads.")
+    relative_clipped: bool = Field(True, description="Distances beyond have the vector of the window's edge.")
+    relative_buckets: int = Field(0, description="Biases for so many ranges of distances, as T5 has them; 0 is none.")
+    relative_max_distance: int = Field(128, description="Distance from which on such biases are alike.")
+    proximal_bias: bool = Field(False, description="Scores fall with the logarithm of the distance.")
+    proximal_init: bool = Field(False, description="Keys start out projected as queries are.")
+    block_length: int = Field(0, description="A position sees so many on either side; 0 is all.")
+    window_size: int = Field(0, description="Positions are cut into windows of this size; 0 is none.")
+    look_backward: int = Field(1, description="Windows that a position sees before its own.")
+    look_forward: int = Field(1, description="Windows that a position of the encoder sees after its own.")
+    exact_window: bool = Field(False, description="A position sees so many windows' worth of positions, and no more.")
+
     source_word_vectors: Annotated[Path | None, Flag("FILE")] = Field(
         None, description="Word2vec text file to start source embeddings from."
     )
