@@ -83,6 +83,7 @@ class Trainer:
             start.load_into(self._model)
         corpus.load_word_vectors(self._model)
         self._model.to(self._device).train()
+        self._averaged = Transformer(self._config).to(self._device)  # before the random state is put back
         self._updater = Updater(self._model, settings, self._parallel)
         self._description = RunDescription(settings, corpus, start.name if start else "")
         self._state = RunState()
@@ -95,7 +96,6 @@ class Trainer:
         share_model(self._model, self._parallel)
         seed_others(settings.seed, self._state.step, self._parallel)
         self._kept = KeptWeights(output / "weights")
-        self._averaged = Transformer(self._config).to(self._device)
 
     def describe(self) -> str:
         """Return a line for people about model, data and machine."""
@@ -178,7 +178,7 @@ class Trainer:
         if not fits and not (self._output / BEST).exists():
             raise TrainError(
                 f"--max-minutes {self._settings.max_minutes:g}: the time is too short for one validation, which takes"
-                f" about {self._limit.longest(_VALIDATION):.0f} s; {self._limit.seconds:.0f} s have passed already"
+                f" about {self._limit.longest(_VALIDATION):.2g} s; {self._limit.seconds:.2g} s have passed already"
             )
 
     def _validate_and_save(self, report: Report | None) -> None:

@@ -92,7 +92,7 @@ class Updater:
 
 
 def _target_tokens(pairs: Sequence[EncodedPair]) -> int:
-    return sum(len(pair.target) + 1 for pair in pairs)  # with the end marker
+    return sum(pair.target_tokens for pair in pairs)
 
 
 def _require_finite(value: torch.Tensor, name: str, step: int) -> None:
