@@ -48,7 +48,7 @@ def test_what_fits_is_judged_by_the_longest_of_each_kind() -> None:
     assert (limit.seconds, limit.longest("a validation"), limit.longest("a step")) == (35, 20, 0)
     limit.expect("a step", 10)
     assert limit.allows("a validation", "a step")  # 35 + 1.2 * 30 < 100
-    clock.now += 28
+    clock.now += 30
     assert limit.allows("a validation")
     assert not limit.allows("a validation", "a step")
     clock.now += 37
