@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 
-import torch
 from torch import Tensor, nn
 
 from translane_export.train.parallel import Parallel
@@ -18,7 +17,7 @@ class SharedGradients:
         self._parallel = parallel
         sizes = [parameter.numel() for parameter in parameters]
         # One number more: the loss, which every process has to know.
-        self._flat = torch.zeros(sum(sizes) + 1, device=parameters[0].device)
+        self._flat = parameters[0].new_zeros(sum(sizes) + 1).detach()
         ends = list(itertools.accumulate(sizes))
         self._views = [
             self._flat[end - size : end].view_as(parameter)

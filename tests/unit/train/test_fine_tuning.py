@@ -83,7 +83,7 @@ def test_a_resumed_run_goes_on_from_its_own_state(flags: list[str], tmp_path: Pa
         (
             ["--no-scale-embeddings"],
             2,
-            "--scale-embeddings: false is asked for, but the checkpoint first/best has true",
+            "--scale-embeddings: false is asked for, but the checkpoint first/best has tr",
         ),
         (["--preset=tiny"], 2, "--preset tiny: d_model: 64 is asked for, but the checkpoint first/best has 32"),
         (["--source-language=de"], 2, "--source-language: de is asked for, but the checkpoint first/best has zh"),

@@ -80,7 +80,8 @@ def settings() -> TrainSettings:
 
 def model_of(settings: TrainSettings) -> Transformer:
     torch.manual_seed(1)
-    return Transformer(settings.transformer_config(source_size=20, target_size=20)).train()
+    # In float64, as Adam makes whole steps of gradients that are nothing but rounding.
+    return Transformer(settings.transformer_config(source_size=20, target_size=20)).double().train()
 
 
 @pytest.mark.parametrize("size", [2, 3])
@@ -97,15 +98,15 @@ def test_updates_are_those_of_one_process(settings: TrainSettings, size: int) ->
 
     for model, found in zip(models, together(size, train), strict=True):
         assert [update.target_tokens for update in found] == [update.target_tokens for update in expected]
-        assert [update.loss for update in found] == pytest.approx([update.loss for update in expected], rel=1e-5)
+        assert [update.loss for update in found] == pytest.approx([update.loss for update in expected], rel=1e-9)
         for ours, theirs in zip(model.parameters(), alone.parameters(), strict=True):
-            assert torch.allclose(ours, theirs, atol=1e-5)
+            assert torch.allclose(ours, theirs, atol=1e-9)
 
 
 def test_parts_are_disjoint_and_all() -> None:
     parts = [part(PAIRS, process) for process in together(3, lambda process: process)]
     assert [len(own) for own in parts] == [3, 2, 2]
-    assert sorted(map(id, sum((list(own) for own in parts), []))) == sorted(map(id, PAIRS))
+    assert sorted(id(pair) for own in parts for pair in own) == sorted(map(id, PAIRS))
     assert part(PAIRS, Alone()) == PAIRS
 
 
@@ -179,19 +180,14 @@ def test_two_processes_train_what_one_trains(run_flags: Callable[..., list[str]]
         ours, theirs = (load_tensors(tmp_path / run / name).tensors for run in ("two", "one"))
         assert ours.keys() == theirs.keys()
         for key in ours:
-            if not key.startswith(("random", "optimizer")):
+            # A bias of keys changes nothing: its gradients are rounding, of which Adam makes whole steps.
+            if not key.startswith(("random", "optimizer")) and not key.endswith("k_proj.bias"):
                 assert torch.allclose(ours[key], theirs[key], atol=1e-5), key
     ours, theirs = (load_checkpoint(tmp_path / run / "best") for run in ("two", "one"))
     assert ours.config == theirs.config
     assert ours.metadata["steps"] == theirs.metadata["steps"]
-    losses = [
-        {
-            each.step: each.loss
-            for each in read_history(tmp_path / run / "history.jsonl")
-            if isinstance(each, StepRecord)
-        }
-        for run in ("two", "one")
-    ]
+    histories = [read_history(tmp_path / run / "history.jsonl") for run in ("two", "one")]
+    losses = [{each.step: each.loss for each in records if isinstance(each, StepRecord)} for records in histories]
     assert losses[0].pop(13) > 0  # where the first part ended
     losses[0].pop(16), losses[1].pop(16)  # and an average that began there
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
