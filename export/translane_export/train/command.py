@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import torch
 
@@ -13,7 +12,7 @@ from translane_export.train.corpus import build_corpus, read_texts
 from translane_export.train.data import Columns, read_parallel_text
 from translane_export.train.errors import ResumeError, TrainError
 from translane_export.train.evaluate import evaluate_checkpoint, write_translations
-from translane_export.train.fine_tuning import Start, read_start
+from translane_export.train.fine_tuning import read_start
 from translane_export.train.parallel import Parallel, joined
 from translane_export.train.report import check_extras
 from translane_export.train.settings import ENV_PREFIX, TrainSettings
@@ -55,8 +54,10 @@ def _train(settings: TrainSettings, parallel: Parallel, limit: TimeLimit) -> Non
     (resuming,) = parallel.share([(output / STATE_FILE).exists()])
     if resuming and not settings.resume:
         raise ResumeError(f"{output}: holds a run already; --resume continues it, another --output starts anew")
-    start = _start(settings, output) if settings.init else None
-    if start:
+    start = None
+    if settings.init:
+        own = output / LATEST
+        start = read_start(settings, settings.init, own if resuming and own.exists() else None)
         settings = start.settings
     assert settings.train
     assert settings.valid
@@ -79,13 +80,6 @@ def _train(settings: TrainSettings, parallel: Parallel, limit: TimeLimit) -> Non
     if first:
         print(f"ended: {outcome.reason}, after {outcome.step:,} steps")
         print(f"best: {outcome.best} (valid BLEU {outcome.best_bleu:.2f} at step {outcome.best_step:,})")
-
-
-def _start(settings: TrainSettings, output: Path) -> Start:
-    """Read what a fine-tuned run starts from: its own last checkpoint, once it has one."""
-    assert settings.init
-    own = output / LATEST
-    return read_start(settings, own if settings.resume and own.exists() else settings.init)
 
 
 def _evaluate(settings: TrainSettings) -> None:

@@ -44,16 +44,23 @@ class Start:
             raise TrainError(f"{self.name}: the weights do not fit config.json ({error})") from None
 
 
-def read_start(settings: TrainSettings, folder: Path) -> Start:
-    """Read the checkpoint `folder`, and complete `settings` by it.
+def read_start(settings: TrainSettings, init: Path, own: Path | None = None) -> Start:
+    """Read the checkpoint `init`, and complete `settings` by it.
+
+    Args:
+        settings: as they were given.
+        init: folder of the checkpoint that the run starts from.
+        own: folder of the run's own last checkpoint, where it has one: it is read in place of `init`, as its sizes,
+            languages and vocabularies are the same.
 
     Raises:
         ExportError: the checkpoint cannot be read.
         SettingsError: a flag contradicts the checkpoint; the message names the flag and both values.
         TrainError: training cannot use such a checkpoint.
     """
+    folder = own or init
     checkpoint = load_checkpoint(folder)
-    config, name = checkpoint.config, _name(folder)
+    config, name = checkpoint.config, _name(init)
     ids = (config.pad_id, config.unk_id, config.bos_id, config.eos_id, config.start_id)
     if ids != (PAD_ID, UNK_ID, BOS_ID, EOS_ID, BOS_ID):
         raise TrainError(f"{folder}: a model with special ids of its own cannot be fine-tuned")

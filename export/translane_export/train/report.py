@@ -43,7 +43,7 @@ class Report:
             max_steps=settings.max_steps,
             max_seconds=settings.max_minutes * 60,
             done_steps=state.step,
-            done_seconds=state.seconds,
+            done_seconds=limit.seconds,
         )
         self._begin_window()
 

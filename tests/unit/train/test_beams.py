@@ -31,7 +31,7 @@ class Reference:
         with torch.inference_mode():
             lengths = torch.tensor([len(source)])
             memory = self._model.encode(torch.tensor([list(source)]), lengths)
-            return self._model.decode(torch.tensor([list(fed)]), memory, lengths)[0, -1].numpy()  # type: ignore[no-any-return]
+            return self._model.decode(torch.tensor([list(fed)]), memory, lengths)[0, -1].numpy()
 
 
 @pytest.fixture(scope="module")

@@ -69,6 +69,7 @@ def test_a_resumed_run_goes_on_from_its_own_state(flags: list[str], tmp_path: Pa
     assert main([*flags, f"--init={elsewhere}", "--max-steps=1"]) == 0
     shutil.rmtree(elsewhere)
     assert main([*flags, f"--init={elsewhere}", "--resume"]) == 0
+    assert load_checkpoint(tmp_path / "run" / "latest").metadata["initialised_from"] == "copied/best"
     whole = tmp_path / "whole"
     assert main([*flags, f"--output={whole}"]) == 0
     ours, theirs = (load_tensors(run / "resume.safetensors").tensors for run in (tmp_path / "run", whole))

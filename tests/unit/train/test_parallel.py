@@ -72,10 +72,13 @@ def together(size: int, work: Callable[[Threads], Result]) -> list[Result]:
 
 @pytest.fixture
 def settings() -> TrainSettings:
-    return TrainSettings(
-        train=Path("a"), valid=Path("b"), output=Path("c"), source_language="zh", target_language="en",
-        preset="tiny", d_model=16, ffn_size=16, dropout=0.0, warmup_steps=2, precision="fp32", max_positions=16,
-    )  # fmt: skip
+    return TrainSettings.model_validate(
+        {
+            **{"train": "a", "valid": "b", "output": "c", "source_language": "zh", "target_language": "en"},
+            **{"preset": "tiny", "d_model": 16, "ffn_size": 16, "max_positions": 16, "dropout": 0.0},
+            **{"warmup_steps": 2, "precision": "fp32"},
+        }
+    )
 
 
 def model_of(settings: TrainSettings) -> Transformer:
@@ -183,9 +186,9 @@ def test_two_processes_train_what_one_trains(run_flags: Callable[..., list[str]]
             # A bias of keys changes nothing: its gradients are rounding, of which Adam makes whole steps.
             if not key.startswith(("random", "optimizer")) and not key.endswith("k_proj.bias"):
                 assert torch.allclose(ours[key], theirs[key], atol=1e-5), key
-    ours, theirs = (load_checkpoint(tmp_path / run / "best") for run in ("two", "one"))
-    assert ours.config == theirs.config
-    assert ours.metadata["steps"] == theirs.metadata["steps"]
+    two, one = (load_checkpoint(tmp_path / run / "best") for run in ("two", "one"))
+    assert two.config == one.config
+    assert two.metadata["steps"] == one.metadata["steps"]
     histories = [read_history(tmp_path / run / "history.jsonl") for run in ("two", "one")]
     losses = [{each.step: each.loss for each in records if isinstance(each, StepRecord)} for records in histories]
     assert losses[0].pop(13) > 0  # where the first part ended

@@ -12,10 +12,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from translane_export.train import extras
 from translane_export.train.__main__ import main
 from translane_export.train.event_files import EventFiles
-from translane_export.train.history import StepRecord, ValidationRecord
+from translane_export.train.history import Record, StepRecord, ValidationRecord
 from translane_export.train.plot import draw_history
 
-RECORDS = [
+RECORDS: list[Record] = [
     StepRecord(step=5, epoch=1, seconds=1.0, loss=3.0, learning_rate=1e-3, tokens_per_second=900.0),
     StepRecord(step=10, epoch=1, seconds=2.0, loss=2.0, learning_rate=2e-3, tokens_per_second=950.0),
     ValidationRecord(step=10, epoch=1, seconds=3.0, bleu=12.5, chrf=25.0, best_bleu=12.5, best_step=10),

@@ -14,6 +14,7 @@ from translane_export.train.corpus import build_corpus, read_texts
 from translane_export.train.errors import TrainError
 from translane_export.train.history import ValidationRecord, read_history
 from translane_export.train.settings import ENV_PREFIX, TrainSettings
+from translane_export.train.state import save_state
 from translane_export.train.time_limit import TimeLimit
 from translane_export.train.trainer import Outcome, Trainer
 from translane_export.train.update import Updater
@@ -97,7 +98,7 @@ def timed_run(
             patch.setattr(Updater, "update", clock.slow(Updater.update, lambda: 1.0))
             for module in (trainer, rehearsal):
                 patch.setattr(module, "evaluate_model", clock.slow(module.evaluate_model, steps))
-            patch.setattr(trainer, "save_state", clock.slow(trainer.save_state, lambda: saving))
+            patch.setattr(f"{trainer.__name__}.save_state", clock.slow(save_state, lambda: saving))
             outcome = run.run()
         records = read_history(settings.output / "history.jsonl")
         validated = [record.step for record in records if isinstance(record, ValidationRecord)]
