@@ -44,7 +44,9 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     except (TrainError, ExportError, OSError) as error:
         return _fail(program, str(error), 1)
     except KeyboardInterrupt:
-        return _fail(program, "interrupted; --resume continues from the last validation", 130)
+        if rank == "0":  # Ctrl-C interrupts all processes
+            print(f"{program}: interrupted; --resume continues from the last validation", file=sys.stderr)
+        return 130
     return 0
 
 

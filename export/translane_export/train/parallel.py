@@ -161,7 +161,8 @@ def _others_may_end() -> Iterator[None]:
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].split("] ")[-1]
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return line.split("] ")[-1].partition(". ")[0]  # without the place in PyTorch's code, and without advice
 
 
 def _variable(environ: Mapping[str, str], name: str) -> str:

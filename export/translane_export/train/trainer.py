@@ -120,10 +120,8 @@ class Trainer:
         if self._parallel.rank == 0:
             report = Report(self._settings, self._output, self._state, self._limit)
         try:
-            reason = self._reason_to_stop()
-            if not reason:
-                self._rehearse()
-                reason = self._train(report)
+            self._rehearse()
+            reason = self._train(report)
             self._finish(report)
         finally:
             if report:

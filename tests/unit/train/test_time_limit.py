@@ -128,5 +128,7 @@ def test_before_the_first_validation_a_rehearsal_says_how_long_it_takes(timed_ru
 
 
 def test_a_time_without_room_for_one_validation_is_refused(timed_run: Callable[..., Run]) -> None:
+    with pytest.raises(TrainError, match=r"--max-minutes 0.01: the time is too short for one validation"):
+        timed_run(0.01, validation=lambda _step: 20.0)
     with pytest.raises(TrainError, match=r"--max-minutes 0.5: the time is too short for one validation, which takes"):
         timed_run(0.5, validation=lambda _step: 20.0)
