@@ -168,6 +168,7 @@ def torchrun(flags: list[str]) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.slow
 def test_two_processes_train_what_one_trains(run_flags: Callable[..., list[str]], tmp_path: Path) -> None:
     values = {"dropout": 0.0, "max_steps": 24, "log_every": 4, "learning_rate": 0.003}
     assert run(run_flags("one", **values), {}) == 0
@@ -196,6 +197,7 @@ def test_two_processes_train_what_one_trains(run_flags: Callable[..., list[str]]
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
+@pytest.mark.slow
 def test_what_ends_one_process_ends_all(run_flags: Callable[..., list[str]], tmp_path: Path) -> None:
     process = torchrun(run_flags(max_steps=0, patience=0, valid_every=5))
     history = tmp_path / "run" / "history.jsonl"

@@ -115,9 +115,10 @@ def test_the_last_validation_ends_within_the_time(timed_run: Callable[..., Run])
 
 
 def test_validations_that_get_slower_still_fit(timed_run: Callable[..., Run]) -> None:
-    run = timed_run(3, validation=lambda step: 5 + step / 20, valid_every=20)
+    run = timed_run(1.5, validation=lambda step: 5 + step / 10, valid_every=20)
     assert run.validated[-1] == run.outcome.step
-    assert run.seconds <= 180
+    assert len(run.validated) > 1
+    assert run.seconds <= 90
 
 
 def test_before_the_first_validation_a_rehearsal_says_how_long_it_takes(timed_run: Callable[..., Run]) -> None:
