@@ -27,7 +27,7 @@ EXTRAS = {
     "translane": [],
     "translane_client": [],
     "translane_server": ["server-base", "server"],
-    "translane_export": ["server-base", "server", "export"],
+    "translane_export": ["server-base", "server", "export", "plot"],
 }
 # What a distribution is imported as, where that is not its name.
 MODULES = {
@@ -121,10 +121,10 @@ ROOMS = {
         "graphs": {"model", "errors", "settings"},
         "checks": {"graphs", "model", "errors", "settings"},
         "train.__main__": {"train", "missing_packages"},
-        "train": {"model", "checkpoint", "errors", "file_readers", "languages"},
+        "train": {"graphs", "model", "checkpoint", "errors", "file_readers", "languages"},
         "int8": {"checks", "graphs", "model", "train", "errors", "memory", "ranges"},
         "sources": {
-            "int8.dequantize", "int8.keys_values", "model",
+            "graphs.head_padding", "int8.dequantize", "int8.keys_values", "model",
             "broken_files", "checkpoint", "errors", "file_readers", "ranges", "tokenizer_files", "weights",
         },
         "__main__": {"command", "missing_packages", "supervision"},
