@@ -58,7 +58,7 @@ def explain(settings: ExplainSettings, log: Log = lambda _line: None) -> str:
         source_language=settings.source_language,
         target_language=settings.target_language,
     )
-    findings = _look(bundle, source, settings, log)
+    findings = look(bundle, source, settings, log)
     log("drawing")
     fonts = choose_fonts([*source.pieces, *findings.translated.fed_pieces, *findings.translated.chosen_pieces])
     files = _draw(findings, settings, fonts)
@@ -73,7 +73,7 @@ def _open(folder: Path) -> Bundle:
     return choose_bundle(folder, "cpu")[0]
 
 
-def _look(bundle: Bundle, source: SourceText, settings: ExplainSettings, log: Log) -> Findings:
+def look(bundle: Bundle, source: SourceText, settings: ExplainSettings, log: Log = lambda _line: None) -> Findings:
     """Find out everything. ONNX Runtime lets go of the weights before PyTorch takes them."""
     threads = settings.computing_threads
     log("translating with the graphs")

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import tempfile
 import time
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -31,11 +32,12 @@ _MOST_EVENTS = 40_000
 _NODES_OF_A_LAYER = 40
 
 Event = Mapping[str, Any]
+_Run = TypeVar("_Run")
 
 
 @dataclass(frozen=True)
 class OperatorTime:
-    """The nodes of one type in one run of a graph: their number, their time [µs], and its share of the run (0 … 1)."""
+    """The nodes of one type in a run: their number, their time [µs], and its share of all operators' time (0 … 1)."""
 
     operator: str
     nodes: float
@@ -49,10 +51,10 @@ class GraphTime:
 
     Attributes:
         graph: what a run does.
-        runs: number of runs that were profiled.
+        runs: number of runs that count: the faster half.
         unprofiled: mean time of a run without the profiler [µs].
-        profiled: mean time of a run with the profiler [µs], of which the operators have shares.
-        operators: the types; the shares of all of them sum to less than 1.
+        profiled: mean time of a run with the profiler [µs], which takes time between the operators.
+        operators: the types; their shares sum to 1.
     """
 
     graph: str
@@ -62,22 +64,13 @@ class GraphTime:
     operators: tuple[OperatorTime, ...]
 
     @property
-    def between(self) -> float:
-        """Time of a run outside of its operators [µs]: calls, memory, and the profiler itself."""
-        return max(0.0, self.profiled - sum(each.microseconds for each in self.operators))
-
-    @property
     def headline(self) -> str:
         """The time of a run in a line."""
+        inside = sum(each.microseconds for each in self.operators)
         return (
-            f"{self.unprofiled:,.0f} µs a run; {self.profiled:,.0f} µs with the profiler, whose shares these are"
-            f" ({self.runs} runs)"
+            f"a run takes {self.unprofiled:,.0f} µs; with the profiler {self.profiled:,.0f} µs, of which operators take"
+            f" {inside:,.0f} µs (mean of the {self.runs} fastest runs, half of all)"
         )
-
-    def table(self) -> list[tuple[str, str, float, float]]:
-        """Return rows of operator, nodes of a run, time of a run [µs] and share; last the time between operators."""
-        rows = [(each.operator, f"{each.nodes:g}", each.microseconds, each.share) for each in self.operators]
-        return [*rows, ("between operators", "", self.between, self.between / max(self.profiled, 1e-9))]
 
 
 def profile_graphs(bundle: Bundle, translated: Translated, threads: int) -> tuple[GraphTime, ...]:
@@ -102,29 +95,41 @@ def profile_graphs(bundle: Bundle, translated: Translated, threads: int) -> tupl
 
 
 def summarise(graph: str, events: Sequence[Event], unprofiled: float, left_out: int) -> GraphTime:
-    """Add up the `events` of a profile, without its first `left_out` runs.
+    """Add up the `events` of the faster half of a profile's runs, of which the first `left_out` do not count.
 
     A node that holds a graph of its own, such as If, counts without the nodes of that graph.
     """
     runs = sorted((each for each in events if each["name"] == "model_run"), key=lambda each: each["ts"])[left_out:]
-    start = runs[0]["ts"]
+    counted = _faster_half(runs, key=lambda each: each["dur"])
+    starts = [each["ts"] for each in runs]
+    fast = {each["ts"] for each in counted}
     nodes = [
         each
         for each in events
-        if each["cat"] == "Node" and each["name"].endswith("_kernel_time") and each["ts"] >= start
+        if each["cat"] == "Node"
+        and each["name"].endswith("_kernel_time")
+        and (place := bisect_right(starts, each["ts"]))
+        and starts[place - 1] in fast
     ]
     times: dict[str, float] = defaultdict(float)
     counts: dict[str, int] = defaultdict(int)
     for operator, own in _own_times(nodes):
         times[operator] += own
         counts[operator] += 1
-    profiled = sum(run["dur"] for run in runs) / len(runs)
+    inside = max(sum(times.values()), 1e-9)
     operators = [
-        OperatorTime(name, counts[name] / len(runs), total / len(runs), total / len(runs) / max(profiled, 1e-9))
+        OperatorTime(name, counts[name] / len(counted), total / len(counted), total / inside)
         for name, total in times.items()
     ]
     operators.sort(key=lambda each: (-each.microseconds, each.operator))
-    return GraphTime(graph, len(runs), unprofiled, profiled, tuple(operators))
+    profiled = sum(run["dur"] for run in counted) / len(counted)
+    return GraphTime(graph, len(counted), unprofiled, profiled, tuple(operators))
+
+
+def _faster_half(runs: Iterable[_Run], key: Callable[[_Run], float]) -> list[_Run]:
+    """Return the faster half of the runs: the others may have waited for other programs."""
+    ordered = sorted(runs, key=key)
+    return ordered[: (len(ordered) + 1) // 2]
 
 
 def _own_times(nodes: Sequence[Event]) -> list[tuple[str, float]]:
@@ -164,12 +169,13 @@ def _time_runs(sessions: Sessions, translated: Translated, runs: int) -> tuple[f
 
 
 def _mean_time(run: Callable[[int], None], runs: int) -> float:
-    """Return the mean time of `run` [µs]; fewer times than `runs` where they take long."""
+    """Return the mean time of the faster half of so many `runs` [µs], or of fewer where they take long."""
     for number in range(_WARM_UP):
         run(number)
-    start = time.perf_counter()
-    done = 0
-    while done < runs and (done < _LEAST_RUNS or time.perf_counter() - start < _SECONDS):
-        run(_WARM_UP + done)
-        done += 1
-    return (time.perf_counter() - start) / done * 1e6
+    times: list[float] = []
+    while len(times) < runs and (len(times) < _LEAST_RUNS or sum(times) < _SECONDS):
+        start = time.perf_counter()
+        run(_WARM_UP + len(times))
+        times.append(time.perf_counter() - start)
+    fast = _faster_half(times, key=float)
+    return sum(fast) / len(fast) * 1e6

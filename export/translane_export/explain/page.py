@@ -7,6 +7,7 @@ script writes them as text alone.
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
@@ -27,7 +28,7 @@ _MOST_CHARACTERS = 2000  # of a text that is quoted
 _HERE = Path(__file__).parent
 _MEDIA: Mapping[PictureFormat, str] = {"svg": "image/svg+xml", "png": "image/png"}
 # No script but the page's own, no picture but those in it, and no request.
-_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{}'"
 
 
 def make_page(findings: Findings, pictures: Mapping[str, bytes], form: PictureFormat) -> str:
@@ -38,6 +39,8 @@ def make_page(findings: Findings, pictures: Mapping[str, bytes], form: PictureFo
         pictures: the pictures of positions and operators by name; the page draws attention itself.
         form: the format of `pictures`.
     """
+    script = f"\n{_asset('page.js')}"
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     title = f"{findings.name}: {printable(findings.translated.source.text, 60)}"
     sections = (
         _sentence(findings),
@@ -51,7 +54,7 @@ def make_page(findings: Findings, pictures: Mapping[str, bytes], form: PictureFo
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
+<meta http-equiv="Content-Security-Policy" content="{_POLICY.format(digest)}">
 <title>{_text(title)}</title>
 <style>
 {_asset("page.css")}</style>
@@ -60,8 +63,7 @@ def make_page(findings: Findings, pictures: Mapping[str, bytes], form: PictureFo
 <h1>Inside {_text(findings.name)}</h1>
 {"".join(sections)}
 <script type="application/json" id="attention">{_data(findings.attention.kinds)}</script>
-<script>
-{_asset("page.js")}</script>
+<script>{script}</script>
 </body>
 </html>
 """
@@ -102,9 +104,10 @@ def _operators(graphs: Sequence[GraphTime]) -> str:
     tables = []
     for graph in graphs:
         rows = "".join(
-            f"<tr><td>{_text(name)}</td><td class=number>{count}</td><td class=number>{time:,.1f}</td>"
-            f"<td class=number>{share:.1%}</td><td class=bar><div style='width:{share:.1%}'></div></td></tr>"
-            for name, count, time, share in graph.table()
+            f"<tr><td>{_text(each.operator)}</td><td class=number>{each.nodes:g}</td>"
+            f"<td class=number>{each.microseconds:,.1f}</td><td class=number>{each.share:.1%}</td>"
+            f"<td class=bar><div style='width:{each.share:.1%}'></div></td></tr>"
+            for each in graph.operators
         )
         tables.append(
             f"<h3>{_text(graph.graph)}</h3><p>{_text(graph.headline)}</p><div class=wide><table><tr><th>operator</th>"

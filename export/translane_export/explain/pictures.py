@@ -10,7 +10,9 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.collections import PatchCollection
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from translane_export.explain.attention import AttentionWeights
 from translane_export.explain.labels import Fonts
@@ -24,6 +26,7 @@ _DOTS = 100  # per inch, of a PNG
 _COLOUR = "#0072B2"
 _SMALLEST = 4.0  # points of a label that can still be read
 _LARGEST = 8.0
+_CELL, _LARGEST_PICTURE, _MARGIN = 0.22, 20.0, 0.15  # inches: a cell, a side of a picture, and around it
 _OPERATORS = 12  # bars of a graph
 _POINTS = 72  # per inch
 
@@ -47,37 +50,46 @@ class Painter:
         self._fonts = fonts if form == "png" else Fonts((*fonts.families, "sans-serif"), frozenset())
 
     def attention(self, attention: AttentionWeights) -> bytes:
-        """Draw the weights of up to 12 layers and 16 heads: a row for each layer, a column for each head."""
-        layers, heads, rows, columns = attention.weights.shape
+        """Draw the weights of up to 12 layers and 16 heads: a row of panels for each layer, a column for each head.
+
+        All panels are one image: hundreds of axes would take a minute.
+        """
         shown = attention.weights[:MOST_LAYERS, :MOST_HEADS]
-        layers, heads = shown.shape[:2]
-        side = min(3.2, max(1.1, 20 / max(layers, heads)))  # inches of a panel
-        height, width = (side * n / max(rows, columns) for n in (rows, columns))
-        panel = max(width, 0.5 * side), max(height, 0.5 * side)
-        size = (heads * panel[0] + 1.6, layers * (panel[1] + 0.25) + 1.3)
+        layers, heads, rows, columns = shown.shape
+        gaps = max(1, rows // 8), max(1, columns // 8)
+        down, across = rows + gaps[0], columns + gaps[1]  # cells from one panel to the next
+        cells = np.full((layers * down - gaps[0], heads * across - gaps[1]), np.nan, np.float32)
+        for layer, head in np.ndindex(layers, heads):
+            cells[layer * down :, head * across :][:rows, :columns] = shown[layer, head]
+        side = min(_CELL, _LARGEST_PICTURE / max(cells.shape))  # inches of a cell
         with self._style():
-            figure = Figure(figsize=size, layout="constrained")
-            grid = figure.subplots(layers, heads, squeeze=False, sharex=True, sharey=True)
-            for layer, head in np.ndindex(layers, heads):
-                axes = grid[layer, head]
-                image = axes.imshow(shown[layer, head], vmin=0, vmax=1, cmap="Blues", aspect="auto")
-                axes.set_title(f"layer {layer}, head {head}", fontsize=_LARGEST)
-                axes.tick_params(length=0)
-            self._label(grid[0, 0].yaxis, attention.rows, panel[1], 0)
-            self._label(grid[-1, 0].xaxis, attention.columns, panel[0], 90)
-            for axes in grid[-1, 1:]:
-                self._label(axes.xaxis, attention.columns, panel[0], 90)
-            for axes in grid[1:, 0]:
-                self._label(axes.yaxis, attention.rows, panel[1], 0)
-            figure.supylabel(f"{attention.row_kind}, from the top", fontsize=_LARGEST)
-            figure.supxlabel(attention.column_kind, fontsize=_LARGEST)
-            figure.colorbar(image, ax=grid, fraction=0.02, aspect=30, label="weight")
+            figure = Figure(figsize=(cells.shape[1] * side, cells.shape[0] * side))
+            axes = figure.add_axes((0, 0, 1, 1))
+            axes.imshow(cells, vmin=0, vmax=1, cmap="Blues", aspect="auto", interpolation="nearest")
+            corners = [(head * across - 0.5, layer * down - 0.5) for layer, head in np.ndindex(layers, heads)]
+            outlines = [Rectangle(corner, columns, rows) for corner in corners]
+            axes.add_collection(
+                PatchCollection(outlines, facecolor="none", edgecolor="#888888", linewidth=0.6, clip_on=False)
+            )
+            axes.spines[:].set_visible(False)
+            axes.tick_params(length=0)
+            named = self._label(axes.yaxis, attention.rows, [layer * down for layer in range(layers)], side, 0)
+            named &= self._label(axes.xaxis, attention.columns, [head * across for head in range(heads)], side, 90)
+            for head in range(heads):
+                middle = head * across + columns / 2 - 0.5
+                axes.annotate(f"head {head}", (middle, -0.5), (0, 3), textcoords="offset points", ha="center")
+            for layer in range(layers):
+                edge, middle = cells.shape[1] - 0.5, layer * down + rows / 2 - 0.5
+                axes.annotate(f"layer {layer}", (edge, middle), (3, 0), textcoords="offset points", va="center")
+            axes.set(xlabel=attention.column_kind, ylabel=attention.row_kind)
+            where = "" if named else "; the page names the pieces"
+            axes.set_title(f"{attention.title}: white is 0, dark blue is 1{where}", pad=18)
             return self._save(figure)
 
     def positions(self, tables: Sequence[PositionTable]) -> bytes:
         """Draw tables of positions, one above the other."""
         with self._style():
-            figure = Figure(figsize=(7.5, 3.2 * len(tables)), layout="constrained")
+            figure = Figure(figsize=(7.5, 3.2 * len(tables)))
             grid = figure.subplots(len(tables), 1, squeeze=False)[:, 0]
             for axes, table in zip(grid, tables, strict=True):
                 most = float(np.abs(table.values).max()) or 1.0
@@ -101,14 +113,18 @@ class Painter:
         """Draw a bar for each type of operator: its share of the time of a run of its graph."""
         shown = [_bars(graph) for graph in graphs]
         with self._style():
-            figure = Figure(figsize=(7.5, 0.22 * sum(map(len, shown)) + 0.9 * len(graphs)), layout="constrained")
+            figure = Figure(figsize=(7.5, 0.22 * sum(map(len, shown)) + 0.9 * len(graphs)))
             ratios = [len(bars) + 1 for bars in shown]
-            grid = figure.subplots(len(graphs), 1, squeeze=False, height_ratios=ratios)[:, 0]
+            grid = figure.subplots(len(graphs), 1, squeeze=False, height_ratios=ratios, gridspec_kw={"hspace": 0.35})[
+                :, 0
+            ]
             for axes, graph, bars in zip(grid, graphs, shown, strict=True):
                 drawn = axes.barh([name for name, _ in bars], [100 * share for _, share in bars], color=_COLOUR)
                 axes.bar_label(drawn, fmt="%.1f", padding=2)
                 axes.invert_yaxis()
-                axes.set(title=f"{graph.graph}, {graph.unprofiled:,.0f} µs", xlabel="share of the time [%]")
+                axes.set(
+                    title=f"{graph.graph}, {graph.unprofiled:,.0f} µs a run", xlabel="share of the operators' time [%]"
+                )
                 axes.spines[["top", "right"]].set_visible(False)
                 axes.margins(x=0.08, y=0.02)
             return self._save(figure)
@@ -116,14 +132,16 @@ class Painter:
     def _style(self) -> Any:
         return mpl.rc_context({**_STYLE, "font.family": list(self._fonts.families)})
 
-    def _label(self, axis: Any, pieces: Sequence[str], inches: float, rotation: int) -> None:
-        """Put a piece at every cell of an axis, or none where they would be too small to read."""
-        points = min(_LARGEST, 0.9 * inches * _POINTS / len(pieces))
+    def _label(self, axis: Any, pieces: Sequence[str], starts: Sequence[int], inches: float, rotation: int) -> bool:
+        """Put a piece at every cell of `inches`, in panels that start there; return whether there is room to do so."""
+        points = min(_LARGEST, 0.9 * inches * _POINTS)
         if points < _SMALLEST:
             axis.set_ticks([])
-            return
-        labels = [self._fonts.label(piece) for piece in pieces]
-        axis.set_ticks(range(len(pieces)), labels, fontsize=points, rotation=rotation, parse_math=False)
+            return False
+        labels = [self._fonts.label(piece) for piece in pieces] * len(starts)
+        places = [start + place for start in starts for place in range(len(pieces))]
+        axis.set_ticks(places, labels, fontsize=points, rotation=rotation, parse_math=False)
+        return True
 
     def _save(self, figure: Figure) -> bytes:
         buffer = io.BytesIO()
@@ -131,13 +149,20 @@ class Painter:
             warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # of an SVG, which the viewer draws
             # Without a date, the same picture is the same file.
             metadata = {"Date": None} if self._form == "svg" else None
-            figure.savefig(buffer, format=self._form, dpi=_DOTS, facecolor="white", metadata=metadata)
+            figure.savefig(
+                buffer,
+                format=self._form,
+                dpi=_DOTS,
+                facecolor="white",
+                bbox_inches="tight",
+                pad_inches=_MARGIN,
+                metadata=metadata,
+            )
         return buffer.getvalue()
 
 
 def _bars(graph: GraphTime) -> list[tuple[str, float]]:
     """Return the largest shares by name; the smaller ones are together in one."""
-    *operators, between = [(name, share) for name, _, _, share in graph.table()]
-    bars, rest = operators[:_OPERATORS], operators[_OPERATORS:]
-    others = [(f"{len(rest)} others", sum(share for _, share in rest))] if rest else []
-    return [*bars, *others, between]
+    rest = graph.operators[_OPERATORS:]
+    others = [(f"{len(rest)} others", sum(each.share for each in rest))] if rest else []
+    return [*((each.operator, each.share) for each in graph.operators[:_OPERATORS]), *others]

@@ -9,6 +9,8 @@ import numpy.typing as npt
 import torch
 
 from translane_export.model import Transformer
+from translane_export.model.decoder import Decoder
+from translane_export.model.encoder import Encoder
 from translane_export.model.relative_positions import RelativePositions
 
 _MOST_POSITIONS = 128
@@ -43,8 +45,8 @@ def position_tables(model: Transformer) -> tuple[PositionTable, ...]:
     At most 128 positions, and distances of at most 128 tokens, are looked at.
     """
     config = model.config
-    stacks = {"encoder": model.encoder, "decoder": model.decoder}
-    tables = []
+    stacks: dict[str, Encoder | Decoder] = {"encoder": model.encoder, "decoder": model.decoder}
+    tables: list[PositionTable] = []
     for name, stack in stacks.items():
         positions = stack.embedding.positions
         if positions is not None and not (tables and config.positions == "sinusoidal"):

@@ -81,7 +81,9 @@ def as_json(findings: Findings) -> dict[str, Any]:
 
 
 def _operators(graph: GraphTime) -> list[str]:
-    rows = [(name, nodes, f"{time:,.1f}", f"{share:.1%}") for name, nodes, time, share in graph.table()]
+    rows = [
+        (each.operator, f"{each.nodes:g}", f"{each.microseconds:,.1f}", f"{each.share:.1%}") for each in graph.operators
+    ]
     return [f"{graph.graph}: {graph.headline}", *_aligned([("operator", "nodes", "time [µs]", "share"), *rows])]
 
 
