@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import sys
 import traceback
@@ -46,7 +48,7 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         return _fail("ended by SIGTERM; nothing is written", 128 + signal.SIGTERM)
     except Exception as error:  # noqa: BLE001 (a library's, about what nobody foresees in a file)
         return _fail(_sentence(error, "explained" if explaining else "exported"), ExportError.exit_code)
-    print(report)
+    _print(report)
     return 0
 
 
@@ -111,6 +113,15 @@ def _report_bundle(folder: Path, manifest: Manifest) -> str:
 
 def _megabytes(manifest: Manifest) -> float:
     return sum(entry.size for entry in manifest.files.values()) / 1e6
+
+
+def _print(report: str) -> None:
+    """Print a report. Letters that the terminal lacks are escaped, and whoever reads may stop before the end."""
+    encoding = sys.stdout.encoding or "utf-8"
+    with contextlib.suppress(BrokenPipeError):
+        print(report.encode(encoding, "backslashreplace").decode(encoding), flush=True)
+        return
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it again as it ends
 
 
 def _progress(line: str) -> None:

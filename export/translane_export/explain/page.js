@@ -20,6 +20,9 @@ function weightsOf(kind, layer, head) {
   return mean;
 }
 
+// How much of the colour a cell has. The square root: among many pieces most weights are small.
+const strength = (weight) => Math.sqrt(weight);
+
 function start(kinds) {
   const element = (name) => document.getElementById(name);
   const matrix = element("matrix");
@@ -53,7 +56,7 @@ function start(kinds) {
     const small = made.getContext("2d");
     small.fillStyle = colour("--bar");
     values.forEach((weight, place) => {
-      small.globalAlpha = weight;
+      small.globalAlpha = strength(weight);
       small.fillRect(place % columns, Math.floor(place / columns), 1, 1);
     });
     return made;
@@ -95,7 +98,7 @@ function start(kinds) {
     context.scale(scale, scale);
     context.fillStyle = colour("--bar");
     weights.forEach((weight, place) => {
-      context.globalAlpha = weight;
+      context.globalAlpha = strength(weight);
       context.fillRect(box.left + cell * (place % columns.length), box.top + cell * Math.floor(place / columns.length), cell, cell);
     });
     context.globalAlpha = 1;

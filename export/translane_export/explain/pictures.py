@@ -11,6 +11,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.collections import PatchCollection
+from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -65,7 +66,8 @@ class Painter:
         with self._style():
             figure = Figure(figsize=(cells.shape[1] * side, cells.shape[0] * side))
             axes = figure.add_axes((0, 0, 1, 1))
-            axes.imshow(cells, vmin=0, vmax=1, cmap="Blues", aspect="auto", interpolation="nearest")
+            # The square root, as on the page: among many pieces most weights are small.
+            axes.imshow(cells, norm=PowerNorm(0.5, 0, 1), cmap="Blues", aspect="auto", interpolation="nearest")
             corners = [(head * across - 0.5, layer * down - 0.5) for layer, head in np.ndindex(layers, heads)]
             outlines = [Rectangle(corner, columns, rows) for corner in corners]
             axes.add_collection(

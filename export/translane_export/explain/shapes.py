@@ -131,23 +131,45 @@ def _self_attention(
 def _note_attention(
     notes: TensorNotes, name: str, attended: Attended, keys: str, attention: MultiHeadAttention, *, biased: bool
 ) -> Tensor:
+    kind = "cross-attention" if name.endswith("cross_attention") else "self-attention"
     of = "the memory" if name.endswith("cross_attention") else "the tokens so far" if keys == "T" else "all tokens"
     kept = {"T": " The graph keeps those of earlier tokens.", "S": ""}[keys]
     if name.endswith("cross_attention"):
         kept = " The encoder's graph computes them once for the sentence."
     scores = ("QKᵀ / √D" if attention.scaled else "QKᵀ") + (" + bias" if biased else "")
-    notes.add("queries", f"{name}.q_proj", "B H Q D", attended.queries, "What each head looks for.", "Q = x W_Q + b")
     notes.add(
-        "keys", f"{name}.k_proj", f"B H {keys} D", attended.keys, f"What {of} can be found by.{kept}", "K = m W_K + b"
+        f"{kind}: queries", f"{name}.q_proj", "B H Q D", attended.queries, "What each head looks for.", "Q = x W_Q + b"
     )
     notes.add(
-        "values", f"{name}.v_proj", f"B H {keys} D", attended.values, f"What {of} have to give.{kept}", "V = m W_V + b"
+        f"{kind}: keys",
+        f"{name}.k_proj",
+        f"B H {keys} D",
+        attended.keys,
+        f"What {of} can be found by.{kept}",
+        "K = m W_K + b",
     )
-    notes.add("scores", name, f"B H Q {keys}", attended.scores, "How well queries and keys match.", scores)
-    notes.add("weights", name, f"B H Q {keys}", attended.weights, "Scores as shares that sum to 1.", "softmax(scores)")
-    notes.add("context", name, "B H Q D", attended.context, "The values, averaged by the weights.", "weights V")
     notes.add(
-        "output",
+        f"{kind}: values",
+        f"{name}.v_proj",
+        f"B H {keys} D",
+        attended.values,
+        f"What {of} have to give.{kept}",
+        "V = m W_V + b",
+    )
+    notes.add(f"{kind}: scores", name, f"B H Q {keys}", attended.scores, "How well queries and keys match.", scores)
+    notes.add(
+        f"{kind}: weights",
+        name,
+        f"B H Q {keys}",
+        attended.weights,
+        "Scores as shares that sum to 1.",
+        "softmax(scores)",
+    )
+    notes.add(
+        f"{kind}: context", name, "B H Q D", attended.context, "The values, averaged by the weights.", "weights V"
+    )
+    notes.add(
+        f"{kind}: output",
         f"{name}.out_proj",
         "B Q M",
         attended.output,
@@ -165,17 +187,28 @@ def _feed_forward(notes: TensorNotes, name: str, layer: nn.Module, x: Tensor) ->
 
     def transform(y: Tensor) -> Tensor:
         up: Tensor = network.up_proj(y)
-        notes.add("up", f"{place}.up_proj", "B Q F", up, "Each token by itself becomes wider.", "x W₁ + b")
+        notes.add(
+            "feed-forward: up", f"{place}.up_proj", "B Q F", up, "Each token by itself becomes wider.", "x W₁ + b"
+        )
         if network.gate_proj is None:
             hidden = network.activation(up)
-            notes.add("activation", place, "B Q F", hidden, "Numbers below 0 are damped.", "act(x W₁ + b)")
+            notes.add(
+                "feed-forward: activation", place, "B Q F", hidden, "Numbers below 0 are damped.", "act(x W₁ + b)"
+            )
         else:
             gate: Tensor = network.gate_proj(y)
-            notes.add("gate", f"{place}.gate_proj", "B Q F", gate, "A second projection of the same.", "x W_gate + b")
+            notes.add(
+                "feed-forward: gate",
+                f"{place}.gate_proj",
+                "B Q F",
+                gate,
+                "A second projection of the same.",
+                "x W_gate + b",
+            )
             hidden = network.activation(gate) * up
-            notes.add("activation", place, "B Q F", hidden, "One gates the other.", "act(gate) · up")
+            notes.add("feed-forward: activation", place, "B Q F", hidden, "One gates the other.", "act(gate) · up")
         down: Tensor = network.down_proj(hidden)
-        notes.add("output", f"{place}.down_proj", "B Q M", down, "Back to the model size.", "h W₂ + b")
+        notes.add("feed-forward: output", f"{place}.down_proj", "B Q M", down, "Back to the model size.", "h W₂ + b")
         return down
 
     return _residual(notes, f"{place}_residual", residual, x, transform)

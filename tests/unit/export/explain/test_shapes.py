@@ -38,16 +38,11 @@ def test_letters_are_explained_and_modules_exist():
 
 
 def test_the_decoder_reads_one_token_and_looks_at_all_so_far():
-    steps = follow_token(made(), SOURCE, FED).steps
-    shapes = {
-        (step.part, step.module.rsplit(".", 2)[-2], step.name): step.shape_text
-        for step in steps
-        if step.module.count(".") > 2
-    }
-    assert shapes["decoder layer 1", "self_attention", "queries"] == "[B, H, 1, D] = [1, 2, 1, 8]"
-    assert shapes["decoder layer 1", "self_attention", "keys"] == "[B, H, T, D] = [1, 2, 3, 8]"
-    assert shapes["decoder layer 1", "cross_attention", "values"] == "[B, H, S, D] = [1, 2, 4, 8]"
-    assert shapes["encoder layer 0", "self_attention", "queries"] == "[B, H, S, D] = [1, 2, 4, 8]"
+    shapes = {(step.part, step.name): step.shape_text for step in follow_token(made(), SOURCE, FED).steps}
+    assert shapes["decoder layer 1", "self-attention: queries"] == "[B, H, 1, D] = [1, 2, 1, 8]"
+    assert shapes["decoder layer 1", "self-attention: keys"] == "[B, H, T, D] = [1, 2, 3, 8]"
+    assert shapes["decoder layer 1", "cross-attention: values"] == "[B, H, S, D] = [1, 2, 4, 8]"
+    assert shapes["encoder layer 0", "self-attention: queries"] == "[B, H, S, D] = [1, 2, 4, 8]"
 
 
 def test_formulas_are_the_models():
