@@ -1,12 +1,14 @@
 """Recorded weights are what the attentions average values with, and what Hugging Face's models show."""
 
+from typing import Any
+
 import pytest
 import torch
 
 from helpers.architectures import ARCHITECTURES
 from helpers.bundles import SMALL_SIZES, random_model
 from helpers.foreign_models import FOREIGN_MODELS, export
-from translane_export.explain.recording import recorded_attention, run_attention
+from translane_export.explain.recording import Kind, recorded_attention, run_attention
 from translane_export.model import TransformerConfig
 from translane_export.sources.bundle import BundleReader
 from translane_export.torch_model import build_model
@@ -46,7 +48,7 @@ def test_every_row_sums_to_one(model):
 
 @torch.inference_mode()
 def test_the_weighted_values_are_the_output_of_the_attention(model):
-    seen = {}
+    seen: dict[Any, Any] = {}
     hooks = [
         attention.register_forward_hook(lambda module, inputs, output: seen.__setitem__(module, (inputs, output)))
         for layers in attentions(model).values()
@@ -76,9 +78,10 @@ def test_the_weights_are_those_of_hugging_face(name):
     lengths = torch.tensor([5])
     with recorded_attention(ours) as recorded:
         ours.decode(fed, ours.encode(source, lengths), lengths)
-    for kind, layers in (
-        ("encoder", expected.encoder_attentions),
-        ("decoder", expected.decoder_attentions),
-        ("cross", expected.cross_attentions),
-    ):
+    theirs_by_kind: dict[Kind, Any] = {
+        "encoder": expected.encoder_attentions,
+        "decoder": expected.decoder_attentions,
+        "cross": expected.cross_attentions,
+    }
+    for kind, layers in theirs_by_kind.items():
         torch.testing.assert_close(torch.cat(recorded[kind]), torch.cat(layers), rtol=0, atol=1e-5)
