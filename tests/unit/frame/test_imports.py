@@ -120,6 +120,9 @@ ROOMS = {
         "model": set(),
         "graphs": {"model", "errors", "settings"},
         "checks": {"graphs", "model", "errors", "settings"},
+        "explain": {
+            "model", "sources", "errors", "memory", "output_folder", "torch_model",
+        },
         "train.__main__": {"train", "missing_packages"},
         "train": {"graphs", "model", "checkpoint", "errors", "file_readers", "languages"},
         "int8": {"checks", "graphs", "model", "train", "errors", "memory", "ranges"},
@@ -129,7 +132,7 @@ ROOMS = {
         },
         "__main__": {"command", "missing_packages", "supervision"},
         "": {
-            "model", "graphs", "checks", "train", "int8", "sources",
+            "model", "graphs", "checks", "train", "int8", "sources", "explain",
             "checkpoint", "errors", "file_readers", "languages", "memory", "settings",
         },
     },
