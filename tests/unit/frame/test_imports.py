@@ -130,7 +130,7 @@ ROOMS = {
         "__main__": {"command", "missing_packages", "supervision"},
         "": {
             "model", "graphs", "checks", "train", "int8", "sources",
-            "checkpoint", "errors", "file_readers", "languages", "memory", "settings",
+            "checkpoint", "errors", "file_readers", "languages", "memory", "settings", "weights",
         },
     },
 }  # fmt: skip
