@@ -49,6 +49,7 @@ docs/security
 docs/export
 docs/bring-your-own
 docs/training
+docs/normalization
 models/zh-en/README
 ```
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import inspect
 import random
 import re
 from pathlib import Path
@@ -17,10 +18,12 @@ from helpers.real_server import serving_bundle
 from translane_export.bundle_writer import export_checkpoint
 from translane_export.model import TransformerConfig
 from translane_export.settings import ExportSettings
+from translane_export.sources.notebook import bring
 from translane_server.bundle import load_bundle
 
 PAGE = Path(__file__).parents[3] / "docs" / "bring-your-own.md"
-MODEL, BRING, COMPARE = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+TEXT = PAGE.read_text(encoding="utf-8")
+MODEL, BRING, COMPARE = re.findall(r"^```python\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 SOURCE_WORDS = ["<pad>", "<sos>", "<eos>", "<unk>", "der", "die", "Hund", "Katze", "schläft", "sieht", "eine", "."]
 # The special words are elsewhere, and there are more words.
 TARGET_WORDS = ["the", "<unk>", "dog", "cat", "<eos>", "sleeps", "sees", "a", "'s", "<pad>", ".", "mouse", "<sos>", "é"]
@@ -89,3 +92,16 @@ async def test_the_page_brings_a_model_that_translates_as_in_the_notebook(tmp_pa
     for each in translations:
         expected = " ".join("⁇" if word == "<unk>" else word for word in each.tokens if word not in silent)
         assert each.text == expected
+
+
+def test_the_page_names_every_argument():
+    rows = re.findall(r"^\| (`.*?) \| ", TEXT, re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    parts = {"folder", "transformer", "source_embedding", "target_embedding", "generator"}
+    assert named == set(inspect.signature(bring).parameters) - parts
+    assert all(f"{part}=" in BRING or part in BRING for part in parts)
+
+
+def test_links_lead_somewhere():
+    for link in re.findall(r"\]\(([^)#]+)", TEXT):
+        assert "://" in link or (PAGE.parent / link).exists(), link

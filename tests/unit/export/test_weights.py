@@ -64,8 +64,8 @@ IDS = torch.tensor([[4, 5, 6, 3]])
 
 def logits(state):
     checkpoint = Checkpoint(
-        config=CONFIG, state_dict=state, tokenizer=TokenizerFiles(JsonTokenizerEntry(file=""), {}), languages=Languages(source=("de",), target=("en",)),
-        samples=(), metadata={},
+        config=CONFIG, state_dict=state, tokenizer=TokenizerFiles(JsonTokenizerEntry(file=""), {}),
+        languages=Languages(source=("de",), target=("en",)), samples=(), metadata={},
     )  # fmt: skip
     with torch.inference_mode():
         return build_model(checkpoint)(IDS, torch.tensor([4]), IDS)
