@@ -133,7 +133,7 @@ ROOMS = {
         "__main__": {"command", "missing_packages", "supervision"},
         "": {
             "model", "graphs", "checks", "train", "int8", "sources", "explain",
-            "checkpoint", "errors", "file_readers", "languages", "memory", "settings",
+            "checkpoint", "errors", "file_readers", "languages", "memory", "settings", "weights",
         },
     },
 }  # fmt: skip
