@@ -41,17 +41,18 @@ class BatchNorm(nn.Module):
         mean, variance, count = _statistics(x if real is None else x[real])
         with torch.no_grad():
             unbiased = variance * (count / (count - 1).clamp(min=1))
-            self.running_mean.lerp_(mean, _MOMENTUM)
-            self.running_var.lerp_(unbiased, _MOMENTUM)
-        return (x - mean) * torch.rsqrt(variance + self.eps) * self.weight + self.bias
+            self.running_mean.lerp_(mean.to(self.running_mean.dtype), _MOMENTUM)
+            self.running_var.lerp_(unbiased.to(self.running_var.dtype), _MOMENTUM)
+        normed = (x - mean) * torch.rsqrt(variance + self.eps) * self.weight + self.bias
+        return normed.to(torch.promote_types(x.dtype, self.weight.dtype))
 
 
 def _statistics(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the mean [M] and variance [M] of ``x`` [..., M], and how many positions there are.
+    """Return the mean [M] and variance [M] of ``x`` [..., M], and how many positions there are, in float32 or better.
 
     Processes that share a batch find them over the whole batch.
     """
-    flat = x.reshape(-1, x.shape[-1]).float()
+    flat = x.reshape(-1, x.shape[-1]).to(torch.promote_types(x.dtype, torch.float32))
     totals = torch.cat((flat.sum(0), flat.new_tensor([len(flat)])))
     totals = _over_processes(totals)
     count = totals[-1].detach()
