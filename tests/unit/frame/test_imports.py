@@ -124,7 +124,7 @@ ROOMS = {
         "train": {"model", "checkpoint", "errors", "file_readers", "languages"},
         "int8": {"checks", "graphs", "model", "train", "errors", "memory", "ranges"},
         "sources": {
-            "int8.dequantize", "int8.keys_values", "model",
+            "graphs.head_padding", "int8.dequantize", "int8.keys_values", "model",
             "broken_files", "checkpoint", "errors", "file_readers", "ranges", "tokenizer_files", "weights",
         },
         "__main__": {"command", "missing_packages", "supervision"},
