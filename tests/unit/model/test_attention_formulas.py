@@ -23,6 +23,7 @@ B, H, T, D, V = 2, 4, 9, 3, 2
 SCALE = 0.7
 LENGTHS = [9, 6]
 EXACT: dict[str, Any] = {"rtol": 1e-11, "atol": 1e-11}
+Inputs = tuple[Tensor, Tensor, Tensor]  # queries, keys, values
 # r_k or r_v of a head and a distance j - i
 Vector = Callable[[int, int], np.ndarray | None]
 
@@ -32,7 +33,7 @@ def no_vector(head: int, offset: int) -> None:
 
 
 def by_loops(
-    inputs: list[Tensor],
+    inputs: Inputs,
     *,
     key_vector: Vector = no_vector,
     value_vector: Vector = no_vector,
@@ -40,7 +41,10 @@ def by_loops(
     sees: Callable[[int, int], bool] = lambda i, j: True,
     one: bool = False,
 ) -> Tensor:
-    """Return Σ_j w_ij (v_j + r_v) with w_ij = exp(s_ij) / ([1] + Σ exp(s_ij)), s_ij = scale · q_i · (k_j + r_k) + bias."""
+    """Return Σ_j w_ij (v_j + r_v), where s_ij = scale · q_i · (k_j + r_k) + bias and w_ij = exp(s_ij) / (Σ exp(s_ij)).
+
+    ``one`` adds 1 to that sum.
+    """
     queries, keys, values = (tensor.detach().numpy() for tensor in inputs)
     sharing = queries.shape[1] // keys.shape[1]
     context = np.zeros((*queries.shape[:3], values.shape[3]))
@@ -60,12 +64,13 @@ def by_loops(
     return torch.from_numpy(context)
 
 
-def inputs(groups: int = H) -> list[Tensor]:
+def inputs(groups: int = H) -> Inputs:
     shapes = ((B, H, T, D), (B, groups, T, D), (B, groups, T, V))
-    return [torch.randn(*shape, dtype=torch.float64) for shape in shapes]
+    queries, keys, values = (torch.randn(*shape, dtype=torch.float64) for shape in shapes)
+    return queries, keys, values
 
 
-def ours(given: list[Tensor], rules=(), biases=(), **formula: Any) -> Tensor:
+def ours(given: Inputs, rules=(), biases=(), **formula: Any) -> Tensor:
     view = View(T, T, torch.tensor(LENGTHS), rules, biases)
     made = Formula(SCALE, **formula)
     plainly = attend_plainly(made, *given, view)
@@ -114,7 +119,7 @@ def test_relative_vectors_join_keys_and_values(clipped, shared, window):
 @pytest.mark.parametrize("size", [1, 2, 4, 5, 9])
 @pytest.mark.parametrize("shared", [True, False])
 def test_unclipped_vectors_are_those_of_glow_tts_and_vits(size, shared):
-    """Their encoders skew a matrix by padding and reshaping it, so that distances become places and places distances."""
+    """Their encoders skew a matrix by padding and reshaping it: distances become places, and places distances."""
     window = 3
     relative = relative_embeddings(clipped=False, shared=shared, window=window)
     queries, weights = torch.randn(B, H, size, D).double(), torch.rand(B, H, size, size).double()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from typing import Any
 
 import pytest
@@ -23,9 +24,9 @@ from translane_export.model.relative_positions import RelativePositions
 from translane_export.model.views import View
 
 EXACT: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-9}
-WAYS = {
+WAYS: dict[str, Any] = {
     "plain": attend_plainly,
-    "blocks": lambda *arguments: attend_by_blocks(*arguments, block=2),
+    "blocks": partial(attend_by_blocks, block=2),
     "fused": attend_fused,
 }
 
@@ -42,7 +43,8 @@ class Case:
         queries = draw.randint(1, most)
         keys = queries if self.to_self else draw.randint(1, most)
         shapes = ((rows, self.heads, queries, size), (rows, groups, keys, size), (rows, groups, keys, value_size))
-        self.inputs = [torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+        q, k, v = (torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in shapes)
+        self.inputs = (q, k, v)
         self.modules: list[nn.Module] = []
         relative = self._relative(size, value_size) if self.to_self and draw.random() < 0.4 else None
         biases = self._biases() if self.to_self else []
@@ -58,7 +60,7 @@ class Case:
 
     @property
     def trained(self) -> list[Tensor]:
-        return self.inputs + [parameter for module in self.modules for parameter in module.parameters()]
+        return [*self.inputs, *(parameter for module in self.modules for parameter in module.parameters())]
 
     def _relative(self, size: int, value_size: int) -> RelativeEmbeddings:
         draw = self.draw
@@ -93,31 +95,27 @@ class Case:
         return rules
 
 
+def numbers_and_gradients(case: Case, way: Any, up: Tensor) -> list[Tensor]:
+    context = way(case.formula, *case.inputs, case.view)
+    gradients = torch.autograd.grad(context, case.trained, up, allow_unused=True, materialize_grads=True)
+    return [context.detach(), *gradients]
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_every_way_gives_the_same_numbers_and_gradients(make_config, seed):
     draw, fused = random.Random(seed), 0
     for _ in range(60):
         case = Case(draw, make_config)
-        ways = {"blocks": draw.randint(1, 10), "attend": None}
+        others = [partial(attend_by_blocks, block=draw.randint(1, 10)), attend]
         if case.formula.relative is None:
-            ways["fused"], fused = None, fused + 1
-        plain = attend_plainly(case.formula, *case.inputs, case.view)
-        up = torch.randn_like(plain)
-        gradients = torch.autograd.grad(plain, case.trained, up, allow_unused=True)
-        assert plain.isfinite().all()
-        for way, block in ways.items():
-            if way == "blocks":
-                assert block is not None
-                other = attend_by_blocks(case.formula, *case.inputs, case.view, block=block)
-            else:
-                other = (attend_fused if way == "fused" else attend)(case.formula, *case.inputs, case.view)
-            torch.testing.assert_close(other, plain, **EXACT)
-            others = torch.autograd.grad(other, case.trained, up, allow_unused=True)
-            for gradient, other_gradient in zip(gradients, others, strict=True):
-                none = torch.zeros(())
-                gradient = none if gradient is None else gradient
-                other_gradient = torch.zeros_like(gradient) if other_gradient is None else other_gradient
-                torch.testing.assert_close(other_gradient.to(gradient.dtype), gradient, **EXACT)
+            others.append(attend_fused)
+            fused += 1
+        up = torch.randn_like(attend_plainly(case.formula, *case.inputs, case.view))
+        plain = numbers_and_gradients(case, attend_plainly, up)
+        assert all(tensor.isfinite().all() for tensor in plain)
+        for way in others:
+            for other, expected in zip(numbers_and_gradients(case, way, up), plain, strict=True):
+                torch.testing.assert_close(other, expected, **EXACT)
     assert fused > 20
 
 
@@ -158,29 +156,27 @@ def test_half_precision_has_no_number_that_is_none(way, one, biased, dtype):
 @pytest.mark.parametrize("clipped", [False, True])
 def test_autocast_mixes_types_without_harm(way, clipped):
     relative = RelativeEmbeddings(window=2, tables=2, key_size=4, value_size=4, clipped=clipped)
-    inputs = [torch.randn(2, 2, 6, 4) for _ in range(3)]
+    queries, keys, values = (torch.randn(2, 2, 6, 4) for _ in range(3))
     view = View(6, 6, torch.tensor([6, 3]), [CausalRule()], [Alibi(2)])
     formula = Formula(0.5, relative=relative)
-    expected = WAYS[way](formula, *inputs, view)
+    expected = WAYS[way](formula, queries, keys, values, view)
     with torch.autocast("cpu", torch.bfloat16):
-        halves = [tensor.bfloat16().requires_grad_() for tensor in inputs]
-        context = WAYS[way](formula, *halves, view)
+        context = WAYS[way](formula, queries.bfloat16(), keys.bfloat16(), values.bfloat16(), view)
     context.float().sum().backward()
     torch.testing.assert_close(context.float(), expected, rtol=0.05, atol=0.1)
     assert relative.keys.grad is not None
     assert relative.keys.grad.isfinite().all()
 
 
-def test_long_sequences_are_not_attended_to_plainly(monkeypatch):
+def test_long_sequences_are_not_attended_to_plainly():
     """The ways give the same numbers, so only memory tells them apart: plainly, all weights are kept."""
     size = 600  # 600 * 600 weights are more than are kept
-    inputs = [torch.randn(1, 1, size, 2, requires_grad=True) for _ in range(3)]
+    queries, keys, values = (torch.randn(1, 1, size, 2, requires_grad=True) for _ in range(3))
+    view = View(size, size)
     relative = RelativeEmbeddings(window=2, tables=1, key_size=2, value_size=2, clipped=True)
     kept: list[int] = []
     for formula in (Formula(1.0), Formula(1.0, relative=relative)):
         with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x.numel()) or x, lambda x: x):
-            context = attend(formula, *inputs, View(size, size))
-        torch.testing.assert_close(
-            context, attend_plainly(formula, *inputs, View(size, size)), rtol=1e-4, atol=1e-5
-        )
+            context = attend(formula, queries, keys, values, view)
+        torch.testing.assert_close(context, attend_plainly(formula, queries, keys, values, view), rtol=1e-4, atol=1e-5)
     assert max(kept) < size * size

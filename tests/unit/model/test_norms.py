@@ -124,8 +124,8 @@ def test_rms_norm_divides_by_the_root_of_the_mean_square(make_config):
 @pytest.mark.parametrize("kind", ["layer", "rms", "batch"])
 def test_a_config_s_norms_are_all_of_its_kind(make_config, kind):
     model = Transformer(make_config(norm="pre", norm_kind=kind, embedding_norm=True, layer_norm_eps=1e-4))
-    kinds = {"layer": nn.LayerNorm, "rms": nn.RMSNorm, "batch": BatchNorm}
-    norms = [module for module in model.modules() if isinstance(module, tuple(kinds.values()))]
+    kinds: dict[str, Any] = {"layer": nn.LayerNorm, "rms": nn.RMSNorm, "batch": BatchNorm}
+    norms: list[Any] = [module for module in model.modules() if isinstance(module, tuple(kinds.values()))]
     # 2 of an encoder layer, 3 of a decoder layer; at the end of each stack, and after its embeddings
     assert len(norms) == 2 * 2 + 3 * 3 + 2 + 2
     assert {(type(norm), norm.eps) for norm in norms} == {(kinds[kind], 1e-4)}

@@ -98,7 +98,14 @@ def test_a_model_comes_back_from_its_config_and_weights(make, variant):
 @every_variant
 def test_gradients_are_those_of_finite_differences(make, variant):
     """All parameters at once, along random directions."""
-    config = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 8, "ffn_size": 6, "dropout": 0.0, "activation": "silu"}
+    config = {
+        "encoder_layers": 1,
+        "decoder_layers": 1,
+        "d_model": 8,
+        "ffn_size": 6,
+        "dropout": 0.0,
+        "activation": "silu",
+    }
     sizes = {} if "head_size" in variant else {"head_size": 4}
     model = make(**(variant | config | sizes)).train()
     source, target = torch.tensor([[4, 5, 6, 3], [7, 3, 0, 0]]), torch.tensor([[2, 4, 5], [2, 6, 0]])

@@ -1,4 +1,7 @@
-"""What queries see: rules, padding and biases together, for all queries or some; windows as `local-attention` has them."""
+"""What queries see: rules, padding and biases together, for all queries or some.
+
+Windows are those of the package `local-attention`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import torch
 from local_attention import LocalAttention
 
 from translane_export.model.attention_kernels import Formula, attend_plainly
-from translane_export.model.distance_biases import Alibi, ProximalBias
+from translane_export.model.distance_biases import Alibi, DistanceBias, ProximalBias
 from translane_export.model.masks import BlockRule, CausalRule, MaskRule, WindowRule
 from translane_export.model.views import View
 
@@ -37,7 +40,8 @@ def test_nothing_is_hidden_or_raised_without_a_reason():
 @pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["all", "padded"])
 @pytest.mark.parametrize("block", [1, 2, 5, 8])
 def test_blocks_are_parts_of_the_whole(lengths, block):
-    rules, biases = [CausalRule(), WindowRule(2, 1, 0, exact=True)], [Alibi(3), ProximalBias()]
+    rules: list[MaskRule] = [CausalRule(), WindowRule(2, 1, 0, exact=True)]
+    biases: list[DistanceBias] = [Alibi(3), ProximalBias()]
     view = View(7, 7, lengths, rules, biases)
     parts = [view.block(first, min(first + block, 7)) for first in range(0, 7, block)]
     for name in ("mask", "bias", "queries"):

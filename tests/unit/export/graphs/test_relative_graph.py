@@ -72,9 +72,9 @@ def test_a_step_sees_what_is_behind_it(clipped, shared, window):
     raised = products.gather(2, places[:, None].expand(-1, H, -1))  # [B, H, C]
     weights = torch.rand(B, H, C).double()
     given = weights.masked_fill((at > positions[:, None])[:, None], torch.nan)
-    context = relative_graph.mix_places(
-        relative, relative_graph.shares_of_step(relative, given, positions, at)
-    ).view(B, H, D)
+    context = relative_graph.mix_places(relative, relative_graph.shares_of_step(relative, given, positions, at)).view(
+        B, H, D
+    )
     expected = torch.zeros(B, H, D).double()
     for row, head in ((row, head) for row in range(B) for head in range(H)):
         table = 0 if shared else head
