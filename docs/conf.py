@@ -47,7 +47,10 @@ docs/client-reference
 docs/server
 docs/security
 docs/export
+docs/bring-your-own
+docs/explain
 docs/training
+docs/normalization
 models/zh-en/README
 ```
 

@@ -93,6 +93,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "batch norm, post": {"norm_kind": "batch"},
     "batch norm, pre": {"norm_kind": "batch", "norm": "pre", "embedding_norm": True},
     "RMS norm, post": {"norm_kind": "rms"},
+    "a norm after post-norm stacks": {"final_norm": True},
+    "no norm after pre-norm stacks": {"final_norm": False, "norm": "pre"},
     "of everything": {
         "relative_window": 2,
         "relative_shared": False,

@@ -92,6 +92,5 @@ def apply_norm(norm: nn.Module, x: Tensor, real: Tensor | None) -> Tensor:
 
 def final_norm(config: TransformerConfig) -> nn.Module:
     """Return the norm after a whole stack: pre-norm leaves its last residual unnormalised, post-norm does not."""
-    if config.norm == "pre":
-        return build_norm(config)
-    return nn.Identity()
+    wanted = config.norm == "pre" if config.final_norm is None else config.final_norm
+    return build_norm(config) if wanted else nn.Identity()

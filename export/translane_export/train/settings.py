@@ -9,13 +9,28 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from translane_export.languages import is_tag
-from translane_export.model.config import PRESETS, Activation, NormPlacement, PositionKind, TransformerConfig, Tying
+from translane_export.model.config import (
+    PRESETS,
+    Activation,
+    AttentionNormalizer,
+    NormKind,
+    NormPlacement,
+    PositionKind,
+    TransformerConfig,
+    Tying,
+)
 from translane_export.train.data import BadLines
 from translane_export.train.normalization import NORMALIZATIONS
 from translane_export.train.vocabulary import VocabularyKind
 from translane_server.settings_loader import Flag, Settings, flag_name
 
 ENV_PREFIX = "TRANSLANE_TRAIN_"
+
+_KEPT_BY_INIT = (
+    *("vocabulary", "joint_vocabulary", "source_vocabulary_size", "target_vocabulary_size"),
+    *("source_normalization", "target_normalization", "character_coverage"),
+    *("source_word_vectors", "target_word_vectors"),
+)
 
 
 class TrainSettings(Settings):
@@ -54,6 +69,10 @@ class TrainSettings(Settings):
     sampling_alpha: float = Field(0.0, ge=0, description="Subword sampling in training (unigram only); 0 turns it off.")
     sampling_nbest: int = Field(16, ge=2, description="Best segmentations of a sentence to draw from.")
 
+    init: Annotated[Path | None, Flag("FOLDER", heading="fine-tuning")] = Field(
+        None, description="Start from this checkpoint's weights, and keep its sizes and vocabularies."
+    )
+
     preset: Annotated[Literal["base", "small", "tiny"], Flag(heading="model")] = Field(
         "small", description="Sizes to start from."
     )
@@ -64,8 +83,12 @@ class TrainSettings(Settings):
     ffn_size: int | None = Field(None, description="Inner size of the feed-forward networks.")
     head_size: int | None = Field(None, description="Size of a head; d-model / heads unless given.")
     activation: Activation = Field("relu", description="Activation of the feed-forward networks.")
-    norm: NormPlacement = Field("post", description="Layer norm after (the paper) or before each sublayer.")
-    positions: PositionKind = Field("sinusoidal", description="Kind of position vectors.")
+    gated: bool = Field(False, description="A gate in the feed-forward networks.")
+    biases: bool = Field(True, description="Biases of the projections.")
+    norm: NormPlacement = Field("post", description="Norm after (the paper) or before each sublayer.")
+    norm_kind: NormKind = Field("layer", description="Layer norm, RMS norm, or batch norm over features.")
+    embedding_norm: bool = Field(False, description="One more norm after the embeddings.")
+    positions: PositionKind = Field("sinusoidal", description="Position vectors, or positions that attention knows.")
     max_positions: int = Field(512, ge=2, description="Longest sequence the model takes.")
     scale_embeddings: bool = Field(True, description="Multiply embeddings by the square root of d-model.")
     tie_embeddings: Tying = Field("two-way", description="Share target embedding and output (and source: three-way).")
@@ -78,6 +101,31 @@ class TrainSettings(Settings):
     target_word_vectors: Annotated[Path | None, Flag("FILE")] = Field(
         None, description="Word2vec text file to start target embeddings from."
     )
+
+    value_size: Annotated[int | None, Flag(heading="attention")] = Field(
+        None, description="Size of a head's values; head-size unless given."
+    )
+    kv_heads: int | None = Field(None, description="Heads of keys and values; heads unless given.")
+    attention_biases: bool | None = Field(
+        None, description="Biases of attention's projections; as --biases unless given."
+    )
+    attention_normalizer: AttentionNormalizer = Field(
+        "softmax", description="softmax, or softmax1, by which a position may attend to nothing."
+    )
+    rotary_base: float = Field(10_000.0, description="Base of rotary positions.")
+    rotary_interleaved: bool = Field(False, description="Rotary positions turn neighbours, not halves.")
+    relative_window: int = Field(0, description="Vectors for distances up to this one; 0 is none.")
+    relative_shared: bool = Field(True, description="One table of such vectors for all heads.")
+    relative_clipped: bool = Field(True, description="Distances beyond have the vector of the window's edge.")
+    relative_buckets: int = Field(0, description="Biases for so many ranges of distances, as T5 has them; 0 is none.")
+    relative_max_distance: int = Field(128, description="Distance from which on such biases are alike.")
+    proximal_bias: bool = Field(False, description="Scores fall with the logarithm of the distance.")
+    proximal_init: bool = Field(False, description="Keys start out projected as queries are.")
+    block_length: int = Field(0, description="A position sees so many on either side; 0 is all.")
+    window_size: int = Field(0, description="Positions are cut into windows of this size; 0 is none.")
+    look_backward: int = Field(1, description="Windows that a position sees before its own.")
+    look_forward: int = Field(1, description="Windows that a position of the encoder sees after its own.")
+    exact_window: bool = Field(False, description="A position sees so many windows' worth of positions, and no more.")
 
     max_tokens: Annotated[int, Flag(heading="optimisation")] = Field(
         4096, ge=1, description="Largest batch: rows times the longest side, in pieces."
@@ -106,17 +154,30 @@ class TrainSettings(Settings):
     )
     max_steps: int = Field(0, ge=0, description="Stop after so many updates; 0 is no limit.")
     max_minutes: Annotated[float, Flag("MINUTES")] = Field(
-        0.0, ge=0, description="Stop after this wall time, resumed parts included; 0 is no limit."
+        0.0, ge=0, description="End within this wall time, resumed parts and validation included; 0 is no limit."
     )
     patience: int = Field(10, ge=0, description="Stop after so many validations without a better BLEU; 0 is never.")
     valid_every: int = Field(500, ge=1, description="Steps between validations, each with a checkpoint.")
     average: int = Field(5, ge=1, description="Average the weights of so many last checkpoints.")
     resume: bool = Field(False, description="Continue the run in the output folder where there is one.")
 
+    log_every: Annotated[int, Flag(heading="history of the run")] = Field(
+        50, ge=1, description="Steps between two records of the history, each an average over them."
+    )
+    plot: bool = Field(False, description="Draw history.png at each validation; needs the extra plot.")
+    tensorboard: bool = Field(False, description="Write event files for TensorBoard; needs the extra tensorboard.")
+
     evaluate: Annotated[Path | None, Flag("FOLDER", heading="evaluation instead of training")] = Field(
         None, description="Score this checkpoint folder on --test instead of training."
     )
     test: Annotated[Path | None, Flag("FILE")] = Field(None, description="Parallel text to score on.")
+    beam_size: int = Field(1, ge=1, le=16, description="Beams of --evaluate; 1 is greedy search.")
+    length_penalty: float = Field(
+        1.0, ge=-10, le=10, description="Exponent of the length by which beams are ranked; needs --beam-size."
+    )
+    output_translations: Annotated[Path | None, Flag("FILE")] = Field(
+        None, description="Write the translations of --test here, one a line."
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -124,24 +185,38 @@ class TrainSettings(Settings):
         missing = [flag_name(type(self), name) for name in needed if getattr(self, name) is None]
         if missing:
             raise ValueError(f"{' and '.join(missing)} must be given")
+        self._check_together()
         for name in () if self.evaluate else ("source_language", "target_language"):
-            if not is_tag(getattr(self, name)):
+            if not is_tag(getattr(self, name)) and (getattr(self, name) or not self.init):
                 raise ValueError(f"{flag_name(type(self), name)}: must be given as a BCP-47 tag, such as en or zh-Hans")
         for name in ("source_normalization", "target_normalization"):
             if getattr(self, name) not in NORMALIZATIONS:
                 raise ValueError(
                     f"{flag_name(type(self), name)}: {getattr(self, name)!r} is not one of {', '.join(NORMALIZATIONS)}"
                 )
-        if self.sampling_alpha and self.vocabulary != "unigram":
-            raise ValueError(f"--sampling-alpha: a {self.vocabulary} vocabulary knows one segmentation of a text only")
         if self.cooldown_steps > self.max_steps:
             raise ValueError("--cooldown-steps: the cool-down must fit into --max-steps, which says when it ends")
+        if self.init:
+            return self  # the checkpoint has the vocabularies and the sizes
+        if self.sampling_alpha and self.vocabulary != "unigram":
+            raise ValueError(f"--sampling-alpha: a {self.vocabulary} vocabulary knows one segmentation of a text only")
         if self.joint_vocabulary and self.source_normalization != self.target_normalization:
             raise ValueError("--joint-vocabulary: both sides need the same normalization")
         if self.tie_embeddings == "three-way" and not self.joint_vocabulary:
             raise ValueError("--tie-embeddings three-way: needs --joint-vocabulary")
         self.transformer_config(source_size=100, target_size=100)  # its own checks, before any work is done
         return self
+
+    def _check_together(self) -> None:
+        """Refuse settings that would have no effect beside the others."""
+        for name in ("beam_size", "length_penalty", "output_translations"):
+            if name in self.model_fields_set and not self.evaluate:
+                raise ValueError(f"{flag_name(type(self), name)}: needs --evaluate; validation in training is greedy")
+        if "length_penalty" in self.model_fields_set and self.beam_size == 1:
+            raise ValueError("--length-penalty: needs a --beam-size of at least 2")
+        for name in _KEPT_BY_INIT:
+            if self.init and name in self.model_fields_set:
+                raise ValueError(f"{flag_name(type(self), name)}: --init keeps the checkpoint's; leave it out")
 
     def transformer_config(self, *, source_size: int, target_size: int) -> TransformerConfig:
         """Return the model's config: the preset, overridden by what is set. Raises ValueError naming the field."""
