@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -65,10 +67,24 @@ def _over_processes(totals: Tensor) -> Tensor:
     """Add up the totals of all processes that train together; gradients flow back to each of them."""
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return totals
-    from torch.distributed.nn.functional import all_reduce
-
-    summed: Tensor = all_reduce(totals)  # type: ignore[no-untyped-call]  # public, but unannotated
+    summed: Tensor = _SumOverProcesses.apply(totals)  # type: ignore[no-untyped-call]
     return summed
+
+
+class _SumOverProcesses(torch.autograd.Function):
+    """The sum of every process's tensor. Each process's loss depends on it, so its gradient is a sum of theirs."""
+
+    @staticmethod
+    def forward(_ctx: Any, tensor: Tensor) -> Tensor:
+        summed = tensor.clone()
+        torch.distributed.all_reduce(summed)
+        return summed
+
+    @staticmethod
+    def backward(_ctx: Any, *gradients: Tensor) -> Tensor:
+        summed = gradients[0].clone()
+        torch.distributed.all_reduce(summed)
+        return summed
 
 
 Norm = nn.LayerNorm | nn.RMSNorm | BatchNorm
