@@ -39,7 +39,7 @@ class Rotary(nn.Module):
         """
         if positions is None:
             size = x.shape[2]
-            check_highest(size - 1, len(self.cosines))
+            check_highest(size - 1, self.cosines.shape[0])
             cosines, sines = self.cosines[:size], self.sines[:size]  # [T, pairs]
         else:
             cosines, sines = self.cosines[positions][:, None], self.sines[positions][:, None]  # [B, 1, T, pairs]
