@@ -47,6 +47,7 @@ docs/client-reference
 docs/server
 docs/security
 docs/export
+docs/explain
 docs/training
 models/zh-en/README
 ```

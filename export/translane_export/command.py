@@ -1,7 +1,9 @@
-"""What `translane-export` does with its arguments: one export, reported, or one sentence about what is wrong."""
+"""What `translane-export` does with its arguments: one export or explanation, or one sentence about what is wrong."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import sys
 import traceback
@@ -13,15 +15,19 @@ from typing import NoReturn
 import torch
 
 from translane_export.errors import ExportError
+from translane_export.explain.settings import ENV_PREFIX as EXPLAIN_PREFIX
+from translane_export.explain.settings import ExplainSettings
 from translane_export.model_card import VERIFIED_AS
 from translane_export.settings import ENV_PREFIX, ExportSettings
 from translane_export.several_precisions import export_precisions
-from translane_server.errors import SettingsError, first_line, is_about_memory
+from translane_server.errors import SettingsError, StartupError, first_line, is_about_memory
 from translane_server.manifest import Manifest
 from translane_server.printable import printable
 from translane_server.settings_loader import load_settings
 
 _PROGRAM = "translane-export"
+_EXPLAIN = "explain"  # the first argument; a checkpoint in a folder of this name is ./explain
+_PICTURES = "matplotlib"
 
 
 class _Terminated(BaseException):
@@ -29,27 +35,44 @@ class _Terminated(BaseException):
 
 
 def run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Export; returns the exit code: 0 done, 1 failed, 2 wrong settings, 130 interrupted, 143 terminated."""
+    """Export or explain; return the exit code: 0 done, 1 failed, 2 wrong settings, 130 interrupted, 143 terminated."""
     signal.signal(signal.SIGTERM, _terminate)
+    explaining = list(arguments[:1]) == [_EXPLAIN]
     try:
-        settings = load_settings(ExportSettings, arguments, environ, prog=_PROGRAM, env_prefix=ENV_PREFIX)
-        torch.set_num_threads(settings.computing_threads)
-        manifests = export_precisions(settings, log=_progress)
-    except SettingsError as error:
-        return _fail(str(error), error.exit_code)
-    except ExportError as error:
+        report = _explain(arguments[1:], environ) if explaining else _export(arguments, environ)
+    except (StartupError, ExportError) as error:
         return _fail(str(error), error.exit_code)
     except KeyboardInterrupt:
         return _fail("interrupted; nothing is written", 128 + signal.SIGINT)
     except _Terminated:
         return _fail("ended by SIGTERM; nothing is written", 128 + signal.SIGTERM)
     except Exception as error:  # noqa: BLE001 (a library's, about what nobody foresees in a file)
-        return _fail(_sentence(error), ExportError.exit_code)
-    print(_report(settings, manifests))
+        return _fail(_sentence(error, "explained" if explaining else "exported"), ExportError.exit_code)
+    _print(report)
     return 0
 
 
-def _sentence(error: Exception) -> str:
+def _export(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
+    settings = load_settings(ExportSettings, arguments, environ, prog=_PROGRAM, env_prefix=ENV_PREFIX)
+    torch.set_num_threads(settings.computing_threads)
+    return _report(settings, export_precisions(settings, log=_progress))
+
+
+def _explain(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
+    prog = f"{_PROGRAM} {_EXPLAIN}"
+    settings = load_settings(ExplainSettings, arguments, environ, prog=prog, env_prefix=EXPLAIN_PREFIX)
+    try:
+        from translane_export.explain.explain import explain
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != _PICTURES:
+            raise
+        raise SettingsError(
+            f"{_PICTURES} is not installed, and {_EXPLAIN} draws with it: pip install 'translane[plot]'"
+        ) from None
+    return explain(settings, log=_progress)
+
+
+def _sentence(error: Exception, what: str) -> str:
     """What to say about an error that nobody has a better sentence about, with its place for whoever reports it."""
     if is_about_memory(error):
         return "there is not enough memory for this model"
@@ -57,7 +80,7 @@ def _sentence(error: Exception) -> str:
         return f"{error.filename}: {error.strerror}" if error.filename else str(error)
     place = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{Path(place.filename).name}, line {place.lineno}"
-    return f"the model cannot be exported: {type(error).__name__} in {where}: {first_line(error)}"
+    return f"the model cannot be {what}: {type(error).__name__} in {where}: {first_line(error)}"
 
 
 def _terminate(_number: int, _frame: FrameType | None) -> NoReturn:
@@ -90,6 +113,15 @@ def _report_bundle(folder: Path, manifest: Manifest) -> str:
 
 def _megabytes(manifest: Manifest) -> float:
     return sum(entry.size for entry in manifest.files.values()) / 1e6
+
+
+def _print(report: str) -> None:
+    """Print a report. Letters that the terminal lacks are escaped, and whoever reads may stop before the end."""
+    encoding = sys.stdout.encoding or "utf-8"
+    with contextlib.suppress(BrokenPipeError):
+        print(report.encode(encoding, "backslashreplace").decode(encoding), flush=True)
+        return
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it again as it ends
 
 
 def _progress(line: str) -> None:

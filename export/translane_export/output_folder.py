@@ -13,7 +13,9 @@ from translane_export.errors import ExportError
 from translane_server.files import MOST_DESCRIPTION_BYTES, parse_json, read_regular
 
 
-def check_replaceable(folder: Path, *, force: bool, markers: Sequence[str], parts: Sequence[str] = ()) -> None:
+def check_replaceable(
+    folder: Path, *, force: bool, markers: Sequence[str], parts: Sequence[str] = (), what: str = "a model bundle"
+) -> None:
     """Refuse an output that is in the way, or that cannot be written.
 
     Args:
@@ -21,13 +23,14 @@ def check_replaceable(folder: Path, *, force: bool, markers: Sequence[str], part
         force: whether an earlier output may be replaced; nothing else ever is.
         markers: manifests, one of which lists the files of an earlier output.
         parts: folders of which an earlier output may be made, each with such a manifest.
+        what: what an earlier output is.
 
     Raises:
         ExportError: there is something already, or the folder cannot be made.
     """
     try:
         _check_parent(folder)
-        _check_entries(folder, force=force, markers=markers, parts=parts)
+        _check_entries(folder, force=force, markers=markers, parts=parts, what=what)
     except OSError as error:
         raise ExportError(f"output {folder}: it cannot be written: {error.strerror}") from None
 
@@ -42,7 +45,7 @@ def _check_parent(folder: Path) -> None:
         raise ExportError(f"output {folder}: it is a mount point, which is never replaced; name a folder inside it")
 
 
-def _check_entries(folder: Path, *, force: bool, markers: Sequence[str], parts: Sequence[str]) -> None:
+def _check_entries(folder: Path, *, force: bool, markers: Sequence[str], parts: Sequence[str], what: str) -> None:
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise ExportError(f"output {folder}: it is not a folder")
     if not folder.exists() or not any(folder.iterdir()):
@@ -52,12 +55,12 @@ def _check_entries(folder: Path, *, force: bool, markers: Sequence[str], parts: 
         held = [folder / part for part in parts if not (folder / part).is_symlink()]
         listed = {f"{part.name}/{file}" for part in held for file in _listed_in(part, markers)}
     if not listed:
-        raise ExportError(f"output {folder}: it holds other files than a model bundle, which are left alone")
+        raise ExportError(f"output {folder}: it holds other files than {what}, which are left alone")
     if others := _other_entries(folder, listed):
         more = f" and {len(others) - 1} more" if len(others) > 1 else ""
         raise ExportError(f"output {folder}: it holds other files: {others[0]}{more}; they are left alone")
     if not force:
-        raise ExportError(f"output {folder}: there is a model bundle already; --force replaces it")
+        raise ExportError(f"output {folder}: there is {what} already; --force replaces it")
 
 
 def _listed_in(folder: Path, markers: Sequence[str]) -> set[str]:

@@ -19,7 +19,7 @@ Format = Literal["onnx", "torchscript"]
 
 
 class ExportSettings(Settings):
-    """Exports a trained checkpoint as a model bundle."""
+    """Exports a trained checkpoint as a model bundle. `translane-export explain BUNDLE TEXT` looks inside a bundle."""
 
     checkpoint: Annotated[Path, Flag(positional=True)] = Field(
         description="Folder of the checkpoint: of translane-train, Hugging Face, fairseq or OpenNMT-py, or a bundle."

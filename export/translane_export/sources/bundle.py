@@ -211,8 +211,8 @@ def _state_dict(
     }
     if config.biases:
         bias = state["output_projection.bias"] = decoder["output_projection.bias"]
-        if "suppressed.bias" in decoder:
-            bias[_suppressed_ids(decoder)] = decoder["suppressed.bias"]
+        if "suppressed.weight" in decoder:  # a bias of zeros is left out of the graph
+            bias[_suppressed_ids(decoder)] = decoder.get("suppressed.bias", torch.tensor(0.0))
     kinds = ("weight", "bias") if config.has_attention_biases else ("weight",)
     head_size = padded_config(config).head_dim
     sizes = [heads * head_size for heads in (config.heads, config.key_value_heads, config.key_value_heads)]

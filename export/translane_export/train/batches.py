@@ -20,6 +20,11 @@ class EncodedPair:
     target: list[int]
 
     @property
+    def target_tokens(self) -> int:
+        """Target tokens that count in the loss: the end marker is one."""
+        return len(self.target) + 1
+
+    @property
     def width(self) -> int:
         """Positions this pair takes on its longer side, end marker included."""
         return max(len(self.source), len(self.target)) + 1
@@ -33,11 +38,6 @@ class Batch:
     source_lengths: torch.Tensor  # [B]
     target_input: torch.Tensor  # [B, T]
     target_output: torch.Tensor  # [B, T]
-
-    @property
-    def target_tokens(self) -> int:
-        """How many target tokens count, padding left out."""
-        return int((self.target_output != PAD_ID).sum())
 
     def to(self, device: torch.device) -> Batch:
         """Return the batch on `device`."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+import shutil
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -84,15 +85,24 @@ def read_texts(settings: TrainSettings, train: Path, valid: Path) -> tuple[Paral
 
 
 def build_corpus(
-    settings: TrainSettings, train: ParallelText, valid: ParallelText, output: Path, *, reuse: bool = False
+    settings: TrainSettings,
+    train: ParallelText,
+    valid: ParallelText,
+    output: Path,
+    *,
+    reuse: bool = False,
+    given: Sequence[Path] = (),
 ) -> Corpus:
-    """Train the vocabularies into `output`, or `reuse` those that lie there.
+    """Train the vocabularies into `output`, or copy those `given`, source and target, or `reuse` what is there.
 
     Raises:
         DataError: the text cannot carry such vocabularies.
         TrainError: those to reuse cannot be read.
     """
-    if reuse:
+    if given and not reuse:
+        for path, name in zip(given, ("source", "target"), strict=True):
+            shutil.copyfile(path, output / f"{name}.spm")
+    if reuse or given:
         names = ("joint", "joint") if settings.joint_vocabulary else ("source", "target")
         source, target = (Vocabulary(output / f"{name}.spm") for name in names)
         return Corpus(settings, train, valid, source, target)

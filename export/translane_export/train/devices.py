@@ -11,13 +11,27 @@ from translane_server.errors import SettingsError
 Precision = Literal["auto", "bf16", "fp32"]
 
 
-def choose_device(name: Literal["auto", "cpu", "cuda"]) -> torch.device:
-    """Return the device; "auto" takes a GPU where there is one. Raises SettingsError when one asked for is missing."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+def choose_device(name: Literal["auto", "cpu", "cuda"], number: int = 0) -> torch.device:
+    """Return the device; "auto" takes a GPU where there is one.
+
+    Args:
+        name: the kind of device that is asked for.
+        number: which GPU, where this is one of several processes of a machine. It becomes PyTorch's default.
+
+    Raises:
+        SettingsError: a GPU that is asked for is missing.
+    """
     if name == "cuda" and not torch.cuda.is_available():
         raise SettingsError("--device: cuda is asked for, but PyTorch finds no GPU")
-    return torch.device(name)
+    if name == "cpu" or not torch.cuda.is_available():
+        return torch.device("cpu")
+    if number >= torch.cuda.device_count():
+        raise SettingsError(
+            f"--device: process {number} of this machine has no GPU, as PyTorch finds {torch.cuda.device_count()};"
+            " start fewer processes"
+        )
+    torch.cuda.set_device(number)
+    return torch.device("cuda", number)
 
 
 def uses_bf16(precision: Precision, device: torch.device) -> bool:

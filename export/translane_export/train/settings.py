@@ -26,6 +26,12 @@ from translane_server.settings_loader import Flag, Settings, flag_name
 
 ENV_PREFIX = "TRANSLANE_TRAIN_"
 
+_KEPT_BY_INIT = (
+    *("vocabulary", "joint_vocabulary", "source_vocabulary_size", "target_vocabulary_size"),
+    *("source_normalization", "target_normalization", "character_coverage"),
+    *("source_word_vectors", "target_word_vectors"),
+)
+
 
 class TrainSettings(Settings):
     """Trains a Transformer on parallel text, or scores a trained one (--evaluate)."""
@@ -63,6 +69,10 @@ class TrainSettings(Settings):
     sampling_alpha: float = Field(0.0, ge=0, description="Subword sampling in training (unigram only); 0 turns it off.")
     sampling_nbest: int = Field(16, ge=2, description="Best segmentations of a sentence to draw from.")
 
+    init: Annotated[Path | None, Flag("FOLDER", heading="fine-tuning")] = Field(
+        None, description="Start from this checkpoint's weights, and keep its sizes and vocabularies."
+    )
+
     preset: Annotated[Literal["base", "small", "tiny"], Flag(heading="model")] = Field(
         "small", description="Sizes to start from."
     )
@@ -85,7 +95,14 @@ class TrainSettings(Settings):
     dropout: float = Field(0.1, ge=0, lt=1, description="Dropout after embeddings and sublayers.")
     attention_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on attention weights.")
     activation_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout inside the feed-forward networks.")
-    value_size: Annotated[int | None, Flag(heading="attention (docs/attention.md)")] = Field(
+    source_word_vectors: Annotated[Path | None, Flag("FILE")] = Field(
+        None, description="Word2vec text file to start source embeddings from."
+    )
+    target_word_vectors: Annotated[Path | None, Flag("FILE")] = Field(
+        None, description="Word2vec text file to start target embeddings from."
+    )
+
+    value_size: Annotated[int | None, Flag(heading="attention")] = Field(
         None, description="Size of a head's values; head-size unless given."
     )
     kv_heads: int | None = Field(None, description="Heads of keys and values; heads unless given.")
@@ -109,13 +126,6 @@ class TrainSettings(Settings):
     look_backward: int = Field(1, description="Windows that a position sees before its own.")
     look_forward: int = Field(1, description="Windows that a position of the encoder sees after its own.")
     exact_window: bool = Field(False, description="A position sees so many windows' worth of positions, and no more.")
-
-    source_word_vectors: Annotated[Path | None, Flag("FILE")] = Field(
-        None, description="Word2vec text file to start source embeddings from."
-    )
-    target_word_vectors: Annotated[Path | None, Flag("FILE")] = Field(
-        None, description="Word2vec text file to start target embeddings from."
-    )
 
     max_tokens: Annotated[int, Flag(heading="optimisation")] = Field(
         4096, ge=1, description="Largest batch: rows times the longest side, in pieces."
@@ -144,17 +154,30 @@ class TrainSettings(Settings):
     )
     max_steps: int = Field(0, ge=0, description="Stop after so many updates; 0 is no limit.")
     max_minutes: Annotated[float, Flag("MINUTES")] = Field(
-        0.0, ge=0, description="Stop after this wall time, resumed parts included; 0 is no limit."
+        0.0, ge=0, description="End within this wall time, resumed parts and validation included; 0 is no limit."
     )
     patience: int = Field(10, ge=0, description="Stop after so many validations without a better BLEU; 0 is never.")
     valid_every: int = Field(500, ge=1, description="Steps between validations, each with a checkpoint.")
     average: int = Field(5, ge=1, description="Average the weights of so many last checkpoints.")
     resume: bool = Field(False, description="Continue the run in the output folder where there is one.")
 
+    log_every: Annotated[int, Flag(heading="history of the run")] = Field(
+        50, ge=1, description="Steps between two records of the history, each an average over them."
+    )
+    plot: bool = Field(False, description="Draw history.png at each validation; needs the extra plot.")
+    tensorboard: bool = Field(False, description="Write event files for TensorBoard; needs the extra tensorboard.")
+
     evaluate: Annotated[Path | None, Flag("FOLDER", heading="evaluation instead of training")] = Field(
         None, description="Score this checkpoint folder on --test instead of training."
     )
     test: Annotated[Path | None, Flag("FILE")] = Field(None, description="Parallel text to score on.")
+    beam_size: int = Field(1, ge=1, le=16, description="Beams of --evaluate; 1 is greedy search.")
+    length_penalty: float = Field(
+        1.0, ge=-10, le=10, description="Exponent of the length by which beams are ranked; needs --beam-size."
+    )
+    output_translations: Annotated[Path | None, Flag("FILE")] = Field(
+        None, description="Write the translations of --test here, one a line."
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -162,24 +185,38 @@ class TrainSettings(Settings):
         missing = [flag_name(type(self), name) for name in needed if getattr(self, name) is None]
         if missing:
             raise ValueError(f"{' and '.join(missing)} must be given")
+        self._check_together()
         for name in () if self.evaluate else ("source_language", "target_language"):
-            if not is_tag(getattr(self, name)):
+            if not is_tag(getattr(self, name)) and (getattr(self, name) or not self.init):
                 raise ValueError(f"{flag_name(type(self), name)}: must be given as a BCP-47 tag, such as en or zh-Hans")
         for name in ("source_normalization", "target_normalization"):
             if getattr(self, name) not in NORMALIZATIONS:
                 raise ValueError(
                     f"{flag_name(type(self), name)}: {getattr(self, name)!r} is not one of {', '.join(NORMALIZATIONS)}"
                 )
-        if self.sampling_alpha and self.vocabulary != "unigram":
-            raise ValueError(f"--sampling-alpha: a {self.vocabulary} vocabulary knows one segmentation of a text only")
         if self.cooldown_steps > self.max_steps:
             raise ValueError("--cooldown-steps: the cool-down must fit into --max-steps, which says when it ends")
+        if self.init:
+            return self  # the checkpoint has the vocabularies and the sizes
+        if self.sampling_alpha and self.vocabulary != "unigram":
+            raise ValueError(f"--sampling-alpha: a {self.vocabulary} vocabulary knows one segmentation of a text only")
         if self.joint_vocabulary and self.source_normalization != self.target_normalization:
             raise ValueError("--joint-vocabulary: both sides need the same normalization")
         if self.tie_embeddings == "three-way" and not self.joint_vocabulary:
             raise ValueError("--tie-embeddings three-way: needs --joint-vocabulary")
         self.transformer_config(source_size=100, target_size=100)  # its own checks, before any work is done
         return self
+
+    def _check_together(self) -> None:
+        """Refuse settings that would have no effect beside the others."""
+        for name in ("beam_size", "length_penalty", "output_translations"):
+            if name in self.model_fields_set and not self.evaluate:
+                raise ValueError(f"{flag_name(type(self), name)}: needs --evaluate; validation in training is greedy")
+        if "length_penalty" in self.model_fields_set and self.beam_size == 1:
+            raise ValueError("--length-penalty: needs a --beam-size of at least 2")
+        for name in _KEPT_BY_INIT:
+            if self.init and name in self.model_fields_set:
+                raise ValueError(f"{flag_name(type(self), name)}: --init keeps the checkpoint's; leave it out")
 
     def transformer_config(self, *, source_size: int, target_size: int) -> TransformerConfig:
         """Return the model's config: the preset, overridden by what is set. Raises ValueError naming the field."""

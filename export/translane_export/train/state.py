@@ -39,6 +39,8 @@ class RunState:
     """Validations since the best one."""
     checkpoints: list[int] = field(default_factory=list)
     """Steps whose weights are on disk for averaging, oldest first."""
+    validation_seconds: float = 0.0
+    """The longest validation so far, with all that is saved at it."""
 
 
 def save_state(

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from translane_export.checkpoint import load_tensors, save_checkpoint, save_tensors
-from translane_export.model import Transformer, label_smoothed_cross_entropy
-from translane_export.train.batches import Batch, collate, plan_batches
+from translane_export.checkpoint import save_checkpoint
+from translane_export.model import Transformer
+from translane_export.train.batches import plan_batches
 from translane_export.train.corpus import Corpus
-from translane_export.train.devices import choose_device, uses_bf16
+from translane_export.train.devices import choose_device
 from translane_export.train.errors import TrainError
 from translane_export.train.evaluate import Evaluation, evaluate_model
-from translane_export.train.progress import Progress
-from translane_export.train.schedule import WarmupInverseSqrt
+from translane_export.train.fine_tuning import Start
+from translane_export.train.kept_weights import KeptWeights
+from translane_export.train.parallel import Alone, Parallel, seed_others
+from translane_export.train.rehearsal import rehearse_validation
+from translane_export.train.report import Report
+from translane_export.train.run_description import RunDescription
 from translane_export.train.settings import TrainSettings
-from translane_export.train.state import FREE_ON_RESUME, RunState, load_state, save_state
-from translane_export.train.vocabulary import PAD_ID
+from translane_export.train.shared_model import agree_on_buffers, share_model
+from translane_export.train.state import RunState, load_state, save_state
+from translane_export.train.time_limit import TimeLimit
+from translane_export.train.update import Updater
 
 STATE_FILE = "resume.safetensors"
+BEST, LATEST = "best", "latest"
 _SAMPLE_SENTENCES = 64
+# Work that has to fit into the time limit.
+_STEP, _EPOCH, _VALIDATION = "a step", "the data of an epoch", "a validation"
 
 
 @dataclass(frozen=True)
@@ -42,163 +49,192 @@ class Trainer:
 
     best/ and latest/ are checkpoint folders with averaged weights; weights/ holds what is averaged; resume.safetensors
     is written after each validation, and everything a resumed run does follows from it and the settings.
+
+    Args:
+        settings: of the run, completed by `start`.
+        corpus: what it trains on.
+        output: the run's folder, which all processes see.
+        start: where a fine-tuned run starts.
+        parallel: the processes that train together. Process 0 alone validates, saves and reports.
+        limit: the run's clock, and how long the run may take.
     """
 
-    def __init__(self, settings: TrainSettings, corpus: Corpus, output: Path) -> None:
-        self._settings = settings
-        self._corpus = corpus
-        self._output = output
-        self._device = choose_device(settings.device)
-        self._bf16 = uses_bf16(settings.precision, self._device)
-        self._schedule = WarmupInverseSqrt(
-            settings.learning_rate, settings.warmup_steps, settings.max_steps, settings.cooldown_steps
-        )
-        self._config = settings.transformer_config(
-            source_size=len(corpus.source_vocabulary), target_size=len(corpus.target_vocabulary)
+    def __init__(
+        self,
+        settings: TrainSettings,
+        corpus: Corpus,
+        output: Path,
+        *,
+        start: Start | None = None,
+        parallel: Parallel | None = None,
+        limit: TimeLimit | None = None,
+    ) -> None:
+        self._settings, self._corpus, self._output = settings, corpus, output
+        self._parallel: Parallel = parallel or Alone()
+        self._limit = limit or TimeLimit(settings.max_minutes * 60)
+        self._device = choose_device(settings.device, self._parallel.local_rank)
+        sizes = len(corpus.source_vocabulary), len(corpus.target_vocabulary)
+        self._config = (
+            start.config if start else settings.transformer_config(source_size=sizes[0], target_size=sizes[1])
         )
         torch.manual_seed(settings.seed)
         self._model = Transformer(self._config)
+        if start:
+            start.load_into(self._model)
         corpus.load_word_vectors(self._model)
         self._model.to(self._device).train()
-        self._averaged = Transformer(self._config).to(self._device)
-        self._optimizer = torch.optim.AdamW(
-            self._model.parameters(),
-            lr=0.0,
-            betas=(settings.adam_beta1, settings.adam_beta2),
-            eps=1e-9,  # §5.3 of the paper
-            weight_decay=settings.weight_decay,
-            fused=True,
-        )
+        self._averaged = Transformer(self._config).to(self._device)  # before the random state is put back
+        self._updater = Updater(self._model, settings, self._parallel)
+        self._description = RunDescription(settings, corpus, start.name if start else "")
         self._state = RunState()
-        (output / "weights").mkdir(parents=True, exist_ok=True)
         if (output / STATE_FILE).exists():
-            self._state = load_state(output / STATE_FILE, self._model, self._optimizer, self._identity())
+            self._state = load_state(
+                output / STATE_FILE, self._model, self._updater.optimizer, self._description.identity()
+            )
+            self._limit.resume(self._state.seconds)
+            self._limit.expect(_VALIDATION, self._state.validation_seconds)
+        share_model(self._model, self._parallel)
+        seed_others(settings.seed, self._state.step, self._parallel)
+        self._kept = KeptWeights(output / "weights")
 
     def describe(self) -> str:
         """Return a line for people about model, data and machine."""
         parameters = sum(parameter.numel() for parameter in self._model.parameters())
+        together = f" in {self._parallel.size} processes" if self._parallel.size > 1 else ""
         return (
             f"{parameters:,} parameters, {len(self._corpus.train.pairs):,} training pairs, "
             f"vocabularies {self._config.source_vocab_size:,} and {self._config.target_vocab_size:,}, "
-            f"{self._device.type} in {'bf16' if self._bf16 else 'fp32'}, from step {self._state.step:,}"
+            f"{self._device.type} in {'bf16' if self._updater.bf16 else 'fp32'}{together}, "
+            f"from step {self._state.step:,}"
         )
 
     def run(self) -> Outcome:
-        """Train until a limit is reached; returns where the result is."""
-        progress = Progress(
-            max_steps=self._settings.max_steps,
-            max_seconds=self._settings.max_minutes * 60,
-            done_steps=self._state.step,
-            done_seconds=self._state.seconds,
-        )
-        try:
-            reason = self._train(progress)
-            self._save_state()
-            if self._state.step and self._state.step % self._settings.valid_every:
-                # The last checkpoint lies between two validations: it is kept, and a resumed run does not know of it.
-                self._validate(progress)
-        finally:
-            progress.close()
-        state = self._state
-        return Outcome(reason, state.step, self._output / "best", state.best_bleu, state.best_step)
+        """Train until a limit is reached; returns where the result is.
 
-    def _train(self, progress: Progress) -> str:
+        Raises:
+            TrainError: the run diverges, or the time is too short for one validation.
+            DataError: the text cannot be used.
+            OSError: something cannot be saved.
+        """
+        report = None
+        if self._parallel.rank == 0:
+            report = Report(self._settings, self._output, self._state, self._limit)
+        try:
+            self._rehearse()
+            reason = self._train(report)
+            self._finish(report)
+        finally:
+            if report:
+                report.close()
+        state = self._state
+        return Outcome(reason, state.step, self._output / BEST, state.best_bleu, state.best_step)
+
+    def _train(self, report: Report | None) -> str:
         state, settings = self._state, self._settings
-        while not (reason := self._reason_to_stop()):
-            pairs = self._corpus.epoch_pairs(state.epoch)
-            plan = plan_batches(pairs, settings.max_tokens, settings.seed, state.epoch)
-            if settings.max_epochs:
-                progress.expect(state.step - state.batch + len(plan) * (settings.max_epochs - state.epoch))
+        while not (reason := self._reason_to_stop(_EPOCH, _STEP, _VALIDATION)):
+            with self._limit.measure(_EPOCH):
+                pairs = self._corpus.epoch_pairs(state.epoch)
+                plan = plan_batches(pairs, settings.max_tokens, settings.seed, state.epoch)
+            if settings.max_epochs and report:
+                report.progress.expect(state.step - state.batch + len(plan) * (settings.max_epochs - state.epoch))
             for rows in plan[state.batch :]:
-                started = time.monotonic()
-                batch = collate([pairs[row] for row in rows]).to(self._device)
-                loss = self._step(batch)
+                with self._limit.measure(_STEP):
+                    update = self._updater.update([pairs[row] for row in rows], state.step + 1)
                 state.step += 1
                 state.batch += 1
-                progress.update(loss, batch.target_tokens)
-                state.seconds += time.monotonic() - started
+                if report:
+                    report.update(update)
                 if state.step % settings.valid_every == 0:
-                    self._validate(progress)
-                    self._save_state()
-                    self._prune()
-                if reason := self._reason_to_stop():
+                    self._validate_and_save(report)
+                if reason := self._reason_to_stop(_STEP, _VALIDATION):
                     return reason
             state.epoch, state.batch = state.epoch + 1, 0
         return reason
 
-    def _step(self, batch: Batch) -> float:
-        """Update the weights once; returns the mean loss per target token in nats."""
-        settings = self._settings
-        for group in self._optimizer.param_groups:
-            group["lr"] = self._schedule.rate(self._state.step + 1)
-        with torch.autocast(self._device.type, torch.bfloat16, enabled=self._bf16):
-            logits = self._model(batch.source_ids, batch.source_lengths, batch.target_input)  # [B, T, V]
-        loss = label_smoothed_cross_entropy(logits, batch.target_output, PAD_ID, settings.label_smoothing).mean
-        self._require_finite(loss, "loss")
-        self._optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        if settings.clip_norm:
-            norm = torch.nn.utils.clip_grad_norm_(self._model.parameters(), settings.clip_norm)
-            self._require_finite(norm, "gradient norm")
-        self._optimizer.step()
-        return float(loss.detach())
-
-    def _require_finite(self, value: torch.Tensor, name: str) -> None:
-        """Raise TrainError where the run diverges, before the weights take it up."""
-        if not torch.isfinite(value):
-            raise TrainError(
-                f"step {self._state.step + 1}: the {name} is not finite; "
-                "lower --learning-rate or lengthen --warmup-steps"
-            )
-
-    def _reason_to_stop(self) -> str:
+    def _reason_to_stop(self, *works: str) -> str:
+        """Return why the run ends here, or nothing: the time has to suffice for each of `works`."""
         state, settings = self._state, self._settings
         if settings.max_steps and state.step >= settings.max_steps:
             return f"{settings.max_steps:,} steps are done"
         if settings.max_epochs and state.epoch >= settings.max_epochs:
             return f"{settings.max_epochs:,} epochs are done"
-        if settings.max_minutes and state.seconds >= settings.max_minutes * 60:
-            return f"{settings.max_minutes:g} minutes are over"
         if settings.patience and state.stale_validations >= settings.patience:
             return f"{settings.patience} validations without a better BLEU"
+        # All processes have to stop at the same step, and their clocks differ.
+        if settings.max_minutes and not self._parallel.share([self._limit.allows(*works)])[0]:
+            return f"{settings.max_minutes:g} minutes are over"
         return ""
 
-    def _validate(self, progress: Progress) -> None:
-        """Score the average of the last checkpoints; keep it as latest/, and as best/ where it is the best so far."""
-        started = time.monotonic()
+    def _rehearse(self) -> None:
+        """Find out how long a validation takes, where that has to be known before the first one."""
+        if not self._settings.max_minutes:
+            return
+        if self._parallel.rank == 0 and not self._limit.longest(_VALIDATION):
+            seconds = rehearse_validation(self._model, self._corpus, self._output / "weights", self._limit.clock)
+            self._limit.expect(_VALIDATION, seconds)
+        fits = self._parallel.share([self._limit.allows(_STEP, _VALIDATION)])[0]
+        if not fits and not (self._output / BEST).exists():
+            raise TrainError(
+                f"--max-minutes {self._settings.max_minutes:g}: the time is too short for one validation, which takes"
+                f" about {self._limit.longest(_VALIDATION):.2g} s; {self._limit.seconds:.2g} s have passed already"
+            )
+
+    def _validate_and_save(self, report: Report | None) -> None:
+        """Validate, and save where a killed run resumes."""
+        agree_on_buffers(self._model, self._parallel)
+        if report:
+            report.end_window()
+            with self._limit.measure(_VALIDATION):
+                self._validate(report)
+                self._save_state()
+                # Weights that no later average takes go once the state that leaves them out is on disk.
+                self._kept.delete(self._state.checkpoints[: -self._settings.average])
+                self._state.checkpoints = self._state.checkpoints[-self._settings.average :]
+                report.draw()
+        self._follow()
+        seed_others(self._settings.seed, self._state.step, self._parallel)
+
+    def _finish(self, report: Report | None) -> None:
+        """Save the end of the run. Between two validations, validate what a resumed run does not know of."""
+        agree_on_buffers(self._model, self._parallel)
         state = self._state
-        save_tensors(self._weights(state.step), self._model.state_dict())
+        if report:
+            report.end_window()
+            validated = report.last_validation()
+            self._save_state()
+            if validated:
+                state.best_bleu, state.best_step = validated.best_bleu, validated.best_step
+            elif state.step and state.step % self._settings.valid_every:
+                self._validate(report)
+            report.draw()
+        self._follow()
+
+    def _follow(self) -> None:
+        """Tell all processes what process 0 found in a validation."""
+        state = self._state
+        values = self._parallel.share([state.best_bleu, state.best_step, state.stale_validations])
+        state.best_bleu, state.best_step, state.stale_validations = values[0], int(values[1]), int(values[2])
+
+    def _validate(self, report: Report) -> None:
+        """Score the average of the last checkpoints; keep it as latest/, and as best/ where it is the best so far."""
+        state, corpus = self._state, self._corpus
+        self._kept.save(state.step, self._model.state_dict())
         if state.step not in state.checkpoints:
             state.checkpoints.append(state.step)
-        averaged = self._average(state.checkpoints[-self._settings.average :])
-        self._averaged.load_state_dict(averaged)
-        corpus = self._corpus
+        self._averaged.load_state_dict(self._kept.average(state.checkpoints[-self._settings.average :]))
         vocabularies = corpus.source_vocabulary, corpus.target_vocabulary
         evaluation = evaluate_model(self._averaged, *vocabularies, corpus.valid, self._settings.target_language)
         state.stale_validations += 1
         is_best = evaluation.bleu > state.best_bleu
         if is_best:
             state.best_bleu, state.best_step, state.stale_validations = evaluation.bleu, state.step, 0
-        state.seconds += time.monotonic() - started
-        for name in ("latest", "best")[: 1 + is_best]:
+        state.seconds = self._limit.seconds
+        for name in (LATEST, BEST)[: 1 + is_best]:
             self._save_checkpoint(self._output / name, evaluation)
-        progress.say(
-            f"step {state.step:,}, epoch {state.epoch + 1}, {state.seconds / 60:.1f} min: "
-            f"valid BLEU {evaluation.bleu:.2f}, chrF {evaluation.chrf:.2f}"
-            f" (best {state.best_bleu:.2f} at step {state.best_step:,})"
-        )
-
-    def _average(self, steps: list[int]) -> dict[str, torch.Tensor]:
-        # A checkpoint pruned just before a kill may be gone; the average is then over the others.
-        paths = [path for path in map(self._weights, steps) if path.exists()]
-        total = load_tensors(paths[0]).tensors
-        for path in paths[1:]:
-            for name, tensor in load_tensors(path).tensors.items():
-                total[name] = total[name] + tensor
-        return {name: tensor / len(paths) for name, tensor in total.items()}
+        report.validation(evaluation)
 
     def _save_checkpoint(self, directory: Path, evaluation: Evaluation) -> None:
-        state, settings, corpus = self._state, self._settings, self._corpus
+        settings, corpus = self._settings, self._corpus
         save_checkpoint(
             directory,
             config=self._config,
@@ -208,40 +244,11 @@ class Trainer:
             source_language=settings.source_language,
             target_language=settings.target_language,
             samples=tuple(pair.source for pair in corpus.valid.pairs[:_SAMPLE_SENTENCES]),
-            metadata={
-                "steps": state.step,
-                "epochs": state.epoch,
-                "minutes": round(state.seconds / 60, 1),
-                "averaged_steps": state.checkpoints[-settings.average :],
-                "seed": settings.seed,
-                "valid_bleu": round(evaluation.bleu, 2),
-                "valid_chrf": round(evaluation.chrf, 2),
-                "bleu_signature": evaluation.bleu_signature,
-                "chrf_signature": evaluation.chrf_signature,
-                "data_licence": settings.data_licence,
-                "training_pairs": len(corpus.train.pairs),
-                "settings": self._portable_settings(),
-            },
+            metadata=self._description.metadata(self._state, evaluation),
         )
 
-    def _portable_settings(self) -> dict[str, Any]:
-        """Settings as JSON values; of paths the file name alone, as they differ from machine to machine."""
-        values = self._settings.model_dump(exclude={"output", "resume", "evaluate", "test"})
-        return {name: value.name if isinstance(value, Path) else value for name, value in values.items()}
-
-    def _identity(self) -> dict[str, Any]:
-        values = {name: value for name, value in self._portable_settings().items() if name not in FREE_ON_RESUME}
-        return {**values, "training data": self._corpus.train.digest, "validation data": self._corpus.valid.digest}
-
     def _save_state(self) -> None:
-        save_state(self._output / STATE_FILE, self._state, self._model, self._optimizer, self._identity())
-
-    def _prune(self) -> None:
-        """Delete weights that no later average takes; only after the state that leaves them out is on disk."""
-        state = self._state
-        for step in state.checkpoints[: -self._settings.average]:
-            self._weights(step).unlink(missing_ok=True)
-        state.checkpoints = state.checkpoints[-self._settings.average :]
-
-    def _weights(self, step: int) -> Path:
-        return self._output / "weights" / f"step-{step:07d}.safetensors"
+        self._state.seconds = self._limit.seconds
+        self._state.validation_seconds = self._limit.longest(_VALIDATION)
+        identity = self._description.identity()
+        save_state(self._output / STATE_FILE, self._state, self._model, self._updater.optimizer, identity)

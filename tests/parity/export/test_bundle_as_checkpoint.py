@@ -10,6 +10,7 @@ import torch
 from helpers.architectures import TRAINED
 from helpers.bundles import bundle_model, random_bundle
 from helpers.cuda_bundles import CUDA_MODELS
+from helpers.foreign_models import FOREIGN_MODELS, export
 from translane_export.bundle_writer import export_checkpoint
 from translane_export.errors import ExportError
 from translane_export.settings import ExportSettings
@@ -35,6 +36,14 @@ def test_configuration_and_weights_come_back(tmp_path, config):
     assert checkpoint.state_dict.keys() == state.keys()
     for name, tensor in state.items():
         assert torch.equal(checkpoint.state_dict[name], tensor), name
+
+
+def test_the_biases_of_suppressed_ids_come_back():
+    """They are zeros, which the graph leaves out; the output projection has -inf in their places."""
+    exported = export(FOREIGN_MODELS["M2M100"])
+    checkpoint = read(exported.bundle.folder)
+    assert checkpoint.config.suppressed_ids
+    assert (checkpoint.state_dict["output_projection.bias"] == 0).all()
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ EXTRAS = {
     "translane": [],
     "translane_client": [],
     "translane_server": ["server-base", "server"],
-    "translane_export": ["server-base", "server", "export"],
+    "translane_export": ["server-base", "server", "export", "plot"],
 }
 # What a distribution is imported as, where that is not its name.
 MODULES = {
@@ -120,16 +120,19 @@ ROOMS = {
         "model": set(),
         "graphs": {"model", "errors", "settings"},
         "checks": {"graphs", "model", "errors", "settings"},
+        "explain": {
+            "model", "sources", "errors", "memory", "output_folder", "torch_model",
+        },
         "train.__main__": {"train", "missing_packages"},
-        "train": {"model", "checkpoint", "errors", "file_readers", "languages"},
+        "train": {"graphs", "model", "checkpoint", "errors", "file_readers", "languages"},
         "int8": {"checks", "graphs", "model", "train", "errors", "memory", "ranges"},
         "sources": {
-            "int8.dequantize", "int8.keys_values", "model",
+            "graphs.head_padding", "int8.dequantize", "int8.keys_values", "model",
             "broken_files", "checkpoint", "errors", "file_readers", "ranges", "tokenizer_files", "weights",
         },
         "__main__": {"command", "missing_packages", "supervision"},
         "": {
-            "model", "graphs", "checks", "train", "int8", "sources",
+            "model", "graphs", "checks", "train", "int8", "sources", "explain",
             "checkpoint", "errors", "file_readers", "languages", "memory", "settings",
         },
     },

@@ -44,5 +44,5 @@ def test_collate_pads_and_marks() -> None:
     assert batch.source_lengths.tolist() == [3, 2]
     assert batch.target_input.tolist() == [[2, 5, 0], [2, 4, 6]]
     assert batch.target_output.tolist() == [[5, 3, 0], [4, 6, 3]]
-    assert batch.target_tokens == 5
+    assert EncodedPair([9], [4, 6]).target_tokens == 3
     assert batch.source_ids.dtype == torch.int64

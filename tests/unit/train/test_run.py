@@ -16,6 +16,7 @@ import torch
 
 from translane_export.checkpoint import load_checkpoint, load_tensors
 from translane_export.train.__main__ import main
+from translane_export.train.history import StepRecord, ValidationRecord, read_history
 
 Flags = Callable[..., list[str]]
 
@@ -46,6 +47,15 @@ def test_a_run_learns_and_leaves_a_complete_checkpoint(
     assert checkpoint.metadata["settings"]["train"] == "train.tsv"
     assert (checkpoint.languages.source, checkpoint.languages.target) == (("zh",), ("en",))
     assert len(checkpoint.samples) == 12
+    history = read_history(tmp_path / "run" / "history.jsonl")
+    # the last window of 50 steps ends with the run
+    assert [record.step for record in history if isinstance(record, StepRecord)] == [40, 50, 80, 100, 120]
+    validations = [record for record in history if isinstance(record, ValidationRecord)]
+    assert [record.step for record in validations] == [40, 80, 120]
+    assert validations[-1].best_bleu == pytest.approx(checkpoint.metadata["valid_bleu"], abs=0.01)
+    losses = [record.loss for record in history if isinstance(record, StepRecord)]
+    assert losses[-1] < losses[0] / 2
+    assert [record.seconds for record in history] == sorted(record.seconds for record in history)
 
     test = tmp_path / "valid.tsv"
     assert main(["--evaluate", str(tmp_path / "run" / "best"), "--test", str(test)]) == 0
@@ -85,6 +95,13 @@ def test_a_run_killed_in_full_flight_resumes_exactly(run_flags: Flags, tmp_path:
     assert main([*run_flags("whole", dropout=0.3, max_steps=last)]) == 0
     assert _step(state) == int(last)
     _assert_same_run(tmp_path / "killed", tmp_path / "whole")
+    killed, whole = (_losses(tmp_path / name / "history.jsonl") for name in ("killed", "whole"))
+    assert killed == whole
+    assert [step for step, _loss in killed] == sorted({step for step, _loss in killed})
+
+
+def _losses(history: Path) -> list[tuple[int, float]]:
+    return [(record.step, record.loss) for record in read_history(history) if isinstance(record, StepRecord)]
 
 
 def _step(state: Path) -> int:
@@ -121,17 +138,13 @@ def test_a_run_that_diverges_fails_and_keeps_its_last_good_state(
     assert state.read_bytes() == good
 
 
-def test_epochs_patience_and_minutes_end_a_run(
-    run_flags: Flags, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_epochs_and_patience_end_a_run(run_flags: Flags, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(run_flags("epochs", max_steps=0, max_epochs=2, valid_every=1000)) == 0
     assert "ended: 2 epochs are done" in capfd.readouterr().out
     assert (tmp_path / "epochs" / "best" / "model.safetensors").exists()
     # at this rate nothing is learnt, so BLEU stays where it is
     assert main(run_flags("patience", max_steps=0, patience=2, valid_every=2, learning_rate=1e-9)) == 0
     assert "ended: 2 validations without a better BLEU, after 6 steps" in capfd.readouterr().out
-    assert main(run_flags("minutes", max_steps=0, max_minutes=0.005)) == 0
-    assert "ended: 0.005 minutes are over" in capfd.readouterr().out
 
 
 def test_joint_tied_bpe_in_bf16(run_flags: Flags, tmp_path: Path) -> None:

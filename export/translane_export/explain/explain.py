@@ -1,0 +1,135 @@
+"""Bundle and text to a folder: translate, profile, record, draw. The folder appears when all of it is there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+
+from translane_export.errors import ExportError
+from translane_export.explain.attention import attend, check_size
+from translane_export.explain.findings import Findings
+from translane_export.explain.labels import Fonts, choose_fonts
+from translane_export.explain.operators import profile_graphs
+from translane_export.explain.page import make_page
+from translane_export.explain.pictures import MOST_HEADS, MOST_LAYERS, Painter
+from translane_export.explain.positions import position_tables
+from translane_export.explain.report import as_json, as_text
+from translane_export.explain.settings import ExplainSettings
+from translane_export.explain.shapes import follow_token
+from translane_export.explain.text_steps import text_steps
+from translane_export.explain.translated import SourceText, read_source, translate
+from translane_export.memory import release_memory
+from translane_export.output_folder import check_replaceable, staged
+from translane_export.sources.bundle import BundleReader
+from translane_export.sources.readers import read_checkpoint
+from translane_export.torch_model import build_model
+from translane_server.bundle import MANIFEST, Bundle
+from translane_server.bundle_choice import choose_bundle
+from translane_server.printable import printable
+from translane_server.runtime.sessions import Sessions
+from translane_server.text.tokenizer import load_tokenizer
+
+DESCRIPTION = "explain.json"
+PAGE = "index.html"
+
+_SCHEMA_VERSION = 1
+_TORCHSCRIPT = "torchscript.json"
+
+Log = Callable[[str], None]
+
+
+def explain(settings: ExplainSettings, log: Log = lambda _line: None) -> str:
+    """Write the page and the pictures of a sentence, and return what to print.
+
+    Raises:
+        SettingsError: a setting does not fit the bundle, or the text is too long.
+        StartupError: the bundle does not load.
+        ExportError: the output folder is in the way, or the bundle cannot be looked into.
+    """
+    check_replaceable(settings.output, force=settings.force, markers=(DESCRIPTION,), what="an output of explain")
+    bundle = _open(settings.bundle)
+    source = read_source(
+        bundle,
+        load_tokenizer(bundle),
+        settings.text,
+        source_language=settings.source_language,
+        target_language=settings.target_language,
+    )
+    findings = look(bundle, source, settings, log)
+    log("drawing")
+    fonts = choose_fonts([*source.pieces, *findings.translated.fed_pieces, *findings.translated.chosen_pieces])
+    files = _draw(findings, settings, fonts)
+    _write(settings.output, files, as_json(findings))
+    return "\n".join([as_text(findings), *_notes(findings, settings, fonts), f"{settings.output}: {', '.join(files)}"])
+
+
+def _open(folder: Path) -> Bundle:
+    """Load the bundle in `folder`; of several precisions, the one that a server without a GPU takes."""
+    if (folder / _TORCHSCRIPT).is_file() and not (folder / MANIFEST).exists():
+        raise ExportError(f"model bundle {folder}: it holds TorchScript files; export the checkpoint as ONNX graphs")
+    return choose_bundle(folder, "cpu")[0]
+
+
+def look(bundle: Bundle, source: SourceText, settings: ExplainSettings, log: Log = lambda _line: None) -> Findings:
+    """Find out everything. ONNX Runtime lets go of the weights before PyTorch takes them."""
+    threads = settings.computing_threads
+    log("translating with the graphs")
+    sessions = Sessions(bundle, threads=threads)
+    translated = translate(sessions, source, beam_size=settings.beam_size, max_length=settings.max_length)
+    sessions.close()
+    sizes = bundle.manifest.architecture
+    check_size(sizes, len(source.ids), len(translated.fed_ids))
+    log("timing the graphs")
+    graphs = profile_graphs(bundle, translated, threads)
+    release_memory()
+    log("running the model in PyTorch")
+    torch.set_num_threads(threads)
+    model = build_model(read_checkpoint(BundleReader(), bundle.folder))
+    step = len(translated.fed_ids) // 2  # the middle one has tokens before it
+    return Findings(
+        manifest=bundle.manifest,
+        translated=translated,
+        attention=attend(model, translated),
+        tables=position_tables(model),
+        graphs=graphs,
+        text_steps=text_steps(bundle, source),
+        way=follow_token(model, source.ids, translated.fed_ids[: step + 1]),
+        step=step,
+    )
+
+
+def _draw(findings: Findings, settings: ExplainSettings, fonts: Fonts) -> dict[str, bytes]:
+    """Return the files by name: the page, and the pictures."""
+    painter = Painter(settings.format, fonts)
+    pictures = {"operators": painter.operators(findings.graphs)}
+    if findings.tables:
+        pictures["positions"] = painter.positions(findings.tables)
+    page = make_page(findings, pictures, settings.format)
+    pictures |= {f"attention-{each.kind}": painter.attention(each) for each in findings.attention.kinds}
+    named = {f"{name}.{settings.format}": content for name, content in sorted(pictures.items())}
+    return {PAGE: page.encode(), **named}
+
+
+def _notes(findings: Findings, settings: ExplainSettings, fonts: Fonts) -> list[str]:
+    """What the pictures lack."""
+    sizes, notes = findings.manifest.architecture, []
+    if settings.format == "png" and fonts.missing:
+        notes.append(
+            f"no font here has {printable(''.join(sorted(fonts.missing)), 40)}, so the pictures show code points;"
+            f" {PAGE} and --format svg show the letters"
+        )
+    if sizes.heads > MOST_HEADS or max(sizes.encoder_layers, sizes.decoder_layers) > MOST_LAYERS:
+        notes.append(f"the pictures show the first {MOST_LAYERS} layers and {MOST_HEADS} heads; {PAGE} shows all")
+    return notes
+
+
+def _write(output: Path, files: Mapping[str, bytes], content: Mapping[str, object]) -> None:
+    """Write the files, and what `check_replaceable` knows an earlier output by."""
+    described = {"schema_version": _SCHEMA_VERSION, "files": {name: {} for name in files}, **content}
+    with staged(output) as folder:
+        for name, data in files.items():
+            (folder / name).write_bytes(data)
+        (folder / DESCRIPTION).write_text(json.dumps(described, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,129 @@
+"""One sentence and its translation, by the bundle's own graphs in the server's engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from translane_export.errors import ExportError
+from translane_server.bundle import Bundle
+from translane_server.errors import RequestError, SettingsError
+from translane_server.local import LocalDecoder
+from translane_server.options import DecodingOptions
+from translane_server.requests.language_pairs import LanguagePair, LanguagePairs
+from translane_server.requests.limits import CHARACTERS_PER_TOKEN
+from translane_server.runtime.ort import OrtBackend
+from translane_server.runtime.sessions import Sessions
+from translane_server.sentence import Hypothesis, Sentence
+from translane_server.text.tokenizer import Tokenizer
+from translane_server.vocabulary import TargetVocabulary
+
+
+@dataclass(frozen=True)
+class SourceText:
+    """A sentence as the model takes it: S source ids and their pieces."""
+
+    text: str
+    pair: LanguagePair
+    ids: tuple[int, ...]
+    pieces: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Translated:
+    """A translation as the decoder makes it, in T steps.
+
+    Attributes:
+        source: the sentence.
+        text: the translation.
+        fed_ids: the token that each step reads, [T]; first what every translation starts with.
+        fed_pieces: their pieces, [T].
+        chosen_ids: the token that each step chooses, [T]; last the end of the sentence, unless it was cut off.
+        chosen_pieces: their pieces, [T].
+        log_probs: natural log-probability of each chosen token as the graphs compute it, [T].
+        score: what beams are ranked by.
+        is_complete: whether the translation ends with the end of the sentence.
+    """
+
+    source: SourceText
+    text: str
+    fed_ids: tuple[int, ...]
+    fed_pieces: tuple[str, ...]
+    chosen_ids: tuple[int, ...]
+    chosen_pieces: tuple[str, ...]
+    log_probs: tuple[float, ...]
+    score: float
+    is_complete: bool
+
+
+def read_source(
+    bundle: Bundle, tokenizer: Tokenizer, text: str, *, source_language: str = "", target_language: str = ""
+) -> SourceText:
+    """Return `text` as the bundle's model takes it.
+
+    Raises:
+        SettingsError: the model has no such languages, or `text` has no tokens or too many.
+    """
+    pair, wrong = LanguagePairs(bundle.manifest.languages, tokenizer).find(source_language, target_language)
+    if wrong:
+        name = wrong[0].field.replace("_", "-")
+        raise SettingsError(f"--{name}: {wrong[0].description}")
+    most = bundle.manifest.limits.source_tokens
+    if len(text) > CHARACTERS_PER_TOKEN * most:
+        raise SettingsError(f"TEXT: it has {len(text):,} characters, at most {CHARACTERS_PER_TOKEN * most:,} are read")
+    ids = pair.encode([text])[0]
+    if not ids:
+        raise SettingsError("TEXT: it has no tokens, so there is nothing to translate")
+    if len(ids) > most:
+        raise SettingsError(f"TEXT: it has {len(ids)} tokens, and the model takes {most}; give one shorter sentence")
+    return SourceText(text, pair, tuple(ids), tuple(tokenizer.source_pieces(ids)))
+
+
+def translate(sessions: Sessions, source: SourceText, *, beam_size: int, max_length: int | None) -> Translated:
+    """Translate `source`, greedily or with beams, and return the best translation.
+
+    Args:
+        sessions: the bundle's graphs.
+        source: the sentence.
+        beam_size: number of beams; 1 is greedy search.
+        max_length: maximum number of generated tokens; None means the bundle's default.
+
+    Raises:
+        SettingsError: the model cannot write so many tokens.
+        ExportError: decoding fails.
+    """
+    manifest = sessions.bundle.manifest
+    forced = source.pair.forced_ids
+    most = manifest.limits.target_tokens - len(forced)
+    if max_length is not None and max_length > most:
+        raise SettingsError(f"--max-length: it is {max_length}, and the model writes at most {most} tokens")
+    longest = max_length or min(manifest.decoding_defaults.max_length, most)
+    backend = OrtBackend(
+        sessions, rows=beam_size, source_capacity=len(source.ids), target_capacity=len(forced) + longest
+    )
+    sentence = Sentence(
+        source.ids, DecodingOptions(longest, beam_size=beam_size), forced_ids=forced, counted_ids=len(forced)
+    )
+    ids = manifest.special_ids
+    with LocalDecoder(backend, TargetVocabulary(ids.decoder_start, ids.eos)) as decoder:
+        try:
+            (result,) = decoder.decode([sentence])
+        except RequestError as error:
+            raise ExportError(f"the model does not decode: {error}") from None
+    return _translated(source, result.hypotheses[0], ids.decoder_start, ids.eos)
+
+
+def _translated(source: SourceText, best: Hypothesis, start: int, eos: int) -> Translated:
+    chosen = (*best.token_ids, *([eos] if best.is_complete else []))
+    fed = (start, *chosen[:-1])
+    tokenizer = source.pair.tokenizer
+    score = best.score
+    assert score is not None, "scores are asked for"
+    (text,) = tokenizer.decode([best.token_ids[len(source.pair.forced_ids) :]])
+
+    def pieces(token_ids: Sequence[int]) -> tuple[str, ...]:
+        return tuple(tokenizer.target_pieces(token_ids))
+
+    return Translated(
+        source, text, fed, pieces(fed), chosen, pieces(chosen), best.token_log_probs, score, best.is_complete
+    )

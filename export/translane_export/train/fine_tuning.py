@@ -1,0 +1,124 @@
+"""Fine-tuning: a run that starts from a checkpoint's weights and keeps its vocabularies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from translane_export.checkpoint import load_checkpoint
+from translane_export.languages import is_tag
+from translane_export.model import PRESETS, Transformer, TransformerConfig
+from translane_export.train.errors import TrainError
+from translane_export.train.settings import TrainSettings
+from translane_export.train.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Vocabulary
+from translane_server.errors import SettingsError
+from translane_server.settings_loader import flag_name
+
+_MAY_DIFFER = {"dropout", "attention_dropout", "activation_dropout"}
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a fine-tuned run starts from.
+
+    ``name`` is the checkpoint's, without the machine's folders. ``config`` is the checkpoint's, with the dropout that
+    was asked for. ``settings`` are the run's, with the checkpoint's values where no flag was given.
+    ``vocabularies`` are the SentencePiece models of source and target.
+    """
+
+    name: str
+    config: TransformerConfig
+    state_dict: Mapping[str, Tensor]
+    vocabularies: tuple[Path, Path]
+    settings: TrainSettings
+
+    def load_into(self, model: Transformer) -> None:
+        """Give the model the checkpoint's weights. Raises TrainError when they are not those of its configuration."""
+        try:
+            model.load_state_dict(self.state_dict)
+        except RuntimeError as error:
+            raise TrainError(f"{self.name}: the weights do not fit config.json ({error})") from None
+
+
+def read_start(settings: TrainSettings, init: Path, own: Path | None = None) -> Start:
+    """Read the checkpoint `init`, and complete `settings` by it.
+
+    Args:
+        settings: as they were given.
+        init: folder of the checkpoint that the run starts from.
+        own: folder of the run's own last checkpoint, where it has one: it is read in place of `init`, as its sizes,
+            languages and vocabularies are the same.
+
+    Raises:
+        ExportError: the checkpoint cannot be read.
+        SettingsError: a flag contradicts the checkpoint; the message names the flag and both values.
+        TrainError: training cannot use such a checkpoint.
+    """
+    folder = own or init
+    checkpoint = load_checkpoint(folder)
+    config, name = checkpoint.config, _name(init)
+    ids = (config.pad_id, config.unk_id, config.bos_id, config.eos_id, config.start_id)
+    if ids != (PAD_ID, UNK_ID, BOS_ID, EOS_ID, BOS_ID):
+        raise TrainError(f"{folder}: a model with special ids of its own cannot be fine-tuned")
+    source_path, target_path = checkpoint.tokenizer.sentencepiece_models()
+    for path, size in ((source_path, config.source_vocab_size), (target_path, config.target_vocab_size)):
+        vocabulary = Vocabulary(path)
+        if len(vocabulary) != size:
+            raise TrainError(f"{path}: it has {len(vocabulary):,} pieces, and the model has {size:,}")
+        if settings.sampling_alpha and not vocabulary.is_unigram:
+            raise SettingsError(f"--sampling-alpha: {path} is no unigram vocabulary, and knows one segmentation only")
+    taken: dict[str, Any] = {
+        side: _agreed_language(settings, side, tags[0], name)
+        for side, tags in (
+            ("source_language", checkpoint.languages.source),
+            ("target_language", checkpoint.languages.target),
+        )
+    }
+    given = settings.model_fields_set
+    for field in (field.name for field in fields(TransformerConfig) if field.name in TrainSettings.model_fields):
+        theirs = getattr(config, field)
+        if field not in given:
+            taken[field] = theirs
+        elif field in _MAY_DIFFER:
+            config = replace(config, **{field: getattr(settings, field)})
+        else:
+            resolved = config.head_dim if field == "head_size" else theirs
+            _require_equal(flag_name(TrainSettings, field), getattr(settings, field), resolved, name)
+    if "preset" in given:
+        for field, value in PRESETS[settings.preset].items():
+            if field not in given:
+                _require_equal(f"--preset {settings.preset}: {field}", value, getattr(config, field), name)
+    return Start(name, config, checkpoint.state_dict, (source_path, target_path), settings.model_copy(update=taken))
+
+
+def _agreed_language(settings: TrainSettings, side: str, theirs: str, name: str) -> str:
+    """Return the tag that was given, if its language is the checkpoint's; without one, the checkpoint's tag."""
+    ours: str = getattr(settings, side)
+    flag = flag_name(TrainSettings, side)
+    if not ours:
+        if not is_tag(theirs):
+            raise SettingsError(f"{flag}: must be given, as the checkpoint {name} has no BCP-47 tag")
+        return theirs
+    if is_tag(theirs) and ours.partition("-")[0].lower() != theirs.partition("-")[0].lower():
+        raise SettingsError(f"{flag}: {ours} is asked for, but the checkpoint {name} has {theirs}")
+    return ours
+
+
+def _require_equal(what: str, ours: object, theirs: object, name: str) -> None:
+    if ours != theirs:
+        raise SettingsError(f"{what}: {_word(ours)} is asked for, but the checkpoint {name} has {_word(theirs)}")
+
+
+def _word(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _name(folder: Path) -> str:
+    """The name of a checkpoint: that of its folder, with the run's where a run made it."""
+    resolved = folder.resolve()
+    inside_run = resolved.name in ("best", "latest")
+    return f"{resolved.parent.name}/{resolved.name}" if inside_run else resolved.name

@@ -1,0 +1,178 @@
+"""Several processes that train one model, as torchrun starts them; or one process alone.
+
+Each process computes its share of a batch, and all make the same update, with the sum of their gradients
+(https://docs.pytorch.org/docs/stable/distributed.html). Process 0 validates, saves and reports; the others wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Protocol, TypeVar
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from translane_export.train.errors import TrainError
+from translane_server.errors import SettingsError
+
+# Validation on a large text takes long, and the other processes wait for it. A process that ends is noticed at once.
+_PATIENCE = timedelta(days=1)
+_JOINING = timedelta(minutes=10)
+_MOST_PROCESSES = 4096
+_LARGEST_PORT = 65535
+
+Item = TypeVar("Item")
+
+
+class Parallel(Protocol):
+    """What training asks of the processes that take part. All processes call the same methods in the same order."""
+
+    @property
+    def rank(self) -> int:
+        """The number of this process, from 0."""
+
+    @property
+    def local_rank(self) -> int:
+        """The number of this process on its machine, which is also the number of its GPU."""
+
+    @property
+    def size(self) -> int:
+        """Number of processes."""
+
+    def sum(self, tensor: Tensor) -> None:
+        """Replace a tensor, of one shape on all processes, with the sum of all. Raises TrainError."""
+
+    def share(self, numbers: Sequence[float]) -> list[float]:
+        """Return the numbers of process 0, as many as are given. Raises TrainError."""
+
+    def share_tensor(self, tensor: Tensor) -> None:
+        """Replace a tensor, of one shape on all processes, with that of process 0. Raises TrainError."""
+
+    def barrier(self) -> None:
+        """Wait until all processes are here. Raises TrainError when one of them has ended."""
+
+
+class Alone:
+    """One process."""
+
+    rank = local_rank = 0
+    size = 1
+
+    def sum(self, tensor: Tensor) -> None:
+        pass
+
+    def share(self, numbers: Sequence[float]) -> list[float]:
+        return list(numbers)
+
+    def share_tensor(self, tensor: Tensor) -> None:
+        pass
+
+    def barrier(self) -> None:
+        pass
+
+
+class Processes:
+    """Processes of torch.distributed: tensors on a CPU travel by gloo, those on GPUs by NCCL."""
+
+    def __init__(self, rank: int, local_rank: int, size: int) -> None:
+        """All processes call it at the same time, once torch.distributed has joined them."""
+        self.rank, self.local_rank, self.size = rank, local_rank, size
+        self._group = dist.new_group(timeout=_PATIENCE)
+
+    def sum(self, tensor: Tensor) -> None:
+        with _others_may_end():
+            dist.all_reduce(tensor, group=self._group)
+
+    def share(self, numbers: Sequence[float]) -> list[float]:
+        shared = torch.tensor(numbers, dtype=torch.float64)
+        self.share_tensor(shared)
+        return shared.tolist()
+
+    def share_tensor(self, tensor: Tensor) -> None:
+        with _others_may_end():
+            dist.broadcast(tensor, src=0, group=self._group)
+
+    def barrier(self) -> None:
+        self.sum(torch.zeros(1))  # dist.barrier would wait on the GPUs
+
+
+@contextmanager
+def joined(environ: Mapping[str, str]) -> Iterator[Parallel]:
+    """Take part in the processes that torchrun has started, while the `with` block runs; alone if it has not.
+
+    Args:
+        environ: the environment, with the variables that torchrun sets
+            (https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables).
+
+    Raises:
+        SettingsError: a variable is missing or makes no sense.
+        TrainError: the processes do not find each other.
+    """
+    if not {"RANK", "WORLD_SIZE"} & environ.keys():
+        yield Alone()
+        return
+    size = _number(environ, "WORLD_SIZE", 1, _MOST_PROCESSES)
+    rank = _number(environ, "RANK", 0, size - 1)
+    local_rank = _number(environ, "LOCAL_RANK", 0, size - 1)
+    port = _number(environ, "MASTER_PORT", 1, _LARGEST_PORT)
+    address = _variable(environ, "MASTER_ADDR")
+    try:
+        # The variables are read here, and torch.distributed would read them from the process's own environment.
+        dist.init_process_group(
+            "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
+            init_method=f"tcp://[{address}]:{port}" if ":" in address else f"tcp://{address}:{port}",
+            rank=rank,
+            world_size=size,
+            timeout=_JOINING,
+        )
+        processes = Processes(rank, local_rank, size)
+    except (RuntimeError, ValueError, OSError) as error:
+        raise TrainError(f"the processes do not find each other at {address}:{port} ({_first_line(error)})") from None
+    yield processes
+    # After an error the others are gone, or wait for something that never comes; then the process just ends.
+    processes.barrier()
+    dist.destroy_process_group()
+
+
+def part(items: Sequence[Item], parallel: Parallel) -> Sequence[Item]:
+    """Return the items that this process computes. Neighbours, which are alike in length, go to different processes."""
+    return items[parallel.rank :: parallel.size]
+
+
+def seed_others(seed: int, step: int, parallel: Parallel) -> None:
+    """Give all processes but process 0 random numbers of their own from `step` on.
+
+    A state to resume from holds those of process 0 alone. So the others begin anew wherever a run can resume.
+    """
+    if parallel.rank:
+        torch.manual_seed(int(np.random.SeedSequence((seed, step, parallel.rank)).generate_state(1, np.uint64)[0]))
+
+
+@contextmanager
+def _others_may_end() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        raise TrainError(f"another process of the run has ended ({_first_line(error)})") from None
+
+
+def _first_line(error: Exception) -> str:
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return line.split("] ")[-1].partition(". ")[0]  # without the place in PyTorch's code, and without advice
+
+
+def _variable(environ: Mapping[str, str], name: str) -> str:
+    if not environ.get(name):
+        raise SettingsError(f"the environment has no {name}: torchrun sets it, with RANK and WORLD_SIZE")
+    return environ[name]
+
+
+def _number(environ: Mapping[str, str], name: str, least: int, most: int) -> int:
+    text = _variable(environ, name)
+    if not text.isascii() or not text.isdecimal() or len(text) > len(str(most)) or not least <= int(text) <= most:
+        raise SettingsError(f"{name}: {text!r} in the environment is not a number from {least} to {most}")
+    return int(text)

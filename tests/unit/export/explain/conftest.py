@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.bundles import random_bundle
+from translane_export.explain.explain import look
+from translane_export.explain.settings import ExplainSettings
+from translane_export.explain.translated import read_source
+from translane_server.bundle import load_bundle
+from translane_server.text.tokenizer import load_tokenizer
+
+TINY: dict[str, Any] = {
+    "d_model": 16,
+    "ffn_size": 24,
+    "heads": 2,
+    "encoder_layers": 2,
+    "decoder_layers": 3,
+    "max_positions": 16,
+    "eos_bias": 1.0,
+}
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory) -> Path:
+    """A bundle in fp32; not to be written to."""
+    return random_bundle(tmp_path_factory.mktemp("tiny") / "bundle", **TINY)
+
+
+@pytest.fixture(scope="session")
+def inspect():
+    """Find out what a bundle does with a text."""
+
+    def inspect(folder: Path, text: str, **settings: Any) -> Any:
+        bundle = load_bundle(folder)
+        values = {"bundle": folder, "text": text, "output": Path("none"), "threads": 1, **settings}
+        read = ExplainSettings(**values)
+        languages = {"source_language": read.source_language, "target_language": read.target_language}
+        return look(bundle, read_source(bundle, load_tokenizer(bundle), text, **languages), read)
+
+    return inspect
+
+
+@pytest.fixture(scope="session")
+def findings(inspect, tiny):
+    """What the tiny bundle does with a sentence."""
+    return inspect(tiny, "我有一只猫。")

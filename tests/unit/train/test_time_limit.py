@@ -1,0 +1,135 @@
+"""A run ends within its time. All clocks are made up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from translane_export.train import rehearsal, trainer
+from translane_export.train.corpus import build_corpus, read_texts
+from translane_export.train.errors import TrainError
+from translane_export.train.history import ValidationRecord, read_history
+from translane_export.train.settings import ENV_PREFIX, TrainSettings
+from translane_export.train.state import save_state
+from translane_export.train.time_limit import TimeLimit
+from translane_export.train.trainer import Outcome, Trainer
+from translane_export.train.update import Updater
+from translane_server.settings_loader import load_settings
+
+
+@dataclass
+class Clock:
+    """Tells a time that passes when something is done."""
+
+    now: float = 50.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def slow(self, function: Callable[..., Any], seconds: Callable[[], float]) -> Callable[..., Any]:
+        """Return the function, which now takes `seconds`."""
+
+        def taking_time(*arguments: Any, **keywords: Any) -> Any:
+            self.now += seconds()
+            return function(*arguments, **keywords)
+
+        return taking_time
+
+
+def test_what_fits_is_judged_by_the_longest_of_each_kind() -> None:
+    clock = Clock()
+    limit = TimeLimit(100.0, clock)
+    for seconds in (10, 20, 5):
+        with limit.measure("a validation"):
+            clock.now += seconds
+    assert (limit.seconds, limit.longest("a validation"), limit.longest("a step")) == (35, 20, 0)
+    limit.expect("a step", 10)
+    assert limit.allows("a validation", "a step")  # 35 + 1.2 * 30 < 100
+    clock.now += 30
+    assert limit.allows("a validation")
+    assert not limit.allows("a validation", "a step")
+    clock.now += 37
+    assert not limit.allows()
+
+
+def test_a_resumed_run_has_used_time_already_and_no_limit_allows_all() -> None:
+    clock = Clock()
+    limit = TimeLimit(100.0, clock)
+    limit.resume(95.0)
+    clock.now += 4
+    assert limit.seconds == 99
+    assert limit.allows()
+    assert not limit.allows("a step") or limit.longest("a step") == 0
+    limit.expect("a step", 2)
+    assert not limit.allows("a step")
+    assert TimeLimit(0.0, clock).allows("a step")
+
+
+@dataclass(frozen=True)
+class Run:
+    outcome: Outcome
+    seconds: float
+    validated: list[int]
+
+
+@pytest.fixture
+def timed_run(
+    run_flags: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Run]:
+    """Trains with made-up durations: a second a step, others as given; validations may get slower by the step."""
+
+    def train(minutes: float, *, validation: Callable[[int], float], saving: float = 1.0, **overrides: object) -> Run:
+        clock = Clock()
+        argv = run_flags(max_steps=0, patience=0, max_minutes=minutes, **overrides)
+        settings = load_settings(TrainSettings, argv, {}, prog="translane-train", env_prefix=ENV_PREFIX)
+        assert settings.train
+        assert settings.valid
+        assert settings.output
+        settings.output.mkdir(exist_ok=True)
+        texts = read_texts(settings, settings.train, settings.valid)
+        limit = TimeLimit(minutes * 60, clock)
+        with monkeypatch.context() as patch:
+            run = Trainer(settings, build_corpus(settings, *texts, settings.output), settings.output, limit=limit)
+            steps = lambda: validation(run._state.step)  # noqa: E731
+            patch.setattr(Updater, "update", clock.slow(Updater.update, lambda: 1.0))
+            for module in (trainer, rehearsal):
+                patch.setattr(module, "evaluate_model", clock.slow(module.evaluate_model, steps))
+            patch.setattr(f"{trainer.__name__}.save_state", clock.slow(save_state, lambda: saving))
+            outcome = run.run()
+        records = read_history(settings.output / "history.jsonl")
+        validated = [record.step for record in records if isinstance(record, ValidationRecord)]
+        return Run(outcome, clock.now - 50, validated)
+
+    return train
+
+
+def test_the_last_validation_ends_within_the_time(timed_run: Callable[..., Run]) -> None:
+    run = timed_run(2, validation=lambda _step: 10.0, saving=2.0, valid_every=25)
+    assert run.outcome.reason == "2 minutes are over"
+    assert run.validated[-1] == run.outcome.step
+    assert 100 < run.seconds <= 120  # and little of the time is left unused
+
+
+def test_validations_that_get_slower_still_fit(timed_run: Callable[..., Run]) -> None:
+    run = timed_run(1.5, validation=lambda step: 5 + step / 10, valid_every=20)
+    assert run.validated[-1] == run.outcome.step
+    assert len(run.validated) > 1
+    assert run.seconds <= 90
+
+
+def test_before_the_first_validation_a_rehearsal_says_how_long_it_takes(timed_run: Callable[..., Run]) -> None:
+    run = timed_run(1, validation=lambda _step: 15.0, valid_every=1000)
+    assert run.validated == [run.outcome.step]
+    assert 0 < run.outcome.step < 60 - 2 * 15
+    assert run.seconds <= 60
+
+
+def test_a_time_without_room_for_one_validation_is_refused(timed_run: Callable[..., Run]) -> None:
+    with pytest.raises(TrainError, match=r"--max-minutes 0.01: the time is too short for one validation"):
+        timed_run(0.01, validation=lambda _step: 20.0)
+    with pytest.raises(TrainError, match=r"--max-minutes 0.5: the time is too short for one validation, which takes"):
+        timed_run(0.5, validation=lambda _step: 20.0)
