@@ -49,6 +49,7 @@ docs/security
 docs/export
 docs/explain
 docs/training
+docs/attention
 models/zh-en/README
 ```
 

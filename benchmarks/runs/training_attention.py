@@ -67,7 +67,8 @@ def passes(formula: str, way: str, length: int, heads: int, block: int, rounds: 
     before = peak_memory()
     run(length)
     taken = peak_memory() - before
-    seconds, end = [], time.process_time() + SHORTEST
+    seconds: list[float] = []
+    end = time.process_time() + SHORTEST
     while len(seconds) < rounds or time.process_time() < end:
         start = time.process_time()
         run(length)
