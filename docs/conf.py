@@ -47,9 +47,11 @@ docs/client-reference
 docs/server
 docs/security
 docs/export
+docs/bring-your-own
 docs/explain
 docs/training
 docs/attention
+docs/normalization
 models/zh-en/README
 ```
 

@@ -4,7 +4,7 @@
 
     config.json        format and version, model sizes, languages, tokenizer files, how it was trained
     model.safetensors  the weights; tied ones once, their other names in the header
-    source.spm target.spm
+    source.spm target.spm, or source.json target.json: a tokenizer.json for each side
     samples.txt        source sentences of the validation split, one per line, for parity reports
 """
 
@@ -16,7 +16,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from safetensors.torch import save
@@ -25,10 +25,10 @@ from translane_export.errors import ExportError
 from translane_export.file_readers import read_json, read_safetensors, read_text
 from translane_export.model import TransformerConfig
 from translane_export.ranges import Ranges
-from translane_export.tokenizer_files import TokenizerFiles, sentencepiece_files
+from translane_export.tokenizer_files import TokenizerFiles, json_files, sentencepiece_files
 from translane_export.weights import check_weight
 from translane_server.files import parse_json
-from translane_server.manifest import Languages, Quality
+from translane_server.manifest import Languages, LanguageTemplates, LanguageTokens, Quality
 from translane_server.printable import shown
 
 FORMAT = "translane-checkpoint"
@@ -37,7 +37,8 @@ FORMAT_VERSION = 1
 _CONFIG = "config.json"
 _WEIGHTS = "model.safetensors"
 _SAMPLES = "samples.txt"
-_TOKENIZER = {"kind": "sentencepiece", "source": "source.spm", "target": "target.spm"}
+TokenizerKind = Literal["sentencepiece", "tokenizers"]
+_SUFFIXES: dict[TokenizerKind, str] = {"sentencepiece": "spm", "tokenizers": "json"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,23 +78,45 @@ def save_checkpoint(
     target_language: str,
     samples: tuple[str, ...],
     metadata: Mapping[str, Any],
+    tokenizer_kind: TokenizerKind = "sentencepiece",
+    source_start: bool = False,
+    source_end: bool = True,
 ) -> None:
-    """Write a checkpoint folder; a checkpoint already there is replaced only once the new one is complete on disk."""
+    """Write a checkpoint folder; a checkpoint already there is replaced only once the new one is complete on disk.
+
+    Args:
+        directory: the folder.
+        config: of the model.
+        state_dict: of the model; tied weights are stored once.
+        source_tokenizer: the file that splits source texts.
+        target_tokenizer: the file that splits target texts.
+        source_language: its BCP-47 tag.
+        target_language: its BCP-47 tag.
+        samples: source sentences.
+        metadata: see `Checkpoint`.
+        tokenizer_kind: what the two files are, as manifests call the kinds.
+        source_start: whether sources begin with the config's bos_id.
+        source_end: whether sources end with the config's eos_id.
+    """
     new = directory.with_name(directory.name + ".new")
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(parents=True)
+    source_name, target_name = (f"{side}.{_SUFFIXES[tokenizer_kind]}" for side in ("source", "target"))
+    tokenizer: dict[str, Any] = {"kind": tokenizer_kind, "source": source_name, "target": target_name}
+    if tokenizer_kind == "tokenizers":
+        tokenizer |= {"source_start": source_start, "source_end": source_end}
     description = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "model": config.to_dict(),
         "source_language": source_language,
         "target_language": target_language,
-        "tokenizer": _TOKENIZER,
+        "tokenizer": tokenizer,
         "training": dict(metadata),
     }
     save_tensors(new / _WEIGHTS, state_dict)
-    shutil.copyfile(source_tokenizer, new / _TOKENIZER["source"])
-    shutil.copyfile(target_tokenizer, new / _TOKENIZER["target"])
+    shutil.copyfile(source_tokenizer, new / source_name)
+    shutil.copyfile(target_tokenizer, new / target_name)
     (new / _SAMPLES).write_text("".join(f"{sample}\n" for sample in samples), encoding="utf-8")
     (new / _CONFIG).write_text(json.dumps(description, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     for file in new.iterdir():
@@ -111,14 +134,21 @@ def load_checkpoint(directory: Path) -> Checkpoint:
     try:
         config = TransformerConfig.from_dict(description["model"])
         tokenizer = description["tokenizer"]
-        if tokenizer["kind"] != _TOKENIZER["kind"]:
+        if tokenizer["kind"] not in _SUFFIXES:
             raise ValueError(f"tokenizer kind {shown(tokenizer['kind'])} is not supported")
+        source_start, source_end = tokenizer.get("source_start", False), tokenizer.get("source_end", True)
+        if not isinstance(source_start, bool) or not isinstance(source_end, bool):
+            raise ValueError("source_start and source_end of the tokenizer are not true or false")
         for name in (tokenizer["source"], tokenizer["target"]):
             if Path(name).name != name:
                 raise ValueError(f"the tokenizer's file {shown(name)} is not a file beside it")
         source_tokenizer, target_tokenizer = directory / tokenizer["source"], directory / tokenizer["target"]
+        source_language = str(description["source_language"])
+        prefix = LanguageTokens(source_prefix=(config.bos_id,) if source_start else ())
         languages = Languages(
-            source=(str(description["source_language"]),), target=(str(description["target_language"]),)
+            source=(source_language,),
+            target=(str(description["target_language"]),),
+            templates=LanguageTemplates(source={source_language: prefix} if prefix.source_prefix else {}),
         )
         metadata = dict(description["training"])
     except KeyError as error:
@@ -128,6 +158,10 @@ def load_checkpoint(directory: Path) -> Checkpoint:
     for path in (source_tokenizer, target_tokenizer):
         if not path.is_file():
             raise ExportError(f"{path}: the file is missing")
+    if tokenizer["kind"] == "tokenizers":
+        files = json_files(source_tokenizer, target_tokenizer, source_eos=source_end)
+    else:
+        files = sentencepiece_files(source_tokenizer, target_tokenizer)
     state_dict = load_tensors(directory / _WEIGHTS).tensors
     for name, tensor in state_dict.items():
         check_weight(tensor, f"{directory / _WEIGHTS}: the tensor {name}")
@@ -135,7 +169,7 @@ def load_checkpoint(directory: Path) -> Checkpoint:
         config=config,
         state_dict=state_dict,
         origins={name: f"{directory / _WEIGHTS}: the tensor {name}" for name in state_dict},
-        tokenizer=sentencepiece_files(source_tokenizer, target_tokenizer),
+        tokenizer=files,
         languages=languages,
         samples=tuple(read_text(directory / _SAMPLES).splitlines()),
         metadata=metadata,

@@ -50,8 +50,9 @@ class TokenizerFiles:
             raise ExportError(f"checkpoint: its tokenizer's {error}") from None
 
     def sentencepiece_models(self) -> tuple[Path, Path]:
-        """Where the two SentencePiece models of a checkpoint of ours are."""
-        assert isinstance(self.entry, SentencePieceTokenizerEntry)
+        """Where the two SentencePiece models of a checkpoint of ours are. Raises ExportError where it has none."""
+        if not isinstance(self.entry, SentencePieceTokenizerEntry):
+            raise ExportError(f"checkpoint: its tokenizer is {', '.join(self.files)}, and no SentencePiece models")
         source, target = self.files[self.entry.source], self.files[self.entry.target]
         assert isinstance(source, Path)
         assert isinstance(target, Path)
@@ -72,3 +73,9 @@ def sentencepiece_files(source: Path, target: Path) -> TokenizerFiles:
         return TokenizerFiles(SentencePieceTokenizerEntry(source=_SOURCE, target=_SOURCE), {_SOURCE: source})
     entry = SentencePieceTokenizerEntry(source=_SOURCE, target=_TARGET)
     return TokenizerFiles(entry, {_SOURCE: source, _TARGET: target})
+
+
+def json_files(source: Path, target: Path, *, source_eos: bool) -> TokenizerFiles:
+    """A tokenizer.json for each side, whose ids are the model's."""
+    entry = JsonTokenizerEntry(file=source.name, target=target.name, source_eos=source_eos)
+    return TokenizerFiles(entry, {source.name: source, target.name: target})

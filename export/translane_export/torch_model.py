@@ -13,6 +13,7 @@ from translane_export.checkpoint import Checkpoint
 from translane_export.errors import ExportError
 from translane_export.graphs.numerics import Numerics, round_weights
 from translane_export.model import Transformer
+from translane_export.weights import as_linear
 from translane_server.errors import is_about_memory
 
 
@@ -23,16 +24,11 @@ def build_model(checkpoint: Checkpoint) -> Transformer:
         ExportError: its weights do not fit its configuration.
     """
     config = checkpoint.config
-    parameters: dict[tuple[int, torch.Size, torch.Size], nn.Parameter] = {}  # tensors that are one stay one
-    state_dict = {}
-    for name, stored in checkpoint.state_dict.items():
-        tensor = stored.float()
-        key = (tensor.data_ptr(), tensor.shape, torch.Size(tensor.stride()))
-        state_dict[name] = parameters.setdefault(key, nn.Parameter(tensor, requires_grad=False))
     try:
         # Sizes are compared without memory first: those of the configuration may be any.
         with torch.device("meta"):
             outline = Transformer(config)
+        state_dict = _parameters(checkpoint.state_dict, outline.state_dict(keep_vars=True))
         outline.load_state_dict(state_dict, assign=True)
         del outline
         with _Unset():
@@ -44,6 +40,20 @@ def build_model(checkpoint: Checkpoint) -> Transformer:
         problem = (str(error).splitlines()[1:] or [str(error)])[0].strip().rstrip(".")
         raise ExportError(f"the checkpoint's weights do not fit its configuration: {problem}") from None
     return model.eval()
+
+
+def _parameters(stored: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The stored tensors as parameters and buffers in float32; tensors that are one stay one."""
+    parameters: dict[tuple[int, torch.Size, torch.Size], nn.Parameter] = {}
+    found: dict[str, torch.Tensor] = {}
+    for name, tensor in stored.items():
+        weight = as_linear(tensor.float(), expected[name].shape if name in expected else tensor.shape)
+        if name in expected and not isinstance(expected[name], nn.Parameter):
+            found[name] = weight
+            continue
+        key = (weight.data_ptr(), weight.shape, torch.Size(weight.stride()))
+        found[name] = parameters.setdefault(key, nn.Parameter(weight, requires_grad=False))
+    return found
 
 
 def as_stored(model: Transformer, numerics: Numerics) -> Transformer:

@@ -26,6 +26,14 @@ def check_weight(tensor: Tensor, where: str) -> None:
         raise ExportError(f"{where} is {kind}, and weights are dense tensors of float32, float16, bfloat16 or float64")
 
 
+def as_linear(tensor: Tensor, shape: torch.Size) -> Tensor:
+    """Return the weight of a 1×1 convolution [out, in, 1] as the linear layer's [out, in], on the same memory.
+
+    Both compute the same at each position. A tensor that does not become `shape` is returned as it is.
+    """
+    return tensor.squeeze(-1) if len(shape) == 2 and tensor.shape == (*shape, 1) else tensor
+
+
 def _unlike_weights(tensor: Tensor) -> str:
     """What is different about a tensor that is no weight; empty for others. Looks at no numbers."""
     if tensor.is_meta:

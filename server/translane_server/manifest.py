@@ -122,16 +122,20 @@ class SentencePieceTokenizerEntry(_Model):
 
 
 class JsonTokenizerEntry(_Model):
-    """A `tokenizer.json` of the library `tokenizers`, for both sides. Its template is ignored."""
+    """A `tokenizer.json` of the library `tokenizers`. Its template is ignored.
+
+    `file` is for both sides, or for sources alone if `target` names another file for targets.
+    """
 
     kind: Literal["tokenizers"] = "tokenizers"
     file: str
+    target: str | None = None
     source_eos: bool = True
 
     @property
     def files(self) -> set[str]:
         """The files of the bundle that the tokenizer reads."""
-        return {self.file}
+        return {self.file} | ({self.target} if self.target else set())
 
 
 TokenizerEntry = Annotated[SentencePieceTokenizerEntry | JsonTokenizerEntry, Field(discriminator="kind")]

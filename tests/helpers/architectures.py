@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 _T5: dict[str, Any] = {
@@ -93,6 +94,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "batch norm, post": {"norm_kind": "batch"},
     "batch norm, pre": {"norm_kind": "batch", "norm": "pre", "embedding_norm": True},
     "RMS norm, post": {"norm_kind": "rms"},
+    "a norm after post-norm stacks": {"final_norm": True},
+    "no norm after pre-norm stacks": {"final_norm": False, "norm": "pre"},
     "of everything": {
         "relative_window": 2,
         "relative_shared": False,
@@ -119,4 +122,19 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "attention_normalizer": "softmax1",
     },
 }
-ARCHITECTURES |= VARIANTS
+# A few that have every piece between them stand for all, unless VARIANTS=all in the environment.
+COMBINED = (
+    "of everything",
+    "rotary, grouped, windows, softmax1",
+    "rotary, neighbours, odd sizes",
+    "relative vectors, clipped, shared",
+    "relative vectors, unclipped",
+    "windows, exact",
+    "block-local",
+    "batch norm, pre",
+    "a norm after post-norm stacks",
+)
+FOR_CUDA = ("of everything", "rotary, grouped, windows, softmax1", "relative vectors, unclipped", "batch norm, pre")
+ARCHITECTURES |= {
+    name: VARIANTS[name] for name in VARIANTS if name in COMBINED or os.environ.get("VARIANTS") == "all"
+}

@@ -55,6 +55,7 @@ class EncoderGraph(nn.Module):
         self._attentions = [SentenceAttention(layer.self_attention, for_cuda=for_cuda) for layer in self._layers]
         self._cross = [layer.cross_attention for layer in decoder_layers(model)]
         self.packed = nn.ModuleList(attention.packed for attention in self._attentions)
+        self.relative = nn.ModuleList(each.tables for each in self._attentions if each.tables is not None)
         self.cross = nn.ModuleList(self._cross)
         self.bias = StackBias(model.encoder, model.output_projection.weight.dtype)
         self.placement = model.config.norm
@@ -122,6 +123,7 @@ class DecoderGraph(nn.Module):
             StepAttention(layer.self_attention, self.bias.window, for_cuda=for_cuda) for layer in self._layers
         ]
         self.packed = nn.ModuleList(attention.packed for attention in self._attentions)
+        self.relative = nn.ModuleList(each.tables for each in self._attentions if each.tables is not None)
         self.output_projection, self.suppressed = suppress(model)
         self.logit_scale = model.config.logit_scale
         self.placement = model.config.norm

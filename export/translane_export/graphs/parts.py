@@ -19,6 +19,7 @@ from translane_export.model.config import Activation
 from translane_export.model.decoder import DecoderLayer
 from translane_export.model.embeddings import Embedding
 from translane_export.model.encoder import EncoderLayer
+from translane_export.model.norms import Norm
 from translane_export.model.residual import Residual
 
 # a sublayer's output less its last bias, and that bias, which is added with the residual: None if it is there already
@@ -69,18 +70,24 @@ def run_stack(
     That norm is the residual's own in a post-norm stack, and the next residual's (or the final one) in a pre-norm one.
     """
     residuals, functions = zip(*sublayers, strict=True)
-    norms = [residual.norm for residual in residuals]
+    norms: list[nn.Module] = [residual.norm for residual in residuals]
     hidden = x
     if placement == "pre":
-        hidden, norms = onnx_ops.normalize(x, norms[0]), [*norms[1:], final_norm]
+        hidden, norms = _normalize(x, norms[0]), [*norms[1:], final_norm]
     for function, norm in zip(functions, norms, strict=True):
         output, bias = function(hidden)
-        if for_cuda:
+        if not isinstance(norm, Norm):  # pre-norm without a norm after the stack
+            hidden = total = x + (output if bias is None else output + bias)
+        elif for_cuda:
             hidden, total = cuda_ops.add_and_norm(output, bias, x, norm)
         else:
             hidden, total = onnx_ops.add_and_norm(output, x, norm)
         x = total if placement == "pre" else hidden
-    return hidden
+    return hidden if placement == "pre" else _normalize(hidden, final_norm)
+
+
+def _normalize(x: Tensor, norm: nn.Module) -> Tensor:
+    return onnx_ops.normalize(x, norm) if isinstance(norm, Norm) else x
 
 
 def project_out(layer: nn.Linear, x: Tensor, *, for_cuda: bool) -> tuple[Tensor, Tensor | None]:

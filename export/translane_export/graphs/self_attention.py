@@ -27,21 +27,21 @@ class SentenceAttention:
         self.form = HeadForm.of(attention)
         self.packed = pack(attention)
         self.relative = attention.relative
+        self.tables = None if self.relative is None else relative_graph.RelativeTables(self.relative)
         self.for_cuda = for_cuda
 
     def run(self, x: Tensor, rows: int, lengths: Tensor, keys: Tensor, bias: Tensor | None) -> Tensor:
         """X [B * S, M], lengths [B], keys 0 … S-1, bias [1, H or 1, S, S] -> the context [B * S, H * D]."""
-        form, relative = self.form, self.relative
+        form, relative, tables = self.form, self.relative, self.tables
         if relative is None and self.for_cuda:
             split = x.view(rows, -1, x.shape[1])
             return cuda_ops.self_attention(self.packed, split, lengths, form, bias).flatten(0, 1)
         qkv = onnx_ops.project(self.packed, x).view(rows, -1, self.packed.out_features)  # [B, S, (H + 2 * G) * D]
-        if relative is None:
+        if relative is None or tables is None:
             return onnx_ops.packed_self_attention(qkv, lengths, form, bias).context.flatten(0, 1)
         size = keys.shape[0]
         queries = qkv[..., : form.width].reshape(-1, form.width)
-        products = relative_graph.score_places(relative, queries, form.heads, 2 * relative.window + 1)
-        products = (products * form.scale).view(rows, size, form.heads, -1).transpose(1, 2)  # [B, H, S, P]
+        products = tables.score(queries, form).view(rows, size, form.heads, -1).transpose(1, 2)  # [B, H, S, P]
         places = relative.places(keys[:, None], keys[None, :])  # [S, S]
         raised = products.gather(3, places.expand(rows, form.heads, -1, -1))  # [B, H, S, S]
         bias = raised if bias is None else raised + bias
@@ -51,9 +51,9 @@ class SentenceAttention:
         else:
             context, weights = onnx_ops.packed_self_attention(qkv, lengths, form, bias, weights=True)
         assert weights is not None
-        shares = relative_graph.shares_of_sentence(relative, weights, lengths, keys)  # [B, H, S, P]
+        shares = relative_graph.shares_of_sentence(tables, weights, lengths, keys)  # [B, H, S, P]
         by_position = shares.transpose(1, 2).contiguous().flatten(0, 1)  # [B * S, H, P]
-        return context.flatten(0, 1) + relative_graph.mix_places(relative, by_position)
+        return context.flatten(0, 1) + tables.mix(by_position, form)
 
 
 class StepAttention:
@@ -63,6 +63,7 @@ class StepAttention:
         self.form = HeadForm.of(attention)
         self.packed = pack(attention)
         self.relative = attention.relative
+        self.tables = None if self.relative is None else relative_graph.RelativeTables(self.relative)
         self.window = window
         self.for_cuda = for_cuda
 
@@ -73,14 +74,14 @@ class StepAttention:
 
         -> the context [B, H * D] and the updated caches.
         """
-        form, relative = self.form, self.relative
+        form, relative, tables = self.form, self.relative, self.tables
         qkv = onnx_ops.project(self.packed, x)  # [B, (H + 2 * G) * D]
-        if relative is None:
+        if relative is None or tables is None:
             attended, present = onnx_ops.append_and_attend(qkv, past, positions, form, bias, window=self.window)
             return attended.context, present
         query = qkv[:, : form.width]
-        products = relative_graph.score_places(relative, query, form.heads, relative.window + 1) * form.scale
-        places = relative_graph.places_of_step(relative, positions, keys)  # [B, C]
+        products = tables.score(query, form)  # [B, H, P]
+        places = relative.places(positions.long()[:, None, None], keys)[:, 0]  # [B, C]
         raised = products.gather(2, places[:, None].expand(-1, form.heads, -1)).unsqueeze(2)  # [B, H, 1, C]
         bias = raised if bias is None else raised + bias
         attended, present = onnx_ops.append_and_attend(
@@ -91,8 +92,8 @@ class StepAttention:
         else:
             assert attended.weights is not None
             weights = attended.weights.squeeze(2)  # [B, H, C]
-        shares = relative_graph.shares_of_step(relative, weights, positions, keys)  # [B, H, P]
-        return attended.context + relative_graph.mix_places(relative, shares), present
+        shares = relative_graph.shares_of_step(tables, weights, positions, keys)  # [B, H, P]
+        return attended.context + tables.mix(shares, form), present
 
 
 class StackBias(nn.Module):

@@ -23,7 +23,8 @@ class TransformerConfig:
 
     ``head_size`` None means ``d_model // heads``; ``head_dim`` is the resolved number.
     ``norm`` "post" is the paper's LayerNorm(x + Sublayer(x)); "pre" is x + Sublayer(LayerNorm(x)) with one more
-    norm after each stack (Xiong et al. 2020, https://arxiv.org/abs/2002.04745).
+    norm after each stack (Xiong et al. 2020, https://arxiv.org/abs/2002.04745). ``final_norm`` says otherwise of that
+    norm: torch.nn.Transformer has it in either case.
     ``tie_embeddings`` "two-way" shares the target embedding with the output projection, "three-way" the source
     embedding too (paper §3.4).
 
@@ -91,6 +92,7 @@ class TransformerConfig:
     attention_scale: bool | float = True
     logit_scale: float = 1.0
     suppressed_ids: tuple[int, ...] = ()
+    final_norm: bool | None = None
     kv_heads: int | None = None
     value_size: int | None = None
     attention_biases: bool | None = None

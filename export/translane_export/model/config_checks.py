@@ -87,8 +87,9 @@ def _check_choices(config: TransformerConfig) -> None:
     for name in _SWITCHES:
         if not isinstance(getattr(config, name), bool):
             raise ValueError(f"{name}: {shown(getattr(config, name))} is not true or false")
-    if config.attention_biases is not None and not isinstance(config.attention_biases, bool):
-        raise ValueError(f"attention_biases: {shown(config.attention_biases)} is not true or false")
+    for name in ("attention_biases", "final_norm"):
+        if getattr(config, name) is not None and not isinstance(getattr(config, name), bool):
+            raise ValueError(f"{name}: {shown(getattr(config, name))} is not true or false")
     names = ["logit_scale", *([] if isinstance(config.attention_scale, bool) else ["attention_scale"])]
     for name in names:
         if not 0 < _require_number(config, name) < math.inf:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -41,17 +43,18 @@ class BatchNorm(nn.Module):
         mean, variance, count = _statistics(x if real is None else x[real])
         with torch.no_grad():
             unbiased = variance * (count / (count - 1).clamp(min=1))
-            self.running_mean.lerp_(mean, _MOMENTUM)
-            self.running_var.lerp_(unbiased, _MOMENTUM)
-        return (x - mean) * torch.rsqrt(variance + self.eps) * self.weight + self.bias
+            self.running_mean.lerp_(mean.to(self.running_mean.dtype), _MOMENTUM)
+            self.running_var.lerp_(unbiased.to(self.running_var.dtype), _MOMENTUM)
+        normed = (x - mean) * torch.rsqrt(variance + self.eps) * self.weight + self.bias
+        return normed.to(torch.promote_types(x.dtype, self.weight.dtype))
 
 
 def _statistics(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the mean [M] and variance [M] of ``x`` [..., M], and how many positions there are.
+    """Return the mean [M] and variance [M] of ``x`` [..., M], and how many positions there are, in float32 or better.
 
     Processes that share a batch find them over the whole batch.
     """
-    flat = x.reshape(-1, x.shape[-1]).float()
+    flat = x.reshape(-1, x.shape[-1]).to(torch.promote_types(x.dtype, torch.float32))
     totals = torch.cat((flat.sum(0), flat.new_tensor([len(flat)])))
     totals = _over_processes(totals)
     count = totals[-1].detach()
@@ -64,10 +67,24 @@ def _over_processes(totals: Tensor) -> Tensor:
     """Add up the totals of all processes that train together; gradients flow back to each of them."""
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return totals
-    from torch.distributed.nn.functional import all_reduce
-
-    summed: Tensor = all_reduce(totals)  # type: ignore[no-untyped-call]  # public, but unannotated
+    summed: Tensor = _SumOverProcesses.apply(totals)  # type: ignore[no-untyped-call]
     return summed
+
+
+class _SumOverProcesses(torch.autograd.Function):
+    """The sum of every process's tensor. Each process's loss depends on it, so its gradient is a sum of theirs."""
+
+    @staticmethod
+    def forward(_ctx: Any, tensor: Tensor) -> Tensor:
+        summed = tensor.clone()
+        torch.distributed.all_reduce(summed)
+        return summed
+
+    @staticmethod
+    def backward(_ctx: Any, *gradients: Tensor) -> Tensor:
+        summed = gradients[0].clone()
+        torch.distributed.all_reduce(summed)
+        return summed
 
 
 Norm = nn.LayerNorm | nn.RMSNorm | BatchNorm
@@ -91,6 +108,5 @@ def apply_norm(norm: nn.Module, x: Tensor, real: Tensor | None) -> Tensor:
 
 def final_norm(config: TransformerConfig) -> nn.Module:
     """Return the norm after a whole stack: pre-norm leaves its last residual unnormalised, post-norm does not."""
-    if config.norm == "pre":
-        return build_norm(config)
-    return nn.Identity()
+    wanted = config.norm == "pre" if config.final_norm is None else config.final_norm
+    return build_norm(config) if wanted else nn.Identity()

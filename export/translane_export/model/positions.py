@@ -39,8 +39,7 @@ class Positions(nn.Module):
 
     def first(self, count: int, device: torch.device) -> Tensor:
         """Look up positions 0..count-1: -> [count, M]. Raises ValueError past the limit."""
-        if not _capturing():
-            self._check_highest(count - 1)
+        check_highest(count - 1, self.max_positions)
         return self.lookup(torch.arange(count, device=device))
 
     def _check(self, positions: Tensor) -> None:
@@ -49,11 +48,13 @@ class Positions(nn.Module):
         lowest, highest = positions.aminmax()
         if lowest < 0:
             raise ValueError(f"position {int(lowest)} is negative")
-        self._check_highest(int(highest))
+        check_highest(int(highest), self.max_positions)
 
-    def _check_highest(self, highest: int) -> None:
-        if highest >= self.max_positions:
-            raise ValueError(f"position {highest} is past the limit of {self.max_positions} positions")
+
+def check_highest(highest: int, max_positions: int) -> None:
+    """Raise ValueError if a position is past the limit, unless a graph is being captured."""
+    if not _capturing() and highest >= max_positions:
+        raise ValueError(f"position {highest} is past the limit of {max_positions} positions")
 
 
 def _capturing() -> bool:

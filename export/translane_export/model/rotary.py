@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from translane_export.model.positions import check_highest
+
 
 class Rotary(nn.Module):
     """Turns pairs of numbers of a query or key at position p by the angles p · base^(-2i/D), i = 0 … D/2 - 1.
@@ -31,9 +33,13 @@ class Rotary(nn.Module):
         self.register_buffer("sines", angles.sin().float(), persistent=False)
 
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
-        """Turn ``x`` [B, H, T, D] at ``positions`` [B, T], or at 0 … T-1: -> [B, H, T, D]."""
+        """Turn ``x`` [B, H, T, D] at ``positions`` [B, T], or at 0 … T-1: -> [B, H, T, D].
+
+        Raises ValueError if T is past max_positions.
+        """
         if positions is None:
             size = x.shape[2]
+            check_highest(size - 1, self.cosines.shape[0])
             cosines, sines = self.cosines[:size], self.sines[:size]  # [T, pairs]
         else:
             cosines, sines = self.cosines[positions][:, None], self.sines[positions][:, None]  # [B, 1, T, pairs]

@@ -19,6 +19,7 @@ from torch import Tensor
 from translane_export.checkpoint import Checkpoint
 from translane_export.errors import ExportError
 from translane_export.graphs.head_padding import padded_config, unpad_heads
+from translane_export.graphs.relative_graph import read_tables
 from translane_export.model import Transformer, TransformerConfig
 from translane_export.model.config import Activation
 from translane_export.model.positions import sinusoid_table
@@ -234,6 +235,11 @@ def _state_dict(
                     raise ValueError(f"packed.{layer}.{kind} has {len(packed)} rows, and its heads {sum(sizes)}")
                 for part, tensor in zip(_PARTS, torch.split(packed, sizes), strict=True):
                     state[f"{side}.layers.{layer}.self_attention.{part}.{kind}"] = tensor
+            if config.relative_window:
+                keys, values = (weights[f"relative.{layer}.{part}.weight"] for part in ("keys", "values"))
+                owner = f"{side}.layers.{layer}.self_attention.relative"
+                tables = 1 if config.relative_shared else config.heads
+                state[f"{owner}.keys"], state[f"{owner}.values"] = read_tables(keys, values, tables)
     for name, tensor in encoder.items():
         if name.startswith("cross."):
             layer_name, _, rest = name.removeprefix("cross.").partition(".")

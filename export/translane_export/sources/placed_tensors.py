@@ -14,6 +14,7 @@ from translane_export.errors import ExportError
 from translane_export.model import Transformer, TransformerConfig
 from translane_export.model.config import Tying
 from translane_export.sources.weight_files import StoredTensor
+from translane_export.weights import as_linear
 
 Names = Mapping[str, str | tuple[str, ...]]
 
@@ -84,7 +85,8 @@ def place_tensors(
         if found := finder.find(name):
             if found.name not in weights:
                 weights[found.name] = found.weight()
-            tensor = weights[found.name][position_offset if name in POSITIONS.values() else 0 :]
+            tensor = as_linear(weights[found.name], parameter.shape)
+            tensor = tensor[position_offset if name in POSITIONS.values() else 0 :]
             if tensor.ndim != parameter.ndim and tensor.numel() == parameter.shape[-1]:
                 tensor = tensor.reshape(parameter.shape)  # a bias may be stored as [1, V]
             shape, origin = found.tensor.shape, f"{found.file}: the tensor {found.name}"

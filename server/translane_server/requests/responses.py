@@ -83,7 +83,11 @@ class TranslationBuilder:
         unknown = self._ids.unk
         if not self.resolved.replace_unknowns or unknown not in token_ids:
             return {}
-        return replacements(token_ids, alignment, unknown, self.source_surfaces(source))
+        found = replacements(token_ids, alignment, unknown, self.source_surfaces(source))
+        surface = self._tokenizer.target_surfaces[unknown]
+        # The unknown token of a vocabulary of words is a whole word, with the space before it.
+        is_word = surface.startswith(b" ") and not surface.endswith(b" ")
+        return {position: f" {text}" for position, text in found.items()} if is_word else found
 
     def _with_end(self, hypothesis: Hypothesis) -> tuple[int, ...]:
         return (*hypothesis.token_ids, self._ids.eos) if hypothesis.is_complete else hypothesis.token_ids

@@ -13,6 +13,7 @@ from translane_server.printable import printable, shown
 from translane_server.text.sentencepiece_tokenizer import join_surfaces
 
 _UNKNOWN = " \N{DOUBLE QUESTION MARK} "  # what SentencePiece writes for the unknown token
+_UNKNOWN_WORD = _UNKNOWN.rstrip()  # the next word has a space of its own
 _BYTE_TOKEN = re.compile("<0x([0-9A-Fa-f]{2})>")
 _MOST_OF_A_REASON = 200  # characters; the library may quote half a file
 _RUST_PANIC = "PanicException"  # pyo3's, which no module exports
@@ -30,7 +31,8 @@ class JsonTokenizer:
     vocabulary all the same, the name is unknown. Special tokens add nothing to a text, except for the unknown token.
 
     A target text is its tokens' surfaces, concatenated, without the first space. The library's own decoder differs: it
-    keeps the first space if tokens are bytes, and otherwise drops every space of the first token.
+    keeps the first space if tokens are bytes, and otherwise drops every space of the first token. A vocabulary of words
+    (WordLevel) without a decoder has a space before each word.
 
     Args:
         content: content of tokenizer.json.
@@ -64,11 +66,11 @@ class JsonTokenizer:
         added = self._tokenizer.get_added_tokens_decoder()
         self._special = {*special, *(id_ for id_, token in added.items() if token.special)} - {unknown}
         try:
-            spelling = _Spelling(description.get("decoder"))
+            spelling = _Spelling(description.get("decoder"), words=description["model"].get("type") == "WordLevel")
         except (TypeError, LookupError, AttributeError):  # the library reads lists in place of objects, too
             raise ValueError("has a decoder that is not supported") from None
         self._surfaces = tuple(
-            _UNKNOWN.encode()
+            spelling.unknown.encode()
             if id_ == unknown
             else b""
             if id_ in self._special or id_ not in self._pieces
@@ -119,9 +121,14 @@ class JsonTokenizer:
 
 
 class _Spelling:
-    """How the vocabulary spells text, according to the decoder in tokenizer.json."""
+    """How the vocabulary spells text, according to the decoder in tokenizer.json.
 
-    def __init__(self, decoder: Mapping[str, Any] | None) -> None:
+    A vocabulary of whole `words` needs no decoder: then the words of a text are joined by spaces.
+    """
+
+    def __init__(self, decoder: Mapping[str, Any] | None, *, words: bool) -> None:
+        self._words = words and decoder is None
+        self.unknown = _UNKNOWN_WORD if self._words else _UNKNOWN
         self._space = ""
         self._bytes: dict[str, int] = {}
         self._byte_tokens = False
@@ -139,11 +146,13 @@ class _Spelling:
                     pass
                 case kind:
                     raise ValueError(f"has a decoder that is not supported, {shown(kind)}")
-        if not self._bytes and not self._space:
+        if not self._bytes and not self._space and not self._words:
             raise ValueError("has no decoder that is supported: ByteLevel, Metaspace, or Replace of its mark of spaces")
 
     def surface(self, piece: str) -> bytes:
         """Return what a token adds to a text."""
+        if self._words:
+            return f" {piece}".encode()
         if self._bytes:
             return b"".join(
                 bytes([self._bytes[character]]) if character in self._bytes else character.encode()

@@ -47,6 +47,36 @@ class Tokenizer(Protocol):
 
 
 @dataclass(frozen=True)
+class TwoTokenizers:
+    """Implements `Tokenizer` with a tokenizer for each side."""
+
+    source: Tokenizer
+    target: Tokenizer
+
+    @property
+    def target_surfaces(self) -> Sequence[bytes]:
+        return self.target.target_surfaces
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        return self.source.encode(texts)
+
+    def encode_target(self, texts: Sequence[str]) -> list[list[int]]:
+        return self.target.encode_target(texts)
+
+    def decode(self, ids: Sequence[Sequence[int]], unknowns: Sequence[Mapping[int, str]] = ()) -> list[str]:
+        return self.target.decode(ids, unknowns)
+
+    def source_pieces(self, ids: Sequence[int]) -> list[str]:
+        return self.source.source_pieces(ids)
+
+    def target_pieces(self, ids: Sequence[int]) -> list[str]:
+        return self.target.target_pieces(ids)
+
+    def source_surfaces(self, text: str) -> list[str]:
+        return self.source.source_surfaces(text)
+
+
+@dataclass(frozen=True)
 class ModelIds:
     """What a tokenizer needs to know about the translation model."""
 
@@ -100,15 +130,26 @@ def make_tokenizer(
             return SentencePieceTokenizer(source, source, eos)
         target = _vocabulary(entry.target, entry.target_ids, ids.target_vocab_size, ids, read)
         return SentencePieceTokenizer(source, target, eos)
+    sizes = (ids.source_vocab_size, ids.target_vocab_size)
+    if entry.target is None:
+        return _json_tokenizer(entry.file, ids, eos, read, size=ids.target_vocab_size, embedded=min(sizes))
+    return TwoTokenizers(
+        source=_json_tokenizer(entry.file, ids, eos, read, size=sizes[0], embedded=sizes[0]),
+        target=_json_tokenizer(entry.target, ids, eos, read, size=sizes[1], embedded=sizes[1]),
+    )
+
+
+def _json_tokenizer(
+    name: str, ids: ModelIds, eos: int | None, read: Callable[[str], bytes], *, size: int, embedded: int
+) -> JsonTokenizer:
+    """Read the tokenizer.json `name`, which may have ids below `embedded`, for a side of `size` ids."""
+    content = _read(name, read)
     try:
-        size = min(ids.source_vocab_size, ids.target_vocab_size)
-        tokenizer = JsonTokenizer(
-            _read(entry.file, read), ids.target_vocab_size, unknown=ids.special.unk, eos=eos, special=ids.unwritten
-        )
+        tokenizer = JsonTokenizer(content, size, unknown=ids.special.unk, eos=eos, special=ids.unwritten)
     except ValueError as error:
-        raise ValueError(f"{entry.file} {error}") from None
-    if tokenizer.largest_id >= size:
-        raise ValueError(f"{entry.file} has the id {tokenizer.largest_id}, and the model embeds {size}")
+        raise ValueError(f"{name} {error}") from None
+    if tokenizer.largest_id >= embedded:
+        raise ValueError(f"{name} has the id {tokenizer.largest_id}, and the model embeds {embedded}")
     return tokenizer
 
 

@@ -7,11 +7,14 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from helpers.architectures import FOR_CUDA, VARIANTS
+from helpers.bundles import random_bundle
 from helpers.cuda_bundles import CUDA_MODELS
 from helpers.cuda_rules import OperatorTable, violations
 
 ROOT = Path(__file__).parents[3]
 TABLE = OperatorTable.load()
+SIZES = {"encoder_layers": 1, "decoder_layers": 1, "max_positions": 24, "tie_embeddings": "two-way"}
 GRAPHS = {"encoder", "decoder", "greedy", "alignment"}
 
 
@@ -32,6 +35,13 @@ def test_graphs_for_cuda_keep_every_rule(name):
     assert graphs.keys() == GRAPHS
     for graph, model in graphs.items():
         assert not violations(model, TABLE), graph
+
+
+@pytest.mark.parametrize("name", FOR_CUDA)
+def test_graphs_of_the_attention_family_keep_every_rule(tmp_path, name):
+    folder = random_bundle(tmp_path / "bundle", export={"precision": "fp16"}, **SIZES, **VARIANTS[name])
+    for graph in GRAPHS:
+        assert not violations(onnx.load(folder / f"{graph}.onnx", load_external_data=False), TABLE), graph
 
 
 def test_the_rules_are_put_to_both_searches_of_the_vocabulary_and_to_both_forms_of_the_encoders_attention():

@@ -17,7 +17,7 @@ from translane_server.runtime.sessions import Sessions
 from translane_server.text.tokenizer import load_tokenizer
 
 SIZES = {"encoder_layers": 1, "decoder_layers": 2, "max_positions": 24, "tie_embeddings": "two-way"}
-NAMES = ("Marian", "mBART", "T5 v1.1")
+NAMES = ("Marian", "mBART", "T5 v1.1", "of everything", "rotary, grouped, windows, softmax1", "batch norm, pre")
 ROWS, STEPS = 5, 6
 
 

@@ -127,13 +127,13 @@ ROOMS = {
         "train": {"graphs", "model", "checkpoint", "errors", "file_readers", "languages"},
         "int8": {"checks", "graphs", "model", "train", "errors", "memory", "ranges"},
         "sources": {
-            "graphs.head_padding", "int8.dequantize", "int8.keys_values", "model",
+            "graphs.head_padding", "graphs.relative_graph", "int8.dequantize", "int8.keys_values", "model",
             "broken_files", "checkpoint", "errors", "file_readers", "ranges", "tokenizer_files", "weights",
         },
         "__main__": {"command", "missing_packages", "supervision"},
         "": {
             "model", "graphs", "checks", "train", "int8", "sources", "explain",
-            "checkpoint", "errors", "file_readers", "languages", "memory", "settings",
+            "checkpoint", "errors", "file_readers", "languages", "memory", "settings", "weights",
         },
     },
 }  # fmt: skip

@@ -2,10 +2,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
+from typing import Any
 
 import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from translane_export.model import PRESETS, TransformerConfig
+from translane_export.model.attention import MultiHeadAttention
 
 
 def test_the_defaults_are_the_papers_base_model():
@@ -27,7 +33,9 @@ def test_head_size_overrides_the_derived_one(make_config):
 
 
 def test_a_config_survives_json(make_config):
-    config = make_config(norm="pre", head_size=5, tie_embeddings="none", suppressed_ids=(4, 0), logit_scale=0.5)
+    config = make_config(
+        norm="pre", head_size=5, tie_embeddings="none", suppressed_ids=(4, 0), logit_scale=0.5, attention_scale=0.25
+    )
     assert TransformerConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
 
 
@@ -59,7 +67,7 @@ def test_a_config_is_frozen(make_config):
         ("ffn_size", None),
         ("activation", "swish"),
         ("norm", "sandwich"),
-        ("positions", "rotary"),
+        ("positions", "relative"),
         ("max_positions", 0),
         ("scale_embeddings", "yes"),
         ("tie_embeddings", "three-way"),  # the vocabularies differ
@@ -76,10 +84,16 @@ def test_a_config_is_frozen(make_config):
         ("decoder_start_id", 17),
         ("decoder_start_id", True),
         ("embedding_norm", 1),
-        ("norm_kind", "batch"),
+        ("norm_kind", "group"),
+        ("norm_kind", None),
         ("biases", None),
         ("gated", "yes"),
-        ("attention_scale", 0.125),
+        ("attention_scale", 0),
+        ("attention_scale", -0.5),
+        ("attention_scale", math.inf),
+        ("attention_scale", math.nan),
+        ("attention_scale", "1"),
+        ("attention_scale", None),
         ("relative_buckets", 2),
         ("relative_buckets", 9),
         ("relative_buckets", -8),
@@ -91,11 +105,143 @@ def test_a_config_is_frozen(make_config):
         ("suppressed_ids", (5, 17)),
         ("suppressed_ids", (True,)),
         ("suppressed_ids", (3,)),  # eos_id
+        ("kv_heads", 0),
+        ("kv_heads", 3),  # of 2 heads
+        ("kv_heads", 1.0),
+        ("kv_heads", True),
+        ("kv_heads", 10_001),
+        ("value_size", 0),
+        ("value_size", "8"),
+        ("value_size", 1_000_001),
+        ("attention_biases", 1),
+        ("attention_biases", "no"),
+        ("final_norm", "pre"),
+        ("final_norm", 0),
+        ("attention_normalizer", "sparsemax"),
+        ("attention_normalizer", None),
+        ("rotary_base", 1),
+        ("rotary_base", -10_000.0),
+        ("rotary_base", math.inf),
+        ("rotary_base", math.nan),
+        ("rotary_base", "10000"),
+        ("rotary_interleaved", None),
+        ("relative_window", -1),
+        ("relative_window", 1_001),
+        ("relative_window", 2.0),
+        ("relative_shared", "yes"),
+        ("relative_clipped", 1),
+        ("proximal_bias", 0),
+        ("proximal_init", "yes"),
+        ("block_length", -1),
+        ("block_length", 131_073),
+        ("block_length", None),
+        ("window_size", -1),
+        ("window_size", 131_073),
+        ("window_size", True),
+        ("look_backward", -1),
+        ("look_backward", 131_073),
+        ("look_forward", -1),
+        ("look_forward", 1.5),
+        ("exact_window", 1),
     ],
 )
 def test_a_bad_value_is_refused_by_field_name(make_config, field, value):
     with pytest.raises(ValueError, match=f"^{field}: "):
         make_config(**{field: value})
+
+
+@pytest.mark.parametrize(
+    ("field", "values", "sentence"),
+    [
+        ("d_model", {"d_model": 16, "heads": 3}, "16 is not divisible by 3 heads; set head_size"),
+        ("kv_heads", {"heads": 6, "d_model": 24, "kv_heads": 4}, "4 does not divide 6 heads"),
+        ("head_size", {"positions": "rotary", "head_size": 7}, "rotary positions need an even number, not 7"),
+        ("head_size", {"positions": "rotary", "d_model": 6}, "rotary positions need an even number, not 3"),
+        ("relative_window", {"positions": "rotary", "relative_window": 2}, "choose one"),
+        ("proximal_init", {"proximal_init": True, "kv_heads": 1}, "where kv_heads are fewer than heads"),
+        ("window_size", {"block_length": 3, "window_size": 4}, "choose one"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_values_that_do_not_go_together_are_refused(make_config, field, values, sentence):
+    with pytest.raises(ValueError, match=f"^{field}: ") as refusal:
+        make_config(**values)
+    assert sentence in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"positions": "rotary", "relative_buckets": 8, "rotary_interleaved": True},
+        {"positions": "rotary", "proximal_bias": True, "block_length": 1},
+        {"positions": "alibi", "relative_window": 1_000, "relative_buckets": 8},
+        {"proximal_init": True, "kv_heads": 2},
+        {"window_size": 1, "look_backward": 0, "look_forward": 0, "exact_window": True},
+        {"attention_scale": 3, "value_size": 1, "head_size": 1},
+    ],
+)
+def test_values_that_do_are_taken(make_config, values):
+    config = make_config(**values)
+    assert {name: getattr(config, name) for name in values} == values
+
+
+def test_sizes_and_biases_of_attention_follow_from_others_unless_they_are_given(make_config):
+    config = make_config(d_model=16, heads=2)
+    assert (config.value_dim, config.key_value_heads, config.has_attention_biases) == (8, 2, True)
+    assert config.score_scale == 8**-0.5
+    assert make_config(head_size=5).value_dim == 5
+    assert make_config(head_size=5, value_size=3).value_dim == 3
+    assert make_config(kv_heads=1).key_value_heads == 1
+    assert make_config(biases=False).has_attention_biases is False
+    assert make_config(biases=False, attention_biases=True).has_attention_biases is True
+    assert make_config(attention_biases=False).has_attention_biases is False
+    assert make_config(attention_scale=False).score_scale == 1
+    assert make_config(attention_scale=0.25).score_scale == 0.25
+    assert make_config(attention_scale=1).score_scale == 1  # a number, not a switch
+
+
+_FEW = st.integers(-1, 6)
+_SWITCH = st.booleans()
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(
+    values=st.fixed_dictionaries(
+        {"heads": st.integers(1, 6), "d_model": st.integers(1, 24)},
+        optional={
+            "kv_heads": st.none() | _FEW,
+            "head_size": st.none() | _FEW,
+            "value_size": st.none() | _FEW,
+            "positions": st.sampled_from(["sinusoidal", "learned", "rotary", "alibi", "none"]),
+            "norm_kind": st.sampled_from(["layer", "rms", "batch"]),
+            "attention_normalizer": st.sampled_from(["softmax", "softmax1"]),
+            "attention_scale": _SWITCH | st.floats(),
+            "attention_biases": st.none() | _SWITCH,
+            "rotary_base": st.floats() | st.integers(-2, 3),
+            "relative_window": _FEW,
+            "relative_buckets": _FEW,
+            "proximal_init": _SWITCH,
+            "block_length": _FEW,
+            "window_size": _FEW,
+            "look_backward": _FEW,
+            "look_forward": _FEW,
+        },
+    )
+)
+def test_any_values_make_a_model_or_are_refused_by_name(values):
+    sizes: dict[str, Any] = {"encoder_layers": 1, "decoder_layers": 1, "ffn_size": 2, "max_positions": 8}
+    try:
+        config = TransformerConfig(source_vocab_size=5, target_vocab_size=6, **sizes, **values)
+    except ValueError as refusal:
+        named, _, _ = str(refusal).partition(":")
+        if named in values or named == "head_size":  # head_size follows from others unless it is given
+            return
+        raise
+    assert TransformerConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+    with torch.device("meta"):
+        attention = MultiHeadAttention.for_self(config)
+    assert attention.q_proj.out_features == config.heads * config.head_dim
+    assert attention.v_proj.out_features == config.key_value_heads * config.value_dim
 
 
 def test_distances_that_share_a_bucket_lie_beyond_those_that_do_not(make_config):
@@ -123,6 +269,23 @@ def test_a_config_of_an_earlier_release_is_today_s_default(make_config):
         "attention_scale",
         "logit_scale",
         "suppressed_ids",
+        "final_norm",
+        "kv_heads",
+        "value_size",
+        "attention_biases",
+        "attention_normalizer",
+        "rotary_base",
+        "rotary_interleaved",
+        "relative_window",
+        "relative_shared",
+        "relative_clipped",
+        "proximal_bias",
+        "proximal_init",
+        "block_length",
+        "window_size",
+        "look_backward",
+        "look_forward",
+        "exact_window",
     }
     assert TransformerConfig.from_dict({k: v for k, v in config.to_dict().items() if k not in added}) == config
 

@@ -35,20 +35,25 @@ def test_any_number_of_them_is_used_to_the_last(buckets, furthest, both_ways):
     assert table.max() == buckets - 1
 
 
+def among_all(positions: RelativePositions, size: int) -> torch.Tensor:
+    at = torch.arange(size)
+    return positions.between(at[:, None], at)  # [H, T, T]
+
+
 @pytest.mark.parametrize("both_ways", [False, True])
 def test_the_bias_is_the_weight_of_the_distances_bucket(make_config, both_ways):
     config = make_config(relative_buckets=8, relative_max_distance=9)
     positions = RelativePositions(config, both_ways=both_ways)
     table = bucket_table(8, 9, both_ways=both_ways)
-    bias = positions(30)
-    assert bias.shape == (1, config.heads, 30, 30)
+    bias = among_all(positions, 30)
+    assert bias.shape == (config.heads, 30, 30)
     for query, key in ((0, 0), (5, 4), (4, 5), (20, 3), (3, 20), (29, 0), (12, 9)):
         offset = min(max(query - key, -9 if both_ways else 0), 9) + (9 if both_ways else 0)
-        assert torch.equal(bias[0, :, query, key], positions.weight[table[offset]])
+        assert torch.equal(bias[:, query, key], positions.weight[table[offset]])
 
 
 def test_a_row_at_its_own_position_has_that_positions_bias(make_config):
     positions = RelativePositions(make_config(relative_buckets=8, relative_max_distance=9), both_ways=False)
     at = torch.tensor([7, 0, 15])
     rows = positions.between(at[:, None, None], torch.arange(16))  # [B, H, 1, T]
-    assert torch.equal(rows[:, :, 0], positions(16)[0, :, at].transpose(0, 1))
+    assert torch.equal(rows[:, :, 0], among_all(positions, 16)[:, at].transpose(0, 1))

@@ -10,7 +10,7 @@ from safetensors import safe_open
 from translane_export.checkpoint import load_checkpoint, load_tensors, save_checkpoint, save_tensors
 from translane_export.errors import ExportError
 from translane_export.model import Transformer, TransformerConfig
-from translane_server.manifest import SentencePieceTokenizerEntry
+from translane_server.manifest import JsonTokenizerEntry, SentencePieceTokenizerEntry
 
 CONFIG = TransformerConfig(
     source_vocab_size=11, target_vocab_size=13, d_model=8, encoder_layers=1, decoder_layers=1, heads=2, ffn_size=8
@@ -51,6 +51,21 @@ def test_what_is_saved_is_loaded(save: Callable[..., Path]) -> None:
     assert (checkpoint.languages.source, checkpoint.languages.target) == (("zh",), ("en",))
     assert checkpoint.samples == ("我有一只猫。", "你好")
     assert checkpoint.metadata == {"steps": 5}
+
+
+@pytest.mark.parametrize("marks", [(True, True), (True, False), (False, True), (False, False)])
+def test_a_tokenizer_json_for_each_side(save: Callable[..., Path], marks: tuple[bool, bool]) -> None:
+    start, end = marks
+    checkpoint = load_checkpoint(save(tokenizer_kind="tokenizers", source_start=start, source_end=end))
+    assert checkpoint.tokenizer.entry == JsonTokenizerEntry(file="source.json", target="target.json", source_eos=end)
+    assert (checkpoint.tokenizer.read("source.json"), checkpoint.tokenizer.read("target.json")) == (
+        b"source",
+        b"target",
+    )
+    prefixes = {tag: tokens.source_prefix for tag, tokens in checkpoint.languages.templates.source.items()}
+    assert prefixes == ({"zh": (CONFIG.bos_id,)} if start else {})
+    with pytest.raises(ExportError, match=r"source.json, target.json, and no SentencePiece models"):
+        checkpoint.tokenizer.sentencepiece_models()
 
 
 def test_whoever_may_read_the_config_may_read_the_weights(save: Callable[..., Path]) -> None:
@@ -107,6 +122,10 @@ def test_truncated_weights_are_named(save: Callable[..., Path], keep: int) -> No
         ({"model": 5}, "config.json"),
         ({"tokenizer": {"kind": "sentencepiece", "source": "source.spm"}}, "the key 'target' is missing"),
         ({"tokenizer": {"kind": "other", "source": "source.spm", "target": "target.spm"}}, "tokenizer kind 'other'"),
+        (
+            {"tokenizer": {"kind": "tokenizers", "source": "source.spm", "target": "target.spm", "source_start": 1}},
+            "source_start and source_end of the tokenizer are not true or false",
+        ),
     ],
 )
 def test_a_wrong_description_is_refused(save: Callable[..., Path], change: dict[str, Any], reason: str) -> None:

@@ -12,6 +12,7 @@ from translane_export.bundle_writer import export_checkpoint
 from translane_export.checks.activations import LARGEST_FLOAT16, MOST, ActivationWatch, check_activations
 from translane_export.errors import ExportError
 from translane_export.model import TransformerConfig
+from translane_export.model.views import View
 from translane_export.settings import ExportSettings
 from translane_server.bundle import load_bundle
 from translane_server.manifest import Activation
@@ -119,9 +120,9 @@ def test_scores_of_what_a_query_does_not_see_do_not_count():
     attention = model.decoder.layers[0].self_attention
     with torch.inference_mode():
         with watch.watched(model):
-            attention(queries, queries)
+            attention(queries, queries, View(2, 2))
         with masked.watched(model):
-            attention(queries, queries, torch.tensor([[True, False], [True, False]])[None, None])
+            attention(queries, queries, View(2, 2, torch.tensor([1])))
     assert watch.largest is not None
     assert masked.largest is not None
     assert watch.largest.tensor == "scores of decoder.layers.0.self_attention"

@@ -181,3 +181,15 @@ def test_a_stream_knows_what_its_unknown_tokens_stand_for_before_it_starts(monke
     for _ in range(3):
         assert prepared.builder.surfaces(source, tokens) == [b"b", b"a"]
     assert calls == ["ab"]
+
+
+def test_a_replaced_unknown_word_keeps_the_space_before_it(monkeypatch):
+    """Where tokens are words, the unknown one has that space, as every other has."""
+    surfaces = list(FakeTokenizer().target_surfaces)
+    surfaces[UNKNOWN] = " \N{DOUBLE QUESTION MARK}".encode()
+    monkeypatch.setattr(FakeTokenizer, "target_surfaces", surfaces)
+    reader = TranslateReader(make_manifest(), FakeTokenizer(), LONG)
+    prepared = reader.read(pb.TranslateStreamRequest(text="ab", options=pb.DecodingOptions(replace_unknowns=True)))
+    (source,) = prepared.texts[0].sources
+    tokens = CertainTokens((UNKNOWN, UNKNOWN), (AlignedToken(1, 0.5), AlignedToken(0, 0.5)))
+    assert prepared.builder.surfaces(source, tokens) == [b" b", b" a"]

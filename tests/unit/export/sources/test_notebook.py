@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from translane_export.checkpoint import load_checkpoint
+from translane_export.errors import ExportError
+from translane_export.sources.notebook import bring
+from translane_export.sources.word_lists import END, START, UNK, SpecialWords
+from translane_export.torch_model import build_model
+from translane_server.manifest import JsonTokenizerEntry
+
+M = 16
+SOURCE_WORDS = ["der", "<pad>", "hund", "<unk>", "</s>", "<s>"]
+TARGET_WORDS = ["<unk>", "a", "</s>", "dog", "<s>", "<pad>", "cat"]
+SOURCE, TARGET = torch.tensor([[5, 0, 3, 2, 4]]), torch.tensor([[4, 1, 3, 6]])  # by the places in the lists
+OURS = torch.tensor([[2, 4, 1, 5, 3]]), torch.tensor([[2, 4, 5, 6]])
+
+pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor is True")
+
+
+class Parts:
+    """A notebook's model, norms first."""
+
+    def __init__(self, **options: Any) -> None:
+        self.transformer = nn.Transformer(
+            M, 2, 1, 1, 24, norm_first=True, batch_first=True, bias=options.get("bias", True)
+        ).eval()
+        self.source_embedding = nn.Embedding(len(SOURCE_WORDS), M)
+        self.target_embedding = nn.Embedding(len(TARGET_WORDS), M)
+        self.generator = nn.Linear(M, len(TARGET_WORDS), bias=options.get("generator_bias", True))
+        self.positions = torch.randn(9, M)
+
+    def logits(self, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        hidden = self.transformer(
+            self.source_embedding(source) + self.positions[: source.shape[1]],
+            self.target_embedding(target) + self.positions[: target.shape[1]],
+            tgt_mask=torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).triu(1),
+        )
+        logits: torch.Tensor = self.generator(hidden)
+        return logits
+
+    def bring(self, folder: Any, **more: Any) -> Any:
+        arguments = {
+            **vars(self), "source_words": SOURCE_WORDS, "target_words": TARGET_WORDS, "languages": ("de", "en"),
+            "scale_embeddings": False,
+        }  # fmt: skip
+        bring(folder / "made", **{**arguments, **more})
+        return load_checkpoint(folder / "made")
+
+
+@pytest.fixture(autouse=True)
+def _one_seed():
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield
+
+
+def logits(checkpoint, source=OURS[0], target=OURS[1]):
+    with torch.inference_mode():
+        return build_model(checkpoint)(source, torch.tensor([source.shape[1]]), target)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("generator_bias", [True, False])
+def test_the_model_computes_what_it_did(tmp_path, bias, generator_bias):
+    """Whichever parts have biases."""
+    parts = Parts(bias=bias, generator_bias=generator_bias)
+    checkpoint = parts.bring(tmp_path)
+    assert checkpoint.config.biases is (bias or generator_bias)
+    with torch.inference_mode():
+        expected = parts.logits(SOURCE, TARGET)
+    torch.testing.assert_close(logits(checkpoint), expected[..., [5, 0, 4, 2, 1, 3, 6]], rtol=0, atol=1e-5)
+
+
+def test_texts_are_read_as_the_notebook_reads_them(tmp_path):
+    checkpoint = Parts().bring(tmp_path, lowercase=True, samples=["Der Hund"])
+    assert checkpoint.samples == ("Der Hund",)
+    assert (checkpoint.languages.source, checkpoint.languages.target) == (("de",), ("en",))
+    assert checkpoint.languages.templates.source["de"].source_prefix == (START,)
+    tokenizer = checkpoint.tokenizer.load(checkpoint.config, checkpoint.languages)
+    assert tokenizer.encode(["Der Hund bellt"]) == [[4, 5, UNK, END]]
+    assert tokenizer.decode([[4, 5]]) == ["a dog"]
+
+
+def test_sources_without_start_and_end(tmp_path):
+    checkpoint = Parts().bring(tmp_path, source_start=False, source_end=False)
+    assert isinstance(checkpoint.tokenizer.entry, JsonTokenizerEntry)
+    assert not checkpoint.tokenizer.entry.source_eos
+    assert checkpoint.languages.templates.source == {}
+
+
+def test_tables_of_positions(tmp_path):
+    """With a dimension for the batch, and one for each side; the shorter one says how long sentences are."""
+    parts = Parts()
+    expected = logits(parts.bring(tmp_path))
+    for positions in (parts.positions[None], parts.positions[:, None]):
+        assert torch.equal(logits(parts.bring(tmp_path, positions=positions)), expected)
+    checkpoint = parts.bring(tmp_path, target_positions=parts.positions[:7] + 1)
+    assert checkpoint.config.max_positions == 7
+    assert not torch.equal(logits(checkpoint), expected)
+
+
+def test_a_generator_that_is_tied_stays_tied(tmp_path):
+    parts = Parts()
+    parts.generator.weight = parts.target_embedding.weight
+    checkpoint = parts.bring(tmp_path)
+    assert checkpoint.config.tie_embeddings == "two-way"
+    model = build_model(checkpoint)
+    assert model.output_projection.weight is model.decoder.embedding.tokens.weight
+
+
+def test_lists_without_unknown_words(tmp_path):
+    """A source that is not known is a vector of zeros; the target's unknown word has no probability."""
+    for generator_bias in (True, False):
+        parts = Parts(generator_bias=generator_bias)
+        parts.source_embedding, parts.target_embedding = nn.Embedding(3, M), nn.Embedding(6, M)
+        parts.generator = nn.Linear(M, 6, bias=generator_bias)
+        lists = {"source_words": ["a", "<pad>", "b"], "target_words": ["x", "<pad>", "<s>", "</s>", "y", "z"]}
+        checkpoint = parts.bring(tmp_path, **lists, source_start=False, source_end=False)
+        assert not checkpoint.state_dict["encoder.embedding.tokens.weight"][UNK].any()
+        found = logits(checkpoint, torch.tensor([[4, 5]]), torch.tensor([[2, 5]]))
+        assert not found.softmax(-1)[..., UNK].any()
+        with torch.inference_mode():
+            expected = parts.logits(torch.tensor([[0, 2]]), torch.tensor([[2, 4]])).log_softmax(-1)
+        ours = found.log_softmax(-1)[..., [4, 0, 2, 3, 5, 6]]
+        torch.testing.assert_close(ours, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"source_words": SOURCE_WORDS[:-1]}, "source_words: the special word"),
+        ({"source_words": [*SOURCE_WORDS, "x"]}, "source_embedding has 6 rows, and its list has 7 words"),
+        ({"target_words": [*TARGET_WORDS, "x"]}, "target_embedding has 7 rows, and its list has 8 words"),
+        ({"generator": nn.Linear(M, 8)}, "generator has 8 rows, and its list has 7 words"),
+        ({"generator": nn.Linear(12, 7)}, "output_projection.weight is [7, 12], and it should be [7, 16]"),
+        ({"source_embedding": nn.Embedding(6, 12)}, "encoder.embedding.tokens.weight is [6, 12]"),
+        ({"source_embedding": nn.Embedding(6, M, max_norm=1.0)}, "source_embedding has max_norm"),
+        ({"positions": torch.ones(9, 12)}, "positions is [9, 12], and it should be [positions, 16]"),
+        ({"positions": torch.ones(2, 9, M)}, "positions is [2, 9, 16]"),
+        ({"positions": torch.ones(9, M, dtype=torch.long)}, "positions is int64"),
+        ({"positions": torch.ones(0, M)}, "the parts make no model: max_positions: 0"),
+        ({"special_words": SpecialWords(pad="?")}, "source_words: the special word '?' is not there"),
+        ({"source_end": True, "pattern": "["}, "pattern: '[' is no regular expression"),
+    ],
+)
+def test_parts_that_do_not_fit(tmp_path, changes, sentence):
+    with pytest.raises(ExportError) as raised:
+        Parts().bring(tmp_path, **changes)
+    assert sentence in str(raised.value)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,244 @@
+"""Each variant of attention equals its paper's formula, written out number by number in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812 - the field's spelling
+from torch import Tensor
+
+from translane_export.model.attention_kernels import Formula, attend_by_blocks, attend_plainly
+from translane_export.model.distance_biases import Alibi, ProximalBias, alibi_slopes
+from translane_export.model.masks import BlockRule, CausalRule, WindowRule
+from translane_export.model.normalizers import normalize_scores
+from translane_export.model.relative_embeddings import RelativeEmbeddings
+from translane_export.model.views import View
+
+B, H, T, D, V = 2, 4, 9, 3, 2
+SCALE = 0.7
+LENGTHS = [9, 6]
+EXACT: dict[str, Any] = {"rtol": 1e-11, "atol": 1e-11}
+Inputs = tuple[Tensor, Tensor, Tensor]  # queries, keys, values
+# r_k or r_v of a head and a distance j - i
+Vector = Callable[[int, int], np.ndarray | None]
+
+
+def no_vector(head: int, offset: int) -> None:
+    return None
+
+
+def by_loops(
+    inputs: Inputs,
+    *,
+    key_vector: Vector = no_vector,
+    value_vector: Vector = no_vector,
+    bias: Callable[[int, int, int], float] = lambda head, i, j: 0.0,
+    sees: Callable[[int, int], bool] = lambda i, j: True,
+    one: bool = False,
+) -> Tensor:
+    """Return Σ_j w_ij (v_j + r_v), where s_ij = scale · q_i · (k_j + r_k) + bias and w_ij = exp(s_ij) / (Σ exp(s_ij)).
+
+    ``one`` adds 1 to that sum.
+    """
+    queries, keys, values = (tensor.detach().numpy() for tensor in inputs)
+    sharing = queries.shape[1] // keys.shape[1]
+    context = np.zeros((*queries.shape[:3], values.shape[3]))
+    for row, head, i in np.ndindex(*queries.shape[:3]):
+        terms: list[tuple[float, np.ndarray]] = []
+        for j in range(LENGTHS[row]):
+            if not sees(i, j):
+                continue
+            key, value = keys[row, head // sharing, j], values[row, head // sharing, j]
+            of_key, of_value = key_vector(head, j - i), value_vector(head, j - i)
+            key = key if of_key is None else key + of_key
+            value = value if of_value is None else value + of_value
+            terms.append((np.exp(SCALE * np.dot(queries[row, head, i], key) + bias(head, i, j)), value))
+        total = sum(weight for weight, _ in terms) + (1.0 if one else 0.0)
+        for weight, value in terms:
+            context[row, head, i] += weight / total * value
+    return torch.from_numpy(context)
+
+
+def inputs(groups: int = H) -> Inputs:
+    shapes = ((B, H, T, D), (B, groups, T, D), (B, groups, T, V))
+    queries, keys, values = (torch.randn(*shape, dtype=torch.float64) for shape in shapes)
+    return queries, keys, values
+
+
+def ours(given: Inputs, rules=(), biases=(), **formula: Any) -> Tensor:
+    view = View(T, T, torch.tensor(LENGTHS), rules, biases)
+    made = Formula(SCALE, **formula)
+    plainly = attend_plainly(made, *given, view)
+    torch.testing.assert_close(attend_by_blocks(made, *given, view, block=4), plainly, **EXACT)
+    return plainly
+
+
+@pytest.mark.parametrize("groups", [4, 2, 1])
+@pytest.mark.parametrize("one", [False, True])
+def test_grouped_heads_and_either_denominator(groups, one):
+    given = inputs(groups)
+    torch.testing.assert_close(ours(given, one_in_denominator=one), by_loops(given, one=one), **EXACT)
+
+
+# ---- relative vectors ----
+
+
+def relative_embeddings(*, clipped: bool, shared: bool, window: int = 3) -> RelativeEmbeddings:
+    return RelativeEmbeddings(
+        window=window, tables=1 if shared else H, key_size=D, value_size=V, clipped=clipped
+    ).double()
+
+
+@pytest.mark.parametrize("clipped", [True, False])
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("window", [1, 3, 20])
+def test_relative_vectors_join_keys_and_values(clipped, shared, window):
+    """Shaw et al. 2018, equations 3 and 4: a distance beyond the window has its edge's vector, or none."""
+    relative, given = relative_embeddings(clipped=clipped, shared=shared, window=window), inputs(groups=2)
+
+    def look_up(table: Tensor) -> Vector:
+        numbers = table.detach().numpy()
+
+        def vector(head: int, offset: int) -> np.ndarray | None:
+            if not clipped and abs(offset) > window:
+                return None
+            found: np.ndarray = numbers[0 if shared else head, max(-window, min(window, offset)) + window]
+            return found
+
+        return vector
+
+    expected = by_loops(given, key_vector=look_up(relative.keys), value_vector=look_up(relative.values))
+    torch.testing.assert_close(ours(given, relative=relative), expected, **EXACT)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 5, 9])
+@pytest.mark.parametrize("shared", [True, False])
+def test_unclipped_vectors_are_those_of_glow_tts_and_vits(size, shared):
+    """Their encoders skew a matrix by padding and reshaping it: distances become places, and places distances."""
+    window = 3
+    relative = relative_embeddings(clipped=False, shared=shared, window=window)
+    queries, weights = torch.randn(B, H, size, D).double(), torch.rand(B, H, size, size).double()
+
+    def for_size(table: Tensor) -> Tensor:
+        """A vector for each distance of this size: [1 or H, 2 · size - 1, D]."""
+        missing, first = max(size - window - 1, 0), max(window + 1 - size, 0)
+        return F.pad(table, (0, 0, missing, missing))[:, first : first + 2 * size - 1]
+
+    def places_of(by_distance: Tensor) -> Tensor:
+        """[B, H, T, 2T - 1] by distance -> [B, H, T, T] by place."""
+        flat = F.pad(by_distance, (0, 1)).flatten(2)  # 2T numbers a query
+        return F.pad(flat, (0, size - 1)).view(B, H, size + 1, 2 * size - 1)[:, :, :size, size - 1 :]
+
+    def distances_of(by_place: Tensor) -> Tensor:
+        """[B, H, T, T] by place -> [B, H, T, 2T - 1] by distance."""
+        flat = F.pad(by_place, (0, size - 1)).flatten(2)  # 2T - 1 numbers a query
+        return F.pad(flat, (size, 0)).view(B, H, size, 2 * size)[:, :, :, 1:]
+
+    at = torch.arange(size)
+    places = relative.places(at[:, None], at)
+    raised = places_of(queries @ for_size(relative.keys).transpose(1, 2))
+    torch.testing.assert_close(relative.raise_scores(queries, places), raised, **EXACT)
+    mixed = distances_of(weights) @ for_size(relative.values)
+    torch.testing.assert_close(relative.mix(weights, places), mixed, **EXACT)
+
+
+# ---- what distance does to scores ----
+
+
+def test_the_proximal_bias_falls_with_the_logarithm_of_the_distance():
+    given, bias = inputs(), ProximalBias().double()
+    expected = by_loops(given, bias=lambda head, i, j: -np.log1p(abs(i - j)))
+    torch.testing.assert_close(ours(given, biases=[bias]), expected, **EXACT)
+
+
+def test_alibi_falls_with_the_distance_at_a_slope_for_each_head():
+    given, bias = inputs(), Alibi(H).double()
+    slopes = [1 / 4, 1 / 16, 1 / 64, 1 / 256]
+    expected = by_loops(given, bias=lambda head, i, j: -slopes[head] * abs(i - j))
+    torch.testing.assert_close(ours(given, biases=[bias]), expected, **EXACT)
+
+
+def test_biases_add_up():
+    given = inputs()
+    expected = by_loops(given, bias=lambda head, i, j: -np.log1p(abs(i - j)) - 4.0 ** -(head + 1) * abs(i - j))
+    torch.testing.assert_close(ours(given, biases=[ProximalBias().double(), Alibi(H).double()]), expected, **EXACT)
+
+
+def test_alibi_s_slopes_are_the_paper_s():
+    assert alibi_slopes(8) == [1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32, 1 / 64, 1 / 128, 1 / 256]
+    assert alibi_slopes(1) == [1 / 256]
+    sixteen = [2 ** -((place + 1) / 2) for place in range(16)]
+    assert alibi_slopes(16) == pytest.approx(sixteen, rel=1e-15)
+
+
+@pytest.mark.parametrize(("heads", "below"), [(12, 8), (6, 4), (3, 2), (7, 4), (9, 8)])
+def test_alibi_s_other_slopes_lie_between_those_of_powers_of_two(heads, below):
+    """The slopes of the power below, and then every other one of the power above, which lie halfway on a log scale."""
+    slopes = alibi_slopes(heads)
+    assert slopes[:below] == alibi_slopes(below)
+    assert slopes[below:] == pytest.approx(alibi_slopes(2 * below)[::2][: heads - below], rel=1e-15)
+    assert len(set(slopes)) == heads
+
+
+# ---- what a query sees ----
+
+
+@pytest.mark.parametrize("length", [1, 2, 8, 40])
+@pytest.mark.parametrize("causal", [False, True])
+def test_block_local_attention_ends_on_either_side(length, causal):
+    given = inputs()
+    rules = [CausalRule(), BlockRule(length)] if causal else [BlockRule(length)]
+    expected = by_loops(given, sees=lambda i, j: abs(i - j) <= length and (j <= i or not causal))
+    torch.testing.assert_close(ours(given, rules), expected, **EXACT)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize(("size", "backward", "forward"), [(1, 1, 1), (2, 1, 0), (3, 0, 1), (4, 2, 1), (20, 1, 1)])
+def test_windows_see_windows(size, backward, forward, exact):
+    given = inputs()
+
+    def sees(i: int, j: int) -> bool:
+        near = -backward * size <= j - i <= forward * size or not exact
+        return near and -backward <= j // size - i // size <= forward
+
+    expected, rules = by_loops(given, sees=sees), [WindowRule(size, backward, forward, exact)]
+    torch.testing.assert_close(ours(given, rules), expected, **EXACT)
+
+
+# ---- softmax₁ ----
+
+
+def test_softmax1_is_softmax_beside_a_key_of_zero():
+    scores = torch.randn(3, 4, 7, dtype=torch.float64) * 5
+    exponentials = scores.exp()
+    weights = normalize_scores(scores, one_in_denominator=True)
+    torch.testing.assert_close(weights, exponentials / (1 + exponentials.sum(-1, keepdim=True)), **EXACT)
+    beside = torch.cat((scores, torch.zeros(3, 4, 1).double()), dim=-1).softmax(-1)[..., :-1]
+    torch.testing.assert_close(weights, beside, **EXACT)
+
+
+def test_softmax1_attends_to_nothing_where_all_scores_are_very_negative():
+    scores = torch.full((2, 5), -200.0, dtype=torch.float64)
+    assert normalize_scores(scores, one_in_denominator=True).max() < 1e-80
+    assert normalize_scores(scores).sum(-1).tolist() == pytest.approx([1, 1])
+    enormous = torch.tensor([1e30, 3.0])  # whose exponential no float holds
+    assert normalize_scores(enormous, one_in_denominator=True).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("one", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_what_is_hidden_has_no_weight_and_no_gradient(one, dtype):
+    scores = torch.randn(3, 5).to(dtype).requires_grad_()
+    mask = torch.tensor([[True] * 5, [True, False, True, False, False], [False] * 5])
+    weights = normalize_scores(scores, mask, one_in_denominator=one)
+    (gradient,) = torch.autograd.grad(weights.float().square().sum(), scores)
+    assert weights.dtype == dtype
+    assert weights[~mask].abs().max() == 0
+    assert gradient[~mask].abs().max() == 0
+    assert gradient.isfinite().all()
+    alone = normalize_scores(scores[1, [0, 2]], one_in_denominator=one)
+    torch.testing.assert_close(weights[1, [0, 2]], alone)

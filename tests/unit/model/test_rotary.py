@@ -1,0 +1,60 @@
+"""Rotary positions are products of complex numbers, and what they do to scores depends on distances alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from translane_export.model.rotary import Rotary
+
+B, H = 2, 4
+EXACT: dict[str, Any] = {"rtol": 1e-11, "atol": 1e-11}
+
+
+def turned_as_complex_numbers(x: Tensor, positions: Tensor, base: float, *, interleaved: bool) -> Tensor:
+    """Su et al. 2021, equation 16: a pair of numbers is one complex number times e^(i · p · base^(-2k/D))."""
+    size = x.shape[-1]
+    pairs = x.unflatten(-1, (-1, 2)) if interleaved else x.unflatten(-1, (2, -1)).transpose(-1, -2)
+    angles = positions[:, None].double() * base ** (-2 * torch.arange(size // 2, dtype=torch.float64) / size)
+    numbers = torch.view_as_real(torch.view_as_complex(pairs.contiguous()) * torch.exp(1j * angles))
+    return numbers.flatten(-2) if interleaved else numbers.transpose(-1, -2).flatten(-2)
+
+
+@pytest.mark.parametrize("interleaved", [True, False])
+@pytest.mark.parametrize(("size", "base"), [(2, 10_000.0), (6, 10_000.0), (10, 500.0)])
+def test_rotary_positions_multiply_complex_numbers(interleaved, size, base):
+    rotary, x = Rotary(size, 64, base, interleaved=interleaved), torch.randn(B, H, 50, size).double()
+    expected = turned_as_complex_numbers(x, torch.arange(50), base, interleaved=interleaved)
+    torch.testing.assert_close(rotary(x), expected, rtol=0, atol=1e-6)  # angles are kept in float32
+    rows = torch.tensor([[3, 40], [17, 0]])
+    picked = torch.stack([x[row, :, at] for row, at in enumerate(rows)])
+    at = torch.stack([expected[row, :, at] for row, at in enumerate(rows)])
+    torch.testing.assert_close(rotary(picked, rows), at, rtol=0, atol=1e-6)
+    assert torch.equal(rotary(x)[0, 0, 0], x[0, 0, 0])
+
+
+@pytest.mark.parametrize("interleaved", [True, False])
+def test_products_of_turned_numbers_depend_on_the_distance_alone(interleaved):
+    rotary = Rotary(8, 64, 100.0, interleaved=interleaved).double()
+    query, key = torch.randn(2, 8, dtype=torch.float64)
+    queries, keys = (rotary(x.expand(1, 1, 64, 8))[0, 0] for x in (query, key))
+    products = queries @ keys.T  # [64, 64]
+    for distance in (-40, -3, 0, 1, 17):
+        along = products.diagonal(distance)
+        torch.testing.assert_close(along, along[:1].expand_as(along), rtol=0, atol=1e-5)
+    assert products[0].std() > 0.01
+    torch.testing.assert_close(queries.norm(dim=-1), query.norm().expand(64), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_pairs_beyond_the_size_are_not_turned(interleaved):
+    few, many = (Rotary(6, 16, 10.0, pairs=pairs, interleaved=interleaved).double() for pairs in (None, 5))
+    x = torch.randn(1, 1, 16, 10).double()
+    turned = many(x)
+    own = [0, 1, 2, 3, 4, 5] if interleaved else [0, 1, 2, 5, 6, 7]
+    others = [place for place in range(10) if place not in own]
+    assert torch.equal(turned[..., others], x[..., others])
+    torch.testing.assert_close(turned[..., own], few(x[..., own]), **EXACT)

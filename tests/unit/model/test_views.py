@@ -1,0 +1,92 @@
+"""What queries see: rules, padding and biases together, for all queries or some.
+
+Windows are those of the package `local-attention`.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+from local_attention import LocalAttention
+
+from translane_export.model.attention_kernels import Formula, attend_plainly
+from translane_export.model.distance_biases import Alibi, DistanceBias, ProximalBias
+from translane_export.model.masks import BlockRule, CausalRule, MaskRule, WindowRule
+from translane_export.model.views import View
+
+LENGTHS = torch.tensor([7, 3])
+
+
+def test_all_rules_must_agree():
+    view = View(5, 7, LENGTHS, [CausalRule(), BlockRule(2)])
+    mask = view.whole.mask
+    assert mask is not None
+    assert mask.shape == (2, 1, 5, 7)
+    for row, i, j in ((row, i, j) for row in range(2) for i in range(5) for j in range(7)):
+        assert mask[row, 0, i, j] == (j < LENGTHS[row] and i - 2 <= j <= i)
+
+
+def test_nothing_is_hidden_or_raised_without_a_reason():
+    seen = View(5, 7).whole
+    assert seen.mask is None
+    assert seen.bias is None
+    assert seen.queries.shape == (5, 1)
+    assert seen.keys.shape == (7,)
+    assert not View(5, 7).has_biases
+
+
+@pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["all", "padded"])
+@pytest.mark.parametrize("block", [1, 2, 5, 8])
+def test_blocks_are_parts_of_the_whole(lengths, block):
+    rules: list[MaskRule] = [CausalRule(), WindowRule(2, 1, 0, exact=True)]
+    biases: list[DistanceBias] = [Alibi(3), ProximalBias()]
+    view = View(7, 7, lengths, rules, biases)
+    parts = [view.block(first, min(first + block, 7)) for first in range(0, 7, block)]
+    for name in ("mask", "bias", "queries"):
+        whole = getattr(view.whole, name)
+        joined = torch.cat([getattr(part, name) for part in parts], dim=-2)
+        assert torch.equal(joined, whole)
+    assert view.whole is view.whole
+
+
+def test_a_bias_that_is_trained_gets_the_gradients_of_every_layer(make_model):
+    """The layers share one view, and so one bias."""
+    model = make_model(relative_buckets=8, relative_max_distance=12)
+    memory = model.encode(torch.tensor([[4, 5, 6, 3]]), torch.tensor([4]))
+    memory.square().sum().backward()
+    assert model.encoder.relative_positions.weight.grad.abs().sum() > 0
+    assert model.decoder.relative_positions.weight.grad is None
+
+
+# ---- local-attention ----
+
+
+def differences(draw: random.Random) -> int:
+    """How many real positions of one random case differ from the package's."""
+    causal, exact, autopad = (draw.random() < 0.5 for _ in range(3))
+    window, backward = draw.randint(1, 6), draw.randint(0, 2)
+    forward = 0 if causal else draw.randint(0, 2)
+    rows, heads = draw.randint(1, 2), draw.randint(1, 2)
+    size = draw.randint(1, 20) if autopad else window * draw.randint(1, 4)
+    lengths = torch.tensor([draw.randint(1, size) for _ in range(rows)])
+    real = torch.arange(size) < lengths[:, None]  # [B, T]
+    queries, keys, values = (torch.randn(rows, heads, size, 4, dtype=torch.float64) for _ in range(3))
+    package = LocalAttention(
+        window_size=window, causal=causal, look_backward=backward, look_forward=forward, autopad=autopad,
+        exact_windowsize=exact, use_rotary_pos_emb=False,
+    )  # fmt: skip
+    rules: list[MaskRule] = [WindowRule(window, backward, forward, exact)]
+    view = View(size, size, lengths, [CausalRule(), *rules] if causal else rules)
+    ours = attend_plainly(Formula(4**-0.5), queries, keys, values, view).transpose(1, 2)
+    # what the package pads with is hidden by its mask alone
+    whole = bool(real.all()) and (causal or size % window == 0)
+    theirs = package(queries, keys, values, mask=None if whole else real).transpose(1, 2)
+    return int(((ours - theirs).abs().amax((-1, -2)) > 1e-12)[real].sum())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_windows_are_those_of_the_package_local_attention(seed):
+    draw = random.Random(seed)
+    assert sum(differences(draw) for _ in range(300)) == 0
