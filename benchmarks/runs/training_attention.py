@@ -8,8 +8,8 @@ kernel, *blocks* computes some queries at a time, and once more in the backward 
 distances up to 16, which PyTorch's kernel does not take. The last table compares sizes of blocks.
 
 Each measurement is a process of its own. Memory is the most that it has had, less what it had before: the peak is VmHWM
-of /proc/self/status. Time is processor time on one thread, the median of the rounds. The plain way takes some three times
-the memory of its weights: 8,192 tokens and 4 heads take 3 GiB.
+of /proc/self/status. Time is processor time on one thread, the median of the rounds. The plain way takes some three
+times the memory of its weights: 8,192 tokens and 4 heads take 3 GiB.
 """
 
 from __future__ import annotations

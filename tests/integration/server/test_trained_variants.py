@@ -1,6 +1,6 @@
 """Every variant of attention from end to end: trained by the command, exported, served; compared with PyTorch.
 
-`TRANSLANE_VARIANTS=long pytest tests/integration/server/test_trained_variants.py` trains each variant for some hundred
+`VARIANTS=all pytest tests/integration/server/test_trained_variants.py` trains each variant for some hundred
 steps, and looks at its loss. It takes some minutes.
 """
 
@@ -28,7 +28,7 @@ from translane_server.bundle import load_bundle
 from translane_server.settings_loader import Flag
 from translane_server.text.tokenizer import load_tokenizer
 
-IS_LONG = os.environ.get("TRANSLANE_VARIANTS") == "long"
+IS_LONG = os.environ.get("VARIANTS") == "all"
 MAX_LENGTH = 12
 TEXTS = [source for source, _ in PAIRS[::7]] + [PAIRS[0][0] * 3, PAIRS[5][0] * 2, "猫"]
 # Together they set every flag of attention, and every kind of norm.
@@ -158,7 +158,7 @@ async def test_a_served_variant_translates_as_pytorch_does(tmp_path, name):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not IS_LONG, reason="TRANSLANE_VARIANTS=long trains each variant for some hundred steps")
+@pytest.mark.skipif(not IS_LONG, reason="VARIANTS=all trains each variant for some hundred steps")
 @pytest.mark.parametrize("name", VARIANTS)
 def test_the_loss_of_every_variant_falls(tmp_path, name):
     checkpoint = train_tiny(tmp_path, VARIANTS[name], max_steps=300, valid_every=150)
