@@ -106,6 +106,12 @@ def memory(processes: Iterable[int]) -> int:
     return 1024 * total
 
 
+def peak_memory() -> int:
+    """Most resident memory that this process has had [bytes]. ru_maxrss begins at what the parent process had."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+
+
 def open_files(processes: Iterable[int]) -> int:
     """How many file descriptors these processes have open."""
     total = 0

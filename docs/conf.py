@@ -50,6 +50,7 @@ docs/export
 docs/bring-your-own
 docs/explain
 docs/training
+docs/attention
 docs/normalization
 models/zh-en/README
 ```

@@ -19,6 +19,7 @@ import matplotlib as mpl
 
 from benchmarks import places
 from benchmarks.report import bounds, offline_tables, plots, product_tables, scaling_tables, serving_tables
+from benchmarks.report.marked_part import replace_between
 from benchmarks.report.results import TITLES, Record, Results, circumstances, models_of, read, told_machine
 
 BEGIN = "<!-- {device}: begin; `python -m benchmarks.report` writes what is between these lines -->"
@@ -188,12 +189,7 @@ def replace_part(page: str, device: str, lines: str) -> str:
     Raises:
         ValueError: the page has no markers of this device.
     """
-    begin, end = BEGIN.format(device=device), END.format(device=device)
-    before, found, rest = page.partition(f"{begin}\n")
-    _, closed, after = rest.partition(f"{end}\n")
-    if not (found and closed):
-        raise ValueError(f"there are no lines {begin!r} and {end!r}")
-    return f"{before}{begin}\n\n{lines.strip()}\n\n{end}\n{after}"
+    return replace_between(page, BEGIN.format(device=device), END.format(device=device), lines)
 
 
 def main() -> None:

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks import places
+from benchmarks.machine import peak_memory
 from benchmarks.models.large import LARGE
 from helpers import hugging_face
 from translane_server.bundle import Bundle, load_bundle
@@ -105,17 +106,11 @@ def measure(folder: Path, output: Path) -> dict[str, float]:
 def export_alone(folder: Path, output: Path) -> None:
     start = time.monotonic()
     hugging_face.export(folder, output, log=log)
-    print(json.dumps({"seconds": time.monotonic() - start, "peak": peak()}))
+    print(json.dumps({"seconds": time.monotonic() - start, "peak": peak_memory()}))
 
 
 def log(line: str) -> None:
-    print(f"{peak() / 1e6:8,.0f} MB  {line}", file=sys.stderr, flush=True)
-
-
-def peak() -> int:
-    """Most memory this process has had [bytes]."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+    print(f"{peak_memory() / 1e6:8,.0f} MB  {line}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -7,12 +7,11 @@ translane-export runs/base-random -o runs/base-random-bundle
 from __future__ import annotations
 
 import argparse
-import io
 from pathlib import Path
 
-import sentencepiece
 import torch
 
+from benchmarks.models.letters import characters
 from translane_export.checkpoint import save_checkpoint
 from translane_export.model import PRESETS, Transformer, TransformerConfig
 
@@ -44,24 +43,6 @@ def main() -> None:
     )
     vocabulary.unlink()
     print(f"{arguments.output}: {sum(p.numel() for p in Transformer(config).parameters()):,} parameters")
-
-
-def characters() -> bytes:
-    """A SentencePiece model of the letters: most ids of the model have no piece, and no benchmark asks for one."""
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(["abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXYZ"]),
-        model_writer=model,
-        model_type="char",
-        vocab_size=1000,
-        hard_vocab_limit=False,
-        pad_id=0,
-        unk_id=1,
-        bos_id=2,
-        eos_id=3,
-        minloglevel=2,
-    )
-    return model.getvalue()
 
 
 if __name__ == "__main__":

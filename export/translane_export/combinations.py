@@ -39,6 +39,11 @@ def check_checkpoint(settings: ExportSettings, checkpoint: Checkpoint) -> None:
             f"--test compares int8 with what it is made of, and {settings.checkpoint} is int8 already, which stays as"
             " it is; leave it out"
         )
+    if settings.precision == "bf16" and checkpoint.config.norm_kind == "batch":
+        raise ExportError(
+            "ONNX Runtime has no batch norm in bfloat16 on CUDA, and bf16 bundles are for CUDA; export with"
+            " --precision fp16"
+        )
 
 
 def complete(settings: ExportSettings, checkpoint: Checkpoint) -> ExportSettings:

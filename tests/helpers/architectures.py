@@ -135,6 +135,4 @@ COMBINED = (
     "a norm after post-norm stacks",
 )
 FOR_CUDA = ("of everything", "rotary, grouped, windows, softmax1", "relative vectors, unclipped", "batch norm, pre")
-ARCHITECTURES |= {
-    name: VARIANTS[name] for name in VARIANTS if name in COMBINED or os.environ.get("VARIANTS") == "all"
-}
+ARCHITECTURES |= {name: VARIANTS[name] for name in VARIANTS if name in COMBINED or os.environ.get("VARIANTS") == "all"}

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from translane_export.model import Transformer, TransformerConfig
 from translane_export.model.attention import MultiHeadAttention
-from translane_export.model.rotary import Rotary
 
 _MULTIPLE = 8
 _PARTS = ("q_proj", "k_proj", "v_proj", "out_proj")
@@ -97,10 +96,11 @@ def _pad_attention(attention: MultiHeadAttention, config: TransformerConfig, pad
         relative.keys = _parameter(_spread(relative.keys.detach(), size, keys))
         relative.values = _parameter(_spread(relative.values.detach(), size, values))
     if attention.rotary is not None:
-        dtype = attention.rotary.cosines.dtype
-        attention.rotary = Rotary(
-            config.head_dim, config.max_positions, config.rotary_base, pairs=_up(config.head_dim // 2)
-        ).to(dtype)
+        rotary = attention.rotary
+        rotary.interleaved = False
+        added = _up(config.head_dim // 2) - config.head_dim // 2  # pairs that are not turned
+        rotary.cosines = torch.nn.functional.pad(rotary.cosines, (0, added), value=1.0)
+        rotary.sines = torch.nn.functional.pad(rotary.sines, (0, added))
 
 
 def _pad_rows(layer: nn.Linear, size: int, places: list[int], head_size: int) -> nn.Linear:

@@ -36,7 +36,7 @@ class RelativeTables(nn.Module):
         """Return scale · q · r_k of each place, [N, H · D] -> [N, H, P]; one more that is 0 if not clipped."""
         rows = queries.reshape(-1, form.size) if self.shared else queries
         products = (project(self.keys, rows) * form.scale).view(-1, form.heads, self.count)
-        return products if self.clipped else torch.nn.functional.pad(products, (0, 1))
+        return products if self.clipped else _with_zeros(products, 1)
 
     def mix(self, shares: Tensor, form: HeadForm) -> Tensor:
         """Return what the values' vectors add to the context: weights by place [N, H, P] -> [N, H · D]."""
@@ -58,7 +58,7 @@ def shares_of_step(relative: RelativeTables, weights: Tensor, positions: Tensor,
     wanted = positions.long()[:, None] - window + ordinals(relative.values.weight[0, : window + 1])  # [B, window + 1]
     index = wanted.clamp(min=0)[:, None].expand(-1, heads, -1)
     near = torch.where((wanted >= 0)[:, None], weights.gather(2, index), 0.0)  # [B, H, window + 1]
-    near = torch.nn.functional.pad(near, (0, window))  # [B, H, P]
+    near = _with_zeros(near, window)  # [B, H, P]
     if not relative.clipped:
         return near
     behind = (keys[None, :] <= positions.long()[:, None] - window)[:, None]  # [B, 1, C]
@@ -88,6 +88,11 @@ def shares_of_sentence(relative: RelativeTables, weights: Tensor, lengths: Tenso
     up_to = torch.minimum(keys + window - 1, keys[-1:])  # the last key that is less than a window after a query
     ahead = sums[..., -1] - _pick(sums, up_to)
     return torch.cat((furthest[..., None], near[..., 1:-1], ahead[..., None]), dim=3)
+
+
+def _with_zeros(x: Tensor, count: int) -> Tensor:
+    """Put so many zeros behind x [B, H, N]; Pad has no kernel for bfloat16 on CUDA."""
+    return torch.cat((x, torch.zeros_like(x[..., :1]).expand(-1, -1, count)), dim=2)
 
 
 def _pick(sums: Tensor, index: Tensor) -> Tensor:

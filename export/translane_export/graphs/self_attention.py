@@ -6,6 +6,7 @@ embeddings add to it, layer by layer.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
 import torch
@@ -101,7 +102,11 @@ class StackBias(nn.Module):
 
     def __init__(self, stack: Stack, dtype: torch.dtype) -> None:
         super().__init__()
-        self._biases: tuple[DistanceBias, ...] = stack.biases
+        # those that are not trained stay float32: operators such as Log have no kernel for bfloat16 on CUDA
+        fixed = [copy.deepcopy(each).float() for each in (stack.alibi, stack.proximal_bias) if each is not None]
+        learned = [] if stack.relative_positions is None else [stack.relative_positions]
+        self.fixed = nn.ModuleList(fixed)
+        self._biases: Sequence[DistanceBias] = [*learned, *fixed]
         rules = [rule for rule in stack.rules if not isinstance(rule, CausalRule)]
         causal = len(rules) < len(stack.rules)
         # an operator that has a bias anyway takes the rules with it
@@ -117,6 +122,8 @@ class StackBias(nn.Module):
         for each in self._biases:
             raised = each.between(queries, keys)
             bias = raised if bias is None else bias + raised
+        if bias is not None and bias.dtype != self._dtype:
+            bias = bias.to(self._dtype)
         for rule in self._rules:
             seen = rule.sees(queries, keys).unsqueeze(-3)
             bias = torch.where(seen, torch.zeros((), dtype=self._dtype) if bias is None else bias, self._unseen)

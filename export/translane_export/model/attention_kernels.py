@@ -18,8 +18,9 @@ from translane_export.model.normalizers import normalize_scores
 from translane_export.model.relative_embeddings import RelativeEmbeddings
 from translane_export.model.views import Seen, View
 
-# At sentence lengths the plain way is the fastest on a CPU: a training step of the small preset takes 240 ms with
-# PyTorch's kernel and 180 ms plainly (32 × 48 tokens, bfloat16, 2 cores).
+# Up to here the ways take about the same time on a CPU, and which is the fastest depends on the processor and the type:
+# with AMX in bfloat16 the plain way, 180 ms for a step of the small preset against 240 ms (32 × 48 tokens); with AVX2
+# PyTorch's kernel, by 3 to 14%. Beyond, the weights take more memory than all else. docs/attention.md has figures.
 _PLAIN_UP_TO = 512 * 512  # weights of a head
 _BLOCK = 256  # queries
 

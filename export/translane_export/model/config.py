@@ -51,7 +51,7 @@ class TransformerConfig:
     ``rotary_base`` (`rotary`), or falls off with distance (`distance_biases`), as it does with ``proximal_bias``.
     ``relative_window`` other than 0 adds vectors for distances up to it to self-attention's keys and values, which
     heads share or not (``relative_shared``), and which distances beyond have or not (``relative_clipped``); see
-    `relative_embeddings`. ``proximal_init`` starts training with keys projected as queries are.
+    `relative_embeddings`. ``proximal_init`` starts training with self-attention's keys projected as queries are.
     ``block_length`` other than 0 lets a position see so many on either side. ``window_size`` other than 0 cuts a
     sequence into windows, and lets a position see its own and ``look_backward`` before and ``look_forward`` after it,
     of which ``exact_window`` counts positions (`masks`). A decoder looks forward nowhere.

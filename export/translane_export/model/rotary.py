@@ -14,21 +14,18 @@ class Rotary(nn.Module):
     Su et al. 2021 (https://arxiv.org/abs/2104.09864), section 3.2. The products of turned queries and keys depend on
     how far apart they are. A pair is numbers i and i + D/2, or neighbours if ``interleaved``, as in the paper.
 
-    `cosines` and `sines` are [max_positions, pairs]. With more ``pairs`` than D/2, the further ones are not turned.
+    `cosines` and `sines` are [max_positions, D/2].
     """
 
     cosines: Tensor
     sines: Tensor
 
-    def __init__(
-        self, size: int, max_positions: int, base: float, *, interleaved: bool = False, pairs: int | None = None
-    ) -> None:
+    def __init__(self, size: int, max_positions: int, base: float, *, interleaved: bool = False) -> None:
         super().__init__()
         self.interleaved = interleaved
         # in float64: far positions lose digits of the angle in float32
         rates = base ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)  # [D / 2]
-        rates = torch.nn.functional.pad(rates, (0, (pairs or size // 2) - size // 2))
-        angles = torch.arange(max_positions, dtype=torch.float64)[:, None] * rates  # [max_positions, pairs]
+        angles = torch.arange(max_positions, dtype=torch.float64)[:, None] * rates  # [max_positions, D / 2]
         self.register_buffer("cosines", angles.cos().float(), persistent=False)
         self.register_buffer("sines", angles.sin().float(), persistent=False)
 

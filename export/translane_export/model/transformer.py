@@ -71,8 +71,10 @@ class Transformer(nn.Module):
                 # As if Q, K and V were one [3·H·D, M] matrix, which torch.nn.Transformer and fairseq train best from.
                 for projection in (module.q_proj, module.k_proj, module.v_proj):
                     nn.init.xavier_uniform_(projection.weight, gain=2**-0.5)
-                if self.config.proximal_init:  # a query then looks at its like first, as in Glow-TTS and VITS
-                    module.k_proj.load_state_dict(module.q_proj.state_dict())
+        if self.config.proximal_init:  # a query looks at its like first, as in Glow-TTS and VITS
+            for layer in (*self.encoder.layers, *self.decoder.layers):
+                attention = layer.get_submodule("self_attention")
+                attention.get_submodule("k_proj").load_state_dict(attention.get_submodule("q_proj").state_dict())
         nn.init.normal_(self.output_projection.weight, std=self.config.d_model**-0.5)
 
     def _tie(self) -> None:

@@ -47,14 +47,3 @@ def test_products_of_turned_numbers_depend_on_the_distance_alone(interleaved):
         torch.testing.assert_close(along, along[:1].expand_as(along), rtol=0, atol=1e-5)
     assert products[0].std() > 0.01
     torch.testing.assert_close(queries.norm(dim=-1), query.norm().expand(64), rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("interleaved", [False, True])
-def test_pairs_beyond_the_size_are_not_turned(interleaved):
-    few, many = (Rotary(6, 16, 10.0, pairs=pairs, interleaved=interleaved).double() for pairs in (None, 5))
-    x = torch.randn(1, 1, 16, 10).double()
-    turned = many(x)
-    own = [0, 1, 2, 3, 4, 5] if interleaved else [0, 1, 2, 5, 6, 7]
-    others = [place for place in range(10) if place not in own]
-    assert torch.equal(turned[..., others], x[..., others])
-    torch.testing.assert_close(turned[..., own], few(x[..., own]), **EXACT)

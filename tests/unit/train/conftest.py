@@ -1,15 +1,12 @@
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
-NOUNS = {"猫": "cat", "狗": "dog", "书": "book", "马": "horse", "鸟": "bird", "鱼": "fish"}
-VERBS = {"看": "sees", "爱": "loves", "买": "buys", "找": "finds"}
-PEOPLE = {"他": "he", "她": "she", "你": "you", "我": "I"}
+from helpers.tiny_corpus import write_pairs
 
 
 @pytest.fixture
@@ -17,15 +14,7 @@ def write_tsv(tmp_path: Path) -> Callable[[str, int, int], Path]:
     """Writes `rows` synthetic sentence pairs that a tiny model can learn."""
 
     def write(name: str, rows: int, seed: int) -> Path:
-        draw = random.Random(seed)
-        path = tmp_path / name
-        with path.open("w", encoding="utf-8") as file:
-            for _ in range(rows):
-                (who, who_en), (does, does_en), (what, what_en) = (
-                    draw.choice(list(words.items())) for words in (PEOPLE, VERBS, NOUNS)
-                )
-                file.write(f"{who}{does}{what}。\t{who_en} {does_en} a {what_en}.\tattribution\n")
-        return path
+        return write_pairs(tmp_path / name, rows, seed)
 
     return write
 

@@ -1,0 +1,185 @@
+"""Every variant of attention from end to end: trained by the command, exported, served; compared with PyTorch.
+
+`VARIANTS=all pytest tests/integration/server/test_trained_variants.py` trains each variant for some hundred
+steps, and looks at its loss. It takes some minutes.
+"""
+
+import dataclasses
+import os
+from typing import Any
+
+import pytest
+import sentencepiece
+import torch
+from torch.nn.utils.rnn import pad_sequence
+
+from helpers.architectures import VARIANTS
+from helpers.real_server import serving_bundle
+from helpers.tiny_corpus import PAIRS, write_pairs
+from translane.v1 import translation_pb2 as pb
+from translane_export import command as export_command
+from translane_export.checkpoint import load_checkpoint
+from translane_export.model import Transformer, TransformerConfig
+from translane_export.model.greedy import greedy_decode
+from translane_export.model.loss import label_smoothed_cross_entropy
+from translane_export.train.__main__ import main as train
+from translane_export.train.settings import TrainSettings
+from translane_server.bundle import load_bundle
+from translane_server.settings_loader import Flag
+from translane_server.text.tokenizer import load_tokenizer
+
+IS_LONG = os.environ.get("VARIANTS") == "all"
+MAX_LENGTH = 12
+TEXTS = [source for source, _ in PAIRS[::7]] + [PAIRS[0][0] * 3, PAIRS[5][0] * 2, "猫"]
+# Together they set every flag of attention, and every kind of norm.
+TOGETHER: dict[str, dict[str, Any]] = {
+    "relative vectors, batch norm": {
+        "relative_window": 2,
+        "relative_shared": False,
+        "relative_clipped": False,
+        "norm_kind": "batch",
+        "norm": "pre",
+        "embedding_norm": True,
+        "window_size": 4,
+        "look_backward": 2,
+        "look_forward": 0,
+    },
+    "rotary, grouped queries, RMS norm": {
+        "positions": "rotary",
+        "rotary_base": 500.0,
+        "rotary_interleaved": True,
+        "kv_heads": 2,
+        "window_size": 3,
+        "exact_window": True,
+        "norm_kind": "rms",
+        "gated": True,
+        "activation": "silu",
+    },
+    "ALiBi, proximal, softmax1": {
+        "positions": "alibi",
+        "proximal_bias": True,
+        "proximal_init": True,
+        "block_length": 3,
+        "attention_normalizer": "softmax1",
+        "attention_biases": False,
+    },
+    "T5's biases, sizes of no power of two": {
+        "positions": "none",
+        "relative_buckets": 8,
+        "relative_max_distance": 12,
+        "biases": False,
+        "attention_biases": True,
+        "head_size": 12,
+        "value_size": 9,
+    },
+}
+
+
+def flags(values):
+    """Flags of the command: where {"a_switch": False} is --no-a-switch, others are --a-number=1."""
+    given = []
+    for name, value in values.items():
+        flag = name.replace("_", "-")
+        if TrainSettings.model_fields[name].annotation is bool:
+            given.append(f"--{flag}" if value else f"--no-{flag}")
+        else:
+            given.append(f"--{flag}={value}")
+    return given
+
+
+def train_tiny(folder, variant, **overrides):
+    """Train a variant by the command; return its checkpoint's folder."""
+    values: dict[str, Any] = {
+        "train": write_pairs(folder / "train.tsv", 300, 1),
+        "valid": write_pairs(folder / "valid.tsv", 12, 2),
+        "output": folder / "run",
+        "source_language": "zh",
+        "target_language": "en",
+        "source_vocabulary_size": 26,
+        "target_vocabulary_size": 30,
+        "preset": "tiny",
+        "d_model": 32,
+        "heads": 4,
+        "ffn_size": 64,
+        "encoder_layers": 1,
+        "max_positions": 32,
+        "max_tokens": 256,
+        "learning_rate": 0.01,
+        "warmup_steps": 10,
+        "max_steps": 40,
+        "valid_every": 40,
+        "average": 1,
+        "threads": 1,
+        "device": "cpu",
+        "precision": "fp32",
+    }
+    assert train(flags(values | variant | overrides)) == 0
+    return folder / "run" / "best"
+
+
+def read_model(folder):
+    checkpoint = load_checkpoint(folder)
+    model = Transformer(checkpoint.config)
+    model.load_state_dict(checkpoint.state_dict)
+    return model.eval()
+
+
+def test_the_flags_set_together_are_all_flags_of_attention():
+    heading, of_attention = "", set()
+    of_models = {field.name for field in dataclasses.fields(TransformerConfig)}
+    for name, field in TrainSettings.model_fields.items():
+        heading = next((flag.heading for flag in field.metadata if isinstance(flag, Flag) and flag.heading), heading)
+        if heading.startswith("attention") and name in of_models:
+            of_attention.add(name)
+    assert len(of_attention) > 10
+    assert of_attention <= set().union(*TOGETHER.values())
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+async def test_a_served_variant_translates_as_pytorch_does(tmp_path, name):
+    variant = TOGETHER[name]
+    checkpoint = train_tiny(tmp_path, variant)
+    model = read_model(checkpoint)
+    assert {key: getattr(model.config, key) for key in variant} == variant
+    bundle_folder = tmp_path / "bundle"
+    assert export_command.run([str(checkpoint), f"--output={bundle_folder}", "--threads=1"], {}) == 0
+    bundle = load_bundle(bundle_folder)
+    tokenizer = load_tokenizer(bundle)
+    expected = greedy_decode(model, tokenizer.encode(TEXTS), MAX_LENGTH, complete=True)
+    async with serving_bundle(bundle, rows=8) as running:
+        options = pb.DecodingOptions(max_length=MAX_LENGTH, return_tokens=True)
+        translations = (await running.stub.Translate(pb.TranslateRequest(texts=TEXTS, options=options))).translations
+    for translation, ids in zip(translations, expected, strict=True):
+        (hypothesis,) = translation.hypotheses
+        ends = hypothesis.finish_reason == pb.FINISH_REASON_END_OF_SENTENCE
+        assert list(hypothesis.tokens) == [*tokenizer.target_pieces(ids), *["</s>"] * ends]
+        assert hypothesis.text == tokenizer.decode([ids])[0]
+    assert len({translation.hypotheses[0].text for translation in translations}) > 1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not IS_LONG, reason="VARIANTS=all trains each variant for some hundred steps")
+@pytest.mark.parametrize("name", VARIANTS)
+def test_the_loss_of_every_variant_falls(tmp_path, name):
+    checkpoint = train_tiny(tmp_path, VARIANTS[name], max_steps=300, valid_every=150)
+    model = read_model(checkpoint)
+    torch.manual_seed(1)
+    before, after = (loss_of(each, checkpoint) for each in (Transformer(model.config).eval(), model))
+    print(f"{name}: loss {before:.2f} before, {after:.2f} after training [nats a token]")
+    assert after < 0.2 * before
+
+
+@torch.inference_mode()
+def loss_of(model, checkpoint):
+    """The cross-entropy of all pairs [nats a token]."""
+    config: TransformerConfig = model.config
+    vocabularies = load_checkpoint(checkpoint).tokenizer.sentencepiece_models()
+    encoded = []
+    for path, texts in zip(vocabularies, zip(*PAIRS, strict=True), strict=True):
+        processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
+        encoded.append([torch.tensor([*ids, config.eos_id]) for ids in processor.encode(list(texts))])
+    sources, targets = (pad_sequence(side, batch_first=True, padding_value=config.pad_id) for side in encoded)
+    lengths = torch.tensor([len(ids) for ids in encoded[0]])
+    starts = torch.full((len(PAIRS), 1), config.start_id)
+    logits = model.decode(torch.cat((starts, targets[:, :-1]), dim=1), model.encode(sources, lengths), lengths)
+    return float(label_smoothed_cross_entropy(logits, targets, config.pad_id).mean)
