@@ -9,6 +9,17 @@ import math
 from pathlib import Path
 from typing import Any
 
+# Settings of attention that CTranslate2's Transformer has only as they are by default.
+_ATTENTION = (
+    "kv_heads",
+    "value_size",
+    "attention_biases",
+    "attention_normalizer",
+    "relative_window",
+    "proximal_bias",
+    "block_length",
+    "window_size",
+)
 END, UNKNOWN, START = "</s>", "<unk>", "<s>"
 _ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": "SWISH"}
 
@@ -46,17 +57,21 @@ def _specification(checkpoint: Any) -> Any:
     """A checkpoint as CTranslate2's description of a Transformer, weights included."""
     from ctranslate2.specs import common_spec, transformer_spec
 
+    from translane_export.model import TransformerConfig
+
     config = checkpoint.config
     unsupported = {
         "RMSNorm": config.norm_kind != "layer",
         "gated feed-forward networks": config.gated,
         "relative positions": bool(config.relative_buckets),
-        "no positions": config.positions == "none",
+        "no position vectors": config.positions not in ("sinusoidal", "learned"),
         "projections without biases": not config.biases,
-        "attention that is not scaled": not config.attention_scale,
+        "attention that is not scaled": config.attention_scale is not True,
+        "a norm that the placement does not imply": config.final_norm is not None,
         "scaled logits": config.logit_scale != 1,
         "suppressed ids": bool(config.suppressed_ids),
         "heads of another size": config.head_dim * config.heads != config.d_model,
+        **{name: getattr(config, name) != getattr(TransformerConfig, name) for name in _ATTENTION},
     }
     if names := [name for name, found in unsupported.items() if found]:
         raise ValueError(f"this conversion for CTranslate2 does not cover {', '.join(names)}")

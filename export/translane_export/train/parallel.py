@@ -160,6 +160,17 @@ def _others_may_end() -> Iterator[None]:
         raise TrainError(f"another process of the run has ended ({_first_line(error)})") from None
 
 
+@contextmanager
+def batch_norms_may_fail() -> Iterator[None]:
+    """Say that another process has ended where a batch norm, which adds up over processes, finds it gone."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not isinstance(error, dist.DistError) and "gloo" not in str(error):
+            raise
+        raise TrainError(f"another process of the run has ended ({_first_line(error)})") from None
+
+
 def _first_line(error: Exception) -> str:
     line = (str(error).strip().splitlines() or [type(error).__name__])[0]
     return line.split("] ")[-1].partition(". ")[0]  # without the place in PyTorch's code, and without advice

@@ -11,7 +11,7 @@ from translane_export.model import Transformer, label_smoothed_cross_entropy
 from translane_export.train.batches import EncodedPair, collate
 from translane_export.train.devices import uses_bf16
 from translane_export.train.errors import TrainError
-from translane_export.train.parallel import Parallel, part
+from translane_export.train.parallel import Parallel, batch_norms_may_fail, part
 from translane_export.train.schedule import WarmupInverseSqrt
 from translane_export.train.settings import TrainSettings
 from translane_export.train.shared_model import SharedGradients
@@ -81,8 +81,9 @@ class Updater:
             mine = pairs  # too few for all: each computes the whole, as no batch norm can wait for who has nothing
         else:
             share = _target_tokens(mine) / _target_tokens(pairs)
-        loss = self._mean_loss(mine) * share
-        loss.backward()  # type: ignore[no-untyped-call]
+        with batch_norms_may_fail():
+            loss = self._mean_loss(mine) * share
+            loss.backward()  # type: ignore[no-untyped-call]
         return gradients.sum(loss.detach())
 
     def _mean_loss(self, pairs: Sequence[EncodedPair]) -> torch.Tensor:
