@@ -33,7 +33,7 @@ class AttentionWeights:
         column_kind: what a column is.
         rows: the pieces that look, [T].
         columns: the pieces that are looked at, [S].
-        weights: [layers, H, T, S]; every row of S sums to 1.
+        weights: [layers, H, T, S]; a softmax makes every row of S sum to 1, and softmax₁ to less.
     """
 
     kind: Kind
@@ -50,7 +50,7 @@ class Attention:
     """The three kinds of attention of a sentence.
 
     Attributes:
-        kinds: the weights of each kind.
+        kinds: the weights of each kind of attention.
         log_probs: natural log-probability of each chosen token as PyTorch computes it, [T].
     """
 
@@ -73,7 +73,7 @@ def check_size(sizes: Architecture, sources: int, steps: int) -> None:
 
 
 @torch.inference_mode()
-def attend(model: Transformer, translated: Translated) -> Attention:
+def record_translation(model: Transformer, translated: Translated) -> Attention:
     """Run `model` once over the sentence and its whole translation, and return the weights of every attention."""
     source = translated.source
     ids, lengths = torch.tensor([source.ids]), torch.tensor([len(source.ids)])

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from translane_export.errors import ExportError
-from translane_export.explain.attention import attend, check_size
+from translane_export.explain.attention import check_size, record_translation
 from translane_export.explain.findings import Findings
 from translane_export.explain.labels import Fonts, choose_fonts
 from translane_export.explain.operators import profile_graphs
@@ -92,7 +92,7 @@ def look(bundle: Bundle, source: SourceText, settings: ExplainSettings, log: Log
     return Findings(
         manifest=bundle.manifest,
         translated=translated,
-        attention=attend(model, translated),
+        attention=record_translation(model, translated),
         tables=position_tables(model),
         graphs=graphs,
         text_steps=text_steps(bundle, source),

@@ -18,7 +18,7 @@ Kind = Literal["encoder", "decoder", "cross"]
 
 
 @dataclass(frozen=True)
-class Attended:
+class AttentionTensors:
     """The tensors of one attention over B rows, T queries and S keys; G heads have keys and values.
 
     Attributes:
@@ -40,7 +40,7 @@ class Attended:
     output: Tensor
 
 
-def run_attention(attention: MultiHeadAttention, x: Tensor, memory: Tensor, view: View) -> Attended:
+def run_attention(attention: MultiHeadAttention, x: Tensor, memory: Tensor, view: View) -> AttentionTensors:
     """Run `attention` as its `forward` does, and return all its tensors. Every query may look at some key.
 
     Args:
@@ -58,12 +58,12 @@ def run_attention(attention: MultiHeadAttention, x: Tensor, memory: Tensor, view
     weights = formula.weights(queries, keys, seen)
     context = formula.context(weights, values, seen)
     output = attention.out_proj(context.transpose(1, 2).flatten(2))  # [B, H, T, d_v] -> [B, T, M]
-    return Attended(queries, keys, values, scores, weights, context, output)
+    return AttentionTensors(queries, keys, values, scores, weights, context, output)
 
 
 @contextlib.contextmanager
 def recorded_attention(model: Transformer) -> Iterator[dict[Kind, list[Tensor]]]:
-    """Give the attention weights of every layer, [B, H, T, S], by kind; each attention adds its own as it runs."""
+    """Yield lists of attention weights by kind. Each attention adds its weights [B, H, T, S] as it runs."""
     recorded: dict[Kind, list[Tensor]] = {"encoder": [], "decoder": [], "cross": []}
 
     with contextlib.ExitStack() as hooks:

@@ -6,14 +6,14 @@ and values of earlier tokens in a cache, where this module computes them again.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from translane_export.explain.recording import Attended, run_attention
+from translane_export.explain.attention_steps import note_attention
+from translane_export.explain.recording import run_attention
 from translane_export.explain.tensor_steps import TensorNotes, TensorStep
 from translane_export.model import Transformer
 from translane_export.model.attention import MultiHeadAttention
@@ -91,7 +91,7 @@ def _decode(notes: TensorNotes, decoder: Decoder, ids: Tensor, memory: Tensor) -
 
         def look(y: Tensor, attention: MultiHeadAttention = attention, name: str = name) -> Tensor:
             attended = run_attention(attention, y, memory, cross_view)
-            return _note_attention(notes, f"{name}.cross_attention", attended, "S", attention, biased=False)
+            return note_attention(notes, f"{name}.cross_attention", attended, "S", attention, biased=False)
 
         x = _residual(notes, f"{name}.cross_attention_residual", residual, x, look)
         x = _feed_forward(notes, name, layer, x)
@@ -121,95 +121,9 @@ def _self_attention(notes: TensorNotes, name: str, layer: nn.Module, x: Tensor, 
 
     def look(y: Tensor) -> Tensor:
         attended = run_attention(attention, y, y, view)
-        return _note_attention(notes, f"{name}.self_attention", attended, notes.keys, attention, biased=view.has_biases)
+        return note_attention(notes, f"{name}.self_attention", attended, notes.keys, attention, biased=view.has_biases)
 
     return _residual(notes, f"{name}.self_attention_residual", residual, x, look)
-
-
-def _note_attention(
-    notes: TensorNotes, name: str, attended: Attended, keys: str, attention: MultiHeadAttention, *, biased: bool
-) -> Tensor:
-    kind = "cross-attention" if name.endswith("cross_attention") else "self-attention"
-    of = "the memory" if name.endswith("cross_attention") else "the tokens so far" if keys == "T" else "all tokens"
-    kept = {"T": " The graph keeps those of earlier tokens.", "S": ""}[keys]
-    if name.endswith("cross_attention"):
-        kept = " The encoder's graph computes them once for the sentence."
-    smooth = attention.one_in_denominator
-    groups = "H" if attention.kv_heads == attention.heads else "G"
-    size = "D" if attention.value_size == attention.head_size else "E"
-    biases = attention.q_proj.bias is not None
-
-    def plus(letter: str) -> str:
-        return f" + b_{letter}" if biases else ""
-
-    turned = "" if attention.rotary is None else " They are turned by their positions."
-    notes.add(
-        f"{kind}: queries",
-        f"{name}.q_proj",
-        "B H Q D",
-        attended.queries,
-        f"What each head looks for.{turned}",
-        f"Q = x W_Q{plus('Q')}",
-    )
-    notes.add(
-        f"{kind}: keys",
-        f"{name}.k_proj",
-        f"B {groups} {keys} D",
-        attended.keys,
-        f"What {of} can be found by.{turned}{kept}",
-        f"K = m W_K{plus('K')}",
-    )
-    notes.add(
-        f"{kind}: values",
-        f"{name}.v_proj",
-        f"B {groups} {keys} {size}",
-        attended.values,
-        f"What {of} have to give.{kept}",
-        f"V = m W_V{plus('V')}",
-    )
-    notes.add(
-        f"{kind}: scores",
-        name,
-        f"B H Q {keys}",
-        attended.scores,
-        "How well queries and keys match.",
-        _score(attention, biased),
-    )
-    notes.add(
-        f"{kind}: weights",
-        name,
-        f"B H Q {keys}",
-        attended.weights,
-        "Scores as shares that sum to less than 1." if smooth else "Scores as shares that sum to 1.",
-        "softmax₁(scores)" if smooth else "softmax(scores)",
-    )
-    notes.add(
-        f"{kind}: context",
-        name,
-        f"B H Q {size}",
-        attended.context,
-        "The values, averaged by the weights.",
-        "weights V" if attention.relative is None else "weights (V + r_v)",
-    )
-    notes.add(
-        f"{kind}: output",
-        f"{name}.out_proj",
-        "B Q M",
-        attended.output,
-        "All heads together, projected.",
-        f"concat(heads) W_O{plus('O')}",
-    )
-    return attended.output
-
-
-def _score(attention: MultiHeadAttention, biased: bool) -> str:
-    """Return the formula of an attention's scores."""
-    product = "QKᵀ" if attention.relative is None else "(QKᵀ + Q r_kᵀ)"
-    if math.isclose(attention.scale, attention.head_size**-0.5):
-        product += " / √D"
-    elif attention.scale != 1:
-        product += f" · {attention.scale:.4g}"
-    return product + (" + bias" if biased else "")
 
 
 def _feed_forward(notes: TensorNotes, name: str, layer: nn.Module, x: Tensor) -> Tensor:

@@ -37,7 +37,7 @@ class AlignmentGraph(nn.Module):
             kv_heads=padded.key_value_heads,
             size=padded.head_dim,
             scale=key_scale * padded.score_scale,
-            smooth=padded.attention_normalizer == "softmax1",
+            one_in_denominator=padded.attention_normalizer == "softmax1",
             rotary=None,
         )
         self.heads = list(heads)
@@ -51,7 +51,7 @@ class AlignmentGraph(nn.Module):
         scores = onnx_ops.score_keys(query, keys, source_lengths, form.sharing) * form.scale  # [B, H, S]
         hidden = ~padding_mask(source_lengths, scores.shape[2])[:, :, 0]  # [B, 1, S]
         scores = scores.masked_fill(hidden, torch.finfo(scores.dtype).min)
-        weights = normalize_scores(scores, one_in_denominator=form.smooth)
+        weights = normalize_scores(scores, one_in_denominator=form.one_in_denominator)
         return self._mean(weights).masked_fill(hidden[:, 0], 0.0)
 
     def _mean(self, weights: Tensor) -> Tensor:

@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from translane_export.graphs import onnx_ops
+from translane_export.graphs import candidates, onnx_ops
 from translane_export.graphs.onnx_nodes import HeadForm, emit, epsilon, group_query_attention, multiply, scalar
+from translane_export.model.attention_kernels import for_each_head
 from translane_export.model.config import Activation
 from translane_export.model.feed_forward import ACTIVATIONS, FeedForward
 from translane_export.model.normalizers import normalize_scores
@@ -121,33 +122,33 @@ def best_id(logits: Tensor) -> Tensor:
     """
     one = torch.tensor([1])
     if not torch.onnx.is_in_onnx_export():
-        return onnx_ops.best_ids(logits, one)
+        return candidates.best_ids(logits, one)
     if logits.dtype == torch.bfloat16:
         logits = logits.float()  # TopK has no kernel for bfloat16
     rows, vocabulary = logits.shape
-    blocks = onnx_ops.vocabulary_blocks(vocabulary)
+    blocks = candidates.vocabulary_blocks(vocabulary)
     if blocks is None:
-        return onnx_ops.top_k(logits, one, 1)[1]
+        return candidates.top_k(logits, one, 1)[1]
     size = vocabulary // blocks
-    values, places = onnx_ops.top_k(logits.view(rows, blocks, size), one, 1)  # [B, blocks, 1] each
+    values, places = candidates.top_k(logits.view(rows, blocks, size), one, 1)  # [B, blocks, 1] each
     ids = places.squeeze(2) + torch.arange(blocks) * size  # [B, blocks]
-    return ids.gather(1, onnx_ops.top_k(values.squeeze(2), one, 1)[1])
+    return ids.gather(1, candidates.top_k(values.squeeze(2), one, 1)[1])
 
 
 def best_ids(logits: Tensor, count: Tensor, num_blocks: Tensor | None) -> Tensor:
-    """Return what `onnx_ops.best_ids` does, [B, V] -> [B, K].
+    """Return what `candidates.best_ids` does, [B, V] -> [B, K].
 
     ``num_blocks`` [1] is the lesser of ``count`` and the number of blocks, where there are blocks.
     """
     if num_blocks is None or not torch.onnx.is_in_onnx_export():
-        return onnx_ops.best_ids(logits, count)
+        return candidates.best_ids(logits, count)
     vocabulary = logits.shape[1]
-    blocks = onnx_ops.vocabulary_blocks(vocabulary)
+    blocks = candidates.vocabulary_blocks(vocabulary)
     assert blocks is not None
-    chosen, found = onnx_ops.best_blocks(logits, num_blocks, blocks)  # [B, K'], [B, K' * size]
+    chosen, found = candidates.best_blocks(logits, num_blocks, blocks)  # [B, K'], [B, K' * size]
     ids = nn.functional.embedding(chosen, torch.arange(vocabulary).view(blocks, -1))  # [B, K', size]
     ids = emit("Reshape", (ids, torch.tensor([0, -1])), ids.dtype, found.shape)
-    return ids.gather(1, onnx_ops.top_k(found, count)[1])
+    return ids.gather(1, candidates.top_k(found, count)[1])
 
 
 def attention_weights(query: Tensor, keys: Tensor, lengths: Tensor, form: HeadForm) -> Tensor:
@@ -172,7 +173,7 @@ def _weights(
 
     They have the type of the queries, or are float32 if ``exact``.
     """
-    keys = onnx_ops.for_each_head(keys, form.sharing)
+    keys = for_each_head(keys, form.sharing)
     capacity = keys.shape[2]
     if torch.onnx.is_in_onnx_export():
         shape = (*queries.shape[:3], capacity)
@@ -187,7 +188,7 @@ def _weights(
     visible = torch.arange(capacity, dtype=torch.int32)[None, :] < lengths[:, None]  # [B, C]
     lowest = torch.tensor(torch.finfo(torch.float32).min)  # whose exponential is 0 beside any other
     scores = torch.where(visible[:, None, None], scores, lowest)
-    weights = normalize_scores(scores, one_in_denominator=form.smooth)
+    weights = normalize_scores(scores, one_in_denominator=form.one_in_denominator)
     return weights if exact else weights.to(queries.dtype)
 
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from translane_export.graphs import cuda_ops, onnx_ops
+from translane_export.graphs import candidates, cuda_ops, onnx_ops
 from translane_export.graphs.head_padding import pad_heads
 from translane_export.graphs.onnx_nodes import HeadForm
 from translane_export.graphs.parts import (
@@ -136,7 +136,7 @@ class DecoderGraph(nn.Module):
     @property
     def vocabulary_blocks(self) -> int | None:
         """How many blocks the vocabulary is searched by, where the caller has to say how many are looked through."""
-        return onnx_ops.vocabulary_blocks(len(self.output_projection.weight)) if self.for_cuda else None
+        return candidates.vocabulary_blocks(len(self.output_projection.weight)) if self.for_cuda else None
 
     def forward(
         self, token_ids: Tensor, positions: Tensor, source_lengths: Tensor, num_candidates: Tensor, *caches: Tensor
@@ -150,7 +150,7 @@ class DecoderGraph(nn.Module):
         if self.for_cuda:
             ids = cuda_ops.best_ids(logits, num_candidates, num_blocks)
         else:
-            ids = onnx_ops.best_ids(logits, num_candidates)
+            ids = candidates.best_ids(logits, num_candidates)
         log_probs = self._log_probs(step.hidden, logits, ids)
         alignment = () if self.alignment_layer is None else (step.queries[self.alignment_layer],)
         return ids, log_probs, logits, *alignment, *step.present

@@ -23,14 +23,14 @@ class HeadForm(NamedTuple):
     """What the operators have to know of an attention, the projections apart.
 
     ``heads`` of queries share the ``kv_heads`` of keys and values, all of them ``size`` numbers. Scores are multiplied
-    with ``scale``; ``smooth`` is softmax₁. ``rotary`` turns queries and keys, where there is one.
+    with ``scale``; ``one_in_denominator`` is softmax₁. ``rotary`` turns queries and keys, where there is one.
     """
 
     heads: int
     kv_heads: int
     size: int
     scale: float
-    smooth: bool
+    one_in_denominator: bool
     rotary: Rotary | None
 
     @classmethod
@@ -59,7 +59,7 @@ class HeadForm(NamedTuple):
     @property
     def is_plain(self) -> bool:
         """Whether this is the paper's attention, but for the scale."""
-        return self.heads == self.kv_heads and not self.smooth and self.rotary is None
+        return self.heads == self.kv_heads and not self.one_in_denominator and self.rotary is None
 
     @property
     def unusual_scale(self) -> float | None:
@@ -113,7 +113,7 @@ def group_query_attention(
         attributes["causal"] = 0
     if form.unusual_scale is not None:
         attributes["scale"] = form.unusual_scale
-    if form.smooth:
+    if form.one_in_denominator:
         attributes["smooth_softmax"] = 1
     if window is not None:
         attributes["local_window_size"] = window

@@ -1,17 +1,27 @@
 """The training-time Transformer: one module per concept.
 
-config            sizes and choices, presets
-masks             padding and causal masks
-attention         scaled dot-product and multi-head attention
-feed_forward      the position-wise network
-residual          residual connection and layer norm, post or pre
-positions         sinusoidal and learned positions
-relative_positions  a bias on attention by distance
-embeddings        token vectors with their positions
-encoder, decoder  the two stacks
-transformer       the whole model
-loss              label-smoothed cross-entropy
-word_vectors      pretrained word vectors for the embeddings
+config               sizes and choices, presets
+config_checks        which configs make no model
+masks                padding, and which positions see which
+distance_biases      biases of scores that follow from a distance: ALiBi, the proximal bias
+relative_positions   biases by distance that are trained, T5's
+relative_embeddings  vectors by distance for keys and values
+rotary               positions that turn queries and keys
+positions            position vectors, sinusoidal and learned
+views                what queries see: masks and biases of one attention
+normalizers          weights of scores: softmax, softmax₁
+attention_kernels    ways to compute attention
+attention            the projections, heads and pieces of one attention
+feed_forward         the position-wise network
+norms                layer, RMS and batch norm
+residual             residual connection and norm, post or pre
+embeddings           token vectors with their positions
+stack                what encoder and decoder have in common
+encoder, decoder     the two stacks
+transformer          the whole model
+greedy               greedy decoding
+loss                 label-smoothed cross-entropy
+word_vectors         pretrained word vectors for the embeddings
 """
 
 from translane_export.model.config import PRESETS, TransformerConfig

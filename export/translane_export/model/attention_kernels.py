@@ -1,8 +1,8 @@
 """Ways to compute attention: plainly, by PyTorch's fused kernel, or a block of queries at a time.
 
-They give the same numbers but for rounding. The plain way has all weights in memory, T · S numbers for each head, and
-keeps them for the backward pass. The others have not: PyTorch's kernel, and blocks that are computed once more in the
-backward pass (Rabe and Staats 2021, https://arxiv.org/abs/2112.05682).
+The ways give the same numbers, to rounding. The plain way has all weights in memory, T · S numbers for each head, and
+keeps them for the backward pass. PyTorch's kernel never has all weights at once. Nor do blocks, whose weights are
+computed once more in the backward pass (Rabe and Staats 2021, https://arxiv.org/abs/2112.05682).
 """
 
 from __future__ import annotations
@@ -42,18 +42,20 @@ class Formula:
 
     def scores(self, queries: Tensor, keys: Tensor, seen: Seen) -> Tensor:
         """Return the scores before they are masked and normalised, [B, H, T, S]."""
-        scores = queries @ _for_each_head(keys, queries).transpose(-2, -1)
+        scores = queries @ for_each_head(keys, queries.shape[1] // keys.shape[1]).transpose(-2, -1)
         if self.relative is not None:
-            scores = scores + self.relative.raise_scores(queries, self.relative.places(seen.queries, seen.keys))
+            places = self.relative.places(seen.query_positions, seen.key_positions)
+            scores = scores + self.relative.raise_scores(queries, places)
         if self.scale != 1:
             scores = scores * self.scale
         return scores if seen.bias is None else scores + seen.bias
 
     def context(self, weights: Tensor, values: Tensor, seen: Seen) -> Tensor:
         """Return what weights [B, H, T, S] make of values [B, H or fewer, S, d_v]: [B, H, T, d_v]."""
-        context = weights @ _for_each_head(values, weights)
+        context = weights @ for_each_head(values, weights.shape[1] // values.shape[1])
         if self.relative is not None:
-            context = context + self.relative.mix(weights, self.relative.places(seen.queries, seen.keys))
+            places = self.relative.places(seen.query_positions, seen.key_positions)
+            context = context + self.relative.mix(weights, places)
         return context
 
 
@@ -117,23 +119,25 @@ def attend_fused(
         given = bias.to(queries.dtype)
         if mask is not None:
             given = given.masked_fill(~mask, torch.finfo(given.dtype).min)
+    sharing = queries.shape[1] // keys.shape[1]
     context = F.scaled_dot_product_attention(
         queries,
-        _for_each_head(keys, queries),
-        _for_each_head(values, queries),
+        for_each_head(keys, sharing),
+        for_each_head(values, sharing),
         given,
         dropout,
         scale=formula.scale,
     )
     if mask is None:
         return context
-    return context.masked_fill(~mask.any(-1, keepdim=True), 0.0)  # of a query that may look nowhere
+    # A query that may look nowhere has a context of zeros.
+    return context.masked_fill(~mask.any(-1, keepdim=True), 0.0)
 
 
 def _can_be_fused(formula: Formula, queries: Tensor, values: Tensor, view: View, dropout: float) -> bool:
-    """Whether PyTorch's kernel takes the formula without having all weights in memory after all.
+    """Whether PyTorch's kernel computes the formula without all weights in memory.
 
-    On a CPU it has no dropout, no biases that are trained, and one size of heads.
+    The kernel takes no bias that is trained. On a CPU it takes no dropout, and values of the size of keys alone.
     """
     if formula.relative is not None:
         return False
@@ -149,7 +153,6 @@ def _attend(formula: Formula, queries: Tensor, keys: Tensor, values: Tensor, see
     return formula.context(weights, values, seen)
 
 
-def _for_each_head(x: Tensor, like: Tensor) -> Tensor:
-    """Repeat keys or values [B, heads or fewer, S, D] until there are as many heads as ``like`` [B, H, …] has."""
-    groups = like.shape[1] // x.shape[1]
-    return x if groups == 1 else x.repeat_interleave(groups, dim=1)
+def for_each_head(x: Tensor, sharing: int) -> Tensor:
+    """Repeat keys or values that ``sharing`` heads of queries share: [B, G, S, D] -> [B, G * sharing, S, D]."""
+    return x if sharing == 1 else x.unsqueeze(2).expand(-1, -1, sharing, -1, -1).flatten(1, 2)

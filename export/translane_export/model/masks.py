@@ -1,7 +1,7 @@
 """Attention masks: boolean, True where a query may look at a key.
 
-Whole masks are broadcastable to [B, H, T, S]. A rule says which keys a query may see by their positions alone; rules
-are combined by `translane_export.model.views`.
+A padding mask follows from the lengths of sentences. A rule says which keys a query may see by their positions alone.
+`translane_export.model.views` combines both.
 """
 
 from __future__ import annotations
@@ -18,17 +18,6 @@ def padding_mask(lengths: Tensor, size: int) -> Tensor:
     key_positions = torch.arange(size, device=lengths.device)
     visible = key_positions[None, :] < lengths[:, None]  # [B, S]
     return visible[:, None, None, :]  # [B, 1, 1, S]
-
-
-def causal_mask(size: int, device: torch.device | None = None) -> Tensor:
-    """Let position t see positions 0..t (paper §3.2.3): [1, 1, T, T] with T = ``size``."""
-    positions = torch.arange(size, device=device)
-    return CausalRule().sees(positions[:, None], positions[None, :])[None, None, :, :]  # [1, 1, T, T]
-
-
-def causal_padding_mask(lengths: Tensor, size: int) -> Tensor:
-    """Combine both for the decoder's self-attention: [B] -> [B, 1, T, T] with T = ``size``."""
-    return causal_mask(size, lengths.device) & padding_mask(lengths, size)
 
 
 class MaskRule(Protocol):

@@ -106,7 +106,7 @@ def apply_norm(norm: nn.Module, x: Tensor, real: Tensor | None) -> Tensor:
     return output
 
 
-def final_norm(config: TransformerConfig) -> nn.Module:
-    """Return the norm after a whole stack: pre-norm leaves its last residual unnormalised, post-norm does not."""
+def build_final_norm(config: TransformerConfig) -> nn.Module:
+    """Build the norm after a whole stack: pre-norm leaves its last residual unnormalised, post-norm does not."""
     wanted = config.norm == "pre" if config.final_norm is None else config.final_norm
     return build_norm(config) if wanted else nn.Identity()

@@ -11,7 +11,7 @@ from translane_export.model.config import TransformerConfig
 from translane_export.model.distance_biases import Alibi, DistanceBias, ProximalBias
 from translane_export.model.embeddings import Embedding
 from translane_export.model.masks import BlockRule, CausalRule, MaskRule, WindowRule
-from translane_export.model.norms import final_norm
+from translane_export.model.norms import build_final_norm
 from translane_export.model.relative_positions import RelativePositions
 from translane_export.model.views import View
 
@@ -34,7 +34,7 @@ class Stack(nn.Module):
         super().__init__()
         self.embedding = Embedding(config, vocab_size)
         self.layers = nn.ModuleList(build_layer(config) for _ in range(layers))
-        self.final_norm = final_norm(config)
+        self.final_norm = build_final_norm(config)
         self.relative_positions = RelativePositions(config, both_ways=not causal) if config.relative_buckets else None
         self.alibi = Alibi(config.heads) if config.positions == "alibi" else None
         self.proximal_bias = ProximalBias() if config.proximal_bias else None

@@ -16,13 +16,13 @@ from translane_export.model.masks import MaskRule, padding_mask
 class Seen(NamedTuple):
     """What T queries see of S keys: ``mask`` [B or 1, 1, T or 1, S], True where they look, and ``bias`` [1, H, T, S].
 
-    None is a mask that lets everything be seen, or a bias of zero. ``queries`` [T, 1] and ``keys`` [S] are positions.
+    The mask None hides no key, and the bias None is zero. ``query_positions`` is [T, 1], ``key_positions`` is [S].
     """
 
     mask: Tensor | None
     bias: Tensor | None
-    queries: Tensor
-    keys: Tensor
+    query_positions: Tensor
+    key_positions: Tensor
 
 
 class View:
@@ -34,7 +34,7 @@ class View:
         lengths: how many keys of each row are no padding, [B]; None if all are.
         rules: which keys a query may see by their positions; all rules must agree.
         biases: what scores are raised by; they add up.
-        device: of the lengths, where there are none.
+        device: where masks and biases are made, if there are no lengths; else they are made where the lengths are.
     """
 
     def __init__(

@@ -6,8 +6,7 @@ import pytest
 import torch
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb, repeat_kv
 
-from translane_export.graphs.onnx_ops import for_each_head
-from translane_export.model.attention_kernels import Formula, attend_plainly
+from translane_export.model.attention_kernels import Formula, attend_plainly, for_each_head
 from translane_export.model.rotary import Rotary
 from translane_export.model.views import View
 

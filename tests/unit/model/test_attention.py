@@ -11,7 +11,7 @@ import torch
 from translane_export.model import Transformer
 from translane_export.model.attention import MultiHeadAttention
 from translane_export.model.attention_kernels import Formula, attend, attend_by_blocks, attend_fused, attend_plainly
-from translane_export.model.masks import causal_mask, causal_padding_mask, padding_mask
+from translane_export.model.masks import CausalRule, padding_mask
 from translane_export.model.views import View
 
 B, H, T, S, D = 2, 3, 4, 5, 6
@@ -158,6 +158,6 @@ def test_masks():
     causal = torch.tensor([[True, False, False], [True, True, False], [True, True, True]])
 
     assert torch.equal(padding_mask(lengths, 3), padding[:, None, None, :])
-    assert torch.equal(causal_mask(3), causal[None, None])
-    assert torch.equal(causal_padding_mask(lengths, 3), padding[:, None, None, :] & causal)
-    assert causal_padding_mask(lengths, 3).shape == (2, 1, 3, 3)
+    seen = View(3, 3, lengths, [CausalRule()]).whole.mask
+    assert seen is not None
+    assert torch.equal(seen, padding[:, None, None, :] & causal)

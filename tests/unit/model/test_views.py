@@ -32,8 +32,8 @@ def test_nothing_is_hidden_or_raised_without_a_reason():
     seen = View(5, 7).whole
     assert seen.mask is None
     assert seen.bias is None
-    assert seen.queries.shape == (5, 1)
-    assert seen.keys.shape == (7,)
+    assert seen.query_positions.shape == (5, 1)
+    assert seen.key_positions.shape == (7,)
     assert not View(5, 7).has_biases
 
 
@@ -44,7 +44,7 @@ def test_blocks_are_parts_of_the_whole(lengths, block):
     biases: list[DistanceBias] = [Alibi(3), ProximalBias()]
     view = View(7, 7, lengths, rules, biases)
     parts = [view.block(first, min(first + block, 7)) for first in range(0, 7, block)]
-    for name in ("mask", "bias", "queries"):
+    for name in ("mask", "bias", "query_positions"):
         whole = getattr(view.whole, name)
         joined = torch.cat([getattr(part, name) for part in parts], dim=-2)
         assert torch.equal(joined, whole)

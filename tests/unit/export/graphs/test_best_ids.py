@@ -11,8 +11,8 @@ from torch import nn
 from torch.export import Dim
 
 from helpers.sessions import open_session
+from translane_export.graphs.candidates import _block_size, best_ids
 from translane_export.graphs.onnx_export import OPSET, _quiet
-from translane_export.graphs.onnx_ops import _block_size, best_ids
 
 IN_BLOCKS = (768, 1000, 1536, 4000)
 WHOLE = (40, 767, 1009, 4001)  # too small, or no suitable number divides it

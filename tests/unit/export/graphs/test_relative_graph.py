@@ -12,7 +12,7 @@ from translane_export.graphs.onnx_nodes import HeadForm
 from translane_export.model.relative_embeddings import RelativeEmbeddings
 
 B, H, D, C = 3, 2, 4, 9
-FORM = HeadForm(heads=H, kv_heads=H, size=D, scale=1.0, smooth=False, rotary=None)
+FORM = HeadForm(heads=H, kv_heads=H, size=D, scale=1.0, one_in_denominator=False, rotary=None)
 EXACT: dict[str, Any] = {"rtol": 1e-12, "atol": 1e-12}
 
 every_kind = pytest.mark.parametrize(
