@@ -102,8 +102,9 @@ class StackBias(nn.Module):
 
     def __init__(self, stack: Stack, dtype: torch.dtype) -> None:
         super().__init__()
-        # those that are not trained stay float32: operators such as Log have no kernel for bfloat16 on CUDA
-        fixed = [copy.deepcopy(each).float() for each in (stack.alibi, stack.proximal_bias) if each is not None]
+        fixed = [copy.deepcopy(each) for each in (stack.alibi, stack.proximal_bias) if each is not None]
+        if dtype.itemsize < torch.float32.itemsize:  # Log and Neg have no kernel for bfloat16 on CUDA
+            fixed = [each.float() for each in fixed]
         learned = [] if stack.relative_positions is None else [stack.relative_positions]
         self.fixed = nn.ModuleList(fixed)
         self._biases: Sequence[DistanceBias] = [*learned, *fixed]
