@@ -86,7 +86,7 @@ def _attention(kinds: Sequence[AttentionWeights]) -> str:
     rows = "".join(f"<li>{_text(each.title)}: a row is a {_text(each.row_kind)}.</li>" for each in kinds)
     return f"""<h2>Attention</h2>
 <p>Choose a kind, then a layer and a head; point at a cell for its number. The numbers of a
-row sum to 1. A cell's colour grows with the square root of its number.</p>
+row sum to 1, or to less with softmax₁. A cell's colour grows with the square root of its number.</p>
 <ul class="faint">{rows}</ul>
 <noscript><p>The script of this page draws attention. The pictures beside the page need none.</p></noscript>
 <div id="kinds"></div>
