@@ -36,7 +36,7 @@ _METAVARS: Mapping[Any, str] = {int: "N", float: "X", str: "TEXT", Path: "PATH"}
 class Settings(BaseModel):
     """Base of the settings of a command. `load_settings` builds them; programs may also pass them by keyword."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def _parser(cls: type[Settings], prog: str, env_prefix: str) -> argparse.Argumen
         if flag.heading:
             section = parser.add_argument_group(flag.heading)
         keywords: dict[str, Any] = {"help": _help(setting)}
-        if setting.annotation is bool:
+        if list(_kinds(setting.annotation)) == [bool]:
             keywords |= {"action": argparse.BooleanOptionalAction}
         else:
             keywords |= {"metavar": _metavar(cls, name)}

@@ -57,6 +57,7 @@ class TorchBackend:
         self._encoder, self._decoder = encoder, decoder
         self._source_lengths = torch.ones(rows, dtype=torch.int32)
         self._pad = config.pad_id
+        self._vocab_size = config.target_vocab_size
         dtype = next(self._decoder.parameters()).dtype
         heads, head_size = config.key_value_heads, padded_config(config).head_dim
         block = (rows, heads, target_capacity, head_size)
@@ -87,7 +88,7 @@ class TorchBackend:
                 torch.from_numpy(token_ids.copy()),
                 torch.from_numpy(positions.copy()),
                 self._source_lengths[:n],
-                torch.tensor([needs.num_candidates]),
+                torch.tensor([min(needs.num_candidates, self._vocab_size)]),
                 *caches,
             )
             for past, updated in zip(self._past, present, strict=True):

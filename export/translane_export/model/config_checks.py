@@ -24,6 +24,8 @@ _SIZES = {
 }
 _MOST_BUCKETS = 10_000
 _MOST_WINDOW = 1_000  # a vector for each distance, and a product for each
+_MOST_PLACES = 1 << 18  # of all heads: so many numbers for each position of a sentence
+_MOST_FOLLOWING = 1 << 28  # numbers that no file holds, as they follow from sizes: 1 GiB
 _CHOICES = ("activation", "norm", "norm_kind", "positions", "tie_embeddings", "attention_normalizer")
 _RATES = ("dropout", "attention_dropout", "activation_dropout")
 _SWITCHES = (
@@ -47,6 +49,7 @@ def check_config(config: TransformerConfig) -> None:
     _check_choices(config)
     _check_attention(config)
     _check_relative_positions(config)
+    _check_tables(config)
     if config.tie_embeddings == "three-way" and config.source_vocab_size != config.target_vocab_size:
         raise ValueError(
             "tie_embeddings: three-way tying needs one vocabulary, but source_vocab_size is "
@@ -125,6 +128,32 @@ def _check_relative_positions(config: TransformerConfig) -> None:
         raise ValueError(f"relative_buckets: {buckets} is neither 0 nor an even number of at least 4")
     if most <= buckets // 2:
         raise ValueError(f"relative_max_distance: {most} is not above half of {buckets} relative_buckets")
+
+
+def _check_tables(config: TransformerConfig) -> None:
+    """Bound the tables that follow from sizes: a small file could ask for any memory by them."""
+    layers = config.encoder_layers + config.decoder_layers
+    tables = {"sinusoidal": 2 * config.d_model, "rotary": layers * config.head_dim}
+    if (numbers := config.max_positions * tables.get(config.positions, 0)) > _MOST_FOLLOWING:
+        raise ValueError(
+            f"max_positions: the tables of {config.max_positions:,} {config.positions} positions have {numbers:,}"
+            f" numbers, and at most {_MOST_FOLLOWING:,} are supported"
+        )
+    if not config.relative_window:
+        return
+    places = config.heads * (2 * config.relative_window + 1)
+    if places > _MOST_PLACES:
+        raise ValueError(
+            f"relative_window: {config.heads:,} heads with {2 * config.relative_window + 1:,} distances each are"
+            f" {places:,}, and at most {_MOST_PLACES:,} are supported"
+        )
+    # Tables of their own are one matrix in a graph, with zeros where a head meets another's table.
+    width = config.heads * (config.head_dim + config.value_dim)
+    if not config.relative_shared and (numbers := layers * places * width) > _MOST_FOLLOWING:
+        raise ValueError(
+            f"relative_window: the tables of {config.heads:,} heads have {numbers:,} numbers in graphs, and at most"
+            f" {_MOST_FOLLOWING:,} are supported; share them (relative_shared)"
+        )
 
 
 def _check_special_ids(config: TransformerConfig) -> None:

@@ -118,6 +118,8 @@ def _stored_config(manifest: Manifest, stored: Any) -> TransformerConfig:
     for name, value in said.items():
         if getattr(sizes, name) != value:
             raise ValueError(f"provenance.model and architecture disagree about {name}")
+    if config.max_positions < max(manifest.limits.source_tokens, manifest.limits.target_tokens):
+        raise ValueError(f"provenance.model has {config.max_positions:,} positions, and its limits are above them")
     return config
 
 

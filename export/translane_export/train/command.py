@@ -18,7 +18,7 @@ from translane_export.train.report import check_extras
 from translane_export.train.settings import ENV_PREFIX, TrainSettings
 from translane_export.train.time_limit import TimeLimit
 from translane_export.train.trainer import LATEST, STATE_FILE, Trainer
-from translane_server.errors import SettingsError
+from translane_server.errors import SettingsError, is_about_memory
 from translane_server.settings_loader import load_settings
 
 _PROGRAM = "translane-train"
@@ -41,8 +41,14 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
                 _train(settings, parallel, limit)
     except SettingsError as error:
         return _fail(program, str(error), error.exit_code)
-    except (TrainError, ExportError, OSError) as error:
+    except (TrainError, ExportError) as error:
         return _fail(program, str(error), 1)
+    except OSError as error:
+        return _fail(program, f"{error.filename}: {error.strerror}" if error.filename else str(error), 1)
+    except (RuntimeError, MemoryError) as error:
+        if not is_about_memory(error):
+            raise
+        return _fail(program, "there is not enough memory; lower the sizes of the model, or --max-tokens", 1)
     except KeyboardInterrupt:
         if rank == "0":  # Ctrl-C interrupts all processes
             print(f"{program}: interrupted; --resume continues from the last validation", file=sys.stderr)

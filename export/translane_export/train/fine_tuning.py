@@ -19,6 +19,13 @@ from translane_server.errors import SettingsError
 from translane_server.settings_loader import flag_name
 
 _MAY_DIFFER = {"dropout", "attention_dropout", "activation_dropout"}
+# Fields that follow from others where a config leaves them open, and the properties that say what follows.
+_RESOLVED = {
+    "head_size": "head_dim",
+    "value_size": "value_dim",
+    "kv_heads": "key_value_heads",
+    "attention_biases": "has_attention_biases",
+}
 
 
 @dataclass(frozen=True)
@@ -86,7 +93,7 @@ def read_start(settings: TrainSettings, init: Path, own: Path | None = None) -> 
         elif field in _MAY_DIFFER:
             config = replace(config, **{field: getattr(settings, field)})
         else:
-            resolved = config.head_dim if field == "head_size" else theirs
+            resolved = getattr(config, _RESOLVED.get(field, field))
             _require_equal(flag_name(TrainSettings, field), getattr(settings, field), resolved, name)
     if "preset" in given:
         for field, value in PRESETS[settings.preset].items():

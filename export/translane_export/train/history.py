@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from translane_export.train.errors import TrainError
+from translane_server.files import parse_json, read_regular
 
 HISTORY_FILE = "history.jsonl"
 
@@ -89,7 +90,7 @@ def read_history(path: Path) -> list[Record]:
         TrainError: the file cannot be read, or another line is no record; the message names the line.
     """
     try:
-        lines = path.read_bytes().split(b"\n")
+        lines = read_regular(path).split(b"\n")
     except OSError as error:
         raise TrainError(f"{path}: cannot be read ({error.strerror})") from None
     return list(_records(path, lines[:-1]))  # a whole line ends with \n: nothing, or half a line, is after the last
@@ -98,7 +99,7 @@ def read_history(path: Path) -> list[Record]:
 def _records(path: Path, lines: list[bytes]) -> Iterator[Record]:
     for number, line in enumerate(lines, start=1):
         try:
-            values = json.loads(line)
+            values = parse_json(line)
             kind = _KINDS[values.pop("kind")]
             yield kind(**{name: _finite(value) for name, value in values.items()})
         except (ValueError, KeyError, TypeError, AttributeError):

@@ -146,8 +146,8 @@ class TrainSettings(Settings):
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="Device to train on; auto takes a GPU where there is one."
     )
-    threads: int = Field(0, ge=0, description="CPU threads; 0 leaves PyTorch's choice.")
-    seed: int = Field(1, ge=0, description="Seed of everything random.")
+    threads: int = Field(0, ge=0, le=1024, description="CPU threads; 0 leaves PyTorch's choice.")
+    seed: int = Field(1, ge=0, lt=2**32, description="Seed of everything random.")
 
     max_epochs: Annotated[int, Flag(heading="ending, validation and checkpoints")] = Field(
         0, ge=0, description="Stop after so many passes; 0 is no limit."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -76,8 +77,19 @@ def load_state(
         changes = "; ".join(f"{key} was {theirs.get(key)!r}, is {identity.get(key)!r}" for key in different)
         raise ResumeError(f"{path}: the run cannot be resumed with other settings ({changes})")
 
+    try:
+        _put_back(stored.tensors, model, optimizer)
+    except (RuntimeError, KeyError, ValueError, TypeError) as error:
+        problem = str(error).strip().splitlines()[-1].strip()
+        raise ResumeError(
+            f"{path}: the run cannot be resumed, as its weights are not this model's ({problem})"
+        ) from None
+    return state
+
+
+def _put_back(tensors: Mapping[str, torch.Tensor], model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
     groups: dict[str, dict[str, torch.Tensor]] = {"model": {}, "optimizer": {}, "random": {}}
-    for name, tensor in stored.tensors.items():
+    for name, tensor in tensors.items():
         group, _, rest = name.partition(".")
         groups[group][rest] = tensor
     model.load_state_dict(groups["model"])
@@ -89,4 +101,3 @@ def load_state(
     torch.set_rng_state(groups["random"]["cpu"])
     if torch.cuda.is_available() and "cuda" in groups["random"]:
         torch.cuda.set_rng_state(groups["random"]["cuda"])
-    return state

@@ -80,7 +80,7 @@ def flags(values):
     given = []
     for name, value in values.items():
         flag = name.replace("_", "-")
-        if TrainSettings.model_fields[name].annotation is bool:
+        if isinstance(value, bool):
             given.append(f"--{flag}" if value else f"--no-{flag}")
         else:
             given.append(f"--{flag}={value}")

@@ -54,6 +54,20 @@ def test_a_config_is_frozen(make_config):
 
 
 @pytest.mark.parametrize(
+    ("field", "sizes"),
+    [
+        ("max_positions", {"d_model": 2048}),
+        ("max_positions", {"positions": "rotary", "head_size": 2048}),
+        ("relative_window", {"relative_window": 1000, "heads": 200, "head_size": 1}),
+        ("relative_window", {"relative_window": 1000, "heads": 100, "head_size": 8, "relative_shared": False}),
+    ],
+)
+def test_tables_that_no_file_holds_are_bounded(make_config, field, sizes):
+    with pytest.raises(ValueError, match=rf"^{field}: .*, and at most [0-9,]+ are supported"):
+        make_config(max_positions=131_072, **sizes)
+
+
+@pytest.mark.parametrize(
     ("field", "value"),
     [
         ("source_vocab_size", 0),

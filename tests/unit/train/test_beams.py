@@ -57,6 +57,14 @@ def test_beams_are_those_of_the_definition(model: Transformer, size: int, penalt
     assert found != greedy_decode(model, sources)
 
 
+def test_beams_may_want_more_candidates_than_there_are_tokens() -> None:
+    few = random_model(TransformerConfig(**{**SMALL_SIZES, "target_vocab_size": 7, "max_positions": 24}), seed=3)
+    (found,) = beam_search(few, [[5, 6]], Beams(16))
+    options = DecodingOptions(14, beam_size=16, length_penalty=1.0)
+    best = reference_decoding.beam_search(Reference(few), [5, 6, few.config.eos_id], options)[0]
+    assert tuple(found) == best.token_ids
+
+
 def test_one_beam_is_greedy_and_nothing_has_no_translation(model: Transformer) -> None:
     sources = [[5, 6, 7], [9]]
     assert beam_search(model, sources, Beams(1)) == greedy_decode(model, sources)

@@ -54,7 +54,14 @@ def test_a_run_starts_from_the_weights_and_keeps_sizes_languages_and_vocabularie
 
 def test_the_weights_learn(flags: list[str], tmp_path: Path, checkpoint: Path) -> None:
     # values that are the checkpoint's may be given, too
-    given = ["--heads=2", "--norm=pre", "--source-language=zh-Hans", "--target-language=EN", "--head-size=16"]
+    given = [
+        "--heads=2",
+        "--norm=pre",
+        "--source-language=zh-Hans",
+        "--target-language=EN",
+        "--head-size=16",
+        "--kv-heads=2",
+    ]
     assert main([*flags, *given, "--warmup-steps=0"]) == 0
     after = load_checkpoint(tmp_path / "run" / "best")
     assert after.languages.source == ("zh-Hans",)
@@ -80,6 +87,13 @@ def test_a_resumed_run_goes_on_from_its_own_state(flags: list[str], tmp_path: Pa
     ("more", "code", "sentence"),
     [
         (["--heads=4"], 2, "--heads: 4 is asked for, but the checkpoint first/best has 2"),
+        (["--kv-heads=1"], 2, "--kv-heads: 1 is asked for, but the checkpoint first/best has 2"),
+        (["--value-size=8"], 2, "--value-size: 8 is asked for, but the checkpoint first/best has 16"),
+        (
+            ["--no-attention-biases"],
+            2,
+            "--attention-biases: false is asked for, but the checkpoint first/best has true",
+        ),
         (["--norm=post"], 2, "--norm: post is asked for, but the checkpoint first/best has pre"),
         (
             ["--no-scale-embeddings"],

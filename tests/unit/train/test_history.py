@@ -1,4 +1,5 @@
 import json
+import os
 import re
 from dataclasses import asdict
 from pathlib import Path
@@ -59,6 +60,7 @@ def test_half_a_last_line_is_left_out_and_cut_off(tmp_path: Path, lost: int) -> 
     [
         "{",
         "[]",
+        "[" * 100_000,
         "3",
         "\xff",
         '{"kind": "other"}',
@@ -80,3 +82,9 @@ def test_what_is_no_record_is_refused_with_its_line(tmp_path: Path, line: str) -
 def test_a_missing_history_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(TrainError, match=re.escape("none.jsonl: cannot be read (No such file")):
         read_history(tmp_path / "none.jsonl")
+
+
+def test_a_pipe_in_place_of_a_history_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "history.jsonl")
+    with pytest.raises(TrainError, match=re.escape("history.jsonl: cannot be read (it is a named pipe")):
+        History(tmp_path / "history.jsonl")

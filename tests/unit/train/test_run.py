@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from translane_export.checkpoint import load_checkpoint, load_tensors
+from translane_export.checkpoint import load_checkpoint, load_tensors, save_tensors
 from translane_export.train.__main__ import main
 from translane_export.train.history import StepRecord, ValidationRecord, read_history
 
@@ -117,6 +117,10 @@ def test_a_run_is_neither_overwritten_nor_mixed(
     assert main(run_flags(max_steps=20, resume=True, seed=2)) == 1
     assert "cannot be resumed with other settings (seed was 1, is 2)" in capfd.readouterr().err
     state = tmp_path / "run" / "resume.safetensors"
+    stored = load_tensors(state)
+    save_tensors(state, {name: tensor for name, tensor in stored.tensors.items() if "q_proj" not in name}, stored.note)
+    assert main(run_flags(max_steps=20, resume=True)) == 1
+    assert "cannot be resumed, as its weights are not this model's (" in capfd.readouterr().err
     state.write_bytes(state.read_bytes()[:500])
     assert main(run_flags(max_steps=20, resume=True)) == 1
     assert "cannot be resumed" in capfd.readouterr().err

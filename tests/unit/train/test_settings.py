@@ -45,6 +45,11 @@ def test_flag_wins_over_environment_over_file_over_default(tmp_path: Path) -> No
         ([*NEEDED, "--dropout=1"], "--dropout: input should be less than 1"),
         ([*NEEDED, "--unknown=1"], "--unknown"),
         ([*NEEDED, "--sampling-nbest=1"], "--sampling-nbest"),
+        ([*NEEDED, f"--seed={2**32}"], "--seed: input should be less than 4294967296"),
+        ([*NEEDED, "--threads=1025"], "--threads: input should be less than or equal to 1024"),
+        ([*NEEDED, "--max-minutes=inf"], "--max-minutes: input should be a finite number, not 'inf'"),
+        ([*NEEDED, "--max-positions=131072", "--d-model=2048"], "max_positions: the tables of 131,072 sinusoidal"),
+        ([*NEEDED, "--relative-window=1000", "--heads=256"], "relative_window: 256 heads with 2,001 distances each"),
     ],
 )
 def test_wrong_settings_are_refused_in_one_sentence(argv: list[str], sentence: str) -> None:
@@ -118,3 +123,8 @@ def test_the_docs_and_the_help_list_the_same_flags(capsys: pytest.CaptureFixture
 def test_settings_without_effect_or_bounds_are_refused(argv: list[str], sentence: str) -> None:
     with pytest.raises(SettingsError, match=re.escape(sentence)):
         _load([*NEEDED, *argv])
+
+
+def test_a_switch_that_may_be_left_open_is_a_switch() -> None:
+    choices = [_load([*NEEDED, *flags]) for flags in ([], ["--attention-biases"], ["--no-attention-biases"])]
+    assert [settings.attention_biases for settings in choices] == [None, True, False]
