@@ -147,7 +147,7 @@ class TransformerConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON-compatible values; :meth:`from_dict` reads them back."""
-        return asdict(self)
+        return {**asdict(self), "suppressed_ids": list(self.suppressed_ids)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TransformerConfig:
