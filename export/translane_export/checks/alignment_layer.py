@@ -9,9 +9,8 @@ Either alone misleads, since a layer may stare at the end of the sentence or spr
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +19,8 @@ from torch import Tensor
 
 from translane_export.errors import ExportError
 from translane_export.model import Transformer
-from translane_export.model.attention import MultiHeadAttention
 from translane_export.model.greedy import greedy_decode
+from translane_export.model.recorded_weights import recorded_weights
 from translane_server.manifest import Alignment
 
 _MOST_SAMPLES = 64
@@ -73,18 +72,9 @@ def score(weights: FloatArray) -> float:
     return sharpness * coverage
 
 
-@contextlib.contextmanager
-def recorded_attention(model: Transformer) -> Iterator[list[Tensor]]:
+def recorded_attention(model: Transformer) -> AbstractContextManager[list[Tensor]]:
     """Give a list to which each decoder layer adds its cross-attention weights [B, H, T, S] as it runs, unpadded."""
-    weights: list[Tensor] = []
-
-    def record(attention: MultiHeadAttention, arguments: tuple[Any, ...]) -> None:
-        weights.append(attention.weights(*arguments))
-
-    with contextlib.ExitStack() as hooks:
-        for layer in model.decoder.layers:
-            hooks.enter_context(layer.get_submodule("cross_attention").register_forward_pre_hook(record))
-        yield weights
+    return recorded_weights(layer.get_submodule("cross_attention") for layer in model.decoder.layers)
 
 
 def _score_layers(model: Transformer, sources: Sequence[Sequence[int]]) -> npt.NDArray[np.float64]:

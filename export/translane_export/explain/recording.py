@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from translane_export.model import Transformer
 from translane_export.model.attention import MultiHeadAttention
+from translane_export.model.recorded_weights import recorded_weights
 from translane_export.model.views import View
 
 Kind = Literal["encoder", "decoder", "cross"]
@@ -64,19 +65,10 @@ def run_attention(attention: MultiHeadAttention, x: Tensor, memory: Tensor, view
 @contextlib.contextmanager
 def recorded_attention(model: Transformer) -> Iterator[dict[Kind, list[Tensor]]]:
     """Yield lists of attention weights by kind. Each attention adds its weights [B, H, T, S] as it runs."""
-    recorded: dict[Kind, list[Tensor]] = {"encoder": [], "decoder": [], "cross": []}
-
+    attentions: dict[Kind, list[nn.Module]] = {
+        "encoder": [layer.get_submodule("self_attention") for layer in model.encoder.layers],
+        "decoder": [layer.get_submodule("self_attention") for layer in model.decoder.layers],
+        "cross": [layer.get_submodule("cross_attention") for layer in model.decoder.layers],
+    }
     with contextlib.ExitStack() as hooks:
-
-        def record(kind: Kind, attention: torch.nn.Module) -> None:
-            def note(module: MultiHeadAttention, arguments: tuple[Any, ...]) -> None:
-                recorded[kind].append(module.weights(*arguments))
-
-            hooks.enter_context(attention.register_forward_pre_hook(note))
-
-        for layer in model.encoder.layers:
-            record("encoder", layer.get_submodule("self_attention"))
-        for layer in model.decoder.layers:
-            record("decoder", layer.get_submodule("self_attention"))
-            record("cross", layer.get_submodule("cross_attention"))
-        yield recorded
+        yield {kind: hooks.enter_context(recorded_weights(modules)) for kind, modules in attentions.items()}

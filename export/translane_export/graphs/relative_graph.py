@@ -25,6 +25,7 @@ class RelativeTables(nn.Module):
 
     def __init__(self, relative: RelativeEmbeddings) -> None:
         super().__init__()
+        self.places = relative.places
         self.window = relative.window
         self.shared = relative.shared
         self.clipped = relative.clipped

@@ -27,23 +27,22 @@ class SentenceAttention:
     def __init__(self, attention: MultiHeadAttention, *, for_cuda: bool) -> None:
         self.form = HeadForm.of(attention)
         self.packed = pack(attention)
-        self.relative = attention.relative
-        self.tables = None if self.relative is None else relative_graph.RelativeTables(self.relative)
+        self.tables = None if attention.relative is None else relative_graph.RelativeTables(attention.relative)
         self.for_cuda = for_cuda
 
     def run(self, x: Tensor, rows: int, lengths: Tensor, keys: Tensor, bias: Tensor | None) -> Tensor:
-        """X [B * S, M], lengths [B], keys 0 … S-1, bias [1, H or 1, S, S] -> the context [B * S, H * D]."""
-        form, relative, tables = self.form, self.relative, self.tables
-        if relative is None and self.for_cuda:
+        """Attend from x [B * S, M], lengths [B], keys 0 … S-1, bias [1, H or 1, S, S] -> the context [B * S, H * D]."""
+        form, tables = self.form, self.tables
+        if tables is None and self.for_cuda:
             split = x.view(rows, -1, x.shape[1])
             return cuda_ops.self_attention(self.packed, split, lengths, form, bias).flatten(0, 1)
         qkv = onnx_ops.project(self.packed, x).view(rows, -1, self.packed.out_features)  # [B, S, (H + 2 * G) * D]
-        if relative is None or tables is None:
+        if tables is None:
             return onnx_ops.packed_self_attention(qkv, lengths, form, bias).context.flatten(0, 1)
         size = keys.shape[0]
         queries = qkv[..., : form.width].reshape(-1, form.width)
         products = tables.score(queries, form).view(rows, size, form.heads, -1).transpose(1, 2)  # [B, H, S, P]
-        places = relative.places(keys[:, None], keys[None, :])  # [S, S]
+        places = tables.places(keys[:, None], keys[None, :])  # [S, S]
         raised = products.gather(3, places.expand(rows, form.heads, -1, -1))  # [B, H, S, S]
         bias = raised if bias is None else raised + bias
         if self.for_cuda:
@@ -63,26 +62,25 @@ class StepAttention:
     def __init__(self, attention: MultiHeadAttention, window: int | None, *, for_cuda: bool) -> None:
         self.form = HeadForm.of(attention)
         self.packed = pack(attention)
-        self.relative = attention.relative
-        self.tables = None if self.relative is None else relative_graph.RelativeTables(self.relative)
+        self.tables = None if attention.relative is None else relative_graph.RelativeTables(attention.relative)
         self.window = window
         self.for_cuda = for_cuda
 
     def run(
         self, x: Tensor, past: KeysValues, positions: Tensor, keys: Tensor, bias: Tensor | None
     ) -> tuple[Tensor, KeysValues]:
-        """X [B, M], past [B, G, C, D] each, positions [B], keys 0 … C-1, bias [B, H or 1, 1, C].
+        """Attend from x [B, M], past [B, G, C, D] each, positions [B], keys 0 … C-1, bias [B, H or 1, 1, C].
 
         -> the context [B, H * D] and the updated caches.
         """
-        form, relative, tables = self.form, self.relative, self.tables
+        form, tables = self.form, self.tables
         qkv = onnx_ops.project(self.packed, x)  # [B, (H + 2 * G) * D]
-        if relative is None or tables is None:
+        if tables is None:
             attended, present = onnx_ops.append_and_attend(qkv, past, positions, form, bias, window=self.window)
             return attended.context, present
         query = qkv[:, : form.width]
         products = tables.score(query, form)  # [B, H, P]
-        places = relative.places(positions.long()[:, None, None], keys)[:, 0]  # [B, C]
+        places = tables.places(positions.long()[:, None, None], keys)[:, 0]  # [B, C]
         raised = products.gather(2, places[:, None].expand(-1, form.heads, -1)).unsqueeze(2)  # [B, H, 1, C]
         bias = raised if bias is None else raised + bias
         attended, present = onnx_ops.append_and_attend(

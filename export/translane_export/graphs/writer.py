@@ -12,6 +12,7 @@ import torch
 from translane_export.graphs import torchscript
 from translane_export.graphs.alignment_graph import AlignmentGraph
 from translane_export.graphs.encoder_decoder import DecoderGraph, EncoderGraph, GreedyGraph
+from translane_export.graphs.head_padding import pad_heads
 from translane_export.graphs.numerics import Numerics
 from translane_export.graphs.onnx_export import export_alignment, export_decoder, export_encoder, export_greedy
 from translane_export.graphs.shared_weights import share_weights
@@ -43,6 +44,7 @@ def write_graphs(
     """
     config = reference.config
     model = reference if numerics.dtype == torch.float32 else copy.deepcopy(reference).to(numerics.dtype)
+    model = pad_heads(model)  # once for both graphs
     for_cuda = numerics.for_cuda and form == "onnx"
     encoder = EncoderGraph(model, for_cuda=for_cuda)
     decoder = DecoderGraph(model, alignment.layer if alignment else None, for_cuda=for_cuda)

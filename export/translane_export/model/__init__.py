@@ -19,6 +19,7 @@ embeddings           token vectors with their positions
 stack                what encoder and decoder have in common
 encoder, decoder     the two stacks
 transformer          the whole model
+recorded_weights     weights of attentions as a model runs
 greedy               greedy decoding
 loss                 label-smoothed cross-entropy
 word_vectors         pretrained word vectors for the embeddings

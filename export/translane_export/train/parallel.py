@@ -157,7 +157,7 @@ def _others_may_end() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        raise TrainError(f"another process of the run has ended ({_first_line(error)})") from None
+        raise _another_has_ended(error) from None
 
 
 @contextmanager
@@ -168,7 +168,11 @@ def batch_norms_may_fail() -> Iterator[None]:
     except RuntimeError as error:
         if not isinstance(error, dist.DistError) and "gloo" not in str(error):
             raise
-        raise TrainError(f"another process of the run has ended ({_first_line(error)})") from None
+        raise _another_has_ended(error) from None
+
+
+def _another_has_ended(error: Exception) -> TrainError:
+    return TrainError(f"another process of the run has ended ({_first_line(error)})")
 
 
 def _first_line(error: Exception) -> str:

@@ -210,13 +210,6 @@ def test_sigterm_leaves_nothing(checkpoint, tmp_path, monkeypatch, capsys):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_head_size_the_fused_attention_cannot_take(tmp_path, fails):
-    odd = random_checkpoint(tmp_path / "odd", d_model=20, heads=5)
-    assert "head size is 4, and ONNX Runtime's fused attention takes multiples of 8" in fails(
-        odd, "-o", tmp_path / "out"
-    )
-
-
 def test_a_tokenizer_that_is_none(checkpoint, tmp_path, fails):
     shutil.copytree(checkpoint, tmp_path / "broken")
     (tmp_path / "broken" / "source.spm").write_bytes(b"no")
