@@ -10,7 +10,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from helpers.bundles import random_checkpoint
 from translane_export import bundle_writer
 from translane_export.__main__ import main
 from translane_export.graphs import writer
