@@ -68,9 +68,20 @@ class DecodingOptions(TypedDict, total=False):
     return_alignment: bool | None
     """Returns the source token that each target token attends to most, and the tokens of the source. Default: False."""
     split_sentences: bool | None
-    """Cuts each text into sentences, translates the sentences, and joins their translations. Default: False."""
+    """True cuts each text into sentences, translates the sentences, and joins their translations. False takes each text
+    for one sentence. Default: texts are cut where they hold several sentences, or more than the model takes at once."""
     return_alternatives: bool | None
     """The hypotheses differ in the token after target_prefix, and go on from there by greedy search. Default: False."""
+    preserve: Iterable[str] | None
+    """Regular expressions (RE2). What they match is not translated, and occurs in the translation as it is. Default:
+    none."""
+    preserve_untranslatable: bool | None
+    """Keeps placeholders, URLs, e-mail addresses, tags, emoji and characters that the model does not know as they are.
+    Default: True."""
+    glossaries: Iterable[str] | None
+    """Names of glossaries that the server stores. Default: none."""
+    return_quality: bool | None
+    """Returns the estimated quality of each hypothesis, from 0 to 1. Default: False."""
 
 
 def options_message(options: Mapping[str, Any]) -> pb.DecodingOptions:
@@ -90,8 +101,8 @@ def options_message(options: Mapping[str, Any]) -> pb.DecodingOptions:
         try:
             if name == "terminology":
                 message.terminology.extend(_terms(value))
-            elif name == "suppressed_phrases":
-                message.suppressed_phrases.extend(_phrases(value))
+            elif field.is_repeated:
+                getattr(message, name).extend(_phrases(value))
             else:
                 setattr(message, name, _CONVERTERS[field.type](value))
         except TypeError as error:
@@ -110,7 +121,7 @@ def _terms(terms: Any) -> Iterator[pb.Term]:
 
 def _phrases(phrases: Any) -> Iterator[str]:
     if isinstance(phrases, str):  # else the characters would be taken for phrases
-        raise TypeError("a list of phrases is needed, not a str")
+        raise TypeError("a list of str is needed, not a str")
     return map(_text, phrases)
 
 

@@ -10,6 +10,24 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class Format(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    FORMAT_UNSPECIFIED: _ClassVar[Format]
+    FORMAT_TEXT: _ClassVar[Format]
+    FORMAT_HTML: _ClassVar[Format]
+    FORMAT_MARKDOWN: _ClassVar[Format]
+    FORMAT_XLIFF: _ClassVar[Format]
+
+class TermOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TERM_OUTCOME_UNSPECIFIED: _ClassVar[TermOutcome]
+    TERM_OUTCOME_APPLIED: _ClassVar[TermOutcome]
+    TERM_OUTCOME_NOT_FOUND: _ClassVar[TermOutcome]
+    TERM_OUTCOME_UNSPELLABLE: _ClassVar[TermOutcome]
+    TERM_OUTCOME_TOO_MANY: _ClassVar[TermOutcome]
+    TERM_OUTCOME_PRESERVED: _ClassVar[TermOutcome]
+    TERM_OUTCOME_MISSED: _ClassVar[TermOutcome]
+
 class FinishReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     FINISH_REASON_UNSPECIFIED: _ClassVar[FinishReason]
@@ -24,6 +42,18 @@ class ModelState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     MODEL_STATE_IDLE: _ClassVar[ModelState]
     MODEL_STATE_UNLOADED: _ClassVar[ModelState]
     MODEL_STATE_FAILED: _ClassVar[ModelState]
+FORMAT_UNSPECIFIED: Format
+FORMAT_TEXT: Format
+FORMAT_HTML: Format
+FORMAT_MARKDOWN: Format
+FORMAT_XLIFF: Format
+TERM_OUTCOME_UNSPECIFIED: TermOutcome
+TERM_OUTCOME_APPLIED: TermOutcome
+TERM_OUTCOME_NOT_FOUND: TermOutcome
+TERM_OUTCOME_UNSPELLABLE: TermOutcome
+TERM_OUTCOME_TOO_MANY: TermOutcome
+TERM_OUTCOME_PRESERVED: TermOutcome
+TERM_OUTCOME_MISSED: TermOutcome
 FINISH_REASON_UNSPECIFIED: FinishReason
 FINISH_REASON_END_OF_SENTENCE: FinishReason
 FINISH_REASON_MAX_LENGTH: FinishReason
@@ -35,23 +65,25 @@ MODEL_STATE_UNLOADED: ModelState
 MODEL_STATE_FAILED: ModelState
 
 class TranslateRequest(_message.Message):
-    __slots__ = ("texts", "model", "source_language", "target_language", "options", "priority")
+    __slots__ = ("texts", "model", "source_language", "target_language", "options", "priority", "format")
     TEXTS_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     SOURCE_LANGUAGE_FIELD_NUMBER: _ClassVar[int]
     TARGET_LANGUAGE_FIELD_NUMBER: _ClassVar[int]
     OPTIONS_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    FORMAT_FIELD_NUMBER: _ClassVar[int]
     texts: _containers.RepeatedScalarFieldContainer[str]
     model: str
     source_language: str
     target_language: str
     options: DecodingOptions
     priority: int
-    def __init__(self, texts: _Optional[_Iterable[str]] = ..., model: _Optional[str] = ..., source_language: _Optional[str] = ..., target_language: _Optional[str] = ..., options: _Optional[_Union[DecodingOptions, _Mapping]] = ..., priority: _Optional[int] = ...) -> None: ...
+    format: Format
+    def __init__(self, texts: _Optional[_Iterable[str]] = ..., model: _Optional[str] = ..., source_language: _Optional[str] = ..., target_language: _Optional[str] = ..., options: _Optional[_Union[DecodingOptions, _Mapping]] = ..., priority: _Optional[int] = ..., format: _Optional[_Union[Format, str]] = ...) -> None: ...
 
 class DecodingOptions(_message.Message):
-    __slots__ = ("beam_size", "num_hypotheses", "length_penalty", "early_stopping", "patience", "coverage_penalty", "repetition_penalty", "no_repeat_ngram_size", "min_length", "max_length", "top_k", "top_p", "temperature", "seed", "target_prefix", "suppress_unknown", "replace_unknowns", "suppressed_phrases", "terminology", "return_tokens", "return_token_scores", "return_alignment", "split_sentences", "return_alternatives")
+    __slots__ = ("beam_size", "num_hypotheses", "length_penalty", "early_stopping", "patience", "coverage_penalty", "repetition_penalty", "no_repeat_ngram_size", "min_length", "max_length", "top_k", "top_p", "temperature", "seed", "target_prefix", "suppress_unknown", "replace_unknowns", "suppressed_phrases", "terminology", "return_tokens", "return_token_scores", "return_alignment", "split_sentences", "return_alternatives", "preserve", "preserve_untranslatable", "glossaries", "return_quality")
     BEAM_SIZE_FIELD_NUMBER: _ClassVar[int]
     NUM_HYPOTHESES_FIELD_NUMBER: _ClassVar[int]
     LENGTH_PENALTY_FIELD_NUMBER: _ClassVar[int]
@@ -76,6 +108,10 @@ class DecodingOptions(_message.Message):
     RETURN_ALIGNMENT_FIELD_NUMBER: _ClassVar[int]
     SPLIT_SENTENCES_FIELD_NUMBER: _ClassVar[int]
     RETURN_ALTERNATIVES_FIELD_NUMBER: _ClassVar[int]
+    PRESERVE_FIELD_NUMBER: _ClassVar[int]
+    PRESERVE_UNTRANSLATABLE_FIELD_NUMBER: _ClassVar[int]
+    GLOSSARIES_FIELD_NUMBER: _ClassVar[int]
+    RETURN_QUALITY_FIELD_NUMBER: _ClassVar[int]
     beam_size: int
     num_hypotheses: int
     length_penalty: float
@@ -100,15 +136,23 @@ class DecodingOptions(_message.Message):
     return_alignment: bool
     split_sentences: bool
     return_alternatives: bool
-    def __init__(self, beam_size: _Optional[int] = ..., num_hypotheses: _Optional[int] = ..., length_penalty: _Optional[float] = ..., early_stopping: bool = ..., patience: _Optional[float] = ..., coverage_penalty: _Optional[float] = ..., repetition_penalty: _Optional[float] = ..., no_repeat_ngram_size: _Optional[int] = ..., min_length: _Optional[int] = ..., max_length: _Optional[int] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., temperature: _Optional[float] = ..., seed: _Optional[int] = ..., target_prefix: _Optional[str] = ..., suppress_unknown: bool = ..., replace_unknowns: bool = ..., suppressed_phrases: _Optional[_Iterable[str]] = ..., terminology: _Optional[_Iterable[_Union[Term, _Mapping]]] = ..., return_tokens: bool = ..., return_token_scores: bool = ..., return_alignment: bool = ..., split_sentences: bool = ..., return_alternatives: bool = ...) -> None: ...
+    preserve: _containers.RepeatedScalarFieldContainer[str]
+    preserve_untranslatable: bool
+    glossaries: _containers.RepeatedScalarFieldContainer[str]
+    return_quality: bool
+    def __init__(self, beam_size: _Optional[int] = ..., num_hypotheses: _Optional[int] = ..., length_penalty: _Optional[float] = ..., early_stopping: bool = ..., patience: _Optional[float] = ..., coverage_penalty: _Optional[float] = ..., repetition_penalty: _Optional[float] = ..., no_repeat_ngram_size: _Optional[int] = ..., min_length: _Optional[int] = ..., max_length: _Optional[int] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., temperature: _Optional[float] = ..., seed: _Optional[int] = ..., target_prefix: _Optional[str] = ..., suppress_unknown: bool = ..., replace_unknowns: bool = ..., suppressed_phrases: _Optional[_Iterable[str]] = ..., terminology: _Optional[_Iterable[_Union[Term, _Mapping]]] = ..., return_tokens: bool = ..., return_token_scores: bool = ..., return_alignment: bool = ..., split_sentences: bool = ..., return_alternatives: bool = ..., preserve: _Optional[_Iterable[str]] = ..., preserve_untranslatable: bool = ..., glossaries: _Optional[_Iterable[str]] = ..., return_quality: bool = ...) -> None: ...
 
 class Term(_message.Message):
-    __slots__ = ("source", "target")
+    __slots__ = ("source", "target", "ignore_case", "inflected")
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     TARGET_FIELD_NUMBER: _ClassVar[int]
+    IGNORE_CASE_FIELD_NUMBER: _ClassVar[int]
+    INFLECTED_FIELD_NUMBER: _ClassVar[int]
     source: str
     target: str
-    def __init__(self, source: _Optional[str] = ..., target: _Optional[str] = ...) -> None: ...
+    ignore_case: bool
+    inflected: bool
+    def __init__(self, source: _Optional[str] = ..., target: _Optional[str] = ..., ignore_case: bool = ..., inflected: bool = ...) -> None: ...
 
 class TranslateResponse(_message.Message):
     __slots__ = ("translations", "model", "timing")
@@ -121,30 +165,62 @@ class TranslateResponse(_message.Message):
     def __init__(self, translations: _Optional[_Iterable[_Union[Translation, _Mapping]]] = ..., model: _Optional[str] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ...) -> None: ...
 
 class Translation(_message.Message):
-    __slots__ = ("hypotheses", "source_tokens", "source_pieces")
+    __slots__ = ("hypotheses", "source_tokens", "source_pieces", "treatment")
     HYPOTHESES_FIELD_NUMBER: _ClassVar[int]
     SOURCE_TOKENS_FIELD_NUMBER: _ClassVar[int]
     SOURCE_PIECES_FIELD_NUMBER: _ClassVar[int]
+    TREATMENT_FIELD_NUMBER: _ClassVar[int]
     hypotheses: _containers.RepeatedCompositeFieldContainer[Hypothesis]
     source_tokens: int
     source_pieces: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, hypotheses: _Optional[_Iterable[_Union[Hypothesis, _Mapping]]] = ..., source_tokens: _Optional[int] = ..., source_pieces: _Optional[_Iterable[str]] = ...) -> None: ...
+    treatment: Treatment
+    def __init__(self, hypotheses: _Optional[_Iterable[_Union[Hypothesis, _Mapping]]] = ..., source_tokens: _Optional[int] = ..., source_pieces: _Optional[_Iterable[str]] = ..., treatment: _Optional[_Union[Treatment, _Mapping]] = ...) -> None: ...
+
+class Treatment(_message.Message):
+    __slots__ = ("sentences", "cut_sentences", "preserved", "terms", "source_language", "pivot_language")
+    SENTENCES_FIELD_NUMBER: _ClassVar[int]
+    CUT_SENTENCES_FIELD_NUMBER: _ClassVar[int]
+    PRESERVED_FIELD_NUMBER: _ClassVar[int]
+    TERMS_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_LANGUAGE_FIELD_NUMBER: _ClassVar[int]
+    PIVOT_LANGUAGE_FIELD_NUMBER: _ClassVar[int]
+    sentences: int
+    cut_sentences: int
+    preserved: int
+    terms: _containers.RepeatedCompositeFieldContainer[TermReport]
+    source_language: str
+    pivot_language: str
+    def __init__(self, sentences: _Optional[int] = ..., cut_sentences: _Optional[int] = ..., preserved: _Optional[int] = ..., terms: _Optional[_Iterable[_Union[TermReport, _Mapping]]] = ..., source_language: _Optional[str] = ..., pivot_language: _Optional[str] = ...) -> None: ...
+
+class TermReport(_message.Message):
+    __slots__ = ("source", "target", "outcome", "glossary")
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    GLOSSARY_FIELD_NUMBER: _ClassVar[int]
+    source: str
+    target: str
+    outcome: TermOutcome
+    glossary: str
+    def __init__(self, source: _Optional[str] = ..., target: _Optional[str] = ..., outcome: _Optional[_Union[TermOutcome, str]] = ..., glossary: _Optional[str] = ...) -> None: ...
 
 class Hypothesis(_message.Message):
-    __slots__ = ("text", "score", "tokens", "token_log_probs", "finish_reason", "alignment")
+    __slots__ = ("text", "score", "tokens", "token_log_probs", "finish_reason", "alignment", "quality")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     SCORE_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     TOKEN_LOG_PROBS_FIELD_NUMBER: _ClassVar[int]
     FINISH_REASON_FIELD_NUMBER: _ClassVar[int]
     ALIGNMENT_FIELD_NUMBER: _ClassVar[int]
+    QUALITY_FIELD_NUMBER: _ClassVar[int]
     text: str
     score: float
     tokens: _containers.RepeatedScalarFieldContainer[str]
     token_log_probs: _containers.RepeatedScalarFieldContainer[float]
     finish_reason: FinishReason
     alignment: Alignment
-    def __init__(self, text: _Optional[str] = ..., score: _Optional[float] = ..., tokens: _Optional[_Iterable[str]] = ..., token_log_probs: _Optional[_Iterable[float]] = ..., finish_reason: _Optional[_Union[FinishReason, str]] = ..., alignment: _Optional[_Union[Alignment, _Mapping]] = ...) -> None: ...
+    quality: float
+    def __init__(self, text: _Optional[str] = ..., score: _Optional[float] = ..., tokens: _Optional[_Iterable[str]] = ..., token_log_probs: _Optional[_Iterable[float]] = ..., finish_reason: _Optional[_Union[FinishReason, str]] = ..., alignment: _Optional[_Union[Alignment, _Mapping]] = ..., quality: _Optional[float] = ...) -> None: ...
 
 class Alignment(_message.Message):
     __slots__ = ("points",)
@@ -175,30 +251,34 @@ class Timing(_message.Message):
     def __init__(self, queue: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., encode: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., decode: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., total: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class TranslateStreamRequest(_message.Message):
-    __slots__ = ("text", "model", "source_language", "target_language", "options", "priority")
+    __slots__ = ("text", "model", "source_language", "target_language", "options", "priority", "format")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     SOURCE_LANGUAGE_FIELD_NUMBER: _ClassVar[int]
     TARGET_LANGUAGE_FIELD_NUMBER: _ClassVar[int]
     OPTIONS_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    FORMAT_FIELD_NUMBER: _ClassVar[int]
     text: str
     model: str
     source_language: str
     target_language: str
     options: DecodingOptions
     priority: int
-    def __init__(self, text: _Optional[str] = ..., model: _Optional[str] = ..., source_language: _Optional[str] = ..., target_language: _Optional[str] = ..., options: _Optional[_Union[DecodingOptions, _Mapping]] = ..., priority: _Optional[int] = ...) -> None: ...
+    format: Format
+    def __init__(self, text: _Optional[str] = ..., model: _Optional[str] = ..., source_language: _Optional[str] = ..., target_language: _Optional[str] = ..., options: _Optional[_Union[DecodingOptions, _Mapping]] = ..., priority: _Optional[int] = ..., format: _Optional[_Union[Format, str]] = ...) -> None: ...
 
 class TranslateStreamResponse(_message.Message):
-    __slots__ = ("text_delta", "hypothesis", "timing")
+    __slots__ = ("text_delta", "hypothesis", "timing", "treatment")
     TEXT_DELTA_FIELD_NUMBER: _ClassVar[int]
     HYPOTHESIS_FIELD_NUMBER: _ClassVar[int]
     TIMING_FIELD_NUMBER: _ClassVar[int]
+    TREATMENT_FIELD_NUMBER: _ClassVar[int]
     text_delta: str
     hypothesis: Hypothesis
     timing: Timing
-    def __init__(self, text_delta: _Optional[str] = ..., hypothesis: _Optional[_Union[Hypothesis, _Mapping]] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ...) -> None: ...
+    treatment: Treatment
+    def __init__(self, text_delta: _Optional[str] = ..., hypothesis: _Optional[_Union[Hypothesis, _Mapping]] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ..., treatment: _Optional[_Union[Treatment, _Mapping]] = ...) -> None: ...
 
 class ScoreRequest(_message.Message):
     __slots__ = ("inputs", "model", "source_language", "target_language", "return_tokens")
@@ -253,7 +333,7 @@ class ListModelsResponse(_message.Message):
     def __init__(self, models: _Optional[_Iterable[_Union[Model, _Mapping]]] = ..., server_version: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ...) -> None: ...
 
 class Model(_message.Message):
-    __slots__ = ("name", "version", "source_languages", "target_languages", "precision", "device", "license", "parameters", "max_source_tokens", "max_target_tokens", "default_max_length", "state", "max_beam_size", "sentences_waiting")
+    __slots__ = ("name", "version", "source_languages", "target_languages", "precision", "device", "license", "parameters", "max_source_tokens", "max_target_tokens", "default_max_length", "state", "max_beam_size", "sentences_waiting", "decoding_defaults", "glossaries")
     NAME_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     SOURCE_LANGUAGES_FIELD_NUMBER: _ClassVar[int]
@@ -268,6 +348,8 @@ class Model(_message.Message):
     STATE_FIELD_NUMBER: _ClassVar[int]
     MAX_BEAM_SIZE_FIELD_NUMBER: _ClassVar[int]
     SENTENCES_WAITING_FIELD_NUMBER: _ClassVar[int]
+    DECODING_DEFAULTS_FIELD_NUMBER: _ClassVar[int]
+    GLOSSARIES_FIELD_NUMBER: _ClassVar[int]
     name: str
     version: str
     source_languages: _containers.RepeatedScalarFieldContainer[str]
@@ -282,7 +364,9 @@ class Model(_message.Message):
     state: ModelState
     max_beam_size: int
     sentences_waiting: int
-    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., source_languages: _Optional[_Iterable[str]] = ..., target_languages: _Optional[_Iterable[str]] = ..., precision: _Optional[str] = ..., device: _Optional[str] = ..., license: _Optional[str] = ..., parameters: _Optional[int] = ..., max_source_tokens: _Optional[int] = ..., max_target_tokens: _Optional[int] = ..., default_max_length: _Optional[int] = ..., state: _Optional[_Union[ModelState, str]] = ..., max_beam_size: _Optional[int] = ..., sentences_waiting: _Optional[int] = ...) -> None: ...
+    decoding_defaults: DecodingOptions
+    glossaries: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., source_languages: _Optional[_Iterable[str]] = ..., target_languages: _Optional[_Iterable[str]] = ..., precision: _Optional[str] = ..., device: _Optional[str] = ..., license: _Optional[str] = ..., parameters: _Optional[int] = ..., max_source_tokens: _Optional[int] = ..., max_target_tokens: _Optional[int] = ..., default_max_length: _Optional[int] = ..., state: _Optional[_Union[ModelState, str]] = ..., max_beam_size: _Optional[int] = ..., sentences_waiting: _Optional[int] = ..., decoding_defaults: _Optional[_Union[DecodingOptions, _Mapping]] = ..., glossaries: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Limits(_message.Message):
     __slots__ = ("texts_per_request", "sentences_waiting", "beam_size")

@@ -33,6 +33,10 @@ UNRANGED = frozenset(
         "return_alignment",
         "split_sentences",
         "return_alternatives",
+        "preserve",
+        "preserve_untranslatable",
+        "glossaries",
+        "return_quality",
     }
 )
 
