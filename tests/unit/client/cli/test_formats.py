@@ -143,6 +143,7 @@ def test_json_has_everything(command: Command):
             {"source_token": 0, "target_token": 0, "weight": 0.5},
             {"source_token": 2, "target_token": 1, "weight": 0.25},
         ],
+        "quality": None,
     }
     best = {"text": "猫0", "score": -0.5, "finish_reason": "end_of_sentence"}
     assert first == {
@@ -155,6 +156,7 @@ def test_json_has_everything(command: Command):
         "source_pieces": ["▁", "猫", "</s>"],
         "model": "zh-en",
         "timing": None,
+        "treatment": None,
     }
     assert second["text"] == "b0"
 
@@ -170,7 +172,9 @@ def test_json_has_the_same_keys_whatever_was_asked_for(server: FakeServer, comma
         "tokens": [],
         "token_log_probs": [],
         "alignment": [],
+        "quality": None,
     }
+    assert shown["treatment"] is None
     assert shown["timing"] == {"queue": 0.5, "encode": 0.0, "decode": 0.0, "total": 2.0}
 
 
