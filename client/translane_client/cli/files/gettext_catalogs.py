@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, BinaryIO
 
 from translane_client.cli.files.document import Document, Edit, Span, parts_of, read_document
@@ -60,7 +61,7 @@ def _edits(document: Document, *, replace: bool) -> Iterator[Edit]:
     entries = _entries(document)
     lines = document.lines
     starts = [max(0, (entry.linenum or 1) - 1) for entry in entries]
-    for entry, begin, end in zip(entries, starts, [*starts[1:], len(lines)], strict=True):
+    for entry, (begin, end) in zip(entries, pairwise([*starts, len(lines)]), strict=True):
         if entry.obsolete or not entry.msgid or (entry.fuzzy and not replace):
             continue
         for slot in _slots(document.text, lines[begin:end]):

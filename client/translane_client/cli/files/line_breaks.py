@@ -35,12 +35,13 @@ class BrokenLines:
     def cut(self, text: str) -> list[str]:
         """Another text on as many lines, each with about the same share of the text as here; fewer where it is short.
 
-        A line ends at a space, or between two characters of scripts that write no spaces.
+        A line ends at a space, or between two characters of scripts that write no spaces. No line is blank.
         """
         places = [
             index
             for index in range(1, len(text))
-            if text[index] == " " or (_is_wide(text[index - 1]) and _is_wide(text[index]))
+            if (text[index] == " " and text[index + 1 : index + 2].strip())
+            or (_is_wide(text[index - 1]) and _is_wide(text[index]) and not text[index].isspace())
         ]
         lines, begun = list[str](), 0
         for index in self.breaks:

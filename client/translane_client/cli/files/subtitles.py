@@ -10,6 +10,7 @@ import html
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import BinaryIO
 
 from translane_client.cli.files.document import Document, Edit, parts_of, read_document
@@ -62,7 +63,7 @@ class _Line:
 def _edits(document: Document, *, escaped: bool) -> Iterator[Edit]:
     lines = [_Line(line.start, document.text[line.start : line.end]) for line in document.lines]
     timings = [index for index, line in enumerate(lines) if _TIMING.match(line.text)]
-    for index, following in zip(timings, [*timings[1:], len(lines)], strict=True):
+    for index, following in pairwise([*timings, len(lines)]):
         cue = lines[index + 1 : following]
         if following < len(lines) and not escaped and cue and cue[-1].text.strip().isdigit():
             cue.pop()  # the number of the next cue

@@ -209,10 +209,10 @@ class _Reader:
         element = self._unit.elements.get(name) if self._unit and parent in ("trans-unit", "segment") else None
         if element is None:
             return
-        at = self._parser.CurrentByteIndex
-        if at <= element.start or self.data[at : at + 2] != b"</":  # <target/>
+        if self.data.endswith(b"/>", element.start, element.tag_end):
             element.content_end = element.end = element.tag_end
         else:
+            at = self._parser.CurrentByteIndex
             element.content_end, element.end = at, self.data.index(b">", at) + 1
 
     def _tag_end(self, start: int) -> int:
