@@ -134,9 +134,13 @@ class Journal:
 def _locked(path: Path) -> BinaryIO:
     try:
         file = path.open("a+b")
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise FileError(f"{path}: another command writes this output") from None
     except OSError as error:
         raise FileError(f"{path}: {error.strerror or error}") from error
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        taken = isinstance(error, BlockingIOError)
+        problem = "another command writes this output" if taken else error.strerror or error
+        raise FileError(f"{path}: {problem}") from error
     return file

@@ -56,15 +56,17 @@ class PartWriter:
         try:
             if kind is None:
                 self._finish()
-            elif self._file is not None:
-                self._file.close()
+            else:
+                self.close()
         except OSError as problem:
             if kind is not None:  # the error under way is this same failure, or a more important one
                 return
             raise FileError(f"{self.name}: {problem.strerror or problem}") from problem
 
     def close(self) -> None:
-        """Lets another command write the output."""
+        """Closes the files. May be called again."""
+        if self._path and self._file is not None:
+            self._file.close()
         if self._journal:
             self._journal.close()
 
