@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from unit.client.command import Command
-from unit.client.fake_server import FakeServer, answer
+from unit.client.fake_server import FakeServer, answer, streamed
 
 from translane.v1 import translation_pb2 as pb
 
@@ -18,9 +19,8 @@ def treats(**treatments: pb.Treatment):
 
     def behave(request, context):
         if isinstance(request, pb.TranslateStreamRequest):
-            text = request.text
-            response = pb.TranslateStreamResponse(text_delta=text, hypothesis=pb.Hypothesis(text=text))
-            return [pb.TranslateStreamResponse.FromString(_treated(response, text).SerializeToString())]
+            *deltas, last = streamed(request)
+            return [*deltas, _treated(last, request.text)]
         response = answer(request)
         for text, translation in zip(request.texts, response.translations, strict=True):
             _treated(translation, text)
@@ -34,7 +34,7 @@ def treats(**treatments: pb.Treatment):
     return behave
 
 
-def term(source: str, outcome: int, glossary: str = "") -> pb.TermReport:
+def term(source: str, outcome: Any, glossary: str = "") -> pb.TermReport:
     return pb.TermReport(source=source, target=source.upper(), outcome=outcome, glossary=glossary)
 
 
@@ -64,7 +64,8 @@ def test_texts_of_the_command_line_are_named_by_their_number(server: FakeServer,
         (term("x", pb.TERM_OUTCOME_MISSED), "text 1: the term x → X was not applied: the translation ended before it"),
         (
             term("x", pb.TERM_OUTCOME_TOO_MANY, "cats"),
-            "text 1: the term x → X of the glossary cats was not applied: the text has more terms than a sentence can keep",
+            "text 1: the term x → X of the glossary cats was not applied:"
+            " the text has more terms than a sentence can keep",
         ),
         (
             term("x", pb.TERM_OUTCOME_PRESERVED),

@@ -14,7 +14,16 @@ from unit.client.fake_server import FakeServer, bad_fields, fails, reason, texts
 from translane.v1 import translation_pb2 as pb
 from translane_client.cli.files.kinds import KINDS, kind_of
 
-PO = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n\nmsgid "a"\nmsgstr ""\n\nmsgid "b"\nmsgstr ""\n'
+PO = r"""msgid ""
+msgstr ""
+"Content-Type: text/plain; charset=UTF-8\n"
+
+msgid "a"
+msgstr ""
+
+msgid "b"
+msgstr ""
+"""
 XLIFF = '<xliff version="1.2"><file><trans-unit id="1"><source>a</source></trans-unit></file></xliff>'
 FILES = {
     "x.txt": ("a\n", ["a"], pb.FORMAT_UNSPECIFIED),

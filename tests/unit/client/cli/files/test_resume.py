@@ -145,35 +145,16 @@ def test_a_document_that_was_finished_but_for_its_journal_is_whole(
     assert parts == 39
     # the same, as if the process had ended between its last two steps
     job.target.unlink()
-    monkey = Keeper(job.journal)
-    with monkey:
+    kept = list[bytes]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(journals.Journal, "remove", lambda journal: kept.append(journal.path.read_bytes()))
         assert command(*job.argv) == 0
-    job.journal.write_bytes(monkey.kept)
+    job.journal.write_bytes(kept[0])
     server.requests.clear()
     assert command(*job.argv, "--resume") == 0
     assert job.target.read_bytes() == whole
     assert server.requests == []
     assert not job.journal.exists()
-
-
-class Keeper:
-    """Keeps what a journal held when it was removed."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.kept = b""
-
-    def __enter__(self) -> None:
-        self._remove = journals.Journal.remove
-
-        def remove(journal: journals.Journal) -> None:
-            self.kept = self._path.read_bytes()
-            self._remove(journal)
-
-        journals.Journal.remove = remove
-
-    def __exit__(self, *_: object) -> None:
-        journals.Journal.remove = self._remove
 
 
 def test_the_journal_of_a_large_output_stays_small(

@@ -111,7 +111,7 @@ def test_a_file_without_anything_to_do_stays():
 def test_a_translation_that_would_break_the_file_is_refused():
     for broken in ("a & b", "<g id='1'>", "</target>", "\x01", "&unknown;"):
         with pytest.raises(FileError, match="f, line 3: the server's translation is no content of XLIFF"):
-            translated("xliff", VERSION_2.encode(), lambda _, broken=broken: broken)
+            translated("xliff", VERSION_2.encode(), {"Three": broken, 'Hi <pc id="1">you</pc>': broken}.__getitem__)
 
 
 @pytest.mark.parametrize(
