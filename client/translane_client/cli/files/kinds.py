@@ -1,4 +1,4 @@
-"""The kinds of files, and which kind a file is."""
+"""The kinds of files, and which kind a file is. The reader of a kind is imported when such a file is read."""
 
 from __future__ import annotations
 
@@ -7,12 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from translane_client.cli.files.gettext_catalogs import po_parts
-from translane_client.cli.files.line_files import column_parts, object_parts, text_parts
-from translane_client.cli.files.markup_files import html_parts, markdown_parts
 from translane_client.cli.files.part import Part
-from translane_client.cli.files.subtitles import TAGS, srt_parts, vtt_parts
-from translane_client.cli.files.xliff_files import xliff_parts
 from translane_client.cli.formats import TranslationFormat
 from translane_client.options import Format
 
@@ -30,6 +25,9 @@ class Settings:
     replace: bool = False
     """Whether to replace translations that are there already."""
 
+
+CUE_TAGS = (r"<[^<>]*>", r"\{\\[^{}]*\}")
+"""Regular expressions of the tags in a cue of subtitles, such as <i>, <v Bob>, <00:19.000> and {\\an8}."""
 
 Parts = Callable[[BinaryIO, str, Settings], Iterator[Part]]
 
@@ -51,35 +49,72 @@ class Kind:
     """Regular expressions of what is not translated, beside the user's."""
 
 
+def _lines(file: BinaryIO, name: str, settings: Settings) -> Iterator[Part]:
+    from translane_client.cli.files.line_files import text_parts
+
+    return text_parts(file, name, settings.form)
+
+
+def _columns(file: BinaryIO, name: str, settings: Settings) -> Iterator[Part]:
+    from translane_client.cli.files.line_files import column_parts
+
+    return column_parts(file, name, settings.columns)
+
+
+def _objects(file: BinaryIO, name: str, settings: Settings) -> Iterator[Part]:
+    from translane_client.cli.files.line_files import object_parts
+
+    return object_parts(file, name, settings.field, settings.output_field)
+
+
+def _srt(file: BinaryIO, name: str, _: Settings) -> Iterator[Part]:
+    from translane_client.cli.files.subtitles import srt_parts
+
+    return srt_parts(file, name)
+
+
+def _vtt(file: BinaryIO, name: str, _: Settings) -> Iterator[Part]:
+    from translane_client.cli.files.subtitles import vtt_parts
+
+    return vtt_parts(file, name)
+
+
+def _po(file: BinaryIO, name: str, settings: Settings) -> Iterator[Part]:
+    from translane_client.cli.files.gettext_catalogs import po_parts
+
+    return po_parts(file, name, replace=settings.replace)
+
+
+def _xliff(file: BinaryIO, name: str, settings: Settings) -> Iterator[Part]:
+    from translane_client.cli.files.xliff_files import xliff_parts
+
+    return xliff_parts(file, name, replace=settings.replace)
+
+
+def _html(file: BinaryIO, name: str, _: Settings) -> Iterator[Part]:
+    from translane_client.cli.files.markup_files import html_parts
+
+    return html_parts(file, name)
+
+
+def _markdown(file: BinaryIO, name: str, _: Settings) -> Iterator[Part]:
+    from translane_client.cli.files.markup_files import markdown_parts
+
+    return markdown_parts(file, name)
+
+
+_ALL = frozenset({"all"})
+
 KINDS: Mapping[str, Kind] = {
-    "lines": Kind((".txt",), lambda file, name, settings: text_parts(file, name, settings.form), is_document=False),
-    "tsv": Kind(
-        (".tsv", ".tab"),
-        lambda file, name, settings: column_parts(file, name, settings.columns),
-        frozenset({"columns"}),
-        is_document=False,
-    ),
-    "jsonl": Kind(
-        (".jsonl", ".ndjson"),
-        lambda file, name, settings: object_parts(file, name, settings.field, settings.output_field),
-        frozenset({"field", "output_field"}),
-        is_document=False,
-    ),
-    "srt": Kind((".srt",), lambda file, name, _: srt_parts(file, name), preserve=TAGS),
-    "vtt": Kind((".vtt",), lambda file, name, _: vtt_parts(file, name), preserve=TAGS),
-    "po": Kind(
-        (".po", ".pot"),
-        lambda file, name, settings: po_parts(file, name, replace=settings.replace),
-        frozenset({"all"}),
-    ),
-    "xliff": Kind(
-        (".xliff", ".xlf"),
-        lambda file, name, settings: xliff_parts(file, name, replace=settings.replace),
-        frozenset({"all"}),
-        format=Format.XLIFF,
-    ),
-    "html": Kind((".html", ".htm"), lambda file, name, _: html_parts(file, name), format=Format.HTML),
-    "markdown": Kind((".md", ".markdown"), lambda file, name, _: markdown_parts(file, name), format=Format.MARKDOWN),
+    "lines": Kind((".txt",), _lines, is_document=False),
+    "tsv": Kind((".tsv", ".tab"), _columns, frozenset({"columns"}), is_document=False),
+    "jsonl": Kind((".jsonl", ".ndjson"), _objects, frozenset({"field", "output_field"}), is_document=False),
+    "srt": Kind((".srt",), _srt, preserve=CUE_TAGS),
+    "vtt": Kind((".vtt",), _vtt, preserve=CUE_TAGS),
+    "po": Kind((".po", ".pot"), _po, _ALL),
+    "xliff": Kind((".xliff", ".xlf"), _xliff, _ALL, format=Format.XLIFF),
+    "html": Kind((".html", ".htm"), _html, format=Format.HTML),
+    "markdown": Kind((".md", ".markdown"), _markdown, format=Format.MARKDOWN),
 }
 """Name of a kind, as --file-format takes it → the kind."""
 

@@ -14,14 +14,12 @@ from itertools import pairwise
 from typing import BinaryIO
 
 from translane_client.cli.files.document import Document, Edit, parts_of, read_document
+from translane_client.cli.files.kinds import CUE_TAGS
 from translane_client.cli.files.line_breaks import BrokenLines
 from translane_client.cli.files.part import Part, is_worth_translating
 from translane_client.cli.text_files import FileError, on_a_line
 
-TAGS = (r"<[^<>]*>", r"\{\\[^{}]*\}")
-"""Regular expressions of the tags in the text of a cue, such as <i>, <v Bob>, <00:19.000> and {\\an8}."""
-
-_TAG = re.compile("|".join(TAGS))
+_TAG = re.compile("|".join(CUE_TAGS))
 _TAGGED = re.compile(f"({_TAG.pattern})")
 _TIME = r"(?:\d+:)?\d{1,2}:\d{2}[.,]\d{1,3}"
 _TIMING = re.compile(rf"[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}")
