@@ -204,7 +204,7 @@ def _needs_beams(options: DecodingOptions) -> bool:
 
 def flag_of(field: str, arguments: argparse.Namespace) -> str | None:
     """The flag that sets a request's field, such as "options.terminology[2].source"; None where there is none."""
-    if field in ("model", "source_language", "target_language", "priority"):
+    if field in ("model", "source_language", "target_language", "format", "priority"):
         return "--" + field.replace("_", "-")
     match = re.match(r"options\.(\w+)", field)
     if not match or match[1] not in FLAGS:

@@ -10,7 +10,7 @@ from translane_client.cli.files.document import Document, Edit, parts_of, read_d
 from translane_client.cli.files.markdown_sections import sections
 from translane_client.cli.files.part import Part, trimmed
 
-_HTML_ENCODING = re.compile(rb"<meta\s[^>]*?charset\s*=\s*[\"']?\s*([A-Za-z0-9_:.-]+)", re.IGNORECASE)
+_HTML_ENCODING = re.compile(rb"<meta\s[^<>]*?charset\s*=\s*[\"']?\s*([A-Za-z0-9_:.-]+)", re.IGNORECASE)
 
 
 def html_parts(file: BinaryIO, name: str) -> Iterator[Part]:

@@ -88,3 +88,9 @@ def test_markdown_it_finds_the_same_blocks_in_the_pieces(fence: str, inside: str
     text = f"# One\n\n- a\n{PARAGRAPH}{block}# Two\n\n> a\n\n{PARAGRAPH}{block}\n# Three\n\n{PARAGRAPH}"
     pieces = "".join(markdown.render(piece) for piece in markdown_sections.sections(text))
     assert pieces == markdown.render(text)
+
+
+def test_hostile_documents_take_no_long_time():
+    for run in ("<meta ", "<meta a ", "#", "# ", "`", "```\n", "[", "[a", "> ", "- ", "~~~\n\n# a\n\n", "# a\n\n"):
+        files.texts("html", run.encode() * 50_000)
+        files.texts("markdown", run.encode() * 50_000)
