@@ -84,10 +84,10 @@ class Writer(Written, Protocol):
 AnyWriter = TypeVar("AnyWriter", bound=Writer)
 
 
-def output_path(arguments: argparse.Namespace, inputs: Inputs[Any]) -> Path | None:
-    """The file of -o; None for standard output. FileError: the file is an input as well."""
+def output_path(arguments: argparse.Namespace, inputs: Inputs[Any], *, may_be_input: bool = False) -> Path | None:
+    """The file of -o; None for standard output. FileError: the file is an input as well, and may not be."""
     path: Path | None = None if arguments.output in (None, _STANDARD) else arguments.output
-    if path and any(is_same(file, path) for file in inputs.files):
+    if path and not may_be_input and any(is_same(file, path) for file in inputs.files):
         raise FileError(f"{path} is the input and cannot be the output as well")
     return path
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import time
 from collections import deque
 from collections.abc import Iterable
@@ -141,6 +142,8 @@ class PartWriter:
             os.fsync(file.fileno())
         file.close()
         if self._working and self._path and self._working != self._path:
+            if self._path.exists():
+                shutil.copymode(self._path, self._working)
             self._working.replace(self._path)
         if self._journal:
             self._journal.remove()

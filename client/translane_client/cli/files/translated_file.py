@@ -18,7 +18,7 @@ from translane_client.cli.files.part import Part
 from translane_client.cli.files.part_writer import PartWriter
 from translane_client.cli.files.parts import Parts
 from translane_client.cli.formats import TranslationFormat
-from translane_client.cli.inputs import is_terminal
+from translane_client.cli.inputs import is_same, is_terminal
 from translane_client.cli.notes import Notes
 from translane_client.cli.printable import printable
 from translane_client.cli.standard_streams import StandardStreams
@@ -45,11 +45,12 @@ def translate_file(
     with ExitStack() as stack:
         lines = bulk.lines_of(arguments.input, streams, stack)
         inputs = Parts(lines.files[0], lines.name, kind.parts(lines.files[0], lines.name, settings_of(arguments, form)))
-        path = bulk.output_path(arguments, inputs)
+        path = bulk.output_path(arguments, inputs, may_be_input=kind.is_document)
         journal = _journal(path, _request(arguments, options, name))
         writer = PartWriter(path, None if path else streams.stdout, is_document=kind.is_document, journal=journal)
         stack.callback(writer.close)
-        if arguments.resume and path and path.exists() and not (journal and journal.exists):
+        in_place = path is not None and is_same(lines.files[0], path)
+        if arguments.resume and path and path.exists() and not in_place and not (journal and journal.exists):
             told = f"{path} is there, and no command that was interrupted: nothing is done"
             print(f"translane: {printable(told)}", file=streams.stderr)
             return

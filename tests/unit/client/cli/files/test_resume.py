@@ -121,6 +121,23 @@ def test_wherever_the_files_were_cut_off_the_result_is_the_same(
         assert job.target.read_bytes() == expected
 
 
+def test_a_document_is_translated_in_place(server: FakeServer, command: Command, tmp_path: Path):
+    job = Job(tmp_path, "srt", SRT)
+    assert command(*job.argv) == 0
+    job.source.chmod(0o640)
+    argv = [*job.argv[:4], str(job.source), *job.argv[5:], "--resume"]
+    server.always = stops_after(7, UNAVAILABLE)
+    assert command(*argv) == 1
+    assert job.source.read_text() == SRT
+    server.always = None
+    server.requests.clear()
+    assert command(*argv) == 0
+    assert len(sent(server)) == 26
+    assert job.source.read_bytes() == job.target.read_bytes()
+    assert job.source.stat().st_mode & 0o777 == 0o640
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["in.srt", "out.srt"]
+
+
 def test_without_resume_it_begins_again(server: FakeServer, command: Command, job: Job, expected: bytes):
     server.always = stops_after(9, UNAVAILABLE)
     assert command(*job.argv) == 1
