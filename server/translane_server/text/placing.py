@@ -9,40 +9,12 @@ from __future__ import annotations
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 
-import regex
-
+from translane_server.text.aligned_text import SPACED_LETTER, UNSPACED_LETTER, AlignedText, atoms_of
 from translane_server.text.marks import Mark, MarkedText
 
-_UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}\p{Yi}"
-_LETTER = rf"(?:(?![{_UNSPACED}])[\p{{L}}\p{{N}}_]\p{{M}}*)"
-# White space, a word of a script that writes spaces, or any other character.
-_ATOM = regex.compile(rf"\s+|{_LETTER}+(?:['’\-]{_LETTER}+)*|\X")
-_WORD = regex.compile(r"[\p{L}\p{N}]")
-_SPACED_LETTER = regex.compile(_LETTER)
-_UNSPACED_LETTER = regex.compile(rf"[{_UNSPACED}]")
-
-# How much the alignment of punctuation counts, beside that of a word.
-_PUNCTUATION = 0.25
-
 _Span = tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class AlignedText:
-    """A translation as tokens, with the part of the source text that each token comes from.
-
-    Attributes:
-        text: the translation.
-        pieces: T texts, one for each token. They concatenate to the translation, but for white space at its ends.
-        sources: T spans of the source text [characters]; None for a token that comes from no part of it.
-    """
-
-    text: str
-    pieces: Sequence[str]
-    sources: Sequence[_Span | None]
 
 
 def place(
@@ -63,21 +35,6 @@ def place(
     return _Placing(marked, target, spaced=spaced, escape=escape).text()
 
 
-@dataclass(frozen=True, slots=True)
-class _Atom:
-    """A part of the translation that no mark cuts: a word, white space or a sign.
-
-    Attributes:
-        end: where it ends [characters].
-        sources: the numbers of the source places that it comes from.
-        weight: how much its alignment counts.
-    """
-
-    end: int
-    sources: tuple[int, ...]
-    weight: float
-
-
 class _Placing:
     """Finds the places of the marks of one sentence. A place is a number of atoms before it."""
 
@@ -89,7 +46,7 @@ class _Placing:
         self._escape = escape
         # the middles of the source tokens that anything is aligned to, in doubled characters
         self._middles = sorted({sum(span) for span in target.sources if span})
-        self._atoms = _atoms(target, {middle: number for number, middle in enumerate(self._middles)})
+        self._atoms = atoms_of(target, {middle: number for number, middle in enumerate(self._middles)})
         self._ends = [0, *(atom.end for atom in self._atoms)]
         self._children: dict[int, list[int]] = {}
         for number, mark in enumerate(self._marks):
@@ -211,8 +168,8 @@ class _Placing:
     def _step_over_space(self, mark: Mark, at: int, low: int, high: int) -> int:
         """Return 1 or -1 if `mark` touched the word after or before it, and white space is between the two at `at`."""
         before, after = self._source[mark.start - 1 : mark.start], self._source[mark.start : mark.start + 1]
-        touches_next = not mark.space_after and _SPACED_LETTER.match(after) is not None
-        touches_last = not mark.space_before and _SPACED_LETTER.match(before) is not None
+        touches_next = not mark.space_after and SPACED_LETTER.match(after) is not None
+        touches_last = not mark.space_before and SPACED_LETTER.match(before) is not None
         if touches_next and not touches_last and at < high and self._is_space(at):
             return 1
         if touches_last and not touches_next and at > low and self._is_space(at - 1):
@@ -281,51 +238,12 @@ class _Placing:
             return False
         was_space = mark.space_before if before else mark.space_after
         if not self._spaced:
-            return was_space and _SPACED_LETTER.match(neighbour) is not None
+            return was_space and SPACED_LETTER.match(neighbour) is not None
         source = self._source[mark.start - 1 : mark.start] if before else self._source[mark.start : mark.start + 1]
         # A text that starts or ends here, or whose script writes no spaces, does not say that there is none.
-        says_nothing = not source or unicodedata.east_asian_width(source) in "WF" or _UNSPACED_LETTER.match(source)
+        says_nothing = not source or unicodedata.east_asian_width(source) in "WF" or UNSPACED_LETTER.match(source)
         if not (was_space or says_nothing):
             return False
         closing = unicodedata.category(neighbour) in {"Pe", "Pf"} or neighbour in ",.;:!?…%"
         opening = unicodedata.category(neighbour) in {"Ps", "Pi"}
         return not (opening if before else closing)
-
-
-def _atoms(target: AlignedText, numbers: dict[int, int]) -> list[_Atom]:
-    """Cut a translation into atoms. `numbers` has the number of each source place, by its doubled middle."""
-    text = target.text
-    together = "".join(target.pieces)
-    start = len(together.lstrip()) - len(together)
-    spans: list[tuple[int, int, int]] = []  # of tokens: start, end, number of the source place
-    inner: set[int] = set()  # places within a token
-    for piece, source in zip(target.pieces, target.sources, strict=True):
-        end = start + len(piece)
-        if source:
-            spans.append((start, end, numbers[sum(source)]))
-        inner.update(range(start + 1, end))
-        start = end
-    atoms: list[_Atom] = []
-    token = 0
-    begin = 0
-    for match in _ATOM.finditer(text):
-        end = match.end()
-        if end < len(text) and end in inner and _is_unspaced(text, end):
-            continue  # the characters of a token stay together
-        part = text[begin:end]
-        while token < len(spans) and spans[token][1] <= begin:
-            token += 1
-        sources = []
-        if not part.isspace():
-            for number in range(token, len(spans)):
-                if spans[number][0] >= end:
-                    break
-                sources.append(spans[number][2])
-        atoms.append(_Atom(end, tuple(sources), 1.0 if _WORD.search(part) else _PUNCTUATION))
-        begin = end
-    return atoms
-
-
-def _is_unspaced(text: str, place: int) -> bool:
-    """Whether both characters beside a place belong to scripts that write no spaces."""
-    return all(_UNSPACED_LETTER.match(character) for character in (text[place - 1], text[place]))

@@ -8,8 +8,9 @@ from collections import Counter
 
 import pytest
 
+from translane_server.text.aligned_text import AlignedText
 from translane_server.text.marks import Mark, MarkedText
-from translane_server.text.placing import AlignedText, place
+from translane_server.text.placing import place
 
 
 def aligned(source, *pairs):
