@@ -18,6 +18,8 @@ Request = TranslationRequest | pb.ScoreRequest
 MAX_SUPPRESSED_PHRASES = 64
 MAX_PHRASE_CHARACTERS = 128
 MAX_TERMS = 1024
+MAX_PRESERVE_PATTERNS = 32
+MAX_PATTERN_CHARACTERS = 512
 
 # A text with more characters than this for each allowed token is refused before it is tokenized. Tokenizing megabytes
 # takes a second, and no real text has such long tokens.
@@ -73,6 +75,16 @@ def check_sizes(request: Request, limits: RequestLimits) -> None:
     refuse(wrong)
 
 
+def splits(options: pb.DecodingOptions) -> bool:
+    """Whether texts may be cut into sentences.
+
+    By default they may, but with options that are for one sentence.
+    """
+    if options.HasField("split_sentences"):
+        return options.split_sentences
+    return not (options.target_prefix or options.return_alternatives)
+
+
 def check_tokens(field: str, ids: Sequence[Sequence[int]], limit: int, advice: str = "") -> list[FieldViolation]:
     """Return a violation for each text of `field` whose `ids` are more than `limit`.
 
@@ -106,7 +118,7 @@ def takes_too_long(field: str, budget: Budget) -> InvalidRequestError:
 
 
 def _texts(request: TranslationRequest, options: pb.DecodingOptions, limits: RequestLimits) -> list[FieldViolation]:
-    sentences = limits.sentences_waiting if options.split_sentences else 1
+    sentences = limits.sentences_waiting if splits(options) else 1
     characters = CHARACTERS_PER_TOKEN * limits.tokens.source * sentences
     if isinstance(request, pb.TranslateStreamRequest):
         return _long("text", request.text, characters)
@@ -127,12 +139,16 @@ def _inputs(request: pb.ScoreRequest, limits: RequestLimits) -> list[FieldViolat
 
 
 def _options(options: pb.DecodingOptions, limits: RequestLimits) -> list[FieldViolation]:
-    phrases, terms = options.suppressed_phrases, options.terminology
+    phrases, terms, patterns = options.suppressed_phrases, options.terminology, options.preserve
     wrong = [
         *_long("options.target_prefix", options.target_prefix, CHARACTERS_PER_TOKEN * limits.tokens.target),
         *(many_phrases := _many("options.suppressed_phrases", len(phrases), MAX_SUPPRESSED_PHRASES)),
         *(many_terms := _many("options.terminology", len(terms), MAX_TERMS)),
+        *(many_patterns := _many("options.preserve", len(patterns), MAX_PRESERVE_PATTERNS)),
     ]
+    if not many_patterns:
+        for number, pattern in enumerate(patterns):
+            wrong += _long(f"options.preserve[{number}]", pattern, MAX_PATTERN_CHARACTERS)
     if not many_phrases:
         for number, phrase in enumerate(phrases):
             wrong += _long(f"options.suppressed_phrases[{number}]", phrase, MAX_PHRASE_CHARACTERS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from translane.v1 import translation_pb2 as pb
@@ -13,6 +13,7 @@ from translane_server.requests.limits import TokenLimits
 from translane_server.requests.option_checks import OptionLimits, beam_size, check_options, is_sampled
 from translane_server.sentence import Sentence
 from translane_server.text.glossary import Glossary, Term
+from translane_server.text.marks import MarkedText
 from translane_server.text.normal_form import composed
 from translane_server.text.tokenizer import Tokenizer
 
@@ -30,11 +31,15 @@ class Source:
         text: the sentence.
         ids: its tokens.
         surfaces: the part of the text that each token stands for; None until somebody needs them.
+        marked: the text and its marks, which are put into the translation; None if nothing was taken out of it.
+        escape: makes translated text fit the format of the request.
     """
 
     text: str
     ids: Sequence[int]
     surfaces: Sequence[str] | None = None
+    marked: MarkedText | None = None
+    escape: Callable[[str], str] = str
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,7 @@ class ResolvedOptions:
         own_seeds: each text is sampled with a seed of its own.
         replace_unknowns: an unknown token is replaced with the source text that it comes from.
         returned: what the caller asks for.
+        aligns: the model can align, so that marks are put where the alignment says.
     """
 
     decoding: DecodingOptions
@@ -69,12 +75,15 @@ class ResolvedOptions:
     own_seeds: bool = False
     replace_unknowns: bool = False
     returned: Returned = Returned()
+    aligns: bool = False
 
     def sentence(self, source: Source) -> Sentence:
         """Return the sentence to decode for `source`."""
         decoding = self.decoding
         if self.own_seeds and decoding.sampling:
             decoding = replace(decoding, sampling=replace(decoding.sampling, seed=secrets.randbits(_SEED_BITS)))
+        if source.marked and source.marked.marks and self.aligns:
+            decoding = replace(decoding, alignment=True)
         return Sentence(
             source.ids,
             decoding,
@@ -128,6 +137,7 @@ def resolve(
         own_seeds=not options.HasField("seed"),
         replace_unknowns=options.replace_unknowns,
         returned=Returned(options.return_tokens, options.return_token_scores, options.return_alignment),
+        aligns=limits.alignment,
     )
     return resolved, []
 

@@ -39,6 +39,7 @@ MODULES = {
     "grpcio-reflection": {"grpc_reflection"},
     "prometheus-client": {"prometheus_client"},
     "pyahocorasick": {"ahocorasick"},
+    "google-re2": {"re2"},
     "pydantic": {"pydantic", "pydantic_core"},  # pydantic pins its core exactly
     "onnx-ir": {"onnx_ir"},
 }
