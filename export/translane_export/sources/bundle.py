@@ -263,4 +263,5 @@ def _settings(manifest: Manifest) -> dict[str, Any]:
         "max_source_tokens": manifest.limits.source_tokens,
         "max_target_tokens": manifest.limits.target_tokens,
         "default_max_length": manifest.decoding_defaults.max_length,
+        "decoding_defaults": manifest.decoding_defaults.search,
     }
