@@ -214,7 +214,7 @@ def _state_dict(
     }
     if config.biases:
         bias = state["output_projection.bias"] = decoder["output_projection.bias"]
-        if "suppressed.weight" in decoder:  # a bias of zeros is left out of the graph
+        if "suppressed.weight" in decoder or not config.suppressed_share:  # a bias of zeros is left out of the graph
             bias[_suppressed_ids(decoder)] = decoder.get("suppressed.bias", torch.tensor(0.0))
     kinds = ("weight", "bias") if config.has_attention_biases else ("weight",)
     head_size = padded_config(config).head_dim

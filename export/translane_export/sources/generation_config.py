@@ -92,7 +92,14 @@ def read_search(settings: ModelSettings) -> GenerationSearch:
             left_out.append(f"min_length {minimum}")
     if never and found.get("beam_size", 1) > 1 and found.get("length_penalty", 1.0) > 0:
         left_out.append(_said(settings, "early_stopping"))  # elsewhere "never" is the same as false
+    if renormalizes(settings) and found.get("beam_size", 1) > 1 and _has_rules(found):
+        left_out.append(f"{_said(settings, 'renormalize_logits')} after other rules than bad_words_ids")
     return GenerationSearch(_without_effectless(found), tuple(left_out))
+
+
+def renormalizes(settings: ModelSettings) -> bool:
+    """Whether the tokens that may follow share all of the probability. Raises ExportError."""
+    return settings.flag("renormalize_logits")
 
 
 def _min_length(settings: ModelSettings) -> int:
@@ -107,6 +114,10 @@ def _without_effectless(found: Mapping[str, Any]) -> SearchDefaults:
     effectless = {"beam_size": 1, "length_penalty": 1.0, "early_stopping": False, "repetition_penalty": 1.0}
     effectless["no_repeat_ngram_size"] = 0
     return SearchDefaults(**{name: value for name, value in found.items() if effectless.get(name) != value})
+
+
+def _has_rules(found: Mapping[str, Any]) -> bool:
+    return bool(found.get("min_length") or found.get("no_repeat_ngram_size")) or found.get("repetition_penalty", 1) != 1
 
 
 def _is_allowed(option: str, value: Any) -> bool:

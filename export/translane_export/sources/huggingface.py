@@ -20,7 +20,7 @@ from translane_export.errors import ExportError
 from translane_export.file_readers import is_there, read_json
 from translane_export.model.config import Activation
 from translane_export.sources.foreign_tokenizers import ForeignTokenizer
-from translane_export.sources.generation_config import generation_settings, read_search
+from translane_export.sources.generation_config import generation_settings, read_search, renormalizes
 from translane_export.sources.model_settings import ModelSettings
 from translane_export.sources.placed_tensors import POSITIONS, Names, PlacedModel, place_tensors
 from translane_export.sources.weight_files import read_weights
@@ -110,7 +110,7 @@ class HuggingFaceReader:
             languages=languages,
             samples=(),
             metadata={"generation": generation} if generation else {},
-            settings={**_lengths(settings), "decoding_defaults": search.defaults},
+            settings={**read_lengths(settings), "decoding_defaults": search.defaults},
             left_out_search=search.left_out,
         )
 
@@ -201,10 +201,11 @@ def _special_ids(settings: ModelSettings, architecture: Architecture) -> dict[st
         "eos_id": settings.whole("eos_token_id"),
         "decoder_start_id": start,
         "suppressed_ids": suppressed_ids(settings),
+        "suppressed_share": not renormalizes(generation_settings(settings)),
     }
 
 
-def _lengths(settings: ModelSettings) -> dict[str, Any]:
+def read_lengths(settings: ModelSettings) -> dict[str, Any]:
     """The default maximum, where the folder has one. Its max_length counts the decoder's first id, too."""
     generation = generation_settings(settings)
     if "max_new_tokens" in generation.values:
