@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 import random
 import tempfile
 from dataclasses import dataclass, field
@@ -35,6 +36,7 @@ NAMES = ("Marian", "BART", "T5", "M2M100, NLLB-200", "mBART-50")
 RENORMALIZED = ("Marian", "BART")  # their files ban an id
 ROWS = 48
 
+_SETTINGS = {"model": "unused", "rows": ROWS}
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -48,7 +50,7 @@ class Tally:
     beams: int = 0  # files with beams
     ties: int = 0
     mismatches: list[str] = field(default_factory=list)
-    score_difference: float = 0.0
+    score_difference: float = 0.0  # relative to the score, where that is beyond 1
 
 
 def random_file(pick: random.Random, *, renormalize: bool) -> dict[str, Any]:
@@ -76,22 +78,22 @@ def random_file(pick: random.Random, *, renormalize: bool) -> dict[str, Any]:
 
 def compare(name: str, files: int, sentences: int, *, renormalize: bool = False, seed: int = 0) -> Tally:
     """Compare `sentences` under each of `files` random files of one of `hugging_face.MODELS`."""
-    model, bundle, folder = _exported(name, renormalize=renormalize)
-    own = model.generation_config.to_dict()
+    model, bundle, folder = exported(name, renormalize=renormalize)
+    own = {name: value for name, value in model.generation_config.to_dict().items() if value is not None}
     pick, tally = random.Random(seed), Tally()
     with BundleDecoder(bundle, rows=ROWS) as driver, tempfile.TemporaryDirectory() as scratch:
         (Path(scratch) / CONFIG).write_bytes((folder / CONFIG).read_bytes())
         for _ in range(files):
             drawn = random_file(pick, renormalize=renormalize)
-            model.generation_config = GenerationConfig(**{**own, **drawn})
-            model.generation_config.save_pretrained(scratch)
+            (Path(scratch) / GENERATION_CONFIG).write_text(json.dumps({**own, **drawn}))
+            model.generation_config = GenerationConfig.from_pretrained(scratch)
             texts = ["".join(pick.choices(_LETTERS, k=pick.randint(1, 16))) for _ in range(sentences)]
             _compare(model, bundle, Path(scratch), driver, texts, tally)
     return tally
 
 
 def _compare(model: Any, bundle: Bundle, folder: Path, driver: BundleDecoder, texts: list[str], tally: Tally) -> None:
-    manifest = manifest_of(bundle.manifest, folder, model.generation_config.forced_bos_token_id)
+    manifest = _manifest_of(bundle.manifest, folder, model.generation_config.forced_bos_token_id)
     reader = TranslateReader(manifest, driver.tokenizer, limits_of(ServerSettings.model_validate(_SETTINGS), manifest))
     sentences = reader.read(pb.TranslateRequest(texts=texts)).sentences
     beams = model.generation_config.num_beams or 1
@@ -106,17 +108,15 @@ def _compare(model: Any, bundle: Bundle, folder: Path, driver: BundleDecoder, te
         if (tuple(ours.token_ids), ours.is_complete) == (theirs.token_ids, theirs.ended):
             if beams > 1:
                 assert ours.score is not None
-                tally.score_difference = max(tally.score_difference, abs(ours.score - theirs.score))
+                difference = abs(ours.score - theirs.score) / max(1.0, abs(theirs.score))
+                tally.score_difference = max(tally.score_difference, difference)
         elif theirs.margin < hugging_face.TIE:
             tally.ties += 1
         else:
             tally.mismatches.append(f"{text}: {ours.token_ids} is not {theirs} under {said}")
 
 
-_SETTINGS = {"model": "unused", "rows": ROWS}
-
-
-def manifest_of(manifest: Manifest, folder: Path, forced: int | None) -> Manifest:
+def _manifest_of(manifest: Manifest, folder: Path, forced: int | None) -> Manifest:
     """Return the manifest with the decoding defaults that an export of `folder` would write."""
     settings = read_settings(folder)
     search = read_search(generation_settings(settings))
@@ -129,7 +129,8 @@ def manifest_of(manifest: Manifest, folder: Path, forced: int | None) -> Manifes
     )
 
 
-def _exported(name: str, *, renormalize: bool) -> tuple[Any, Bundle, Path]:
+def exported(name: str, *, renormalize: bool) -> tuple[Any, Bundle, Path]:
+    """Return one of `hugging_face.MODELS`, its bundle, and the folder that the bundle is exported from."""
     chosen = hugging_face.MODELS[name]
     generation = {**chosen.generation, **({"renormalize_logits": True} if renormalize else {})}
     model = hugging_face.draw(dataclasses.replace(chosen, generation=generation), seed=1)
@@ -148,14 +149,13 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=10, help="sentences of each file")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    print(
-        "| model | files | with beams | sentences | tokens | ties | mismatches |\n|---|---:|---:|---:|---:|---:|---:|"
-    )
+    print("| model | files | with beams | sentences | tokens | ties | mismatches | largest difference of scores |")
+    print("|---|--:|--:|--:|--:|--:|--:|--:|")
     for name, renormalize in [*((name, False) for name in NAMES), *((name, True) for name in RENORMALIZED)]:
         found = compare(name, arguments.files, arguments.sentences, renormalize=renormalize)
         print(
             f"| {name}{', renormalize_logits' * renormalize} | {found.files} | {found.beams} | {found.sentences:,} |"
-            f" {found.tokens:,} | {found.ties} | {len(found.mismatches)} |",
+            f" {found.tokens:,} | {found.ties} | {len(found.mismatches)} | {found.score_difference:.1e} |",
             flush=True,
         )
         print("".join(f"{mismatch}\n" for mismatch in found.mismatches[:3]), end="")
