@@ -34,6 +34,7 @@ PER_MODEL = (
     "max_source_tokens",
     "max_target_tokens",
     "sentences_waiting",
+    "decoding_defaults",
 )
 
 
@@ -123,6 +124,9 @@ class ServerSettings(Settings):
         ge=1,
         le=_MAX_COUNT,
         description="Longest translation [tokens]; by default the model's limit, 256 at most.",
+    )
+    decoding_defaults: bool = Field(
+        default=True, description="Search as the model's bundle says where a request sets nothing; without, greedily."
     )
     texts_per_request: int = Field(default=256, ge=1, le=_MAX_COUNT, description="Most texts of a request.")
     sentences_waiting: int = Field(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from translane.v1 import translation_pb2 as pb
 from translane_server.budget import Budget
 from translane_server.errors import FieldViolation, InvalidRequestError
-from translane_server.manifest import LONGEST_MODEL_NAME
+from translane_server.manifest import LONGEST_MODEL_NAME, SearchDefaults
 from translane_server.text.language_tags import LONGEST_TAG
 
 TranslationRequest = pb.TranslateRequest | pb.TranslateStreamRequest
@@ -28,21 +28,26 @@ CHARACTERS_PER_TOKEN = 64
 
 @dataclass(frozen=True)
 class TokenLimits:
-    """Longest source and target, and the default of `max_length` [tokens, with the end-of-sentence token]."""
+    """Longest source and target, and the defaults of `max_length` and `min_length` [tokens].
+
+    All but `default_min_length` count the end-of-sentence token.
+    """
 
     source: int
     target: int
     default_max_length: int
+    default_min_length: int = 0
 
 
 @dataclass(frozen=True)
 class RequestLimits:
-    """The limits of every request."""
+    """The limits of every request, and how a request is searched that does not say."""
 
     texts_per_request: int
     sentences_waiting: int
     tokens: TokenLimits
     beam_size: int
+    search: SearchDefaults = field(default_factory=SearchDefaults)
 
 
 def check_names(request: Request) -> None:

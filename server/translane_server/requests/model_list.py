@@ -9,6 +9,7 @@ from importlib.metadata import version
 from translane.v1 import translation_pb2 as pb
 from translane_server.manifest import Manifest
 from translane_server.requests.limits import RequestLimits
+from translane_server.requests.model_defaults import decoding_defaults
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ def model_message(model: ModelDescription, state: pb.ModelState) -> pb.Model:
         state=state,
         max_beam_size=limits.beam_size,
         sentences_waiting=limits.sentences_waiting,
+        decoding_defaults=decoding_defaults(limits),
     )
 
 

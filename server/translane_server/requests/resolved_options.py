@@ -214,11 +214,16 @@ def _max_length(options: pb.DecodingOptions, uncounted: int, tokens: TokenLimits
     return min(tokens.default_max_length, tokens.target - uncounted)
 
 
+def _min_length(options: pb.DecodingOptions, max_length: int, tokens: TokenLimits) -> int:
+    return options.min_length if options.HasField("min_length") else min(tokens.default_min_length, max_length)
+
+
 def _decoding(options: pb.DecodingOptions, limits: OptionLimits, uncounted: int, unknown: int) -> DecodingOptions:
     beams, sampled = beam_size(options, limits.beam_size), is_sampled(options)
+    max_length = _max_length(options, uncounted, limits.tokens)
     decoding = DecodingOptions(
-        max_length=_max_length(options, uncounted, limits.tokens),
-        min_length=options.min_length,
+        max_length=max_length,
+        min_length=_min_length(options, max_length, limits.tokens),
         beam_size=beams,
         num_hypotheses=options.num_hypotheses or 1,
         repetition_penalty=_or_one(options, "repetition_penalty"),

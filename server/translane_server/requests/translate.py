@@ -23,6 +23,7 @@ from translane_server.requests.limits import (
     splits,
     takes_too_long,
 )
+from translane_server.requests.model_defaults import search_options, with_defaults
 from translane_server.requests.option_checks import OptionLimits, check_options
 from translane_server.requests.resolved_options import Source, check_sentences, resolve
 from translane_server.requests.responses import TranslationBuilder, empty_translation
@@ -123,6 +124,7 @@ class TranslateReader:
         self._manifest = manifest
         self._pairs = LanguagePairs(manifest.languages, tokenizer)
         self._limits = limits
+        self._defaults = search_options(limits)
         self._options = OptionLimits(limits.tokens, limits.beam_size, manifest.alignment is not None)
         self._remembered_manner = lru_cache(_MANNERS)(self._manner)
 
@@ -142,7 +144,8 @@ class TranslateReader:
         if not texts:
             _, wrong_languages = self._pairs.find(request.source_language, request.target_language)
             wrong = FieldViolation("texts", "is empty; at least one is needed")
-            refuse([wrong, *wrong_languages, *check_options(request.options, self._options)])
+            options = with_defaults(request.options, self._defaults)
+            refuse([wrong, *wrong_languages, *check_options(options, self._options)])
         return len(texts)
 
     def read(self, request: TranslationRequest, budget: Budget = UNLIMITED) -> PreparedRequest:
@@ -196,7 +199,7 @@ class TranslateReader:
 
         Equal options may be serialized differently. Such options have separate manners with equal content.
         """
-        options = pb.DecodingOptions.FromString(serialized_options)
+        options = with_defaults(pb.DecodingOptions.FromString(serialized_options), self._defaults)
         pair, wrong = self._pairs.find(source_language, target_language)
         ids = self._manifest.special_ids
         resolved, wrong_options = resolve(options, self._options, pair.tokenizer, ids.unk, pair.forced_ids)

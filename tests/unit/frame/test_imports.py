@@ -113,7 +113,8 @@ ROOMS = {
         "languages": {"errors"},
         "broken_files": {"errors"},
         "file_readers": {"errors", "broken_files"},
-        "settings": {"languages"},
+        "decoding_defaults": set(),
+        "settings": {"decoding_defaults", "languages"},
         "tokenizer_files": {"errors", "model"},
         "checkpoint": {
             "model", "errors", "file_readers", "ranges", "tokenizer_files", "weights",
