@@ -97,7 +97,8 @@ def merge_translations(text: SplitText, translations: Sequence[pb.Translation], 
         whole.source_tokens += translation.source_tokens
         whole.source_pieces.extend(translation.source_pieces)
     merged.text = text.join(texts, target_language)
-    if any(hypothesis.HasField("score") for translation in translations for hypothesis in translation.hypotheses):
+    has_score = [each.HasField("score") for translation in translations for each in translation.hypotheses]
+    if has_score and all(has_score):  # sentences with terms have scores where others have none
         merged.score = score
     whole.hypotheses.append(merged)
     return whole

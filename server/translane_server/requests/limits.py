@@ -18,6 +18,8 @@ Request = TranslationRequest | pb.ScoreRequest
 MAX_SUPPRESSED_PHRASES = 64
 MAX_PHRASE_CHARACTERS = 128
 MAX_TERMS = 1024
+MAX_GLOSSARIES = 8
+MAX_GLOSSARY_NAME = 100  # characters
 
 # A text with more characters than this for each allowed token is refused before it is tokenized. Tokenizing megabytes
 # takes a second, and no real text has such long tokens.
@@ -68,7 +70,8 @@ def check_sizes(request: Request, limits: RequestLimits) -> None:
         return
     options = request.options
     wrong = _texts(request, options, limits)
-    if options.ByteSize() > MAX_PHRASE_CHARACTERS:  # nothing within smaller options is too long or too many
+    # Nothing else within smaller options is too long or too many.
+    if options.glossaries or options.ByteSize() > MAX_PHRASE_CHARACTERS:
         wrong += _options(options, limits)
     refuse(wrong)
 
@@ -132,6 +135,7 @@ def _options(options: pb.DecodingOptions, limits: RequestLimits) -> list[FieldVi
         *_long("options.target_prefix", options.target_prefix, CHARACTERS_PER_TOKEN * limits.tokens.target),
         *(many_phrases := _many("options.suppressed_phrases", len(phrases), MAX_SUPPRESSED_PHRASES)),
         *(many_terms := _many("options.terminology", len(terms), MAX_TERMS)),
+        *(many_glossaries := _many("options.glossaries", len(options.glossaries), MAX_GLOSSARIES)),
     ]
     if not many_phrases:
         for number, phrase in enumerate(phrases):
@@ -140,6 +144,9 @@ def _options(options: pb.DecodingOptions, limits: RequestLimits) -> list[FieldVi
         for number, term in enumerate(terms):
             wrong += _long(f"options.terminology[{number}].source", term.source, MAX_PHRASE_CHARACTERS)
             wrong += _long(f"options.terminology[{number}].target", term.target, MAX_PHRASE_CHARACTERS)
+    if not many_glossaries:
+        for number, name in enumerate(options.glossaries):
+            wrong += _long(f"options.glossaries[{number}]", name, MAX_GLOSSARY_NAME)
     return wrong
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -11,6 +11,7 @@ from translane_server.budget import UNLIMITED, Budget, OverBudgetError
 from translane_server.errors import FieldViolation, InvalidRequestError
 from translane_server.manifest import Manifest
 from translane_server.requests.documents import merge_translations, split_texts
+from translane_server.requests.kept_terms import SentenceTerms, most_reports
 from translane_server.requests.language_pairs import LanguagePair, LanguagePairs
 from translane_server.requests.limits import (
     CHARACTERS_PER_TOKEN,
@@ -23,17 +24,22 @@ from translane_server.requests.limits import (
     takes_too_long,
 )
 from translane_server.requests.option_checks import OptionLimits, check_options
-from translane_server.requests.resolved_options import Source, check_sentences, resolve
+from translane_server.requests.resolved_options import Source, TermSources, resolve
 from translane_server.requests.responses import TranslationBuilder, empty_translation
+from translane_server.requests.spelling import Spelling
 from translane_server.requests.tokenizing import tokenize
 from translane_server.sentence import Sentence, SentenceResult
+from translane_server.text.glossary import Glossary
 from translane_server.text.language_tags import standard_tag
 from translane_server.text.splitting import SplitLimits, SplitText
+from translane_server.text.stored_glossaries import StoredGlossaries
 from translane_server.text.tokenizer import Tokenizer
 
 # How many manners are remembered, and the maximum size of their options [bytes].
 _MANNERS = 128
 _MANNER_BYTES = 4096
+
+_NO_GLOSSARIES = StoredGlossaries()
 
 _SPLIT_ADVICE = "; split_sentences cuts it into sentences"
 
@@ -81,7 +87,21 @@ class PreparedRequest:
             message = translations[0] if translations else empty_translation()
         if not translations and self.builder.resolved.decoding.scores:
             message.hypotheses[0].score = 0.0  # the sum of no log-probabilities
+        if self.builder.resolved.terms:
+            self._report_terms(message, text, translations)
         return message
+
+    def _report_terms(
+        self, message: pb.Translation, text: PreparedText, translations: Sequence[pb.Translation]
+    ) -> None:
+        terms = self.builder.resolved.terms
+        assert terms is not None
+        sentences = [
+            (source.terms or SentenceTerms(), each.hypotheses[0].text)
+            for source, each in zip(text.sources, translations, strict=True)
+        ]
+        if reports := terms.reports(sentences, most_reports(len(self.texts))):
+            message.treatment.terms.extend(reports)
 
 
 @dataclass(frozen=True)
@@ -112,13 +132,23 @@ class TranslateReader:
         manifest: the model's manifest.
         tokenizer: the model's tokenizer.
         limits: the limits of every request.
+        stored: returns the glossaries of the server. They are other ones after a change.
     """
 
-    def __init__(self, manifest: Manifest, tokenizer: Tokenizer, limits: RequestLimits) -> None:
+    def __init__(
+        self,
+        manifest: Manifest,
+        tokenizer: Tokenizer,
+        limits: RequestLimits,
+        stored: Callable[[], StoredGlossaries] = StoredGlossaries,
+    ) -> None:
         self._manifest = manifest
         self._pairs = LanguagePairs(manifest.languages, tokenizer)
         self._limits = limits
         self._options = OptionLimits(limits.tokens, limits.beam_size, manifest.alignment is not None)
+        self._spelling = Spelling(tokenizer, manifest.special_ids.unk)
+        self._stored = stored
+        self._remembered_with = _NO_GLOSSARIES
         self._remembered_manner = lru_cache(_MANNERS)(self._manner)
 
     def check(self, request: TranslationRequest) -> int:
@@ -161,20 +191,17 @@ class TranslateReader:
         texts = _texts(request)
         languages, options = (request.source_language, request.target_language), request.options.SerializeToString()
         manner_of = self._remembered_manner if len(options) <= _MANNER_BYTES else self._manner
-        manner = manner_of(*languages, options)
+        manner = manner_of(*languages, options, self._stored_for(request))
         prepared, wrong = (self._split if manner.split else self._encode)(request, texts, manner, budget)
         builder = manner.builder
         refuse([*wrong, *manner.wrong, *_check_stream(request)])
         assert builder is not None, "options without fault are resolved"
         sources = [source for text in prepared for source in text.sources]
-        if request.options.terminology:
+        if builder.resolved.terms:
             sentences = []
             for source in sources:
                 budget.check()
                 sentences.append(builder.resolved.sentence(source))
-            field = _field(request)
-            names = [field.format(number) for number, text in enumerate(prepared) for _ in text.sources]
-            refuse(check_sentences(zip(names, sentences, strict=True)))
         else:
             sentences = [builder.resolved.sentence(source) for source in sources]
         if builder.resolved.replace_unknowns and isinstance(request, pb.TranslateStreamRequest):
@@ -183,7 +210,19 @@ class TranslateReader:
                 builder.source_surfaces(source)
         return PreparedRequest(prepared, sentences, manner.target_language, builder)
 
-    def _manner(self, source_language: str, target_language: str, serialized_options: bytes) -> _Manner:
+    def _stored_for(self, request: TranslationRequest) -> StoredGlossaries:
+        """Return the glossaries of the server, if the request names any. Manners with older ones are forgotten."""
+        if not request.options.glossaries:
+            return _NO_GLOSSARIES
+        stored = self._stored()
+        if stored is not self._remembered_with:
+            self._remembered_with = stored
+            self._remembered_manner.cache_clear()
+        return stored
+
+    def _manner(
+        self, source_language: str, target_language: str, serialized_options: bytes, stored: StoredGlossaries
+    ) -> _Manner:
         """Return the manner of requests with these languages and options.
 
         Equal options may be serialized differently. Such options have separate manners with equal content.
@@ -191,14 +230,23 @@ class TranslateReader:
         options = pb.DecodingOptions.FromString(serialized_options)
         pair, wrong = self._pairs.find(source_language, target_language)
         ids = self._manifest.special_ids
-        resolved, wrong_options = resolve(options, self._options, pair.tokenizer, ids.unk, pair.forced_ids)
+        source, target = standard_tag(source_language or pair.source), standard_tag(target_language or pair.target)
+        glossaries, wrong_glossaries = _named(options.glossaries, stored, source, target)
+        resolved, wrong_options = resolve(
+            options,
+            self._options,
+            pair.tokenizer,
+            ids.unk,
+            pair.forced_ids,
+            TermSources(source, glossaries, self._spelling),
+        )
         return _Manner(
             pair,
             options.split_sentences,
             TranslationBuilder(pair, ids, resolved) if resolved else None,
-            [*wrong, *wrong_options],
-            standard_tag(source_language or pair.source),
-            standard_tag(target_language or pair.target),
+            [*wrong, *wrong_options, *([] if wrong else wrong_glossaries)],
+            source,
+            target,
         )
 
     def _encode(
@@ -230,6 +278,21 @@ class TranslateReader:
 
 def _sources(split: SplitText) -> list[Source]:
     return [Source(*each) for each in zip(split.sentences, split.source_ids, strict=True)]
+
+
+def _named(
+    names: Sequence[str], stored: StoredGlossaries, source: str, target: str
+) -> tuple[list[Glossary], list[FieldViolation]]:
+    """Return the glossaries of these names for two languages, each once, and a violation for each that is not there."""
+    found: dict[str, Glossary] = {}
+    wrong = []
+    for number, name in enumerate(names):
+        if glossary := stored.find(name, source, target):
+            found[name] = glossary
+        else:
+            problem = stored.problem(name, source, target)
+            wrong.append(FieldViolation(f"options.glossaries[{number}]", problem))
+    return list(found.values()), wrong
 
 
 def _check_stream(request: TranslationRequest) -> list[FieldViolation]:

@@ -107,6 +107,7 @@ class TranslationService(TranslationServiceServicer):
                     text_delta=end.rest,
                     hypothesis=translation.hypotheses[0],
                     timing=self._timed(model, started, end.results),
+                    treatment=translation.treatment if translation.HasField("treatment") else None,
                 )
             )
         self._tell(model, generated, [request.text], [translation])

@@ -38,7 +38,7 @@ MODULES = {
     "grpcio-health-checking": {"grpc_health"},
     "grpcio-reflection": {"grpc_reflection"},
     "prometheus-client": {"prometheus_client"},
-    "pyahocorasick": {"ahocorasick"},
+    "pystemmer": {"Stemmer"},
     "pydantic": {"pydantic", "pydantic_core"},  # pydantic pins its core exactly
     "onnx-ir": {"onnx_ir"},
 }
