@@ -232,14 +232,8 @@ class TranslateReader:
         ids = self._manifest.special_ids
         source, target = standard_tag(source_language or pair.source), standard_tag(target_language or pair.target)
         glossaries, wrong_glossaries = _named(options.glossaries, stored, source, target)
-        resolved, wrong_options = resolve(
-            options,
-            self._options,
-            pair.tokenizer,
-            ids.unk,
-            pair.forced_ids,
-            TermSources(source, glossaries, self._spelling),
-        )
+        terms = TermSources(source, glossaries, self._spelling)
+        resolved, wrong_options = resolve(options, self._options, pair.tokenizer, ids.unk, pair.forced_ids, terms)
         return _Manner(
             pair,
             options.split_sentences,

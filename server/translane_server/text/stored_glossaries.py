@@ -76,10 +76,10 @@ class StoredGlossaries:
 
 
 def _fits(tag: str, others: Sequence[str]) -> bool:
-    """Whether `lookup` finds `tag` for any of `others`. A model without languages may have any."""
+    """Whether `lookup` finds `tag` for any of `others`. A glossary or a model without languages may have any."""
     language = _language(tag)
-    return any(
-        other == UNDETERMINED or (_language(other) == language and lookup(other, [tag]) is not None) for other in others
+    return tag == UNDETERMINED or any(
+        each == UNDETERMINED or (_language(each) == language and lookup(each, [tag]) is not None) for each in others
     )
 
 

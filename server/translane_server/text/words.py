@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from threading import Lock
 from typing import Any, NamedTuple
@@ -45,7 +45,7 @@ _REMEMBERED_KINDS = 0x10000  # of characters up to this one, so that no text can
 
 # The stemmers of Snowball (https://snowballstem.org/algorithms), by the BCP-47 language. A language without a stemmer
 # has no inflected forms here.
-STEMMERS = dict(
+STEMMERS: Mapping[str, str] = dict(
     re.findall(
         r"(\w+):(\w+)",
         """

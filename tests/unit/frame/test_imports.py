@@ -72,7 +72,7 @@ ROOMS = {
         "metrics": {"model_metrics"},
         "metrics_server": set(),
         "healthcheck": set(),
-        "text": {"budget", "bundle", "errors", "files", "manifest", "options", "printable"},
+        "text": {"budget", "bundle", "errors", "files", "manifest", "printable"},
         "requests": {"text", "budget", "errors", "manifest", "options", "printable", "sentence"},
         "decoding": {"arrays", "options", "sentence"},
         "batch": {"decoding", "arrays", "backend", "options", "sentence", "vocabulary"},
@@ -91,7 +91,7 @@ ROOMS = {
             "cpus", "devices", "errors", "measurements", "sentence", "settings",
         },
         "models": {
-            "dispatch", "replica.setup", "requests", "text", "bundle", "bundle_choice", "devices", "errors", "logs",
+            "dispatch", "replica.setup", "requests", "text", "bundle", "bundle_choice", "devices", "errors", "files", "logs",
             "manifest", "metrics", "model_metrics", "model_places", "printable", "settings", "vocabulary",
         },
         "rpc.port": {"rpc", "metrics", "settings"},
