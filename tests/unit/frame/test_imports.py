@@ -91,8 +91,8 @@ ROOMS = {
             "cpus", "devices", "errors", "measurements", "sentence", "settings",
         },
         "models": {
-            "dispatch", "replica.setup", "requests", "text", "bundle", "bundle_choice", "devices", "errors", "files", "logs",
-            "manifest", "metrics", "model_metrics", "model_places", "printable", "settings", "vocabulary",
+            "dispatch", "replica.setup", "requests", "text", "bundle", "bundle_choice", "devices", "errors", "files",
+            "logs", "manifest", "metrics", "model_metrics", "model_places", "printable", "settings", "vocabulary",
         },
         "rpc.port": {"rpc", "metrics", "settings"},
         "rpc": {"models", "requests", "dispatch", "text", "budget", "errors", "logs", "metrics", "sentence"},

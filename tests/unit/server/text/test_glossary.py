@@ -62,8 +62,11 @@ def test_inflected_forms_are_found_if_they_are_asked_for(term, text, language):
 
 @pytest.mark.parametrize(
     ("term", "text", "language"),
-    [("Haus", "Häuser", "zh"), ("contract", "Contracts", "en"), ("IT", "its it", "en"), ("b" * 65, "b" * 65 + "s", "en")],
-)
+    [
+        ("Haus", "Häuser", "zh"), ("contract", "Contracts", "en"), ("IT", "its it", "en"),
+        ("b" * 65, "b" * 65 + "s", "en"),
+    ],
+)  # fmt: skip
 def test_what_is_no_inflected_form(term, text, language):
     assert not occurs(term, text, language, inflected=True)
 

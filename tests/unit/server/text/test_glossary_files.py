@@ -8,6 +8,7 @@ from translane_server.errors import GlossaryError
 from translane_server.text import glossary_files
 from translane_server.text.glossary import Term
 from translane_server.text.glossary_files import read_name, read_terms
+from translane_server.text.normal_form import composed
 
 PHRASES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\r\n\0"), min_size=1, max_size=20)
 PHRASES = PHRASES.map(str.strip).filter(lambda text: text and text[0] not in "#\ufeff")
@@ -73,19 +74,22 @@ def test_what_is_written_is_read_back(terms):
         f"{term.source}\t{term.target}\t{','.join(name for name, is_set in flags.items() if is_set(term))}\n"
         for term in terms
     ]
-    try:
-        assert read_terms("".join(lines).encode()) == terms
-    except GlossaryError as error:  # two sources that differ in their normal form alone
-        assert "the source is that of line" in str(error)
+    content = "".join(lines).encode()
+    if len({(composed(term.source), term.ignore_case, term.inflected) for term in terms}) < len(terms):
+        with pytest.raises(GlossaryError, match="the source is that of line"):
+            read_terms(content)
+    else:
+        assert read_terms(content) == terms
 
 
 @given(st.binary() | st.text("a\t\n#\r,inflected").map(str.encode))
 def test_any_bytes_are_terms_or_a_sentence(content):
     try:
-        assert all(term.source and term.target for term in read_terms(content))
+        terms, problem = read_terms(content), ""
     except GlossaryError as error:
-        assert str(error).startswith("line ")
-        assert str(error).isprintable()
+        terms, problem = [], str(error)
+    assert all(term.source and term.target for term in terms)
+    assert not problem or (problem.startswith("line ") and problem.isprintable())
 
 
 @pytest.mark.parametrize(
@@ -106,5 +110,5 @@ def test_the_name_of_a_file_tells_its_languages(name, parts):
      "é.de.en.tsv", "x" * 101 + ".de.en.tsv", "x.de.en-" + "a" * 9 + ".tsv"],
 )  # fmt: skip
 def test_other_names_are_refused(name):
-    with pytest.raises(GlossaryError, match="its name must be NAME.SOURCE.TARGET.tsv"):
+    with pytest.raises(GlossaryError, match="its name must be NAME"):
         read_name(name)

@@ -39,7 +39,7 @@ def test_the_nearest_language_is_found():
 @pytest.mark.parametrize(
     ("name", "pair", "told"),
     [
-        ("medikal", ("de", "en"), "'medikal' is not a glossary of this server; for de to en there is any, law, medical"),
+        ("x", ("de", "en"), "'x' is not a glossary of this server; for de to en there is any, law, medical"),
         ("law", ("en", "de"), "'law' is a glossary for de to en, and not for en to de"),
         ("x", ("fr", "it"), "'x' is not a glossary of this server, which has none for fr to it"),
         ("a\nb", ("fr", "it"), r"'a\nb' is not a glossary of this server, which has none for fr to it"),
