@@ -10,7 +10,7 @@ from unit.client.command import Command
 from unit.client.fake_server import FakeServer
 
 from translane.v1 import translation_pb2 as pb
-from translane_client import Client, DecodingOptions
+from translane_client import Client, DecodingOptions, Term
 from translane_client.cli.decoding_flags import FLAGS
 from translane_client.options import options_message
 
