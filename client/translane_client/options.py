@@ -129,8 +129,7 @@ def _terms(terms: Any) -> Iterator[pb.Term]:
             yield pb.Term(
                 source=_text(pair.source),
                 target=_text(pair.target),
-                ignore_case=_boolean(pair.ignore_case) or None,
-                inflected=_boolean(pair.inflected) or None,
+                **{name: True for name in ("ignore_case", "inflected") if _boolean(getattr(pair, name))},
             )
             continue
         if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:  # "ab" is no pair

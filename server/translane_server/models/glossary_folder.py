@@ -17,7 +17,7 @@ from translane_server.text.glossary_files import MOST_BYTES, SUFFIX, read_name, 
 from translane_server.text.stored_glossaries import StoredGlossaries, StoredGlossary
 
 MOST_FILES = 32
-MOST_TERMS = 200_000  # of all files: a term takes some 600 bytes
+MOST_TERMS = 200_000  # of all files: a term takes some 900 bytes
 
 INTERVAL = 1.0  # from one look at the files to the next [seconds]
 

@@ -9,13 +9,13 @@ from fakes.serving import FakeTokenizer, make_manifest
 from translane.v1 import translation_pb2 as pb
 from translane_server.errors import InvalidRequestError
 from translane_server.local import LocalDecoder
-from translane_server.requests import kept_terms
 from translane_server.requests.kept_terms import KeptTerms, most_reports
 from translane_server.requests.limits import RequestLimits, TokenLimits
 from translane_server.requests.spelling import Spelling
 from translane_server.requests.translate import TranslateReader
 from translane_server.text.glossary import Glossary, Term
 from translane_server.text.stored_glossaries import StoredGlossaries, StoredGlossary
+from translane_server.text.words import Words
 from translane_server.vocabulary import TargetVocabulary
 
 TOKENIZER = FakeTokenizer()
@@ -220,7 +220,7 @@ def test_no_term_refuses_a_request_and_what_is_applied_is_there(seed):
 
 
 def words_of(text):
-    words = kept_terms.Words(text)
+    words = Words(text)
     return words, bytearray(len(words))
 
 
