@@ -58,6 +58,9 @@ class ServerSettings(Settings):
         le=31_536_000,
         description="Seconds without a request after which a model is unloaded, until its next request; 0 is never.",
     )
+    glossaries: Annotated[Path | None, Flag("FOLDER")] = Field(
+        default=None, description="Folder of glossaries, which requests name: files NAME.SOURCE.TARGET.tsv."
+    )
     host: Annotated[str, Flag("HOST", heading="addresses")] = Field(
         default="127.0.0.1",
         min_length=1,

@@ -106,12 +106,12 @@ def _merged(
     """Return the hypothesis of the text that has the hypothesis `numbers[i]` of sentence i."""
     merged = pb.Hypothesis(finish_reason=pb.FINISH_REASON_END_OF_SENTENCE)
     score, source_tokens, target_tokens, texts = 0.0, 0, 0, []
-    has_score = False
+    has_score = bool(translations)  # sentences with terms may have scores where others have none
     for translation, number in zip(translations, numbers, strict=True):
         hypothesis = translation.hypotheses[number]
         texts.append(hypothesis.text)
         score += hypothesis.score
-        has_score = has_score or hypothesis.HasField("score")
+        has_score = has_score and hypothesis.HasField("score")
         merged.tokens.extend(hypothesis.tokens)
         merged.token_log_probs.extend(hypothesis.token_log_probs)
         for point in hypothesis.alignment.points:

@@ -20,6 +20,8 @@ MAX_PHRASE_CHARACTERS = 128
 MAX_TERMS = 1024
 MAX_PRESERVE_PATTERNS = 32
 MAX_PATTERN_CHARACTERS = 512
+MAX_GLOSSARIES = 8
+MAX_GLOSSARY_NAME = 100  # characters
 
 # A text with more characters than this for each allowed token is refused before it is tokenized. Tokenizing megabytes
 # takes a second, and no real text has such long tokens.
@@ -75,7 +77,8 @@ def check_sizes(request: Request, limits: RequestLimits) -> None:
         return
     options = request.options
     wrong = _texts(request, options, limits)
-    if options.ByteSize() > MAX_PHRASE_CHARACTERS:  # nothing within smaller options is too long or too many
+    # Nothing else within smaller options is too long or too many.
+    if options.glossaries or options.ByteSize() > MAX_PHRASE_CHARACTERS:
         wrong += _options(options, limits)
     refuse(wrong)
 
@@ -150,6 +153,7 @@ def _options(options: pb.DecodingOptions, limits: RequestLimits) -> list[FieldVi
         *(many_phrases := _many("options.suppressed_phrases", len(phrases), MAX_SUPPRESSED_PHRASES)),
         *(many_terms := _many("options.terminology", len(terms), MAX_TERMS)),
         *(many_patterns := _many("options.preserve", len(patterns), MAX_PRESERVE_PATTERNS)),
+        *(many_glossaries := _many("options.glossaries", len(options.glossaries), MAX_GLOSSARIES)),
     ]
     if not many_patterns:
         for number, pattern in enumerate(patterns):
@@ -161,6 +165,9 @@ def _options(options: pb.DecodingOptions, limits: RequestLimits) -> list[FieldVi
         for number, term in enumerate(terms):
             wrong += _long(f"options.terminology[{number}].source", term.source, MAX_PHRASE_CHARACTERS)
             wrong += _long(f"options.terminology[{number}].target", term.target, MAX_PHRASE_CHARACTERS)
+    if not many_glossaries:
+        for number, name in enumerate(options.glossaries):
+            wrong += _long(f"options.glossaries[{number}]", name, MAX_GLOSSARY_NAME)
     return wrong
 
 
