@@ -57,6 +57,9 @@ class ServerSettings(Settings):
         le=31_536_000,
         description="Seconds without a request after which a model is unloaded, until its next request; 0 is never.",
     )
+    pivot: bool = Field(
+        default=True, description="Translate through a third language, with two models, where no model has a pair."
+    )
     host: Annotated[str, Flag("HOST", heading="addresses")] = Field(
         default="127.0.0.1",
         min_length=1,

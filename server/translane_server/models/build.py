@@ -36,7 +36,12 @@ def build_registry(settings: ServerSettings, metrics: Metrics) -> Registry:
             raise SettingsError(f"model_settings.{name}: there is no such model; there is {listed(folders)}")
     by_manifest = {place.folder for place in places if not place.name}
     builder = _Builder(settings, metrics, frozenset(name for name, folder in named.items() if folder in by_manifest))
-    registry = Registry(lambda: find_models(fixed, settings.models), builder.serve, unload_after=settings.unload_after)
+    registry = Registry(
+        lambda: find_models(fixed, settings.models),
+        builder.serve,
+        unload_after=settings.unload_after,
+        pivots=settings.pivot,
+    )
     builder.registry = registry
     for name, folder in folders.items():
         try:

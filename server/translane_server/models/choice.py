@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from translane_server.manifest import Languages
-from translane_server.text.language_tags import lookup
+from translane_server.text.language_tags import UNDETERMINED, lookup
 
 _SHOWN_NAMES = 6
 _SHOWN_CHARACTERS = 60  # of names in a message
@@ -19,6 +19,16 @@ def has_pair(languages: Languages, source: str, target: str) -> bool:
     found = _find(source, languages.source), _find(target, languages.target)
     pairs = languages.templates.pair_prefixes
     return all(found) and (not pairs or found[1] in pairs.get(found[0] or "", {}))
+
+
+def names_language(tag: str, available: Sequence[str]) -> bool:
+    """Whether `tag` of a request is one of the languages that a model names. ``und`` names none."""
+    return bool(tag) and lookup(tag, available) not in (None, UNDETERMINED)
+
+
+def names_pair(languages: Languages, source: str, target: str) -> bool:
+    """Whether a model that has a pair also names its languages, and does not have them as ``und``."""
+    return UNDETERMINED not in (_find(source, languages.source), _find(target, languages.target))
 
 
 def listed(names: Iterable[str]) -> str:

@@ -11,17 +11,10 @@ from typing import Any
 
 from translane_server.budget import UNLIMITED, Budget
 from translane_server.errors import FieldViolation, InvalidRequestError
-from translane_server.text.language_tags import lookup, standard_tag
-
-AUTO = "auto"
+from translane_server.text.language_tags import AUTO, lookup, standard_tag
 
 # How much of a text is looked at [characters].
 LOOKED_AT = 1000
-
-
-def is_auto(tag: str) -> bool:
-    """Whether the language of a request is to be found out."""
-    return tag.lower() == AUTO
 
 
 class LanguageIdentifier:
@@ -33,7 +26,7 @@ class LanguageIdentifier:
 
     def __init__(self) -> None:
         try:
-            from py3langid import langid  # noqa: PLC0415 it is an extra, and takes a second
+            from py3langid import langid  # an extra, which takes a second
         except ImportError:
             problem = f'"{AUTO}" needs the extra translane[language-id], which is not installed on this server'
             raise InvalidRequestError(FieldViolation("source_language", problem)) from None

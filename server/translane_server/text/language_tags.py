@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 UNDETERMINED = "und"  # BCP-47's tag for an unknown language
+AUTO = "auto"  # no tag: the source language of a translation, which is found out
 
 # A longer tag means nothing: dropping its subtags one by one would take long. RFC 5646, section 4.4.1, finds 35 enough
 # [characters].
@@ -19,12 +20,13 @@ LONGEST_TAG = 100
 
 _SCRIPT_LENGTH = 4
 
-# Tags of ISO 639 that name no language, and what they mean.
+# What may be sent for a language and names none, and what it means.
 _NO_LANGUAGES: Mapping[str, str] = {
     UNDETERMINED: "an undetermined language",
     "mul": "several languages",
     "mis": "a language without a code",
     "zxx": "no language at all",
+    AUTO: "a source language that is found out, for translations alone",
 }
 _PRIVATE = re.compile("q[a-t][a-z]|x", re.ASCII)  # qaa to qtz, and x-…
 
@@ -90,6 +92,11 @@ def lookup(wanted: str, available: Sequence[str]) -> str | None:
     if len(candidates) == 1:
         return candidates[0]
     return known.by_subtags.get(UNDETERMINED) if wanted else None
+
+
+def is_auto(tag: str) -> bool:
+    """Whether the language of a request is to be found out."""
+    return len(tag) == len(AUTO) and tag.lower() == AUTO
 
 
 def meaning(tag: str) -> str | None:
