@@ -21,8 +21,22 @@ def has_pair(languages: Languages, source: str, target: str) -> bool:
     return all(found) and (not pairs or found[1] in pairs.get(found[0] or "", {}))
 
 
-def names_language(tag: str, available: Sequence[str]) -> bool:
-    """Whether `tag` of a request is one of the languages that a model names. ``und`` names none."""
+def sources_of(languages: Languages, target: str) -> list[str]:
+    """Return the languages that a model with these languages translates to `target`, by the model's tags."""
+    found = _find(target, languages.target)
+    pairs = languages.templates.pair_prefixes
+    return [tag for tag in languages.source if found and (not pairs or found in pairs.get(tag, {}))]
+
+
+def targets_of(languages: Languages, source: str) -> list[str]:
+    """Return the languages that a model with these languages translates `source` to, by the model's tags."""
+    found = _find(source, languages.source)
+    pairs = languages.templates.pair_prefixes
+    return [tag for tag in languages.target if found and (not pairs or tag in pairs.get(found, {}))]
+
+
+def names(available: Sequence[str], tag: str) -> bool:
+    """Whether a model with the languages `available` names the language `tag` of a request. ``und`` names none."""
     return bool(tag) and lookup(tag, available) not in (None, UNDETERMINED)
 
 

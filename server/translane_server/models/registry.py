@@ -19,8 +19,8 @@ from translane_server.errors import (
     starting,
 )
 from translane_server.logs import data
-from translane_server.models.choice import has_pair, listed, names_pair
-from translane_server.models.pivots import Pivot, find_pivot
+from translane_server.models.choice import has_pair, listed, names_pair, sources_of
+from translane_server.models.pivots import Pivot, find_pivot, sources_through
 from translane_server.models.served_model import ServedModel
 from translane_server.printable import shown
 from translane_server.text.language_tags import UNDETERMINED, meaning
@@ -173,8 +173,8 @@ class Registry:
         """
         if name or self._only:
             languages = self.choose(name, "", "").description.manifest.languages
-            fit = [tag for tag in languages.source if has_pair(languages, tag, target_language)]
-            return fit or languages.source  # where none fits, the model says what is wrong with the target language
+            # Where no language fits, the model says what is wrong with the target language.
+            return sources_of(languages, target_language) or languages.source
         if found := self._sources_of(target_language):
             return found
         wanted = f"no model translates to {_explained(target_language)}" if target_language else "needs a language"
@@ -341,12 +341,11 @@ class Registry:
         return find_pivot(self._models.values(), source_language, target_language) if self._pivots else None
 
     def _find_sources(self, target_language: str) -> tuple[str, ...]:
-        every = [model.description.manifest.languages for model in self._models.values()]
-        direct = [tag for each in every for tag in each.source if has_pair(each, tag, target_language)]
+        models = self._models.values()
+        direct = [tag for each in models for tag in sources_of(each.description.manifest.languages, target_language)]
         found = {tag: None for tag in direct if tag != UNDETERMINED}  # in order, each tag once
-        if self._pivots and target_language:
-            others = {tag: None for each in every for tag in each.source if tag not in found}
-            found |= {tag: None for tag in others if self.pivot(tag, target_language)}
+        if self._pivots:
+            found |= dict.fromkeys(sources_through(models, target_language, found))
         return tuple(found) or tuple(direct[:1])
 
 

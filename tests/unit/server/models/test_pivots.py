@@ -8,6 +8,11 @@ from translane_server.models.pivots import find_pivot
 from translane_server.models.registry import Registry
 
 
+def never(name, folder):
+    """No model is found in a folder here."""
+    raise AssertionError(name)
+
+
 def models_of(metrics, *pairs):
     """A model for each of `pairs`, such as de.fr--en: its source and its target languages."""
     found = []
@@ -18,7 +23,7 @@ def models_of(metrics, *pairs):
 
 
 def registry_of(metrics, *pairs, **settings):
-    registry = Registry(dict, lambda name, folder: None, **settings)
+    registry = Registry(dict, never, **settings)
     for model in models_of(metrics, *pairs):
         registry.add(model)
     return registry

@@ -22,6 +22,11 @@ FRENCH = "Il fait très beau aujourd'hui et nous allons au parc."
 CUT = pb.FINISH_REASON_MAX_LENGTH
 
 
+def never(name, folder):
+    """No model is found in a folder here."""
+    raise AssertionError(name)
+
+
 def seconds(duration):
     return duration.ToTimedelta().total_seconds()
 
@@ -91,7 +96,7 @@ def make_detours(steps):
     workers = TextWorkers(1)
 
     def make(*pairs, **settings):
-        registry, metrics = Registry(dict, lambda name, folder: None, **settings), Metrics()
+        registry, metrics = Registry(dict, never, **settings), Metrics()
         for pair in pairs:
             source, target = (side.split(".") for side in pair.split("--"))
             registry.add(Model(metrics, pair, source_languages=source, target_languages=target))
