@@ -1,4 +1,4 @@
-"""How often the language of a text is found: sentences of FLORES-200 and of Tatoeba, among few and among many languages.
+"""How often the language of a text is found: sentences of FLORES-200 and of Tatoeba, among few and many languages.
 
     python -m benchmarks.runs.language_id
     python -m benchmarks.runs.language_id --write    # into docs/server.md

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar
 
 from translane.v1 import translation_pb2 as pb
@@ -31,9 +31,15 @@ from translane_server.text.language_tags import is_auto
 # The work of finding the language of a short text [bytes of a request that take as long to read].
 _WORK_OF_A_TEXT = 128
 
-Write = Callable[[pb.TranslateStreamResponse], Awaitable[None]]
 _Result = TypeVar("_Result")
 _Request = TypeVar("_Request", pb.TranslateRequest, pb.TranslateStreamRequest)
+
+
+class Writer(Protocol):
+    """Takes the messages of a stream; a gRPC context is one."""
+
+    async def write(self, message: pb.TranslateStreamResponse, /) -> None:
+        """Send a message to the caller."""
 
 
 class Steps(Protocol):
@@ -49,7 +55,7 @@ class Steps(Protocol):
     async def translate(self, request: pb.TranslateRequest, served: ServedModel) -> pb.TranslateResponse:
         """Return the translations of a model. See `Translate`."""
 
-    async def stream(self, request: pb.TranslateStreamRequest, served: ServedModel, write: Write) -> None:
+    async def stream(self, request: pb.TranslateStreamRequest, served: ServedModel, context: Writer) -> None:
         """Write the translation of a model. See `TranslateStream`."""
 
 
@@ -99,7 +105,7 @@ class Detours:
         note(model=response.model, source_tokens=sum(each.source_tokens for each in response.translations))
         return response
 
-    async def stream(self, request: pb.TranslateStreamRequest, write: Write) -> None:
+    async def stream(self, request: pb.TranslateStreamRequest, context: Writer) -> None:
         """Answer a stream as `translate` answers a request. Of two models, the second one streams.
 
         Raises:
@@ -117,21 +123,20 @@ class Detours:
                 first = await self._first_step(_unary(request), model)
             request = second_step(request, model, first)
 
-        async def write_described(message: pb.TranslateStreamResponse) -> None:
-            if message.HasField("hypothesis"):  # the last one
-                if isinstance(model, Pivot) and first:
-                    add_first_step([message.hypothesis], message.treatment, first.translations[0], model)
-                    add_timing(message.timing, first.timing)
-                if found:
-                    message.treatment.source_language = found
-                _set_total(message.timing, self._clock() - started)
-            await write(message)
+        def describe(end: pb.TranslateStreamResponse) -> None:
+            if isinstance(model, Pivot) and first:
+                add_first_step([end.hypothesis], end.treatment, first.translations[0], model)
+                add_timing(end.timing, first.timing)
+            if found:
+                end.treatment.source_language = found
+            _set_total(end.timing, self._clock() - started)
 
+        described = _Described(context, describe)
         if isinstance(model, Pivot):
             with of_the_text_between(model):
-                await self._steps.stream(request, model.second, write_described)
+                await self._steps.stream(request, model.second, described)
         else:
-            await self._steps.stream(request, model, write_described)
+            await self._steps.stream(request, model, described)
         note(model=model.name)
 
     # The language of the source
@@ -220,6 +225,19 @@ class Detours:
             if pivot is None:
                 raise
             return pivot
+
+
+class _Described:
+    """Writes the messages of a stream, after `describe` has added to the last one."""
+
+    def __init__(self, context: Writer, describe: Callable[[pb.TranslateStreamResponse], None]) -> None:
+        self._context = context
+        self._describe = describe
+
+    async def write(self, message: pb.TranslateStreamResponse, /) -> None:
+        if message.HasField("hypothesis"):
+            self._describe(message)
+        await self._context.write(message)
 
 
 async def _together(calls: Sequence[Coroutine[Any, Any, _Result]]) -> list[_Result]:

@@ -22,7 +22,7 @@ from translane_server.requests.model_list import model_list
 from translane_server.requests.resolved_options import Source
 from translane_server.requests.responses import timing
 from translane_server.requests.translate import PreparedRequest
-from translane_server.rpc.detours import Detours, Write
+from translane_server.rpc.detours import Detours, Writer
 from translane_server.rpc.interceptors import caller, note
 from translane_server.rpc.streaming import StreamedSentence, stream_text
 from translane_server.rpc.text_workers import TextWorkers
@@ -85,10 +85,12 @@ class TranslationService(TranslationServiceServicer):
     async def TranslateStream(self, request: pb.TranslateStreamRequest, context: Context) -> None:  # noqa: N802
         note(texts=1)
         if served := self._model_of(request):
-            await self.stream(request, served, context.write)
+            await self.stream(request, served, context)
             return
         async with self._detour():
-            await self._detours.stream(request, context.write)
+            await self._detours.stream(request, context)
+        if self._log_texts:
+            note(source_texts=[request.text])
 
     async def check(self, request: pb.TranslateRequest, served: ServedModel) -> None:
         """See `Steps`."""
@@ -110,12 +112,12 @@ class TranslationService(TranslationServiceServicer):
         self._tell(model, generated, request.texts, translations)
         return response
 
-    async def stream(self, request: pb.TranslateStreamRequest, served: ServedModel, write: Write) -> None:
+    async def stream(self, request: pb.TranslateStreamRequest, served: ServedModel, context: Writer) -> None:
         """See `Steps`."""
         started = self._clock()
 
         async def send(delta: str) -> None:
-            await write(pb.TranslateStreamResponse(text_delta=delta))
+            await context.write(pb.TranslateStreamResponse(text_delta=delta))
 
         async with _Accepted(self, served) as model:
             prepared = await self._read(request, model)
@@ -128,7 +130,7 @@ class TranslationService(TranslationServiceServicer):
             translation = await self._workers.build(
                 request.ByteSize() + generated, lambda _budget: prepared.translation(text, translations), caller()
             )
-            await write(
+            await context.write(
                 pb.TranslateStreamResponse(
                     text_delta=end.rest,
                     hypothesis=translation.hypotheses[0],

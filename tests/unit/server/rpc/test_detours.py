@@ -68,13 +68,13 @@ class Steps:
         ]
         return pb.TranslateResponse(translations=translations, model=served.name, timing=self._timing(served))
 
-    async def stream(self, request, served, write):
+    async def stream(self, request, served, context):
         self.requests.append((served.name, request))
         if served.name in self.problems:
             raise self.problems[served.name]
         text = f"{served.name}({request.text})"
-        await write(pb.TranslateStreamResponse(text_delta=text[:3]))
-        await write(
+        await context.write(pb.TranslateStreamResponse(text_delta=text[:3]))
+        await context.write(
             pb.TranslateStreamResponse(
                 text_delta=text[3:], hypothesis=pb.Hypothesis(text=text), timing=self._timing(served)
             )
@@ -118,13 +118,13 @@ def automatic(*texts, target="en", **fields):
     return pb.TranslateRequest(texts=texts, source_language="auto", target_language=target, **fields)
 
 
+class Written(list[pb.TranslateStreamResponse]):
+    async def write(self, message):
+        self.append(message)
+
+
 async def collect(detours, request):
-    messages = []
-
-    async def write(message):
-        messages.append(message)
-
-    await detours.stream(request, write)
+    await detours.stream(request, messages := Written())
     return messages
 
 
