@@ -51,14 +51,14 @@ class ServerSettings(Settings):
     models: Annotated[Path | None, Flag("FOLDER")] = Field(
         default=None, description="Folder of models to serve: each folder in it is a model of that name."
     )
+    pivot: bool = Field(
+        default=True, description="Translate through a third language, with two models, where no model has a pair."
+    )
     unload_after: Annotated[float, Flag("SECONDS")] = Field(
         default=0.0,
         ge=0,
         le=31_536_000,
         description="Seconds without a request after which a model is unloaded, until its next request; 0 is never.",
-    )
-    pivot: bool = Field(
-        default=True, description="Translate through a third language, with two models, where no model has a pair."
     )
     host: Annotated[str, Flag("HOST", heading="addresses")] = Field(
         default="127.0.0.1",

@@ -39,8 +39,8 @@ def build_registry(settings: ServerSettings, metrics: Metrics) -> Registry:
     registry = Registry(
         lambda: find_models(fixed, settings.models),
         builder.serve,
-        unload_after=settings.unload_after,
         pivots=settings.pivot,
+        unload_after=settings.unload_after,
     )
     builder.registry = registry
     for name, folder in folders.items():

@@ -40,8 +40,8 @@ class Registry:
     Args:
         find: returns the folder of each model, by the models' names. It may block, and is called on a thread.
         serve: makes the model of a name and a folder, which is not loaded. It may block, and is called on a thread.
-        unload_after: time without requests after which a model is unloaded [seconds]; 0 is never.
         pivots: whether two models may translate one after the other.
+        unload_after: time without requests after which a model is unloaded [seconds]; 0 is never.
 
     Attributes:
         changed: called when the state of any model has changed.
@@ -52,14 +52,14 @@ class Registry:
         find: Callable[[], Mapping[str, Path]],
         serve: Callable[[str, Path], ServedModel],
         *,
-        unload_after: float = 0.0,
         pivots: bool = True,
+        unload_after: float = 0.0,
     ) -> None:
         self.changed: Callable[[], None] = lambda: None
         self._find = find
         self._serve = serve
-        self._unload_after = unload_after
         self._pivots = pivots
+        self._unload_after = unload_after
         self._models: dict[str, ServedModel] = {}
         self._only: ServedModel | None = None  # the model, if there is exactly one
         self._by_languages = lru_cache(_REMEMBERED_PAIRS)(self._with_pair)

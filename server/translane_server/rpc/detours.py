@@ -88,8 +88,13 @@ class Detours:
         self._identifier: LanguageIdentifier | None = None
         self._loading = asyncio.Lock()
 
+    @staticmethod
+    def finds_language(request: TranslationRequest) -> bool:
+        """Whether the language of the texts is to be found out."""
+        return is_auto(request.source_language)
+
     def needs_one(self, request: TranslationRequest) -> bool:
-        """Whether a request that no model has is translated in several steps."""
+        """Whether two models translate a request whose languages no model has."""
         return not request.model and self._models.pivot(request.source_language, request.target_language) is not None
 
     async def translate(self, request: pb.TranslateRequest) -> pb.TranslateResponse:
@@ -99,8 +104,8 @@ class Detours:
             RequestError: a step refuses, or fails.
         """
         started = self._clock()
-        automatic = is_auto(request.source_language)
-        response = await (self._translate_by_language(request) if automatic else self._translate(request))
+        translate = self._translate_by_language if self.finds_language(request) else self._translate
+        response = await translate(request)
         _set_total(response.timing, self._clock() - started)
         note(model=response.model, source_tokens=sum(each.source_tokens for each in response.translations))
         return response
@@ -113,7 +118,7 @@ class Detours:
         """
         started = self._clock()
         found = ""
-        if is_auto(request.source_language):
+        if self.finds_language(request):
             (found,) = await self._languages(request, [request.text])
             request = _with_language(request, found)
         model = self._model_of(request)

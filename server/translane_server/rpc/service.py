@@ -27,7 +27,6 @@ from translane_server.rpc.interceptors import caller, note
 from translane_server.rpc.streaming import StreamedSentence, stream_text
 from translane_server.rpc.text_workers import TextWorkers
 from translane_server.sentence import SentenceResult
-from translane_server.text.language_tags import is_auto
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["TranslationService"].full_name
 
@@ -166,7 +165,7 @@ class TranslationService(TranslationServiceServicer):
 
     def _model_of(self, request: TranslationRequest) -> ServedModel | None:
         """Return the model that a request is for; None if the request takes a detour."""
-        if is_auto(request.source_language):
+        if self._detours.finds_language(request):
             check_names(request)
             return None
         try:
