@@ -8,13 +8,12 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar
 
 from translane.v1 import translation_pb2 as pb
-from translane_server.budget import Budget, OverBudgetError
 from translane_server.errors import FieldViolation, InvalidRequestError, ModelNotFoundError
 from translane_server.models.pivots import Pivot
 from translane_server.models.registry import Registry
 from translane_server.models.served_model import ServedModel
-from translane_server.requests.limits import TranslationRequest, takes_too_long
-from translane_server.rpc.interceptors import caller, note
+from translane_server.requests.limits import TranslationRequest
+from translane_server.rpc.interceptors import note
 from translane_server.rpc.pivoted import (
     add_first_step,
     add_timing,
@@ -24,12 +23,9 @@ from translane_server.rpc.pivoted import (
     renamed,
     second_step,
 )
+from translane_server.rpc.source_languages import SourceLanguages
 from translane_server.rpc.text_workers import TextWorkers
-from translane_server.text.language_id import LanguageIdentifier
 from translane_server.text.language_tags import is_auto
-
-# The work of finding the language of a short text [bytes of a request that take as long to read].
-_WORK_OF_A_TEXT = 128
 
 _Result = TypeVar("_Result")
 _Request = TypeVar("_Request", pb.TranslateRequest, pb.TranslateStreamRequest)
@@ -82,11 +78,9 @@ class Detours:
     ) -> None:
         self._models = models
         self._steps = steps
-        self._workers = workers
+        self._languages = SourceLanguages(models, workers)
         self._most_texts = texts_per_request
         self._clock = clock
-        self._identifier: LanguageIdentifier | None = None
-        self._loading = asyncio.Lock()
 
     @staticmethod
     def finds_language(request: TranslationRequest) -> bool:
@@ -119,7 +113,7 @@ class Detours:
         started = self._clock()
         found = ""
         if self.finds_language(request):
-            (found,) = await self._languages(request, [request.text])
+            (found,) = await self._languages.find(request, [request.text])
             request = _with_language(request, found)
         model = self._model_of(request)
         first: pb.TranslateResponse | None = None
@@ -155,7 +149,7 @@ class Detours:
             problem = f"has {count} entries, at most {self._most_texts} are accepted"
             raise InvalidRequestError(FieldViolation("texts", problem))
         parts: dict[str, list[int]] = {}
-        for number, language in enumerate(await self._languages(request, list(request.texts))):
+        for number, language in enumerate(await self._languages.find(request, list(request.texts))):
             parts.setdefault(language, []).append(number)
         answers = await _together([self._part(request, language, numbers) for language, numbers in parts.items()])
         response = pb.TranslateResponse(model=", ".join(dict.fromkeys(answer.model for answer in answers)))
@@ -179,25 +173,6 @@ class Detours:
 
         with renamed(name):
             return await self._translate(part)
-
-    async def _languages(self, request: TranslationRequest, texts: Sequence[str]) -> list[str]:
-        """Return the language of each text, among the languages that can be translated to the target language."""
-        candidates = self._models.source_languages(request.model, request.target_language)
-        if len(candidates) == 1:
-            return [candidates[0]] * len(texts)
-        async with self._loading:
-            if self._identifier is None:
-                self._identifier = await asyncio.to_thread(LanguageIdentifier)
-        identifier = self._identifier
-
-        def find(budget: Budget) -> list[str]:
-            try:
-                return identifier.find(texts, candidates, budget)
-            except OverBudgetError:
-                field = "texts" if isinstance(request, pb.TranslateRequest) else "text"
-                raise takes_too_long(field, budget) from None
-
-        return await self._workers.read(request.ByteSize() + _WORK_OF_A_TEXT * len(texts), find, caller())
 
     # Two models
 
