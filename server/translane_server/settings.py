@@ -52,6 +52,9 @@ class ServerSettings(Settings):
     models: Annotated[Path | None, Flag("FOLDER")] = Field(
         default=None, description="Folder of models to serve: each folder in it is a model of that name."
     )
+    pivot: bool = Field(
+        default=True, description="Translate through a third language, with two models, where no model has a pair."
+    )
     unload_after: Annotated[float, Flag("SECONDS")] = Field(
         default=0.0,
         ge=0,

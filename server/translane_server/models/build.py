@@ -43,6 +43,7 @@ def build_registry(settings: ServerSettings, metrics: Metrics) -> Registry:
     registry = Registry(
         lambda: find_models(fixed, settings.models),
         builder.serve,
+        pivots=settings.pivot,
         unload_after=settings.unload_after,
         glossaries=glossaries,
     )

@@ -26,7 +26,7 @@ FIRST_PARTY = {
 EXTRAS = {
     "translane": [],
     "translane_client": [],
-    "translane_server": ["server-base", "server"],
+    "translane_server": ["server-base", "server", "language-id"],
     "translane_export": ["server-base", "server", "export", "plot"],
 }
 # What a distribution is imported as, where that is not its name.

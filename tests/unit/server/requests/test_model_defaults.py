@@ -91,7 +91,7 @@ def test_several_hypotheses_take_the_model_s_beams():
 
 
 def test_terms_take_the_model_s_beams_or_their_own():
-    terms = [pb.Term(source="a", target="b")]
+    terms = [pb.Term(source="abc", target="b")]
     assert decoding(terminology=terms).beam_size == 4
     assert decoding({"beam_size": 2}, terminology=terms).beam_size == 2
     assert decoding({"beam_size": 1}, terminology=terms).beam_size == 4

@@ -180,6 +180,30 @@ async def test_a_caller_who_goes_ends_the_reading_of_the_request(make_service):
     assert response.translations[0].hypotheses[0].text == "x" * 25 + "\n" * 1100
 
 
+async def test_the_language_of_a_model_of_one_language_needs_no_finding(make_service, engine):
+    service = await make_service()
+    response = await translate(service, "one", "", source_language="Auto")
+    assert [each.hypotheses[0].text for each in response.translations] == ["one", ""]
+    assert [each.treatment.source_language for each in response.translations] == ["zh", "zh"]
+    assert response.model == "fake"
+    service.close()
+    with pytest.raises(errors.UnavailableError):
+        await translate(service, "one", source_language="auto")
+    assert len(engine.requests) == 1
+
+
+async def test_a_request_of_several_steps_is_not_idle(make_service, engine):
+    engine.hold = True
+    service = await make_service()
+    task = asyncio.create_task(translate(service, "one", source_language="auto"))
+    await engine.submitted()
+    service.close()
+    assert not service._idle.is_set()
+    engine.released.set()
+    assert (await task).translations[0].treatment.source_language == "zh"
+    await asyncio.wait_for(service.idle(), 1)
+
+
 async def test_timing_is_the_slowest_of_each_phase(make_service):
     timing = (await translate(await make_service(), "ab", "abcd")).timing
     assert timing.queue.ToTimedelta().total_seconds() == 0.4
