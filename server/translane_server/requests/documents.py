@@ -8,6 +8,7 @@ from dataclasses import replace
 from translane.v1 import translation_pb2 as pb
 from translane_server.budget import UNLIMITED, Budget
 from translane_server.errors import FieldViolation, InvalidRequestError
+from translane_server.quality_estimate import combined_quality
 from translane_server.text.splitting import (
     Encode,
     LongCharacterError,
@@ -71,7 +72,8 @@ def split_texts(
 def merge_translations(text: SplitText, translations: Sequence[pb.Translation], target_language: str) -> pb.Translation:
     """Merge the translations of a text's sentences into one. Each has one hypothesis.
 
-    The score is the sum of the sentences' scores, if they have scores. Tokens are concatenated, and alignments refer to
+    The score is the sum of the sentences' scores, if they have scores. The estimated quality is the mean of the
+    sentences' estimates, by their source tokens. Tokens are concatenated, and alignments refer to
     positions in the concatenated tokens.
     """
     merged = pb.Hypothesis(finish_reason=pb.FINISH_REASON_END_OF_SENTENCE)
@@ -99,5 +101,7 @@ def merge_translations(text: SplitText, translations: Sequence[pb.Translation], 
     merged.text = text.join(texts, target_language)
     if any(hypothesis.HasField("score") for translation in translations for hypothesis in translation.hypotheses):
         merged.score = score
+    if any(translation.hypotheses[0].HasField("quality") for translation in translations):
+        merged.quality = combined_quality((each.hypotheses[0].quality, each.source_tokens) for each in translations)
     whole.hypotheses.append(merged)
     return whole

@@ -10,7 +10,7 @@ from translane.v1 import translation_pb2 as pb
 from translane_server.errors import FieldViolation
 from translane_server.options import DecodingOptions, RequiredPhrase, Sampling
 from translane_server.requests.limits import TokenLimits
-from translane_server.requests.option_checks import OptionLimits, beam_size, check_options, is_sampled
+from translane_server.requests.option_checks import OptionLimits, beam_size, check_options, is_sampled, returns_score
 from translane_server.sentence import Sentence
 from translane_server.text.glossary import Glossary, Term
 from translane_server.text.normal_form import composed
@@ -39,11 +39,13 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """What is returned of a hypothesis besides its text and score."""
+    """What is returned of a hypothesis besides its text."""
 
+    score: bool = False
     tokens: bool = False
     token_scores: bool = False
     alignment: bool = False
+    quality: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,15 +121,22 @@ def resolve(
     wrong += _check_contradictions(options.suppressed_phrases, terms)
     if wrong:
         return None, wrong
+    scored = returns_score(options, limits.beam_size)
     resolved = ResolvedOptions(
-        decoding=_decoding(options, limits, uncounted, unknown),
+        decoding=_decoding(options, limits, uncounted, unknown, scores=scored or options.return_quality),
         forced_ids=(*language_ids, *prefix),
         language_tokens=len(language_ids),
         word_follows=bool(prefix) and options.target_prefix[-1].isspace(),
         glossary=Glossary(terms),
         own_seeds=not options.HasField("seed"),
         replace_unknowns=options.replace_unknowns,
-        returned=Returned(options.return_tokens, options.return_token_scores, options.return_alignment),
+        returned=Returned(
+            score=scored,
+            tokens=options.return_tokens,
+            token_scores=options.return_token_scores,
+            alignment=options.return_alignment,
+            quality=options.return_quality,
+        ),
     )
     return resolved, []
 
@@ -204,7 +213,9 @@ def _max_length(options: pb.DecodingOptions, uncounted: int, tokens: TokenLimits
     return min(tokens.default_max_length, tokens.target - uncounted)
 
 
-def _decoding(options: pb.DecodingOptions, limits: OptionLimits, uncounted: int, unknown: int) -> DecodingOptions:
+def _decoding(
+    options: pb.DecodingOptions, limits: OptionLimits, uncounted: int, unknown: int, *, scores: bool
+) -> DecodingOptions:
     beams, sampled = beam_size(options, limits.beam_size), is_sampled(options)
     decoding = DecodingOptions(
         max_length=_max_length(options, uncounted, limits.tokens),
@@ -217,7 +228,7 @@ def _decoding(options: pb.DecodingOptions, limits: OptionLimits, uncounted: int,
         suppressed_ids=(unknown,) if options.suppress_unknown else (),
         suppressed_phrases=_as_written(options.suppressed_phrases),
         alignment=options.return_alignment or options.replace_unknowns,
-        scores=options.return_token_scores or beams > 1 or sampled or options.num_hypotheses > 1,
+        scores=scores,
     )
     if beams > 1:
         return replace(

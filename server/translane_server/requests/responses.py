@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from translane.v1 import translation_pb2 as pb
 from translane_server.manifest import SpecialIds
+from translane_server.quality_estimate import NOTHING_GENERATED, UNCALIBRATED, Calibration, estimated_quality
 from translane_server.requests.language_pairs import LanguagePair
-from translane_server.requests.resolved_options import ResolvedOptions, Source
+from translane_server.requests.resolved_options import ResolvedOptions, Returned, Source
 from translane_server.requests.unknowns import replacements
 from translane_server.sentence import AlignedToken, CertainTokens, Hypothesis, SentenceResult
 
@@ -21,14 +22,22 @@ class TranslationBuilder:
         pair: the language pair, whose tokenizer decodes tokens.
         special_ids: the model's special ids.
         resolved: the options of the request.
+        calibration: of the estimated quality.
     """
 
-    def __init__(self, pair: LanguagePair, special_ids: SpecialIds, resolved: ResolvedOptions) -> None:
+    def __init__(
+        self,
+        pair: LanguagePair,
+        special_ids: SpecialIds,
+        resolved: ResolvedOptions,
+        calibration: Calibration = UNCALIBRATED,
+    ) -> None:
         self._pair = pair
         self._tokenizer = pair.tokenizer
         self._ids = special_ids
         self.resolved = resolved
         self._returned = resolved.returned
+        self._calibration = calibration
 
     def translation(self, source: Source, result: SentenceResult) -> pb.Translation:
         """Return the message of a sentence's hypotheses."""
@@ -43,7 +52,7 @@ class TranslationBuilder:
         """Return the message of a hypothesis."""
         message = pb.Hypothesis(
             text=self._text(source, hypothesis),
-            score=hypothesis.score,
+            score=hypothesis.score if self._returned.score else None,
             finish_reason=pb.FINISH_REASON_END_OF_SENTENCE if hypothesis.is_complete else pb.FINISH_REASON_MAX_LENGTH,
         )
         hidden = self.resolved.language_tokens
@@ -56,6 +65,9 @@ class TranslationBuilder:
                 pb.AlignmentPoint(source_token=each.source_token, target_token=position, weight=each.weight)
                 for position, each in enumerate(hypothesis.alignment[hidden:])
             )
+        if self._returned.quality:
+            generated = hypothesis.token_log_probs[len(self.resolved.forced_ids) :]
+            message.quality = estimated_quality(generated, self._calibration)
         return message
 
     def surfaces(self, source: Source, tokens: CertainTokens) -> list[bytes]:
@@ -96,6 +108,14 @@ class TranslationBuilder:
 def empty_translation() -> pb.Translation:
     """Return the translation of a text without tokens."""
     return pb.Translation(hypotheses=[pb.Hypothesis(finish_reason=pb.FINISH_REASON_END_OF_SENTENCE)])
+
+
+def rate_nothing(hypothesis: pb.Hypothesis, returned: Returned) -> None:
+    """Give the hypothesis of a text without tokens the score and the estimated quality that `returned` asks for."""
+    if returned.score:
+        hypothesis.score = 0.0  # the sum of no log-probabilities
+    if returned.quality:
+        hypothesis.quality = NOTHING_GENERATED
 
 
 def timing(results: Sequence[SentenceResult], total: float) -> pb.Timing:

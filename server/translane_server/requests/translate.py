@@ -10,6 +10,7 @@ from translane.v1 import translation_pb2 as pb
 from translane_server.budget import UNLIMITED, Budget, OverBudgetError
 from translane_server.errors import FieldViolation, InvalidRequestError
 from translane_server.manifest import Manifest
+from translane_server.quality_estimate import UNCALIBRATED, Calibration
 from translane_server.requests.documents import merge_translations, split_texts
 from translane_server.requests.language_pairs import LanguagePair, LanguagePairs
 from translane_server.requests.limits import (
@@ -24,7 +25,7 @@ from translane_server.requests.limits import (
 )
 from translane_server.requests.option_checks import OptionLimits, check_options
 from translane_server.requests.resolved_options import Source, check_sentences, resolve
-from translane_server.requests.responses import TranslationBuilder, empty_translation
+from translane_server.requests.responses import TranslationBuilder, empty_translation, rate_nothing
 from translane_server.requests.tokenizing import tokenize
 from translane_server.sentence import Sentence, SentenceResult
 from translane_server.text.language_tags import standard_tag
@@ -79,8 +80,8 @@ class PreparedRequest:
             message = merge_translations(text.split, translations, self.target_language)
         else:
             message = translations[0] if translations else empty_translation()
-        if not translations and self.builder.resolved.decoding.scores:
-            message.hypotheses[0].score = 0.0  # the sum of no log-probabilities
+        if not translations:
+            rate_nothing(message.hypotheses[0], self.builder.resolved.returned)
         return message
 
 
@@ -119,6 +120,8 @@ class TranslateReader:
         self._pairs = LanguagePairs(manifest.languages, tokenizer)
         self._limits = limits
         self._options = OptionLimits(limits.tokens, limits.beam_size, manifest.alignment is not None)
+        estimation = manifest.quality_estimation
+        self._calibration = Calibration(estimation.weight, estimation.bias) if estimation else UNCALIBRATED
         self._remembered_manner = lru_cache(_MANNERS)(self._manner)
 
     def check(self, request: TranslationRequest) -> int:
@@ -195,7 +198,7 @@ class TranslateReader:
         return _Manner(
             pair,
             options.split_sentences,
-            TranslationBuilder(pair, ids, resolved) if resolved else None,
+            TranslationBuilder(pair, ids, resolved, self._calibration) if resolved else None,
             [*wrong, *wrong_options],
             standard_tag(source_language or pair.source),
             standard_tag(target_language or pair.target),
