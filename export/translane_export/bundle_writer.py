@@ -26,6 +26,7 @@ from translane_export.memory import release_memory
 from translane_export.model import Transformer
 from translane_export.model_card import model_card
 from translane_export.output_folder import check_replaceable, staged
+from translane_export.quality_calibration import calibrate, read_quality_data
 from translane_export.sample_sources import sample_sources
 from translane_export.settings import PRECISIONS, ExportSettings, Format
 from translane_export.sources.readers import find_reader, read_checkpoint
@@ -73,6 +74,7 @@ def write_bundle(
     choose_limits(settings, checkpoint.config)  # refuses what cannot be before anything takes long
     card = _read_model_card(settings)
     test = read_test_set(settings.test) if settings.test else ()
+    quality_data = read_quality_data(settings.quality_data) if settings.quality_data else ()
     samples = sample_sources(checkpoint, settings.samples)
     model = build_model(checkpoint)
     check_range(model, numerics, checkpoint.origins)
@@ -102,6 +104,9 @@ def write_bundle(
             del reference
             release_memory()
             decodes = decode_sources(settings, runnable, samples, config, log)
+            estimation = checkpoint.quality_estimation
+            if quality_data and settings.precision != "int8":
+                estimation = calibrate(runnable, quality_data, settings.computing_threads, log)
         release_memory()
         reference = as_stored(build_model(read()), numerics)
         release_memory()
@@ -116,6 +121,10 @@ def write_bundle(
                 manifest = quantized.manifest.model_copy(update={"quality": checkpoint.quality})
             else:
                 manifest = _quantize(settings, bundle, reference, samples, test, log)
+            if quality_data:
+                bundle = Bundle(folder, manifest)
+                estimation = calibrate(bundle, quality_data, settings.computing_threads, log)
+        manifest = manifest.model_copy(update={"quality_estimation": estimation})
         (folder / _MODEL_CARD).write_text(card or model_card(manifest), encoding="utf-8")
         files = {**manifest.files, _MODEL_CARD: file_entry(folder / _MODEL_CARD)}
         manifest = manifest.model_copy(update={"files": dict(sorted(files.items()))})
@@ -217,6 +226,8 @@ def _write_manifest(form: Format, manifest: Manifest, folder: Path) -> None:
     for part, field in (("architecture", "kv_heads"), ("tokenizer", "target")):
         if content[part].get(field, "") is None:
             del content[part][field]  # older servers know no such field, and can serve the bundle without it
+    if content["quality_estimation"] is None:
+        del content["quality_estimation"]  # neither does an older server know this one
     if form == "torchscript":
         content = {"format": "translane-torchscript", **content}
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
