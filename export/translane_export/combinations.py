@@ -26,9 +26,7 @@ def check_settings(settings: ExportSettings) -> Numerics:
     if settings.test and settings.precision != "int8":
         raise ExportError("--test is for precision int8, whose translations it scores")
     if settings.quality_data and settings.format == "torchscript":
-        raise ExportError(
-            "--quality-data is for the server, which reads ONNX bundles; leave it out of TorchScript files"
-        )
+        raise ExportError("--quality-data is for the server, which reads no TorchScript files; leave it out")
     return numerics
 
 

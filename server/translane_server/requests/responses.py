@@ -52,7 +52,7 @@ class TranslationBuilder:
         """Return the message of a hypothesis."""
         message = pb.Hypothesis(
             text=self._text(source, hypothesis),
-            score=hypothesis.score if self._returned.score else None,
+            score=hypothesis.score,
             finish_reason=pb.FINISH_REASON_END_OF_SENTENCE if hypothesis.is_complete else pb.FINISH_REASON_MAX_LENGTH,
         )
         hidden = self.resolved.language_tokens
@@ -68,6 +68,8 @@ class TranslationBuilder:
         if self._returned.quality:
             generated = hypothesis.token_log_probs[len(self.resolved.forced_ids) :]
             message.quality = estimated_quality(generated, self._calibration)
+            if not self._returned.score:
+                message.ClearField("score")
         return message
 
     def surfaces(self, source: Source, tokens: CertainTokens) -> list[bytes]:
