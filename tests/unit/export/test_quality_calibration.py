@@ -69,12 +69,15 @@ def rated_as(calibration, count=2000, noise=0.0):
 
 @pytest.mark.parametrize("calibration", [Calibration(1, 0), Calibration(0.5, -2), Calibration(2, 1.5)])
 def test_the_calibration_behind_the_scores_is_found(calibration):
-    assert tuple(fit(rated_as(calibration))) == pytest.approx(tuple(calibration), rel=0.05)
+    found = fit(rated_as(calibration))
+    assert found is not None
+    assert tuple(found) == pytest.approx(tuple(calibration), rel=0.05)
 
 
 def test_it_is_found_below_noise_and_its_mean_is_that_of_the_scores():
     rated = rated_as(Calibration(0.8, -0.5), noise=0.1)
     found = fit(rated)
+    assert found is not None
     assert tuple(found) == pytest.approx((0.8, -0.5), rel=0.1)
     assert rated.estimates(found).mean() == pytest.approx(rated.chrf.mean(), abs=1e-3)
     assert correlation(rated.estimates(found), rated.chrf) > 0.8
@@ -158,6 +161,7 @@ def test_the_calibration_is_in_the_manifest_and_the_model_card(calibrated):
 def test_the_server_estimates_as_the_exporter_does_alone_and_in_a_batch(calibrated, options):
     bundle = load_bundle(calibrated)
     estimation = bundle.manifest.quality_estimation
+    assert estimation is not None
     calibration = Calibration(estimation.weight, estimation.bias)
     sources = sentences(20, seed=1)
     asked = {"return_quality": True, "return_token_scores": True, **options}
@@ -168,7 +172,8 @@ def test_the_server_estimates_as_the_exporter_does_alone_and_in_a_batch(calibrat
     if not options:
         languages = LanguagePairs(bundle.manifest.languages, load_tokenizer(bundle)).default()
         rated = rate(bundle, languages, [SentencePair(source, WRONG) for source in sources], threads=1)
-        assert [each.hypotheses[0].quality for each in batched] == np.float32(rated.estimates(calibration)).tolist()
+        expected = rated.estimates(calibration).astype(np.float32)  # as in the message
+        assert [each.hypotheses[0].quality for each in batched] == expected.tolist()
 
 
 def test_an_exported_bundle_keeps_its_calibration(calibrated, tmp_path):
