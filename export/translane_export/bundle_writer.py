@@ -35,7 +35,7 @@ from translane_export.train.data import SentencePair
 from translane_server.bundle import MANIFEST, Bundle, file_entry, load_bundle
 from translane_server.errors import StartupError
 from translane_server.manifest import Alignment, Manifest, Parity
-from translane_server.requests.language_pairs import LanguagePairs
+from translane_server.requests.language_pairs import LanguagePair, LanguagePairs
 from translane_server.text.tokenizer import load_tokenizer
 
 TORCHSCRIPT_MANIFEST = "torchscript.json"
@@ -106,7 +106,7 @@ def write_bundle(
             decodes = decode_sources(settings, runnable, samples, config, log)
             estimation = checkpoint.quality_estimation
             if quality_data and settings.precision != "int8":
-                estimation = calibrate(runnable, quality_data, settings.computing_threads, log)
+                estimation = calibrate(runnable, _languages(bundle), quality_data, settings.computing_threads, log)
         release_memory()
         reference = as_stored(build_model(read()), numerics)
         release_memory()
@@ -123,7 +123,7 @@ def write_bundle(
                 manifest = _quantize(settings, bundle, reference, samples, test, log)
             if quality_data:
                 bundle = Bundle(folder, manifest)
-                estimation = calibrate(bundle, quality_data, settings.computing_threads, log)
+                estimation = calibrate(bundle, _languages(bundle), quality_data, settings.computing_threads, log)
         manifest = manifest.model_copy(update={"quality_estimation": estimation})
         (folder / _MODEL_CARD).write_text(card or model_card(manifest), encoding="utf-8")
         files = {**manifest.files, _MODEL_CARD: file_entry(folder / _MODEL_CARD)}
@@ -168,6 +168,11 @@ def _choose_alignment(
     return alignment
 
 
+def _languages(bundle: Bundle) -> LanguagePair:
+    """The one pair of languages that parallel text is in."""
+    return LanguagePairs(bundle.manifest.languages, load_tokenizer(bundle)).default()
+
+
 def _check_tokenizer(bundle: Bundle) -> None:
     try:
         load_tokenizer(bundle)
@@ -204,7 +209,7 @@ def _quantize(
     manifest = bundle.manifest
     if test and len(manifest.source_languages) * len(manifest.target_languages) > 1:
         raise ExportError("--test is for models of one pair of languages: it does not say which of several it is in")
-    languages = LanguagePairs(manifest.languages, load_tokenizer(bundle)).default()
+    languages = _languages(bundle)
     longest = min(_SHORTEST, manifest.limits.source_tokens)
     # random ids tell little of what sentences do to a model, and more than nothing
     samples = (

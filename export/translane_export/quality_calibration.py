@@ -23,8 +23,7 @@ from translane_server.bundle import Bundle
 from translane_server.errors import StartupError
 from translane_server.manifest import QualityEstimation
 from translane_server.quality_estimate import UNCALIBRATED, Calibration, estimated_quality, log_odds
-from translane_server.requests.language_pairs import LanguagePair, LanguagePairs
-from translane_server.text.tokenizer import load_tokenizer
+from translane_server.requests.language_pairs import LanguagePair
 
 MOST_SENTENCES = 4_000
 FEWEST_SENTENCES = 100
@@ -72,19 +71,21 @@ def read_quality_data(path: Path) -> tuple[SentencePair, ...]:
     return tuple(pairs[place] for place in places.tolist())
 
 
-def calibrate(bundle: Bundle, pairs: Sequence[SentencePair], threads: int, log: Log) -> QualityEstimation | None:
+def calibrate(
+    bundle: Bundle, languages: LanguagePair, pairs: Sequence[SentencePair], threads: int, log: Log
+) -> QualityEstimation | None:
     """Return the calibration of a bundle; None if its probabilities do not rise with chrF.
 
     Args:
-        bundle: the bundle, which this machine's CPU can run.
-        pairs: sources and references, of the bundle's one pair of languages.
+        bundle: the bundle, which a CPU can run.
+        languages: the languages of `pairs`.
+        pairs: sources and references.
         threads: threads of ONNX Runtime.
         log: takes lines for people.
 
     Raises:
         ExportError: the model does not run, or too few sources fit its limits.
     """
-    languages = LanguagePairs(bundle.manifest.languages, load_tokenizer(bundle)).default()
     log(f"calibrating the estimated quality with {len(pairs):,} sentences")
     try:
         rated = rate(bundle, languages, pairs, threads)

@@ -40,6 +40,10 @@ def sentences(count, seed=0):
     return ["".join(random.choice(characters, size=random.integers(1, 12))) for _ in range(count)]
 
 
+def pair_of(bundle):
+    return LanguagePairs(bundle.manifest.languages, load_tokenizer(bundle)).default()
+
+
 def translations(bundle, texts, *, together=True, **options):
     """The messages of a server's answers."""
     limits = RequestLimits(len(texts), len(texts), TokenLimits(16, 16, 16), beam_size=4)
@@ -170,8 +174,7 @@ def test_the_server_estimates_as_the_exporter_does_alone_and_in_a_batch(calibrat
         assert each.quality == pytest.approx(estimated_quality(each.token_log_probs, calibration), rel=1e-5)
     assert translations(bundle, sources, together=False, **asked) == batched
     if not options:
-        languages = LanguagePairs(bundle.manifest.languages, load_tokenizer(bundle)).default()
-        rated = rate(bundle, languages, [SentencePair(source, WRONG) for source in sources], threads=1)
+        rated = rate(bundle, pair_of(bundle), [SentencePair(source, WRONG) for source in sources], threads=1)
         expected = rated.estimates(calibration).astype(np.float32)  # as in the message
         assert [each.hypotheses[0].quality for each in batched] == expected.tolist()
 
@@ -182,10 +185,11 @@ def test_an_exported_bundle_keeps_its_calibration(calibrated, tmp_path):
     assert again.quality_estimation == load_bundle(calibrated).manifest.quality_estimation
 
 
-def test_int8_is_calibrated_by_its_own_probabilities(checkpoint, data, calibrated, tmp_path):
-    flags = ["--precision", "int8", "--threads", "1", "--quality-data", str(data)]
-    assert main([str(checkpoint), "-o", str(tmp_path / "int8"), *flags]) == 0
-    found = load_bundle(tmp_path / "int8").manifest.quality_estimation
+@pytest.mark.parametrize("precision", ["int8", "bf16"])
+def test_other_precisions_are_calibrated_by_their_own_probabilities(checkpoint, data, calibrated, tmp_path, precision):
+    flags = ["--precision", precision, "--threads", "1", "--quality-data", str(data)]
+    assert main([str(checkpoint), "-o", str(tmp_path / "bundle"), *flags]) == 0
+    found = load_bundle(tmp_path / "bundle").manifest.quality_estimation
     assert found is not None
     assert found != load_bundle(calibrated).manifest.quality_estimation
 
@@ -197,7 +201,7 @@ def test_a_bundle_without_calibration_has_no_entry_so_that_older_servers_read_it
 def test_probabilities_that_say_nothing_are_not_calibrated(plain, rated_pairs):
     turned = [SentencePair(source, WRONG if probable else text) for source, text, probable in rated_pairs]
     lines: list[str] = []
-    assert calibrate(plain, turned, 1, lines.append) is None
+    assert calibrate(plain, pair_of(plain), turned, 1, lines.append) is None
     assert "no calibration is stored" in lines[-1]
 
 
