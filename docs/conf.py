@@ -47,6 +47,7 @@ docs/client-reference
 docs/server
 docs/security
 docs/export
+docs/quality
 docs/bring-your-own
 docs/explain
 docs/training

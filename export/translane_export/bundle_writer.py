@@ -26,6 +26,7 @@ from translane_export.memory import release_memory
 from translane_export.model import Transformer
 from translane_export.model_card import model_card
 from translane_export.output_folder import check_replaceable, staged
+from translane_export.quality_calibration import calibrate, read_quality_data
 from translane_export.sample_sources import sample_sources
 from translane_export.settings import PRECISIONS, ExportSettings, Format
 from translane_export.sources.readers import find_reader, read_checkpoint
@@ -34,7 +35,7 @@ from translane_export.train.data import SentencePair
 from translane_server.bundle import MANIFEST, Bundle, file_entry, load_bundle
 from translane_server.errors import StartupError
 from translane_server.manifest import Alignment, Manifest, Parity
-from translane_server.requests.language_pairs import LanguagePairs
+from translane_server.requests.language_pairs import LanguagePair, LanguagePairs
 from translane_server.text.tokenizer import load_tokenizer
 
 TORCHSCRIPT_MANIFEST = "torchscript.json"
@@ -74,6 +75,7 @@ def write_bundle(
     choose_limits(settings, checkpoint.config)  # refuses what cannot be before anything takes long
     card = _read_model_card(settings)
     test = read_test_set(settings.test) if settings.test else ()
+    quality_data = read_quality_data(settings.quality_data) if settings.quality_data else ()
     samples = sample_sources(checkpoint, settings.samples)
     model = build_model(checkpoint)
     check_range(model, numerics, checkpoint.origins)
@@ -103,6 +105,9 @@ def write_bundle(
             del reference
             release_memory()
             decodes = decode_sources(settings, runnable, samples, config, log)
+            estimation = checkpoint.quality_estimation
+            if quality_data and settings.precision != "int8":
+                estimation = calibrate(runnable, _languages(bundle), quality_data, settings.computing_threads, log)
         release_memory()
         reference = as_stored(build_model(read()), numerics)
         release_memory()
@@ -117,6 +122,10 @@ def write_bundle(
                 manifest = quantized.manifest.model_copy(update={"quality": checkpoint.quality})
             else:
                 manifest = _quantize(settings, bundle, reference, samples, test, log)
+            if quality_data:
+                bundle = Bundle(folder, manifest)
+                estimation = calibrate(bundle, _languages(bundle), quality_data, settings.computing_threads, log)
+        manifest = manifest.model_copy(update={"quality_estimation": estimation})
         (folder / _MODEL_CARD).write_text(card or model_card(manifest), encoding="utf-8")
         files = {**manifest.files, _MODEL_CARD: file_entry(folder / _MODEL_CARD)}
         manifest = manifest.model_copy(update={"files": dict(sorted(files.items()))})
@@ -167,6 +176,11 @@ def _choose_alignment(
     return alignment
 
 
+def _languages(bundle: Bundle) -> LanguagePair:
+    """The one pair of languages that parallel text is in."""
+    return LanguagePairs(bundle.manifest.languages, load_tokenizer(bundle)).default()
+
+
 def _check_tokenizer(bundle: Bundle) -> None:
     try:
         load_tokenizer(bundle)
@@ -203,7 +217,7 @@ def _quantize(
     manifest = bundle.manifest
     if test and len(manifest.source_languages) * len(manifest.target_languages) > 1:
         raise ExportError("--test is for models of one pair of languages: it does not say which of several it is in")
-    languages = LanguagePairs(manifest.languages, load_tokenizer(bundle)).default()
+    languages = _languages(bundle)
     longest = min(_SHORTEST, manifest.limits.source_tokens)
     # random ids tell little of what sentences do to a model, and more than nothing
     samples = (
@@ -227,6 +241,8 @@ def _write_manifest(form: Format, manifest: Manifest, folder: Path) -> None:
             del content[part][field]  # older servers know no such field, and can serve the bundle without it
     defaults = content["decoding_defaults"]
     content["decoding_defaults"] = {name: value for name, value in defaults.items() if value is not None}  # likewise
+    if content["quality_estimation"] is None:
+        del content["quality_estimation"]  # neither does an older server know this one
     if form == "torchscript":
         content = {"format": "translane-torchscript", **content}
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"

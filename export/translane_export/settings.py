@@ -97,6 +97,11 @@ class ExportSettings(Settings):
         " before and after.",
     )
     max_bleu_loss: float = Field(default=0.5, ge=0, description="int8: how much BLEU may be lost on --test.")
+    quality_data: Annotated[Path | None, Flag("FILE")] = Field(
+        default=None,
+        description="Parallel text (TSV of source and reference, gzipped or not) to calibrate the estimated quality"
+        " with; 100 sentences or more.",
+    )
 
     @property
     def computing_threads(self) -> int:

@@ -322,6 +322,26 @@ class Quality(_Model):
     fp32_bleu: float | None = None
 
 
+class QualityEstimation(_Model):
+    """How the mean probability of a translation's tokens becomes an estimate of its quality; see `quality_estimate`.
+
+    Attributes:
+        weight: of the mean probability's log-odds.
+        bias: what is added to them. The sum is the log-odds of the estimate.
+        fitted: number of sentences on which weight and bias were found.
+        tested: number of other sentences, on which the estimates were compared with chrF.
+        correlation: Pearson's correlation of estimate and chrF there.
+        mean_error: mean distance of estimate and chrF there, both 0 … 1.
+    """
+
+    weight: float = Field(gt=0, le=10)
+    bias: float = Field(ge=-100, le=100)
+    fitted: int = Field(ge=1)
+    tested: int = Field(ge=1)
+    correlation: float = Field(ge=-1, le=1)
+    mean_error: float = Field(ge=0, le=1)
+
+
 class FileEntry(_Model):
     """Size [bytes] and digest of a file of the bundle."""
 
@@ -351,6 +371,7 @@ class Manifest(_Model):
     provenance: dict[str, Any]
     parity: Parity | None
     quality: Quality | None = None
+    quality_estimation: QualityEstimation | None = None
     files: dict[str, FileEntry]
 
     @model_validator(mode="after")

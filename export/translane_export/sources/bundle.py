@@ -91,6 +91,7 @@ def _read(bundle: Bundle, encoder: StoredGraph, decoder: StoredGraph) -> Checkpo
         settings=_settings(manifest),
         ranges=Ranges(encoder.ranges, decoder.ranges, encoder.keys_values) if manifest.precision == "int8" else None,
         quality=manifest.quality,
+        quality_estimation=manifest.quality_estimation,
     )
 
 

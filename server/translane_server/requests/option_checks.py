@@ -111,6 +111,12 @@ def beam_size(options: pb.DecodingOptions, most: int) -> int:
     return min(_TERMINOLOGY_BEAMS, most) if beams else 1
 
 
+def returns_score(options: pb.DecodingOptions, most: int) -> bool:
+    """Whether hypotheses have a score. `most` is the server's limit of beams."""
+    several = options.num_hypotheses > 1 or beam_size(options, most) > 1
+    return options.return_token_scores or several or is_sampled(options)
+
+
 def check_options(options: pb.DecodingOptions, limits: OptionLimits) -> list[FieldViolation]:
     """Return everything that is wrong with `options` and can be found without tokens."""
     wrong = [*_outside(options, limits)]

@@ -11,7 +11,7 @@ from translane_server.errors import FieldViolation
 from translane_server.options import DecodingOptions, RequiredPhrase, Sampling
 from translane_server.requests.kept_terms import KeptTerms, SentenceTerms
 from translane_server.requests.limits import TokenLimits
-from translane_server.requests.option_checks import OptionLimits, beam_size, check_options, is_sampled
+from translane_server.requests.option_checks import OptionLimits, beam_size, check_options, is_sampled, returns_score
 from translane_server.requests.spelling import Spelling
 from translane_server.sentence import Sentence
 from translane_server.text.glossary import Glossary, Term
@@ -45,11 +45,13 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """What is returned of a hypothesis besides its text and score."""
+    """What is returned of a hypothesis besides its text."""
 
+    score: bool = False
     tokens: bool = False
     token_scores: bool = False
     alignment: bool = False
+    quality: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,16 +161,27 @@ def resolve(
     if terms or sources.stored:
         own = Glossary(terms, sources.language)
         kept = KeptTerms(own, sources.stored, spelling, tuple(options.suppressed_phrases))
+
+    def decoding(options: pb.DecodingOptions) -> DecodingOptions:
+        scores = returns_score(options, limits.beam_size) or options.return_quality
+        return _decoding(options, limits, uncounted, unknown, scores=scores)
+
     resolved = ResolvedOptions(
-        decoding=_decoding(_without_terms(options), limits, uncounted, unknown),
+        decoding=decoding(_without_terms(options)),
         forced_ids=(*language_ids, *prefix),
         language_tokens=len(language_ids),
         word_follows=bool(prefix) and options.target_prefix[-1].isspace(),
         terms=kept,
-        with_terms=_decoding(options, limits, uncounted, unknown) if kept else None,
+        with_terms=decoding(options) if kept else None,
         own_seeds=not options.HasField("seed"),
         replace_unknowns=options.replace_unknowns,
-        returned=Returned(options.return_tokens, options.return_token_scores, options.return_alignment),
+        returned=Returned(
+            score=returns_score(options, limits.beam_size),
+            tokens=options.return_tokens,
+            token_scores=options.return_token_scores,
+            alignment=options.return_alignment,
+            quality=options.return_quality,
+        ),
         aligns=limits.alignment,
     )
     return resolved, []
@@ -230,7 +243,9 @@ def _min_length(options: pb.DecodingOptions, max_length: int, tokens: TokenLimit
     return options.min_length if options.HasField("min_length") else min(tokens.default_min_length, max_length)
 
 
-def _decoding(options: pb.DecodingOptions, limits: OptionLimits, uncounted: int, unknown: int) -> DecodingOptions:
+def _decoding(
+    options: pb.DecodingOptions, limits: OptionLimits, uncounted: int, unknown: int, *, scores: bool
+) -> DecodingOptions:
     beams, sampled = beam_size(options, limits.beam_size), is_sampled(options)
     max_length = _max_length(options, uncounted, limits.tokens)
     decoding = DecodingOptions(
@@ -244,7 +259,7 @@ def _decoding(options: pb.DecodingOptions, limits: OptionLimits, uncounted: int,
         suppressed_ids=(unknown,) if options.suppress_unknown else (),
         suppressed_phrases=_as_written(options.suppressed_phrases),
         alignment=options.return_alignment or options.replace_unknowns,
-        scores=options.return_token_scores or beams > 1 or sampled or options.num_hypotheses > 1,
+        scores=scores,
     )
     if beams > 1:
         return replace(

@@ -10,6 +10,7 @@ from translane.v1 import translation_pb2 as pb
 from translane_server.budget import UNLIMITED, Budget, OverBudgetError
 from translane_server.errors import FieldViolation, InvalidRequestError
 from translane_server.manifest import Manifest
+from translane_server.quality_estimate import UNCALIBRATED, Calibration
 from translane_server.requests.cutting import SPLIT_ADVICE, Cutting
 from translane_server.requests.documents import FORMATS, CutText, check_format, merge_translations
 from translane_server.requests.kept_terms import SentenceTerms, most_reports
@@ -27,7 +28,7 @@ from translane_server.requests.limits import (
 from translane_server.requests.model_defaults import search_options, with_defaults
 from translane_server.requests.option_checks import OptionLimits, check_options
 from translane_server.requests.resolved_options import Source, TermSources, resolve
-from translane_server.requests.responses import TranslationBuilder, empty_translation
+from translane_server.requests.responses import TranslationBuilder, empty_translation, rate_nothing
 from translane_server.requests.spelling import Spelling
 from translane_server.requests.tokenizing import tokenize
 from translane_server.sentence import Sentence, SentenceResult
@@ -102,8 +103,8 @@ class PreparedRequest:
             message = merge_translations(text.cut, translations, self.target_language, ranked=ranked)
         else:
             message = translations[0] if translations else empty_translation()
-        if not translations and self.builder.resolved.decoding.scores:
-            message.hypotheses[0].score = 0.0  # the sum of no log-probabilities
+        if not translations:
+            rate_nothing(message.hypotheses[0], self.builder.resolved.returned)
         if self.builder.resolved.terms:
             self._report_terms(message, text, translations)
         return message
@@ -163,6 +164,8 @@ class TranslateReader:
         self._spelling = Spelling(tokenizer, manifest.special_ids.unk)
         self._stored = stored
         self._remembered_with = _NO_GLOSSARIES
+        estimation = manifest.quality_estimation
+        self._calibration = Calibration(estimation.weight, estimation.bias) if estimation else UNCALIBRATED
         self._remembered_manner = lru_cache(_MANNERS)(self._manner)
 
     def check(self, request: TranslationRequest) -> int:
@@ -266,7 +269,9 @@ class TranslateReader:
             patterns=patterns,
             tokens=self._limits.tokens,
         )
-        builder = TranslationBuilder(pair, ids, resolved, spaced=spaces_words(language)) if resolved else None
+        builder = None
+        if resolved:
+            builder = TranslationBuilder(pair, ids, resolved, self._calibration, spaced=spaces_words(language))
         named_wrong = [] if wrong else wrong_glossaries
         return _Manner(cutting, builder, [*wrong, *wrong_options, *named_wrong, *wrong_patterns], language)
 

@@ -59,6 +59,7 @@ ROOMS = {
         "priority_queue": set(),
         "cpus": set(),
         "options": set(),
+        "quality_estimate": set(),
         "manifest": {"printable"},
         "sentence": {"options"},
         "backend": {"arrays"},
@@ -74,7 +75,9 @@ ROOMS = {
         "metrics_server": set(),
         "healthcheck": set(),
         "text": {"budget", "bundle", "errors", "files", "manifest", "printable"},
-        "requests": {"text", "budget", "errors", "manifest", "options", "printable", "sentence"},
+        "requests": {
+            "text", "budget", "errors", "manifest", "options", "printable", "quality_estimate", "sentence",
+        },
         "decoding": {"arrays", "options", "sentence"},
         "batch": {"decoding", "arrays", "backend", "options", "sentence", "vocabulary"},
         "runtime": {"arrays", "backend", "bundle", "cpus", "devices", "errors", "manifest"},
