@@ -25,6 +25,7 @@ from translane_export.manifest import build_manifest, choose_limits
 from translane_export.memory import release_memory
 from translane_export.model import Transformer
 from translane_export.model_card import model_card
+from translane_export.narrowing.narrowing import plan_narrowing
 from translane_export.output_folder import check_replaceable, staged
 from translane_export.sample_sources import sample_sources
 from translane_export.settings import PRECISIONS, ExportSettings, Format
@@ -67,7 +68,10 @@ def write_bundle(
     check_output(settings)
     checkpoint = read()
     settings = complete(settings, checkpoint)
-    checkpoint = _with_languages(checkpoint, settings)
+    narrowing = plan_narrowing(settings, checkpoint)
+    if summary := narrowing.summary(checkpoint):
+        log(summary)
+    checkpoint = _with_languages(narrowing.apply(checkpoint), settings)
     numerics = check_settings(settings)
     check_checkpoint(settings, checkpoint)
     choose_limits(settings, checkpoint.config)  # refuses what cannot be before anything takes long
@@ -103,7 +107,7 @@ def write_bundle(
             release_memory()
             decodes = decode_sources(settings, runnable, samples, config, log)
         release_memory()
-        reference = as_stored(build_model(read()), numerics)
+        reference = as_stored(build_model(narrowing.apply(read())), numerics)
         release_memory()
         parity = _compare(decodes, reference, verified, manifest.alignment, log)
         manifest = manifest.model_copy(update={"parity": parity})
