@@ -25,6 +25,7 @@ from translane_export.manifest import build_manifest, choose_limits
 from translane_export.memory import release_memory
 from translane_export.model import Transformer
 from translane_export.model_card import model_card
+from translane_export.narrowing.narrowing import plan_narrowing
 from translane_export.output_folder import check_replaceable, staged
 from translane_export.quality_calibration import calibrate, read_quality_data
 from translane_export.sample_sources import sample_sources
@@ -69,7 +70,10 @@ def write_bundle(
     checkpoint = read()
     settings = complete(settings, checkpoint)
     _log_search(settings, checkpoint, log)
-    checkpoint = _with_languages(checkpoint, settings)
+    narrowing = plan_narrowing(settings, checkpoint)
+    if summary := narrowing.summary(checkpoint):
+        log(summary)
+    checkpoint = _with_languages(narrowing.apply(checkpoint), settings)
     numerics = check_settings(settings)
     check_checkpoint(settings, checkpoint)
     choose_limits(settings, checkpoint.config)  # refuses what cannot be before anything takes long
@@ -109,7 +113,7 @@ def write_bundle(
             if quality_data and settings.precision != "int8":
                 estimation = calibrate(runnable, _languages(bundle), quality_data, settings.computing_threads, log)
         release_memory()
-        reference = as_stored(build_model(read()), numerics)
+        reference = as_stored(build_model(narrowing.apply(read())), numerics)
         release_memory()
         parity = _compare(decodes, reference, verified, manifest.alignment, log)
         manifest = manifest.model_copy(update={"parity": parity})

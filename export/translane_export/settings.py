@@ -12,6 +12,7 @@ from translane_export.languages import is_tag
 from translane_server.cpus import available_cpus
 from translane_server.manifest import Precision, SearchDefaults
 from translane_server.settings_loader import Flag, Settings
+from translane_server.text.language_tags import LONGEST_TAG
 
 ENV_PREFIX = "TRANSLANE_EXPORT_"
 
@@ -59,6 +60,14 @@ class ExportSettings(Settings):
     )
     target_language: Annotated[str | None, Flag("TAG")] = Field(
         default=None, description="BCP-47 tag of the language it translates to."
+    )
+    languages: Annotated[tuple[str, ...], Flag("TAGS")] = Field(
+        default=(), description="Languages to keep of a model of many, such as de,en; by default all."
+    )
+    vocabulary_from: Annotated[tuple[Path, ...], Flag("FILES")] = Field(
+        default=(),
+        description="Text files of the languages, one sentence a line: pieces that their sentences do not use leave the"
+        " vocabulary, but for single characters. By default all pieces stay.",
     )
     source_prefix: str | None = Field(
         default=None,
@@ -126,4 +135,11 @@ class ExportSettings(Settings):
     def _check_tag(cls, value: str | None) -> str | None:
         if value is not None and not is_tag(value):
             raise ValueError("it should be a BCP-47 tag such as zh or pt-BR")
+        return value
+
+    @field_validator("languages")
+    @classmethod
+    def _check_languages(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(0 < len(tag) <= LONGEST_TAG for tag in value):
+            raise ValueError("it should be tags of languages, such as de,en")
         return value

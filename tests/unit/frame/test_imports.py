@@ -135,9 +135,10 @@ ROOMS = {
             "graphs.head_padding", "graphs.relative_graph", "int8.dequantize", "int8.keys_values", "model",
             "broken_files", "checkpoint", "errors", "file_readers", "ranges", "tokenizer_files", "weights",
         },
+        "narrowing": {"checkpoint", "errors", "settings", "tokenizer_files"},
         "__main__": {"command", "missing_packages", "supervision"},
         "": {
-            "model", "graphs", "checks", "train", "int8", "sources", "explain",
+            "model", "graphs", "checks", "train", "int8", "narrowing", "sources", "explain",
             "checkpoint", "errors", "file_readers", "languages", "memory", "settings", "weights",
         },
     },

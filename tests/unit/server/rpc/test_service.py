@@ -348,8 +348,9 @@ async def test_idle_waits_for_accepted_requests(make_service, engine):
 
 async def test_list_models_fills_every_field(make_service):
     response = await (await make_service(open_=False)).ListModels(pb.ListModelsRequest(), None)
+    none = {"glossaries"}  # of a server without a folder of them
     for message in (response, response.models[0], response.limits):
-        assert {field.name for field, _ in message.ListFields()} == set(message.DESCRIPTOR.fields_by_name)
+        assert {field.name for field, _ in message.ListFields()} == set(message.DESCRIPTOR.fields_by_name) - none
     model = response.models[0]
     manifest = make_manifest()
     assert (model.name, model.version, model.parameters) == (manifest.name, manifest.version, 12345)
