@@ -1,10 +1,11 @@
-"""Decoding options: the keywords, and their message in a request."""
+"""What a request says about its texts: their format, and the decoding options with their message."""
 
 from __future__ import annotations
 
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
 from typing import Any, NamedTuple, TypedDict
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -21,6 +22,35 @@ class Term(NamedTuple):
     """Whether upper and lower case of the source are the same."""
     inflected: bool = False
     """Whether other inflected forms of the source's words are found, too, as far as a stemmer knows them."""
+
+
+class Format(StrEnum):
+    """What a text is written in. Markup is kept: tags come back around the words that they enclosed."""
+
+    TEXT = "text"
+    """Plain text."""
+    HTML = "html"
+    """An HTML page, or a part of one."""
+    MARKDOWN = "markdown"
+    """Markdown (CommonMark)."""
+    XLIFF = "xliff"
+    """The content of an XLIFF <source>: text with inline elements."""
+
+
+_FORMATS = {
+    Format.TEXT: pb.FORMAT_UNSPECIFIED,  # plain text is the default, and is not sent
+    Format.HTML: pb.FORMAT_HTML,
+    Format.MARKDOWN: pb.FORMAT_MARKDOWN,
+    Format.XLIFF: pb.FORMAT_XLIFF,
+}
+
+
+def format_message(format: Format | str) -> pb.Format:
+    """The format as it travels. ValueError: there is no such format."""
+    try:
+        return _FORMATS[Format(format)]
+    except ValueError:
+        raise ValueError(f"format must be one of {', '.join(Format)}, not {format!r}") from None
 
 
 class DecodingOptions(TypedDict, total=False):

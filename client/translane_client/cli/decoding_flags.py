@@ -47,6 +47,8 @@ class _Flag:
     type: Callable[[str], Any] | None = None
     """The conversion of the value, where the protocol's type allows more than makes sense."""
     repeated: bool = False
+    metavar: str = ""
+    """The word for the value in the help, where the protocol's type has too wide a word."""
 
     @property
     def name(self) -> str:
@@ -67,7 +69,7 @@ class _Flag:
             return
         metavar, convert = _VALUES[kind]
         repetition = {"action": "append"} if self.repeated else {}
-        flags.add(self.name, metavar=metavar, type=self.type or convert, help=help, **repetition)
+        flags.add(self.name, metavar=self.metavar or metavar, type=self.type or convert, help=help, **repetition)
 
 
 _SECTIONS: Mapping[str, tuple[_Flag, ...]] = {
@@ -81,17 +83,35 @@ _SECTIONS: Mapping[str, tuple[_Flag, ...]] = {
         _Flag(
             "suppressed_phrases", "keep TEXT out of the translations; may be repeated", "", "--suppress", repeated=True
         ),
+        _Flag("suppress_unknown", "never generate the unknown token", "no"),
+        _Flag("replace_unknowns", "replace an unknown token by the source token it is aligned to", "no"),
+        _Flag(
+            "split_sentences",
+            "cut each text into sentences, and join their translations",
+            "where a text holds several sentences, or too many tokens",
+        ),
+    ),
+    "what stays as it is, and terms": (
+        _Flag(
+            "preserve",
+            "do not translate what the regular expression (RE2) matches; may be repeated",
+            repeated=True,
+            metavar="REGEX",
+        ),
+        _Flag(
+            "preserve_untranslatable",
+            "do not translate placeholders, URLs, e-mail addresses, tags, emoji and unknown characters",
+            "yes",
+        ),
         _Flag("terminology", "lines of source TAB target: where source occurs, target occurs too", "", "--terms"),
         _Flag(
             "glossaries",
-            "keep the terms of the server's glossary TEXT; may be repeated",
+            "add the terms of a glossary that the server stores; may be repeated",
             "",
             "--glossary",
             repeated=True,
+            metavar="NAME",
         ),
-        _Flag("suppress_unknown", "never generate the unknown token", "no"),
-        _Flag("replace_unknowns", "replace an unknown token by the source token it is aligned to", "no"),
-        _Flag("split_sentences", "cut each text into sentences, and join their translations", "no"),
     ),
     "beam search (where --beam-size is above 1)": (
         _Flag("length_penalty", "rank hypotheses by log-probability / length^X", "1"),
@@ -116,6 +136,7 @@ _SECTIONS: Mapping[str, tuple[_Flag, ...]] = {
         _Flag("return_tokens", "write the tokens", "no", "--tokens"),
         _Flag("return_token_scores", "write the scores; with --tokens, those of the tokens too", "no", "--scores"),
         _Flag("return_alignment", "write source-target pairs of aligned tokens, such as 0-0 1-2", "no", "--alignment"),
+        _Flag("return_quality", "write the estimated quality, from 0 to 1", "no", "--quality"),
     ),
 }
 """Heading in the help → its flags."""

@@ -41,6 +41,10 @@ EVERY_OPTION: dict[str, Any] = {
     "return_alignment": True,
     "split_sentences": True,
     "return_alternatives": True,
+    "preserve": [r"\d+", "a|b"],
+    "preserve_untranslatable": True,
+    "glossaries": ["cats", "dogs"],
+    "return_quality": True,
 }
 
 
@@ -156,7 +160,7 @@ def test_terms_are_a_mapping_or_pairs(terms):
         ("early_stopping", "no", TypeError, "a bool is needed, not 'no'"),
         ("target_prefix", b"a", TypeError, "a str is needed, not b'a'"),
         ("target_prefix", "\ud800", ValueError, "surrogates not allowed"),
-        ("suppressed_phrases", "ab", TypeError, "a list of phrases is needed, not a str"),
+        ("suppressed_phrases", "ab", TypeError, "a list of str is needed, not a str"),
         ("suppressed_phrases", ["a", 3], TypeError, "a str is needed, not 3"),
         ("suppressed_phrases", 3, TypeError, "not iterable"),
         ("terminology", "ab", TypeError, "'a' is no pair"),

@@ -25,7 +25,7 @@ FIRST_PARTY = {
 }
 EXTRAS = {
     "translane": [],
-    "translane_client": [],
+    "translane_client": ["files"],
     "translane_server": ["server-base", "server", "language-id"],
     "translane_export": ["server-base", "server", "export", "plot"],
 }
@@ -227,8 +227,14 @@ def test_nothing_but_export_can_import_torch():
         assert not declared(package) & {"torch", "onnx", "onnxscript"}
 
 
-def test_the_client_can_import_grpc_and_protobuf_alone():
-    assert declared("translane_client") == {"grpc", "grpc_status", "google.protobuf", "google.rpc"}
+def test_the_client_can_import_grpc_and_protobuf_alone_but_for_files():
+    assert declared("translane_client") == {"grpc", "grpc_status", "google.protobuf", "google.rpc", "polib"}
+    users = {
+        name
+        for name, path in modules("translane_client").items()
+        if any(is_in(wanted, {"polib"}) for _, wanted in imports(path.read_text(encoding="utf-8"), name))
+    }
+    assert users == {"translane_client.cli.files.gettext_catalogs"}
 
 
 @pytest.mark.parametrize(
