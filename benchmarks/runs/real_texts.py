@@ -32,7 +32,6 @@ PLACEHOLDERS = (
     "{name}", "%s", "{{user}}", "https://example.com/a?b=1", "%1$d", "🙂", '<x id="1"/>', "mail@example.org", "${x}",
     "{n, plural, one {# file} other {# files}}", "`ls -l`", "ABC-1234",
 )  # fmt: skip
-_STAND_IN = "7"
 _ENDS = ("。", "？", "！", "?", "!", ".")
 
 # A form of keeping placeholders: it translates sources, each with its placeholder.
@@ -114,14 +113,25 @@ def _cut_and_rejoined(model: InProcess, sources: Sequence[str], placeholders: Se
     return [f"{one} {middle} {other}".strip() for one, (_, middle, _), other in zip(before, parts, after, strict=True)]
 
 
-def _stood_in_for(model: InProcess, sources: Sequence[str], placeholders: Sequence[str]) -> list[str]:
-    masked = [source.replace(each, _STAND_IN, 1) for source, each in zip(sources, placeholders, strict=True)]
-    found = model.texts(masked, split_sentences=False, preserve_untranslatable=False)
-    place = re.compile(rf"(?<!\d){_STAND_IN}(?!\d)")
-    return [
-        place.sub(lambda _, each=each: each, text) if len(place.findall(text)) == 1 else text  # type: ignore[misc]
-        for text, each in zip(found, placeholders, strict=True)
-    ]
+def _stood_in_for(stand_in: str) -> Form:
+    """Return the form that translates a stand-in for each placeholder, and looks for it in the translation.
+
+    Where the stand-in is not there exactly once, the placeholder is taken out and put back.
+    """
+    place = re.compile(rf"(?<!\w){stand_in}(?!\w)")
+
+    def translate(model: InProcess, sources: Sequence[str], placeholders: Sequence[str]) -> list[str]:
+        masked = [source.replace(each, stand_in, 1) for source, each in zip(sources, placeholders, strict=True)]
+        found = model.texts(masked, split_sentences=False, preserve_untranslatable=False)
+        others = _taken_out(model, sources, placeholders)
+        once = [len(place.findall(text)) == 1 for text in found]
+        print(f"| {stand_in} alone | {sum(once) / len(once):.1%} | |")
+        return [
+            text.replace(stand_in, each) if is_there else other
+            for text, each, is_there, other in zip(found, placeholders, once, others, strict=True)
+        ]
+
+    return translate
 
 
 FORMS: dict[str, Form] = {
@@ -130,7 +140,8 @@ FORMS: dict[str, Form] = {
     "taken out, put back; 4 beams": _taken_out_of_beams,
     "constrained decoding; 4 beams": _constrained,
     "cut and rejoined": _cut_and_rejoined,
-    f"stood in for by {_STAND_IN}": _stood_in_for,
+    "stood in for by 7, or else taken out": _stood_in_for("7"),
+    "stood in for by Tom, or else taken out": _stood_in_for("Tom"),
 }
 
 
@@ -140,7 +151,10 @@ def _injected(model: InProcess, pairs: Sequence[tuple[str, str]]) -> None:
     sources = []
     for (source, _), placeholder in zip(pairs, placeholders, strict=True):
         pieces = model.tokenizer.source_surfaces(source)
-        place = len("".join(pieces[: choice.randrange(len(pieces))]))
+        places = [len("".join(pieces[:number])) for number in range(len(pieces))]
+        # beside a letter of ASCII, a placeholder would be part of a word
+        free = [place for place in places if not (source[max(0, place - 1) : place + 1].isascii())] or [len(source)]
+        place = choice.choice(free)
         sources.append(f"{source[:place]}{placeholder}{source[place:]}")
     references = [target for _, target in pairs]
     plain = [source for source, _ in pairs]
