@@ -48,8 +48,8 @@ _PICTURE = (
     r"[\U0001F3FB-\U0001F3FF]?\uFE0F?[\U000E0020-\U000E007F]*+)"
 )
 _EMOJI = (
-    rf"(?:{_PICTURE}(?:\u200D{_PICTURE}|\u200D[\u2640\u2642]\uFE0F?)*+"
-    r"|[\U0001F1E6-\U0001F1FF]{2}|[0-9\#*]\uFE0F?\u20E3)++"
+    rf"(?:(?:{_PICTURE}(?:\u200D{_PICTURE}|\u200D[\u2640\u2642]\uFE0F?)*+"
+    r"|[\U0001F1E6-\U0001F1FF]{2}|[0-9\#*]\uFE0F?\u20E3)[\p{M}\u200D\U0001F3FB-\U0001F3FF]*+)++"
 )
 _BRACKETS = {")": "(", "]": "[", "}": "{"}
 
@@ -179,6 +179,9 @@ def untranslatable(text: str) -> list[Kept]:
 def _trimmed(text: str, start: int, end: int) -> int:
     """Return where an address ends, without signs of the sentence. A closing bracket is its own if it has opened it."""
     part = text[start:end]
+    if part.count("{") > part.count("}"):  # a placeholder after the address
+        end = start + part.index("{")
+        part = text[start:end]
     open_brackets = {sign: part.count(sign) for sign in "()[]{}"}
     while end > start + 1:
         last = text[end - 1]

@@ -16,7 +16,7 @@ import sentencex
 
 from translane_server.budget import UNLIMITED, Budget
 from translane_server.text.graphemes import boundary_before, is_boundary
-from translane_server.text.kept import Kept
+from translane_server.text.kept import Kept, Kind
 
 # How much of a line sentencex gets at once [characters]. The time of sentencex grows with the square of this length.
 _WINDOW = 4096
@@ -198,13 +198,16 @@ def _masked(text: str, kept: Sequence[Kept]) -> str:
 def _sentences(text: str, language: str, kept: Sequence[Kept], budget: Budget) -> Iterator[_Span]:
     """Yield the span of each sentence of `text`."""
     goes_on = {part.start: part.end for part in kept if part.ends_sentence}
+    unseen = [part for part in kept if part.kind is not Kind.OTHER]
+    starts = [part.start for part in unseen]
     for match in _LINE.finditer(text):
         if match.group().isspace():
             continue
         bullet = _BULLET.match(match.group())
         start = first = match.start() + (bullet.end() if bullet else 0)
         line = text[start : match.end()]
-        for end in _sentence_ends(line, language, budget):
+        of_line = unseen[bisect_left(starts, start) : bisect_left(starts, match.end())]
+        for end in _ends_around(line, first, of_line, language, budget):
             while first + end in goes_on:
                 end = goes_on[first + end] - first
             if is_boundary(line, end) and first + end > start:
@@ -212,6 +215,29 @@ def _sentences(text: str, language: str, kept: Sequence[Kept], budget: Budget) -
                 if span and not _ITEM_NUMBER.fullmatch(text, *span):
                     yield span
                 start = first + end
+
+
+def _ends_around(line: str, first: int, unseen: Sequence[Kept], language: str, budget: Budget) -> Iterator[int]:
+    """Yield the end of each sentence of `line`, as if its tags and emoji were not there.
+
+    Args:
+        line: a line.
+        first: where it starts in the text.
+        unseen: the tags and emoji, in order; their places are those of the text.
+        language: selects the abbreviations.
+        budget: is checked between the pieces of the work.
+    """
+    if not unseen:
+        yield from _sentence_ends(line, language, budget)
+        return
+    removed = list(accumulate((part.end - part.start for part in unseen), initial=0))
+    places = [part.start - first - before for part, before in zip(unseen, removed, strict=False)]
+    ends = [0, *(part.end - first for part in unseen)]
+    left = (
+        "".join(line[start : part.start - first] for start, part in zip(ends, unseen, strict=False)) + line[ends[-1] :]
+    )
+    for end in _sentence_ends(left, language, budget):
+        yield end + removed[bisect_left(places, end)]
 
 
 def _sentence_ends(line: str, language: str, budget: Budget) -> Iterator[int]:

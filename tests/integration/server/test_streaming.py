@@ -276,3 +276,27 @@ async def test_a_document_streams_as_translate_translates_it(sentences):
         assert last.hypothesis.text.count("\n") == text.count("\n")
         assert last.hypothesis.text.startswith("　　")
         assert len(deltas) > 40
+
+
+@pytest.mark.parametrize("split", [None, True, False])
+async def test_a_sentence_with_what_is_kept_is_sent_when_it_ends(split):
+    options = {} if split is None else {"split_sentences": split}
+    async with serving() as running:
+        text = "One {name}! And <b>two</b>? Then three 🙂."
+        deltas, last = await stream(running, text, options=options)
+        assert last.hypothesis == await unary(running, text, options=options)
+        assert [last.hypothesis.text.count(part) for part in ("{name}", "<b>", "</b>", "🙂")] == [1, 1, 1, 1]
+        assert len(deltas) <= 5, "sentences are sent whole"
+        assert last.treatment.preserved == 4
+        assert last.treatment.sentences == (0 if split is False else 3)
+        deltas, last = await stream(running, "One two! Three", options=options)
+        assert len(deltas) > 5, "plain sentences are sent token by token"
+        assert last.HasField("treatment") == (split is not False)
+
+
+async def test_several_sentences_are_streamed_by_default():
+    async with serving() as running:
+        text = "One.\n\n  Two two. Three!"
+        _, last = await stream(running, text)
+        assert last.hypothesis.text == text
+        assert last.treatment == pb.Treatment(sentences=3)

@@ -240,7 +240,8 @@ async def test_wrong_texts(make_service):
     service = await make_service()
     assert await violations(service) == {"texts": "is empty; at least one is needed"}
     assert await violations(service, *"abcde") == {"texts": "has 5 entries, at most 4 are accepted"}
-    assert await violations(service, "ok", "x" * 31, "x" * 32) == {
+    options = pb.DecodingOptions(split_sentences=False)
+    assert await violations(service, "ok", "x" * 31, "x" * 32, options=options) == {
         "texts[2]": "has 33 tokens, at most 32 are accepted; split_sentences cuts it into sentences"
     }
 
@@ -248,6 +249,9 @@ async def test_wrong_texts(make_service):
 async def test_a_text_of_megabytes_is_refused_unread(make_service, monkeypatch):
     monkeypatch.setattr(FakeTokenizer, "encode", None)
     found = await violations(await make_service(), "ok", "x" * 4_000_000)
+    assert found == {"texts[1]": "has 4000000 characters, at most 16384 are accepted"}
+    options = pb.DecodingOptions(split_sentences=False)
+    found = await violations(await make_service(), "ok", "x" * 4_000_000, options=options)
     assert found == {"texts[1]": "has 4000000 characters, at most 2048 are accepted"}
 
 
@@ -259,7 +263,7 @@ async def test_a_full_queue_refuses_before_the_work_of_making_tokens(make_servic
 
 
 async def test_all_violations_are_collected(make_service):
-    options = pb.DecodingOptions(max_length=0, beam_size=7)
+    options = pb.DecodingOptions(max_length=0, beam_size=7, split_sentences=False)
     found = await violations(
         await make_service(), "x" * 40, source_language="de", target_language="fr", options=options
     )
