@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         Unavailable,
         Unimplemented,
     )
-    from translane_client.options import DecodingOptions
+    from translane_client.options import DecodingOptions, Term
     from translane_client.results import (
         AlignmentPoint,
         FinishReason,
@@ -68,6 +68,7 @@ __all__ = [
     "Score",
     "ServerInfo",
     "StreamedTranslation",
+    "Term",
     "Timing",
     "TranslaneError",
     "Translation",
@@ -97,7 +98,7 @@ _MODULES = {
             "Unavailable",
             "Unimplemented",
         ),
-        "options": ("DecodingOptions",),
+        "options": ("DecodingOptions", "Term"),
         "retry": ("RetryPolicy",),
         "translation_stream": ("AsyncTranslationStream", "TranslationStream"),
         "results": (

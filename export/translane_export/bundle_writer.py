@@ -67,6 +67,7 @@ def write_bundle(
     check_output(settings)
     checkpoint = read()
     settings = complete(settings, checkpoint)
+    _log_search(settings, checkpoint, log)
     checkpoint = _with_languages(checkpoint, settings)
     numerics = check_settings(settings)
     check_checkpoint(settings, checkpoint)
@@ -147,6 +148,13 @@ def _with_languages(checkpoint: Checkpoint, settings: ExportSettings) -> Checkpo
     return dataclasses.replace(checkpoint, languages=languages)
 
 
+def _log_search(settings: ExportSettings, checkpoint: Checkpoint, log: Log) -> None:
+    if settings.decoding_defaults and str(settings.decoding_defaults) != "none":
+        log(f"requests that set nothing are searched with {settings.decoding_defaults}")
+    if checkpoint.left_out_search and "decoding_defaults" not in settings.model_fields_set:
+        log(f"left out of the checkpoint's search, which the server's has not: {', '.join(checkpoint.left_out_search)}")
+
+
 def _choose_alignment(
     settings: ExportSettings, reference: Transformer, samples: list[list[int]], log: Log
 ) -> Alignment | None:
@@ -217,6 +225,8 @@ def _write_manifest(form: Format, manifest: Manifest, folder: Path) -> None:
     for part, field in (("architecture", "kv_heads"), ("tokenizer", "target")):
         if content[part].get(field, "") is None:
             del content[part][field]  # older servers know no such field, and can serve the bundle without it
+    defaults = content["decoding_defaults"]
+    content["decoding_defaults"] = {name: value for name, value in defaults.items() if value is not None}  # likewise
     if form == "torchscript":
         content = {"format": "translane-torchscript", **content}
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"

@@ -51,6 +51,7 @@ class Checkpoint:
     the exporter's settings by name, which hold where none are given. Empty: the folder's name, and the defaults.
     ``ranges`` and ``quality`` are what a model that has been quantized was quantized with, and what came of it: its
     weights are rounded already, and quantized again with these ranges it translates as before.
+    ``left_out_search`` names what the checkpoint's own search does and the server's does not.
     ``origins`` says for weights where in the checkpoint they are, as errors name them: file, and the name there.
     """
 
@@ -65,6 +66,7 @@ class Checkpoint:
     ranges: Ranges | None = None
     quality: Quality | None = None
     origins: Mapping[str, str] = field(default_factory=dict)
+    left_out_search: tuple[str, ...] = ()
 
 
 def save_checkpoint(

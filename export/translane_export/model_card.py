@@ -45,7 +45,13 @@ def _model_facts(manifest: Manifest) -> list[str]:
         f"Parameters: {sizes.parameters:,}",
         f"Vocabulary: {sizes.source_vocab_size:,} source and {sizes.target_vocab_size:,} target pieces",
         f"Precision: computes in {manifest.precision}, weights stored as {manifest.weight_storage}",
+        *_search_facts(manifest),
     ]
+
+
+def _search_facts(manifest: Manifest) -> list[str]:
+    search = str(manifest.decoding_defaults.search)
+    return [] if search == "none" else [f"Search where a request sets nothing: {search.replace(',', ', ')}"]
 
 
 def _data_facts(provenance: dict[str, Any]) -> list[str]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator
 
+from translane_export.decoding_defaults import read_defaults
 from translane_export.languages import is_tag
 from translane_server.cpus import available_cpus
-from translane_server.manifest import Precision
+from translane_server.manifest import Precision, SearchDefaults
 from translane_server.settings_loader import Flag, Settings
 
 ENV_PREFIX = "TRANSLANE_EXPORT_"
@@ -74,6 +75,11 @@ class ExportSettings(Settings):
     )
     default_max_length: int = Field(
         default=256, ge=1, description="Longest translation where a request sets none [tokens]."
+    )
+    decoding_defaults: Annotated[SearchDefaults | None, BeforeValidator(read_defaults), Flag("NAME=VALUE,…")] = Field(
+        default=None,
+        description="How the server searches where a request does not say, such as beam_size=4,length_penalty=0.6;"
+        " none is greedily; by default as the checkpoint's generation_config.json says.",
     )
     samples: Annotated[Path | None, Flag("FILE", heading="verification")] = Field(
         default=None,

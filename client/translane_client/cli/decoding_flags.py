@@ -72,7 +72,7 @@ class _Flag:
 
 _SECTIONS: Mapping[str, tuple[_Flag, ...]] = {
     "decoding (greedy search, unless flags of beam search or of sampling are set)": (
-        _Flag("beam_size", "number of beams; 1 is greedy search", "1, or 4 with --terms", type=count),
+        _Flag("beam_size", "number of beams; 1 is greedy search", "1, or 4 where a term occurs", type=count),
         _Flag("min_length", "fewest tokens of a translation", "0"),
         _Flag("max_length", "most tokens of a translation", "the model's", type=count),
         _Flag("repetition_penalty", "make tokens that occurred already X times less likely", "1"),
@@ -82,6 +82,13 @@ _SECTIONS: Mapping[str, tuple[_Flag, ...]] = {
             "suppressed_phrases", "keep TEXT out of the translations; may be repeated", "", "--suppress", repeated=True
         ),
         _Flag("terminology", "lines of source TAB target: where source occurs, target occurs too", "", "--terms"),
+        _Flag(
+            "glossaries",
+            "keep the terms of the server's glossary TEXT; may be repeated",
+            "",
+            "--glossary",
+            repeated=True,
+        ),
         _Flag("suppress_unknown", "never generate the unknown token", "no"),
         _Flag("replace_unknowns", "replace an unknown token by the source token it is aligned to", "no"),
         _Flag("split_sentences", "cut each text into sentences, and join their translations", "no"),
@@ -158,7 +165,10 @@ def decoding_options(arguments: argparse.Namespace) -> DecodingOptions:
     for field, flag in FLAGS.items():
         value = getattr(arguments, flag.dest)
         if value is not None:
-            options[field] = read_terms(value) if field == "terminology" else value  # type: ignore[literal-required]
+            if field == "terminology":
+                arguments.term_file = read_terms(value)  # which errors name the lines of
+                value = arguments.term_file.terms
+            options[field] = value  # type: ignore[literal-required]
     if arguments.nbest is not None:
         options["num_hypotheses"] = arguments.nbest
         if _needs_beams(options):
@@ -171,11 +181,18 @@ def _needs_beams(options: DecodingOptions) -> bool:
     """Whether n-best hypotheses need more beams than the server takes by itself."""
     if any(options.get(name) is not None for name in ("beam_size", *_SAMPLING)) or options.get("return_alternatives"):
         return False
-    return not options.get("terminology") or (options["num_hypotheses"] or 0) > _BEAMS_WITH_TERMS
+    has_terms = options.get("terminology") or options.get("glossaries")
+    return not has_terms or (options["num_hypotheses"] or 0) > _BEAMS_WITH_TERMS
 
 
 def flag_of(field: str, arguments: argparse.Namespace) -> str | None:
-    """The flag that sets a request's field, such as "options.terminology[2].source"; None where there is none."""
+    """The flag that sets a request's field, such as "options.beam_size"; None where there is none.
+
+    For a term, such as "options.terminology[2].source", it is the term's file, line and side.
+    """
+    term = re.match(r"options\.terminology\[(\d+)\](?:\.(source|target)\b)?", field)
+    if term and (file := getattr(arguments, "term_file", None)):
+        return f"{file.place(int(term[1]))}{', ' + term[2] if term[2] else ''}"
     if field in ("model", "source_language", "target_language", "priority"):
         return "--" + field.replace("_", "-")
     match = re.match(r"options\.(\w+)", field)

@@ -20,6 +20,7 @@ from translane_server.errors import (
 )
 from translane_server.logs import data
 from translane_server.models.choice import has_pair, listed, names_pair, sources_of
+from translane_server.models.glossary_folder import GlossaryFolder
 from translane_server.models.pivots import Pivot, find_pivot, sources_through
 from translane_server.models.served_model import ServedModel
 from translane_server.printable import shown
@@ -42,6 +43,7 @@ class Registry:
         serve: makes the model of a name and a folder, which is not loaded. It may block, and is called on a thread.
         pivots: whether two models may translate one after the other.
         unload_after: time without requests after which a model is unloaded [seconds]; 0 is never.
+        glossaries: the stored glossaries; by default none.
 
     Attributes:
         changed: called when the state of any model has changed.
@@ -54,12 +56,14 @@ class Registry:
         *,
         pivots: bool = True,
         unload_after: float = 0.0,
+        glossaries: GlossaryFolder | None = None,
     ) -> None:
         self.changed: Callable[[], None] = lambda: None
         self._find = find
         self._serve = serve
         self._pivots = pivots
         self._unload_after = unload_after
+        self._glossaries = glossaries or GlossaryFolder()
         self._models: dict[str, ServedModel] = {}
         self._only: ServedModel | None = None  # the model, if there is exactly one
         self._by_languages = lru_cache(_REMEMBERED_PAIRS)(self._with_pair)
@@ -90,6 +94,7 @@ class Registry:
     def add(self, model: ServedModel) -> None:
         """Serve `model` under its name."""
         model.changed = self._model_changed
+        model.stored = lambda: self._glossaries.current
         self._models[model.name] = model
         self._model_changed()
 
@@ -108,6 +113,7 @@ class Registry:
                 raise type(error)(f"model {model.name}: {error}") from None
         self._started = True
         self._run(self._reload_on_request())
+        self._run(self._glossaries.watch())
         if self._unload_after:
             self._run(self._unload_unused())
 

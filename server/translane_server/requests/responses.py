@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from translane.v1 import translation_pb2 as pb
 from translane_server.manifest import SpecialIds
+from translane_server.requests.aligning import aligned_text
 from translane_server.requests.language_pairs import LanguagePair
 from translane_server.requests.resolved_options import ResolvedOptions, Source
 from translane_server.requests.unknowns import replacements
 from translane_server.sentence import AlignedToken, CertainTokens, Hypothesis, SentenceResult
+from translane_server.text.placing import place
 
 _NANOSECONDS = 1_000_000_000  # of a second
 
@@ -21,14 +23,18 @@ class TranslationBuilder:
         pair: the language pair, whose tokenizer decodes tokens.
         special_ids: the model's special ids.
         resolved: the options of the request.
+        spaced: whether the target language writes spaces between words.
     """
 
-    def __init__(self, pair: LanguagePair, special_ids: SpecialIds, resolved: ResolvedOptions) -> None:
+    def __init__(
+        self, pair: LanguagePair, special_ids: SpecialIds, resolved: ResolvedOptions, *, spaced: bool = True
+    ) -> None:
         self._pair = pair
         self._tokenizer = pair.tokenizer
         self._ids = special_ids
         self.resolved = resolved
         self._returned = resolved.returned
+        self._spaced = spaced
 
     def translation(self, source: Source, result: SentenceResult) -> pb.Translation:
         """Return the message of a sentence's hypotheses."""
@@ -62,8 +68,8 @@ class TranslationBuilder:
         """Return what each of `tokens` adds to the text of a translation of `source`, as UTF-8."""
         known = self._tokenizer.target_surfaces
         parts = [known[token] for token in tokens.token_ids]
-        for place, text in self._unknowns(source, tokens.token_ids, tokens.alignment).items():
-            parts[place] = text.encode()
+        for position, text in self._unknowns(source, tokens.token_ids, tokens.alignment).items():
+            parts[position] = text.encode()
         return parts
 
     def source_surfaces(self, source: Source) -> Sequence[str]:
@@ -74,7 +80,18 @@ class TranslationBuilder:
 
     def _text(self, source: Source, hypothesis: Hypothesis) -> str:
         unknowns = self._unknowns(source, hypothesis.token_ids, hypothesis.alignment)
-        return self._tokenizer.decode([hypothesis.token_ids], [unknowns] if unknowns else ())[0]
+        text = self._tokenizer.decode([hypothesis.token_ids], [unknowns] if unknowns else ())[0]
+        return text if source.marked is None else self._with_marks(source, hypothesis, text)
+
+    def _with_marks(self, source: Source, hypothesis: Hypothesis, text: str) -> str:
+        """Return the translation `text` with the marks of its source."""
+        assert source.marked is not None
+        if not source.marked.marks:
+            return source.escape(text)
+        surfaces = self.surfaces(source, CertainTokens(hypothesis.token_ids, hypothesis.alignment))
+        source_surfaces = self.source_surfaces(source) if hypothesis.alignment else ()
+        target = aligned_text(text, surfaces, source.text, source_surfaces, hypothesis.alignment)
+        return place(source.marked, target, spaced=self._spaced, escape=source.escape)
 
     def _unknowns(
         self, source: Source, token_ids: Sequence[int], alignment: Sequence[AlignedToken]

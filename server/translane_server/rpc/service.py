@@ -26,7 +26,7 @@ from translane_server.rpc.detours import Detours, Writer
 from translane_server.rpc.interceptors import caller, note
 from translane_server.rpc.streaming import StreamedSentence, stream_text
 from translane_server.rpc.text_workers import TextWorkers
-from translane_server.sentence import SentenceResult
+from translane_server.sentence import CertainTokens, SentenceResult
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["TranslationService"].full_name
 
@@ -121,9 +121,11 @@ class TranslationService(TranslationServiceServicer):
         async with _Accepted(self, served) as model:
             prepared = await self._read(request, model)
             (text,) = prepared.texts
-            gaps = text.split.target_gaps(prepared.target_language) if text.split else [""] * (len(text.sources) + 1)
+            gaps = text.stream_gaps(prepared.target_language)
+            is_sent_whole = gaps is None
             translations: list[pb.Translation] = []
-            sentences = self._streamed(prepared, request.ByteSize(), translations)
+            sentences = self._streamed(prepared, request.ByteSize(), translations, is_sent_whole=is_sent_whole)
+            gaps = gaps or [""] * (len(sentences) + 1)
             end = await stream_text(model.dispatcher, sentences, gaps, send, priority=request.priority, caller=caller())
             generated = _generated_tokens(end.results)
             translation = await self._workers.build(
@@ -131,9 +133,10 @@ class TranslationService(TranslationServiceServicer):
             )
             await context.write(
                 pb.TranslateStreamResponse(
-                    text_delta=end.rest,
+                    text_delta=translation.hypotheses[0].text if is_sent_whole else end.rest,
                     hypothesis=translation.hypotheses[0],
                     timing=self._timed(model, started, end.results),
+                    treatment=translation.treatment if translation.HasField("treatment") else None,
                 )
             )
         self._tell(model, generated, [request.text], [translation])
@@ -234,18 +237,26 @@ class TranslationService(TranslationServiceServicer):
             note(source_texts=list(texts), translations=found)
 
     def _streamed(
-        self, prepared: PreparedRequest, size: int, translations: list[pb.Translation]
+        self, prepared: PreparedRequest, size: int, translations: list[pb.Translation], *, is_sent_whole: bool
     ) -> list[StreamedSentence]:
-        """Pair each sentence with its text functions. A sentence appends to `translations` when it ends."""
+        """Pair each sentence with its text functions. A sentence appends to `translations` when it ends.
+
+        A sentence from which something was taken out is sent when it ends, because the places of what was taken out are
+        known only then. If the whole text `is_sent_whole`, its sentences send nothing.
+        """
         builder = prepared.builder
 
         async def text(source: Source, result: SentenceResult) -> str:
             built = await self._workers.build(size, lambda _budget: builder.translation(source, result), caller())
             translations.append(built)
-            return translations[-1].hypotheses[0].text
+            return "" if is_sent_whole else translations[-1].hypotheses[0].text
 
         return [
-            StreamedSentence(sentence, partial(builder.surfaces, source), partial(text, source))
+            StreamedSentence(
+                sentence,
+                partial(builder.surfaces, source) if source.marked is None else _nothing,
+                partial(text, source),
+            )
             for sentence, source in zip(prepared.sentences, prepared.texts[0].sources, strict=True)
         ]
 
@@ -277,6 +288,10 @@ class _Accepted:
         assert self._model is not None
         self._model.end_request()
         self._service.end_request()
+
+
+def _nothing(_tokens: CertainTokens) -> Sequence[bytes]:
+    return ()
 
 
 def _generated_tokens(results: Sequence[SentenceResult]) -> int:

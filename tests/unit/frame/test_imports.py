@@ -38,7 +38,8 @@ MODULES = {
     "grpcio-health-checking": {"grpc_health"},
     "grpcio-reflection": {"grpc_reflection"},
     "prometheus-client": {"prometheus_client"},
-    "pyahocorasick": {"ahocorasick"},
+    "google-re2": {"re2"},
+    "pystemmer": {"Stemmer"},
     "pydantic": {"pydantic", "pydantic_core"},  # pydantic pins its core exactly
     "onnx-ir": {"onnx_ir"},
 }
@@ -72,7 +73,7 @@ ROOMS = {
         "metrics": {"model_metrics"},
         "metrics_server": set(),
         "healthcheck": set(),
-        "text": {"budget", "bundle", "errors", "files", "manifest", "options", "printable"},
+        "text": {"budget", "bundle", "errors", "files", "manifest", "printable"},
         "requests": {"text", "budget", "errors", "manifest", "options", "printable", "sentence"},
         "decoding": {"arrays", "options", "sentence"},
         "batch": {"decoding", "arrays", "backend", "options", "sentence", "vocabulary"},
@@ -91,8 +92,8 @@ ROOMS = {
             "cpus", "devices", "errors", "measurements", "sentence", "settings",
         },
         "models": {
-            "dispatch", "replica.setup", "requests", "text", "bundle", "bundle_choice", "devices", "errors", "logs",
-            "manifest", "metrics", "model_metrics", "model_places", "printable", "settings", "vocabulary",
+            "dispatch", "replica.setup", "requests", "text", "bundle", "bundle_choice", "devices", "errors", "files",
+            "logs", "manifest", "metrics", "model_metrics", "model_places", "printable", "settings", "vocabulary",
         },
         "rpc.port": {"rpc", "metrics", "settings"},
         "rpc": {"models", "requests", "dispatch", "text", "budget", "errors", "logs", "metrics", "sentence"},
@@ -112,7 +113,8 @@ ROOMS = {
         "languages": {"errors"},
         "broken_files": {"errors"},
         "file_readers": {"errors", "broken_files"},
-        "settings": {"languages"},
+        "decoding_defaults": set(),
+        "settings": {"decoding_defaults", "languages"},
         "tokenizer_files": {"errors", "model"},
         "checkpoint": {
             "model", "errors", "file_readers", "ranges", "tokenizer_files", "weights",

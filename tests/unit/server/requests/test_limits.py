@@ -64,7 +64,7 @@ def named(error: InvalidRequestError) -> list[str]:
 
 
 def test_all_fields_are_here():
-    assert len(FIELDS) == 11 + 10 + 6
+    assert len(FIELDS) == 15 + 14 + 6
     assert (pb.TranslateRequest, ("options", "terminology", "source")) in FIELDS
     assert (pb.ScoreRequest, ("inputs", "target")) in FIELDS
 
@@ -114,6 +114,8 @@ def test_what_fits_is_accepted():
         ({"suppressed_phrases": [""] * 65}, "options.suppressed_phrases"),
         ({"suppressed_phrases": ["x" * 128, "x" * 129]}, "options.suppressed_phrases[1]"),
         ({"terminology": [pb.Term(source="x", target="x" * 129)]}, "options.terminology[0].target"),
+        ({"glossaries": ["x"] * 9}, "options.glossaries"),
+        ({"glossaries": ["x", "x" * 101]}, "options.glossaries[1]"),
         ({"target_prefix": "x" * 321}, "options.target_prefix"),
     ],
 )

@@ -138,12 +138,12 @@ def test_terms_are_looked_for_within_the_time(monkeypatch):
     tokenizer = SlowTokenizer()
     found = []
 
-    def required(_glossary, text, _most):
+    def find(_glossary, words, _taken):
         tokenizer.now += 1
-        found.append(text)
-        return ()
+        found.append(words)
+        return []
 
-    monkeypatch.setattr(Glossary, "required", required)
+    monkeypatch.setattr(Glossary, "find", find)
     reader = TranslateReader(make_manifest(), tokenizer, LONG)
     options = pb.DecodingOptions(terminology=[pb.Term(source="a", target="b")])
     tokenizer.budget.start()
