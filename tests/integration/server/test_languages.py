@@ -116,6 +116,17 @@ async def test_texts_of_several_languages_in_one_request(library):
         assert response.model == "fr-en + en-zh, de-en + en-zh"
 
 
+async def test_what_is_preserved_survives_both_steps(library):
+    async with serving(library) as (_, stub):
+        text = "Guten Morgen {name}, siehe https://example.com/a?b=1!\n\nBis 10%d."
+        request = pb.TranslateRequest(texts=[text], source_language="de", target_language="zh")
+        (translation,) = (await stub.Translate(request)).translations
+        found = translation.hypotheses[0].text
+        assert [found.count(each) for each in ("{name}", "https://example.com/a?b=1", "\n\n")] == [1, 1, 1]
+        assert translation.treatment.sentences == 2
+        assert translation.treatment.preserved >= 2
+
+
 async def test_what_is_refused(library):
     async with serving(library, pivot=False) as (_, stub):
         code, details = await refused(
