@@ -35,7 +35,6 @@ EVERY_OPTION: dict[str, Any] = {
     "replace_unknowns": True,
     "suppressed_phrases": ["dog", "a  b"],
     "terminology": [("猫", "cat"), ("猫", "kitty"), ("狗", "dog")],
-    "glossaries": ["medical", "law"],
     "return_tokens": True,
     "return_token_scores": True,
     "return_alignment": True,
