@@ -1,5 +1,6 @@
 """`--quality-data`: what is fitted, what is stored, and what is refused."""
 
+import dataclasses
 import gzip
 import json
 
@@ -10,6 +11,8 @@ from helpers.bundles import SOURCES
 from helpers.driver import BundleDecoder
 from translane.v1 import translation_pb2 as pb
 from translane_export.__main__ import main
+from translane_export.checkpoint import load_checkpoint
+from translane_export.combinations import check_checkpoint
 from translane_export.errors import ExportError
 from translane_export.quality_calibration import (
     FEWEST_SENTENCES,
@@ -21,8 +24,10 @@ from translane_export.quality_calibration import (
     rate,
     read_quality_data,
 )
+from translane_export.settings import ExportSettings
 from translane_export.train.data import SentencePair
 from translane_server.bundle import load_bundle
+from translane_server.manifest import Languages
 from translane_server.quality_estimate import Calibration, estimated_quality
 from translane_server.requests.language_pairs import LanguagePairs
 from translane_server.requests.limits import RequestLimits, TokenLimits
@@ -217,3 +222,12 @@ def test_what_cannot_be_is_refused(checkpoint, data, tmp_path, capsys, flags, pr
     assert main(given) == 1
     assert problem in capsys.readouterr().err
     assert not (tmp_path / "no").exists()
+
+
+def test_a_model_of_several_pairs_is_refused(checkpoint, data, tmp_path):
+    read = load_checkpoint(checkpoint)
+    several = dataclasses.replace(read, languages=Languages(source=("zh",), target=("en", "fr")))
+    settings = ExportSettings(checkpoint=checkpoint, output=tmp_path, quality_data=data)
+    check_checkpoint(settings, read)
+    with pytest.raises(ExportError, match="--quality-data is for models of one pair of languages"):
+        check_checkpoint(settings, several)
