@@ -146,19 +146,22 @@ async def test_sentences_are_decoded_at_once_and_sent_in_order():
 async def test_a_text_longer_than_the_model_takes_is_translated_in_parts():
     async with serving() as running:
         text = "word " * 40
-        options = {"split_sentences": True, "max_length": 24}
-        deltas, last = await stream(running, text, options=options)
-        assert last.hypothesis == await unary(running, text, options=options)
-        assert last.hypothesis.text == text
-        assert len(deltas) > 2
-        code, _, fields = await failure(start(running, text))
+        for options in ({"max_length": 24}, {"split_sentences": True, "max_length": 24}):
+            deltas, last = await stream(running, text, options=options)
+            assert last.hypothesis == await unary(running, text, options=options)
+            assert last.hypothesis.text == text
+            assert last.treatment.cut_sentences == 1
+            assert len(deltas) > 2
+        code, _, fields = await failure(start(running, text, options={"split_sentences": False}))
         assert (code, list(fields)) == ("INVALID_ARGUMENT", ["text"])
 
 
 @pytest.mark.parametrize(
     ("fields", "wrong"),
     [
-        ({"text": "x" * 40}, {"text"}),
+        ({"text": "x" * 40, "options": {"split_sentences": False}}, {"text"}),
+        ({"text": "x" * 40, "options": {"target_prefix": "y"}}, {"text"}),
+        ({"text": "x", "options": {"preserve": ["("]}}, {"options.preserve[0]"}),
         ({"text": "x", "options": {"num_hypotheses": 2, "beam_size": 2}}, {"options.num_hypotheses"}),
         ({"text": "x", "options": {"max_length": 99}}, {"options.max_length"}),
         ({"text": "x", "source_language": "fr", "target_language": "de"}, {"source_language", "target_language"}),
@@ -290,7 +293,7 @@ async def test_a_sentence_with_what_is_kept_is_sent_when_it_ends(split):
         assert last.treatment.preserved == 4
         assert last.treatment.sentences == (0 if split is False else 3)
         deltas, last = await stream(running, "One two! Three", options=options)
-        assert len(deltas) > 5, "plain sentences are sent token by token"
+        assert len(deltas) >= 2, "plain sentences are sent as they are decoded"
         assert last.HasField("treatment") == (split is not False)
 
 
