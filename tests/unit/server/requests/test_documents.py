@@ -102,6 +102,8 @@ def test_a_text_without_sentences_is_its_own_translation():
 def test_without_scores_of_its_sentences_a_text_has_none():
     merged = merge_translations(document("A! B!"), [translation("x", score=None), translation("y", score=None)], "en")
     assert not merged.hypotheses[0].HasField("score")
+    merged = merge_translations(document("A! B!"), [translation("x", score=-1), translation("y", score=None)], "en")
+    assert not merged.hypotheses[0].HasField("score")
 
 
 def test_options_for_one_sentence_are_refused():
