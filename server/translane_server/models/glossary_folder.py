@@ -39,10 +39,16 @@ class _File:
     Attributes:
         stamp: the stamp of what was read.
         stored: the glossary; of a file that is bad now, the last good one, or None if it was never good.
+        is_bad: whether what was read last is bad, maybe only because other files have many terms.
     """
 
     stamp: _Stamp | None = None
     stored: StoredGlossary | None = None
+    is_bad: bool = False
+
+    @property
+    def terms(self) -> int:
+        return len(self.stored.glossary.terms) if self.stored else 0
 
 
 class GlossaryFolder:
@@ -65,7 +71,7 @@ class GlossaryFolder:
         self._interval = interval
         self._files: dict[str, _File] = {}
         self._seen: Mapping[str, _Stamp] = {}
-        self._problem = ""  # of the folder, or of all files together
+        self._problem = ""  # of the folder
 
     def load(self) -> None:
         """Read all files.
@@ -84,9 +90,7 @@ class GlossaryFolder:
             raise GlossaryError(_many_files(self._folder, len(self._seen)))
         for name, stamp in self._seen.items():
             self._files[name] = _File(stamp, self._read(name))
-        if problem := self._take():
-            raise GlossaryError(problem)
-        _log.info("%d glossaries of %d terms", len(self.current), self._terms())
+        self._take()
 
     async def watch(self) -> None:
         """Read changed files, for ever. A bad file is logged, and its last good version goes on."""
@@ -110,29 +114,36 @@ class GlossaryFolder:
             assert self._folder is not None
             self._tell(_many_files(self._folder, len(stamps)))
             return
+        self._problem = ""
         seen, self._seen = self._seen, stamps
-        changed = [
-            name
-            for name, stamp in stamps.items()
-            if seen.get(name) == stamp and stamp != self._files.setdefault(name, _File()).stamp
-        ]
         gone = [name for name in self._files if name not in stamps]
         for name in gone:
             del self._files[name]
-        for name in changed:
-            file = self._files[name]
-            file.stamp = stamps[name]
-            try:
-                file.stored = self._read(name)
-            except GlossaryError as error:
-                _log.error("%s; the version before goes on", error) if file.stored else _log.error("%s", error)
+        changed = [
+            name for name, stamp in stamps.items() if seen.get(name) == stamp and stamp != self._file(name).stamp
+        ]
         if changed or gone:
-            problem = self._take()
-            self._tell(problem)
-            if not problem:
-                _log.info("glossaries: %d changed, %d removed, %d terms", len(changed), len(gone), self._terms())
-        elif not self._too_many_terms():
-            self._problem = ""
+            # The files of the last change may leave room for a file that had too many terms.
+            again = [name for name in stamps if self._file(name).is_bad and seen.get(name) == stamps[name]]
+            for name in dict.fromkeys([*changed, *again]):
+                self._read_again(name, stamps[name])
+            self._take()
+
+    def _file(self, name: str) -> _File:
+        return self._files.setdefault(name, _File())
+
+    def _read_again(self, name: str, stamp: _Stamp) -> None:
+        file = self._file(name)
+        was_bad = file.is_bad and file.stamp == stamp
+        file.stamp = stamp
+        try:
+            file.stored = self._read(name)
+        except GlossaryError as error:
+            file.is_bad = True
+            if not was_bad:
+                _log.error("%s%s", error, "; the version before goes on" if file.stored else "")
+        else:
+            file.is_bad = False
 
     def _stamps(self) -> dict[str, _Stamp]:
         """Return the stamp of each file in the folder, in the order of their names.
@@ -164,26 +175,20 @@ class GlossaryFolder:
         try:
             of_name = read_name(name)
             terms = read_terms(read_regular(path, MOST_BYTES))
+            together = len(terms) + sum(file.terms for other, file in self._files.items() if other != name)
+            if together > MOST_TERMS:
+                raise GlossaryError(f"there are {together:,} terms with it, at most {MOST_TERMS:,} are accepted")
         except OSError as error:
             raise GlossaryError(f"glossary {path}: it cannot be read: {error.strerror}") from None
         except GlossaryError as error:
             raise GlossaryError(f"glossary {path}: {error}") from None
         return StoredGlossary(of_name.source, of_name.target, Glossary(terms, of_name.source, of_name.name))
 
-    def _take(self) -> str:
-        """Let new requests use the files as they are. Return why not, if there are too many terms."""
-        if problem := self._too_many_terms():
-            return problem
+    def _take(self) -> None:
+        """Let new requests use the files as they are."""
         self.current = StoredGlossaries(file.stored for file in self._files.values() if file.stored)
-        return ""
-
-    def _too_many_terms(self) -> str:
-        if (terms := self._terms()) > MOST_TERMS:
-            return f"glossaries {self._folder}: they have {terms:,} terms, at most {MOST_TERMS:,} are accepted together"
-        return ""
-
-    def _terms(self) -> int:
-        return sum(len(file.stored.glossary.terms) for file in self._files.values() if file.stored)
+        terms = sum(file.terms for file in self._files.values())
+        _log.info("glossaries: %d, of %d terms together", len(self.current), terms)
 
     def _tell(self, problem: str) -> None:
         """Log what is wrong with the folder, once."""

@@ -93,7 +93,8 @@ def _lines(content: bytes) -> Iterator[tuple[int, str]]:
 def _term(text: str) -> Term:
     columns = [column.strip() for column in text.split("\t")]
     if not 1 < len(columns) <= _MOST_COLUMNS:
-        raise GlossaryError(f"it has {len(columns) - 1} tabs, and a term has one or two: source, target and flags")
+        tabs = "no tab" if len(columns) == 1 else f"{len(columns) - 1} tabs"
+        raise GlossaryError(f"it has {tabs}, and a term has one or two: between source, target and flags")
     source, target, *others = columns
     for side, phrase in (("source", source), ("target", target)):
         if not phrase:

@@ -35,8 +35,8 @@ def test_a_line_is_a_term(content, terms):
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        (b"cat", "it has 0 tabs, and a term has one or two: source, target and flags"),
-        (b"a\tb\tinflected\tx", "it has 3 tabs, and a term has one or two: source, target and flags"),
+        (b"cat", "it has no tab, and a term has one or two: between source, target and flags"),
+        (b"a\tb\tinflected\tx", "it has 3 tabs, and a term has one or two: between source, target and flags"),
         (b"\tb", "the source is empty"),
         (b"a\t \tinflected", "the target is empty"),
         (b"a\tb\tinflekted", "'inflekted' is not a flag; there is ignore-case and inflected"),
