@@ -118,7 +118,7 @@ async def test_texts_of_several_languages_in_one_request(library):
 
 async def test_what_is_preserved_survives_both_steps(library):
     async with serving(library) as (_, stub):
-        text = "Guten Morgen {name}, siehe https://example.com/a?b=1!\n\nBis 10%d."
+        text = "我有一只猫 {name}，你好 https://example.com/a?b=1！\n\n他在看书。"  # the vocabulary is of Chinese
         request = pb.TranslateRequest(texts=[text], source_language="de", target_language="zh")
         (translation,) = (await stub.Translate(request)).translations
         found = translation.hypotheses[0].text
