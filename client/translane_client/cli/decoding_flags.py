@@ -214,7 +214,7 @@ def flag_of(field: str, arguments: argparse.Namespace) -> str | None:
     term = re.match(r"options\.terminology\[(\d+)\](?:\.(source|target)\b)?", field)
     if term and (file := getattr(arguments, "term_file", None)):
         return f"{file.place(int(term[1]))}{', ' + term[2] if term[2] else ''}"
-    if field in ("model", "source_language", "target_language", "priority"):
+    if field in ("model", "source_language", "target_language", "format", "priority"):
         return "--" + field.replace("_", "-")
     match = re.match(r"options\.(\w+)", field)
     if not match or match[1] not in FLAGS:

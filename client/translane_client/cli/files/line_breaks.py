@@ -43,14 +43,14 @@ class BrokenLines:
             if (text[index] == " " and text[index + 1 : index + 2].strip())
             or (_is_wide(text[index - 1]) and _is_wide(text[index]) and not text[index].isspace())
         ]
-        lines, begun = list[str](), 0
+        lines, begun, low = list[str](), 0, 0
         for index in self.breaks:
-            wanted = index * len(text) / len(self.text)
-            places = places[bisect_left(places, begun + 1) :]
-            if not places:
+            low = bisect_left(places, begun + 1, low)
+            if low == len(places):
                 break
-            after = bisect_left(places, wanted)
-            end = min(places[max(0, after - 1) : after + 1], key=lambda place: abs(place - wanted))
+            wanted = index * len(text) / len(self.text)
+            after = bisect_left(places, wanted, low)
+            end = min(places[max(low, after - 1) : after + 1], key=lambda place: abs(place - wanted))
             lines.append(text[begun:end])
             begun = end + (text[end] == " ")
         return [*lines, text[begun:]]

@@ -1,29 +1,39 @@
-"""HTML and Markdown: the server knows the markup, so that the whole document is one text."""
+"""HTML and Markdown: the server knows the markup, so that a page is one text, and so is a document or its section."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
-from translane_client.cli.files.document import Edit, parts_of, read_document
+from translane_client.cli.files.document import Document, Edit, parts_of, read_document
+from translane_client.cli.files.markdown_sections import sections
 from translane_client.cli.files.part import Part, trimmed
 
-_HTML_ENCODING = re.compile(rb"<meta\s[^>]*?charset\s*=\s*[\"']?\s*([A-Za-z0-9_:.-]+)", re.IGNORECASE)
+_HTML_ENCODING = re.compile(rb"<meta\s[^<>]*?charset\s*=\s*[\"']?\s*([A-Za-z0-9_:.-]+)", re.IGNORECASE)
 
 
 def html_parts(file: BinaryIO, name: str) -> Iterator[Part]:
     """The page. FileError: it cannot be read, or is not in the encoding that it names."""
-    return _whole(file, name, _HTML_ENCODING)
+    document = read_document(file, name, _HTML_ENCODING)
+    return _parts(document, [document.text])
 
 
 def markdown_parts(file: BinaryIO, name: str) -> Iterator[Part]:
-    """The document. FileError: it cannot be read, or is not UTF-8."""
-    return _whole(file, name, None)
+    """The document, or the sections of a long one. FileError: it cannot be read, or is not UTF-8."""
+    document = read_document(file, name)
+    return _parts(document, sections(document.text))
 
 
-def _whole(file: BinaryIO, name: str, declared: re.Pattern[bytes] | None) -> Iterator[Part]:
-    document = read_document(file, name, declared)
-    before, text, _ = trimmed(document.text)
-    edits = [Edit(len(before), len(before) + len(text), (text,), lambda translations: translations[0])]
-    return parts_of(document, edits if text else [])
+def _parts(document: Document, texts: Iterable[str]) -> Iterator[Part]:
+    return parts_of(document, _edits(texts))
+
+
+def _edits(texts: Iterable[str]) -> Iterator[Edit]:
+    begun = 0
+    for text in texts:
+        before, core, _ = trimmed(text)
+        start = begun + len(before)
+        if core:
+            yield Edit(start, start + len(core), (core,), lambda translations: translations[0])
+        begun += len(text)

@@ -108,8 +108,8 @@ def _place(
     else:
         tag = f"<{name}>"
         start = end = max(element.end for element in unit.elements.values())
-        line = re.search(rb">([ \t\r\n]*)\Z", data[: first.start])
-        tag = (line[1].decode() if line else "") + tag
+        space = data[data.rfind(b">", 0, first.start) + 1 : first.start].decode()
+        tag = ("" if space.strip() else space) + tag
     if reader.is_version_1:
         tag = _with(tag, 'state="translated" state-qualifier="mt-suggestion"')
     before, core, after = text

@@ -145,7 +145,7 @@ def test_any_file_keeps_its_bytes(kind: str):
 
 
 def test_long_runs_take_no_long_time():
-    for run in ("<", " ", "- ", "{", "<i>", "a ", "猫"):
+    for run in ("<", " ", "- ", "{", "<i>", "a ", "猫", "a\n", "- a\n"):
         data = b"1\n00:00:01,000 --> 00:00:02,000\na" + run.encode() * 100_000 + b"b\n"
         translated("srt", data, same)
 
