@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         Unavailable,
         Unimplemented,
     )
-    from translane_client.options import DecodingOptions, Format
+    from translane_client.options import DecodingOptions, Format, Term
     from translane_client.results import (
         AlignmentPoint,
         FinishReason,
@@ -72,6 +72,7 @@ __all__ = [
     "Score",
     "ServerInfo",
     "StreamedTranslation",
+    "Term",
     "TermOutcome",
     "TermReport",
     "Timing",
@@ -104,7 +105,7 @@ _MODULES = {
             "Unavailable",
             "Unimplemented",
         ),
-        "options": ("DecodingOptions", "Format"),
+        "options": ("DecodingOptions", "Format", "Term"),
         "retry": ("RetryPolicy",),
         "translation_stream": ("AsyncTranslationStream", "TranslationStream"),
         "results": (

@@ -74,7 +74,7 @@ class _Flag:
 
 _SECTIONS: Mapping[str, tuple[_Flag, ...]] = {
     "decoding (greedy search, unless flags of beam search or of sampling are set)": (
-        _Flag("beam_size", "number of beams; 1 is greedy search", "1, or 4 with --terms", type=count),
+        _Flag("beam_size", "number of beams; 1 is greedy search", "1, or 4 where a term occurs", type=count),
         _Flag("min_length", "fewest tokens of a translation", "0"),
         _Flag("max_length", "most tokens of a translation", "the model's", type=count),
         _Flag("repetition_penalty", "make tokens that occurred already X times less likely", "1"),
@@ -186,7 +186,10 @@ def decoding_options(arguments: argparse.Namespace) -> DecodingOptions:
     for field, flag in FLAGS.items():
         value = getattr(arguments, flag.dest)
         if value is not None:
-            options[field] = read_terms(value) if field == "terminology" else value  # type: ignore[literal-required]
+            if field == "terminology":
+                arguments.term_file = read_terms(value)  # which errors name the lines of
+                value = arguments.term_file.terms
+            options[field] = value  # type: ignore[literal-required]
     if arguments.nbest is not None:
         options["num_hypotheses"] = arguments.nbest
         if _needs_beams(options):
@@ -199,11 +202,18 @@ def _needs_beams(options: DecodingOptions) -> bool:
     """Whether n-best hypotheses need more beams than the server takes by itself."""
     if any(options.get(name) is not None for name in ("beam_size", *_SAMPLING)) or options.get("return_alternatives"):
         return False
-    return not options.get("terminology") or (options["num_hypotheses"] or 0) > _BEAMS_WITH_TERMS
+    has_terms = options.get("terminology") or options.get("glossaries")
+    return not has_terms or (options["num_hypotheses"] or 0) > _BEAMS_WITH_TERMS
 
 
 def flag_of(field: str, arguments: argparse.Namespace) -> str | None:
-    """The flag that sets a request's field, such as "options.terminology[2].source"; None where there is none."""
+    """The flag that sets a request's field, such as "options.beam_size"; None where there is none.
+
+    For a term, such as "options.terminology[2].source", it is the term's file, line and side.
+    """
+    term = re.match(r"options\.terminology\[(\d+)\](?:\.(source|target)\b)?", field)
+    if term and (file := getattr(arguments, "term_file", None)):
+        return f"{file.place(int(term[1]))}{', ' + term[2] if term[2] else ''}"
     if field in ("model", "source_language", "target_language", "format", "priority"):
         return "--" + field.replace("_", "-")
     match = re.match(r"options\.(\w+)", field)

@@ -10,7 +10,7 @@ from unit.client.command import Command
 from unit.client.fake_server import FakeServer
 
 from translane.v1 import translation_pb2 as pb
-from translane_client import Client, DecodingOptions
+from translane_client import Client, DecodingOptions, Term
 from translane_client.cli.decoding_flags import FLAGS
 from translane_client.options import options_message
 
@@ -125,7 +125,21 @@ def test_nothing_is_set_by_default(server: FakeServer, command: Command):
     assert server.requests[0].options == pb.DecodingOptions()
 
 
-@pytest.mark.parametrize("terms", [{"猫": "cat"}, [("猫", "cat")], (["猫", "cat"],), iter([("猫", "cat")])])
+def test_terms_have_flags():
+    terms = [Term("a", "b", ignore_case=True), ("c", "d"), Term("e", "f", inflected=True)]
+    assert options_message({"terminology": terms}).terminology == [
+        pb.Term(source="a", target="b", ignore_case=True),
+        pb.Term(source="c", target="d"),
+        pb.Term(source="e", target="f", inflected=True),
+    ]
+    with pytest.raises(TypeError, match="terminology: a bool is needed, not 1"):
+        options_message({"terminology": [Term("a", "b", 1)]})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [{"猫": "cat"}, [("猫", "cat")], (["猫", "cat"],), iter([("猫", "cat")]), [Term("猫", "cat")]],
+)
 def test_terms_are_a_mapping_or_pairs(terms):
     assert options_message({"terminology": terms}).terminology == [pb.Term(source="猫", target="cat")]
 
