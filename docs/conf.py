@@ -45,8 +45,10 @@ CONTENTS = """
 docs/client
 docs/client-reference
 docs/server
+docs/glossaries
 docs/security
 docs/export
+docs/quality
 docs/bring-your-own
 docs/explain
 docs/training

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from translane.v1 import translation_pb2 as pb
 from translane_server.errors import FieldViolation
+from translane_server.quality_estimate import combined_quality
 from translane_server.requests.combinations import best_combinations
 from translane_server.text.markup.document import Document
 from translane_server.text.splitting import target_gaps
@@ -69,7 +70,8 @@ def merge_translations(
 ) -> pb.Translation:
     """Merge the translations of a text's sentences into one.
 
-    The score is the sum of the sentences' scores, if they have scores. Tokens are concatenated, and alignments refer to
+    The score is the sum of the sentences' scores, if they have scores. The estimated quality is the mean of the
+    sentences' estimates, by their source tokens. Tokens are concatenated, and alignments refer to
     positions in the concatenated tokens.
 
     Args:
@@ -106,12 +108,12 @@ def _merged(
     """Return the hypothesis of the text that has the hypothesis `numbers[i]` of sentence i."""
     merged = pb.Hypothesis(finish_reason=pb.FINISH_REASON_END_OF_SENTENCE)
     score, source_tokens, target_tokens, texts = 0.0, 0, 0, []
-    has_score = False
+    has_score = bool(translations)  # sentences with terms may have scores where others have none
     for translation, number in zip(translations, numbers, strict=True):
         hypothesis = translation.hypotheses[number]
         texts.append(hypothesis.text)
         score += hypothesis.score
-        has_score = has_score or hypothesis.HasField("score")
+        has_score = has_score and hypothesis.HasField("score")
         merged.tokens.extend(hypothesis.tokens)
         merged.token_log_probs.extend(hypothesis.token_log_probs)
         for point in hypothesis.alignment.points:
@@ -129,4 +131,9 @@ def _merged(
     merged.text = text.join(texts, target_language)
     if has_score:
         merged.score = score
+    chosen = [each.hypotheses[number] for each, number in zip(translations, numbers, strict=True)]
+    if any(each.HasField("quality") for each in chosen):
+        merged.quality = combined_quality(
+            (each.quality, translation.source_tokens) for each, translation in zip(chosen, translations, strict=True)
+        )
     return merged

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from translane.v1 import translation_pb2 as pb
 from translane_server.manifest import SpecialIds
+from translane_server.quality_estimate import NOTHING_GENERATED, UNCALIBRATED, Calibration, estimated_quality
 from translane_server.requests.aligning import aligned_text
 from translane_server.requests.language_pairs import LanguagePair
-from translane_server.requests.resolved_options import ResolvedOptions, Source
+from translane_server.requests.resolved_options import ResolvedOptions, Returned, Source
 from translane_server.requests.unknowns import replacements
 from translane_server.sentence import AlignedToken, CertainTokens, Hypothesis, SentenceResult
 from translane_server.text.placing import place
@@ -23,11 +24,18 @@ class TranslationBuilder:
         pair: the language pair, whose tokenizer decodes tokens.
         special_ids: the model's special ids.
         resolved: the options of the request.
+        calibration: of the estimated quality.
         spaced: whether the target language writes spaces between words.
     """
 
     def __init__(
-        self, pair: LanguagePair, special_ids: SpecialIds, resolved: ResolvedOptions, *, spaced: bool = True
+        self,
+        pair: LanguagePair,
+        special_ids: SpecialIds,
+        resolved: ResolvedOptions,
+        calibration: Calibration = UNCALIBRATED,
+        *,
+        spaced: bool = True,
     ) -> None:
         self._pair = pair
         self._tokenizer = pair.tokenizer
@@ -35,6 +43,7 @@ class TranslationBuilder:
         self.resolved = resolved
         self._returned = resolved.returned
         self._spaced = spaced
+        self._calibration = calibration
 
     def translation(self, source: Source, result: SentenceResult) -> pb.Translation:
         """Return the message of a sentence's hypotheses."""
@@ -62,6 +71,11 @@ class TranslationBuilder:
                 pb.AlignmentPoint(source_token=each.source_token, target_token=position, weight=each.weight)
                 for position, each in enumerate(hypothesis.alignment[hidden:])
             )
+        if self._returned.quality:
+            generated = hypothesis.token_log_probs[len(self.resolved.forced_ids) :]
+            message.quality = estimated_quality(generated, self._calibration)
+            if not self._returned.score:
+                message.ClearField("score")
         return message
 
     def surfaces(self, source: Source, tokens: CertainTokens) -> list[bytes]:
@@ -113,6 +127,14 @@ class TranslationBuilder:
 def empty_translation() -> pb.Translation:
     """Return the translation of a text without tokens."""
     return pb.Translation(hypotheses=[pb.Hypothesis(finish_reason=pb.FINISH_REASON_END_OF_SENTENCE)])
+
+
+def rate_nothing(hypothesis: pb.Hypothesis, returned: Returned) -> None:
+    """Give the hypothesis of a text without tokens the score and the estimated quality that `returned` asks for."""
+    if returned.score:
+        hypothesis.score = 0.0  # the sum of no log-probabilities
+    if returned.quality:
+        hypothesis.quality = NOTHING_GENERATED
 
 
 def timing(results: Sequence[SentenceResult], total: float) -> pb.Timing:

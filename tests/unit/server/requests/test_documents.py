@@ -69,6 +69,8 @@ def test_without_scores_of_its_sentences_a_text_has_none():
         document("", " ", ""), [translation("x", score=None), translation("y", score=None)], "en"
     )
     assert not merged.hypotheses[0].HasField("score")
+    merged = merge_translations(document("A! B!"), [translation("x", score=-1), translation("y", score=None)], "en")
+    assert not merged.hypotheses[0].HasField("score")
 
 
 def test_options_for_one_sentence_are_refused():

@@ -115,6 +115,8 @@ def test_what_fits_is_accepted():
         ({"suppressed_phrases": [""] * 65}, "options.suppressed_phrases"),
         ({"suppressed_phrases": ["x" * 128, "x" * 129]}, "options.suppressed_phrases[1]"),
         ({"terminology": [pb.Term(source="x", target="x" * 129)]}, "options.terminology[0].target"),
+        ({"glossaries": ["x"] * 9}, "options.glossaries"),
+        ({"glossaries": ["x", "x" * 101]}, "options.glossaries[1]"),
         ({"target_prefix": "x" * 321}, "options.target_prefix"),
         ({"preserve": ["x" * 8] * 33}, "options.preserve"),
         ({"preserve": ["x", "x" * 513]}, "options.preserve[1]"),

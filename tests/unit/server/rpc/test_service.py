@@ -12,6 +12,7 @@ from fakes.serving import UNKNOWN, FakeModel, FakeTokenizer, make_manifest, make
 from translane.v1 import translation_pb2 as pb
 from translane_server import errors
 from translane_server.metrics import Metrics
+from translane_server.models.glossary_folder import GlossaryFolder
 from translane_server.models.limits import token_limits
 from translane_server.models.registry import Registry
 from translane_server.requests.limits import RequestLimits
@@ -83,8 +84,10 @@ def engine():
 async def make_service(engine):
     workers = TextWorkers(1)
 
-    async def make(open_=True, model=None, engine=engine):
-        registry, service = make_service_of(model or make_model(), engine, workers, texts_per_request=4)
+    async def make(open_=True, model=None, engine=engine, glossaries=None):
+        registry, service = make_service_of(
+            model or make_model(), engine, workers, texts_per_request=4, glossaries=glossaries
+        )
         if open_:
             await registry.start()
             registries.append(registry)
@@ -97,9 +100,9 @@ async def make_service(engine):
     workers.stop()
 
 
-def make_service_of(model, engine, workers, *, texts_per_request):
+def make_service_of(model, engine, workers, *, texts_per_request, glossaries=None):
     limits = RequestLimits(texts_per_request, 2 * texts_per_request, token_limits(make_settings(), model.manifest), 6)
-    registry = make_registry(model, limits, Metrics(), lambda _metrics: engine)
+    registry = make_registry(model, limits, Metrics(), lambda _metrics: engine, glossaries=glossaries)
     return registry, TranslationService(registry, texts_per_request, workers)
 
 
@@ -178,6 +181,30 @@ async def test_a_caller_who_goes_ends_the_reading_of_the_request(make_service):
     ended.set()
     response = await translate(service, "x" * 25 + "\n" * 1100, options=options)
     assert response.translations[0].hypotheses[0].text == "x" * 25 + "\n" * 1100
+
+
+async def test_the_language_of_a_model_of_one_language_needs_no_finding(make_service, engine):
+    service = await make_service()
+    response = await translate(service, "one", "", source_language="Auto")
+    assert [each.hypotheses[0].text for each in response.translations] == ["one", ""]
+    assert [each.treatment.source_language for each in response.translations] == ["zh", "zh"]
+    assert response.model == "fake"
+    service.close()
+    with pytest.raises(errors.UnavailableError):
+        await translate(service, "one", source_language="auto")
+    assert len(engine.requests) == 1
+
+
+async def test_a_request_of_several_steps_is_not_idle(make_service, engine):
+    engine.hold = True
+    service = await make_service()
+    task = asyncio.create_task(translate(service, "one", source_language="auto"))
+    await engine.submitted()
+    service.close()
+    assert not service._idle.is_set()
+    engine.released.set()
+    assert (await task).translations[0].treatment.source_language == "zh"
+    await asyncio.wait_for(service.idle(), 1)
 
 
 async def test_timing_is_the_slowest_of_each_phase(make_service):
@@ -326,8 +353,11 @@ async def test_idle_waits_for_accepted_requests(make_service, engine):
     await asyncio.wait_for(service.idle(), 1)
 
 
-async def test_list_models_fills_every_field(make_service):
-    response = await (await make_service(open_=False)).ListModels(pb.ListModelsRequest(), None)
+async def test_list_models_fills_every_field(make_service, tmp_path):
+    (tmp_path / "law.zh.en.tsv").write_text("a\tb\n", encoding="utf-8")
+    glossaries = GlossaryFolder(tmp_path)
+    glossaries.load()
+    response = await (await make_service(open_=False, glossaries=glossaries)).ListModels(pb.ListModelsRequest(), None)
     for message in (response, response.models[0], response.limits):
         assert {field.name for field, _ in message.ListFields()} == set(message.DESCRIPTOR.fields_by_name)
     model = response.models[0]
