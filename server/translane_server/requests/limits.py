@@ -126,13 +126,18 @@ def takes_too_long(field: str, budget: Budget) -> InvalidRequestError:
 
 
 def _texts(request: TranslationRequest, options: pb.DecodingOptions, limits: RequestLimits) -> list[FieldViolation]:
-    sentences = limits.sentences_waiting if splits(options) else 1
-    characters = CHARACTERS_PER_TOKEN * limits.tokens.source * sentences
+    characters = CHARACTERS_PER_TOKEN * limits.tokens.source
     if isinstance(request, pb.TranslateStreamRequest):
+        if len(request.text) > characters and splits(options):
+            characters *= limits.sentences_waiting
         return _long("text", request.text, characters)
     texts = request.texts
     if wrong := _many("texts", len(texts), limits.texts_per_request):
         return wrong
+    if max(map(len, texts), default=0) <= characters:
+        return []
+    if splits(options):
+        characters *= limits.sentences_waiting
     return [_too_long(f"texts[{n}]", text, characters) for n, text in enumerate(texts) if len(text) > characters]
 
 

@@ -281,14 +281,15 @@ class TranslateReader:
         """Return the sentences of each text, and violations for texts that are too long."""
         cutting = manner.cutting
         plain = [cutting.is_plain(text) for text in texts]
-        encoded = tokenize(
-            cutting.pair.encode, [text for text, is_plain in zip(texts, plain, strict=True) if is_plain], budget
-        )
-        if all(plain) and all(map(cutting.is_plain_sentence, encoded)):
-            prepared = [PreparedText((Source(*each),) if each[1] else ()) for each in zip(texts, encoded, strict=True)]
-            if cutting.splits is None:
-                return prepared, []
-            return prepared, check_tokens(_field(request), encoded, self._limits.tokens.source, SPLIT_ADVICE)
+        if all(plain):
+            encoded = tokenize(cutting.pair.encode, texts, budget)
+            if all(map(cutting.is_plain_sentence, encoded)):
+                sources = [Source(*each) for each in zip(texts, encoded, strict=True)]
+                wrong = check_tokens(_field(request), encoded, self._limits.tokens.source, SPLIT_ADVICE)
+                return [PreparedText((source,) if source.ids else ()) for source in sources], wrong
+        else:
+            alone = [text for text, is_plain in zip(texts, plain, strict=True) if is_plain]
+            encoded = tokenize(cutting.pair.encode, alone, budget)
         ids = iter(encoded)
         known = [next(ids) if is_plain else None for is_plain in plain]
         return self._cut(request, texts, known, manner, budget)
