@@ -47,6 +47,7 @@ docs/client-reference
 docs/server
 docs/security
 docs/export
+docs/decoding
 docs/bring-your-own
 docs/explain
 docs/training
