@@ -49,6 +49,7 @@ docs/glossaries
 docs/security
 docs/export
 docs/quality
+docs/decoding
 docs/bring-your-own
 docs/explain
 docs/training

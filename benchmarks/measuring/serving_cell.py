@@ -192,7 +192,7 @@ class CellBenchmark:
     def _agreed(self, ours: ServerProcess, peer: ServerProcess) -> int:
         """How many sentences both translate alike."""
         lines = self._sentences.read_text(encoding="utf-8").splitlines()[:COMPARED]
-        options: dict[str, Any] = {"beam_size": self._beam_size, "early_stopping": True} if self._beam_size > 1 else {}
+        options: dict[str, Any] = {"beam_size": self._beam_size, "early_stopping": True}
         texts: list[list[str]] = []
         for server in (ours, peer):
             with Client(server.address) as client:

@@ -8,6 +8,8 @@ Both decode the demo model in fp32. docs/decoding.md explains the differences.
 from __future__ import annotations
 
 import argparse
+import gzip
+import itertools
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +20,6 @@ from benchmarks.places import SENTENCES
 from benchmarks.runs.agreement import BATCH
 from helpers.demo import demo_in_fp32
 from helpers.driver import BundleDecoder
-from translane_export.train.data import read_parallel
 from translane_server.bundle import Bundle, load_bundle
 from translane_server.options import DecodingOptions
 from translane_server.sentence import Sentence
@@ -55,16 +56,17 @@ class Scored(NamedTuple):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sentences", type=Path, default=SENTENCES, help="source, tab, reference on each line")
+    parser.add_argument("--sentences", type=Path, default=SENTENCES, help="gzipped lines of source, tab, reference")
     parser.add_argument("--count", type=int, default=200, help="sentences to translate")
     arguments = parser.parse_args()
     bundle = load_bundle(demo_in_fp32())
-    texts = [pair.source for pair in read_parallel(arguments.sentences).pairs]
+    with gzip.open(arguments.sentences, "rt", encoding="utf-8") as lines:
+        texts = [line.split("\t")[0] for line in itertools.islice(lines, arguments.count)]
     with (
         tempfile.TemporaryDirectory() as folder,
         BundleDecoder(bundle, rows=48, source_capacity=LONGEST, target_capacity=LONGEST) as driver,
     ):
-        sources = [ids for ids in driver.tokenizer.encode(texts[: arguments.count]) if 0 < len(ids) <= LONGEST]
+        sources = [ids for ids in driver.tokenizer.encode(texts) if 0 < len(ids) <= LONGEST]
         other = CTranslate2(bundle, Path(folder))
         print("| here | CTranslate2 | sentences | same tokens | of these, same scores |\n|---|---|--:|--:|--:|")
         for ours, theirs in CASES:

@@ -72,6 +72,23 @@ def test_defaults_come_from_the_checkpoint(checkpoint, tmp_path, monkeypatch):
     assert (output / "README.md").read_text() == "# Mine\n"
 
 
+def test_the_search_of_requests_that_set_nothing(checkpoint, tmp_path, capsys):
+    output, again = tmp_path / "bundle", tmp_path / "again"
+    plain = {"max_length": 16}
+    assert main([str(checkpoint), "-o", str(output), "--decoding-defaults", "beam_size=4,length_penalty=0.6"]) == 0
+    content = json.loads((output / "manifest.json").read_text())
+    assert content["decoding_defaults"] == {"beam_size": 4, "length_penalty": 0.6, **plain}
+    assert "requests that set nothing are searched with beam_size=4,length_penalty=0.6" in capsys.readouterr().err
+    assert "beam_size=4, length_penalty=0.6" in (output / "README.md").read_text(encoding="utf-8")
+
+    assert main([str(output), "-o", str(again)]) == 0
+    assert load_bundle(again).manifest.decoding_defaults == load_bundle(output).manifest.decoding_defaults
+    assert main([str(output), "-o", str(again), "--force", "--decoding-defaults", "none"]) == 0
+    content = json.loads((again / "manifest.json").read_text())
+    assert content["decoding_defaults"] == plain  # older servers can read it
+    assert "searched with" not in capsys.readouterr().err.rpartition("reading")[2]
+
+
 def test_force_replaces_a_bundle(checkpoint, bundle, fails):
     assert "--force replaces it" in fails(checkpoint, "-o", bundle)
     assert main([str(checkpoint), "-o", str(bundle), "--force", "--name", "other"]) == 0

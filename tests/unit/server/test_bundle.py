@@ -470,3 +470,33 @@ def test_a_calibration_of_the_estimated_quality(folder):
 def test_a_calibration_that_cannot_be(folder, field, value):
     change(folder, quality_estimation=ESTIMATION | {field: value})
     assert f"quality_estimation.{field}" in error(folder)
+
+
+def test_how_to_search(folder):
+    assert str(load_bundle(folder).manifest.decoding_defaults.search) == "none"
+    change(folder, decoding_defaults={"max_length": 9, "beam_size": 4, "length_penalty": 0.6, "early_stopping": True})
+    defaults = load_bundle(folder).manifest.decoding_defaults
+    assert (defaults.max_length, defaults.beam_size, defaults.no_repeat_ngram_size) == (9, 4, None)
+    assert str(defaults.search) == "beam_size=4,length_penalty=0.6,early_stopping=true"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("beam_size", 0),
+        ("beam_size", 4097),
+        ("beam_size", "four"),
+        ("length_penalty", 11),
+        ("length_penalty", float("nan")),
+        ("early_stopping", "never"),
+        ("repetition_penalty", 0),
+        ("repetition_penalty", float("inf")),
+        ("no_repeat_ngram_size", -1),
+        ("min_length", -1),
+        ("min_length", 2**40),
+        ("temperature", 1.0),
+    ],
+)
+def test_a_wrong_search_is_named(folder, name, value):
+    change(folder, decoding_defaults={"max_length": 9, name: value})
+    assert f"decoding_defaults.{name}" in error(folder)

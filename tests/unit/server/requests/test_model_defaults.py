@@ -1,6 +1,7 @@
 """Requests that set nothing are searched as the model says, and no request is refused for what the model says."""
 
 import itertools
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from translane_server.options import DecodingOptions
 from translane_server.requests.model_defaults import decoding_defaults, search_options, with_defaults
 from translane_server.requests.translate import TranslateReader
 
-DEFAULTS = {
+DEFAULTS: dict[str, Any] = {
     "beam_size": 4,
     "length_penalty": 0.5,
     "early_stopping": True,
@@ -133,7 +134,7 @@ def test_the_list_has_what_counts():
     assert decoding_defaults(limits(decoding_defaults=False)) == pb.DecodingOptions(max_length=12)
 
 
-CHOICES = {
+CHOICES: dict[str, list[Any]] = {
     "beam_size": [1, 2, 6],
     "num_hypotheses": [1, 3],
     "return_alternatives": [True],
