@@ -79,7 +79,7 @@ def test_tokens_are_those_of_ctranslate2(exported, name, beam_size, tmp_path):
             assert abs(score(ids, ours.token_ids, beam_size) - score(ids, wanted, beam_size)) < TIE, ids
             ties += 1
     assert ties <= 1
-    assert len({tuple(ours.token_ids) for ours, *_ in found}) > SENTENCES / 4, "translations differ"
+    assert len({tuple(ours.token_ids) for ours, *_ in found}) >= 10, "translations differ"
 
 
 def _scorer(made):
