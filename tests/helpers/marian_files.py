@@ -1,7 +1,8 @@
 """Folders with random weights as Marian saves them, and what other libraries make of the same weights.
 
 CTranslate2 reads the same files. MarianMT of transformers computes the same where norms come after sublayers. Both are
-told what Marian does otherwise than they do by default: its sinusoids, and the 1e-6 of its norms.
+told what Marian does otherwise than they do by default: its sinusoids, and the 1e-6 of its norms. Attention is drawn
+sharp, so that translations differ with their sources.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class MarianModel:
     output_bias: bool = True
     transposed: bool = False
     float16: bool = False
-    ends: float = 3.0
+    ends: float = 1.0
     width: int = 32
     heads: int = 4
     ffn: int = 48
@@ -141,7 +142,7 @@ def _arrays(model: MarianModel, source: int, target: int, seed: int) -> dict[str
     draw = np.random.default_rng(seed)
     arrays: dict[str, np.ndarray[Any, Any]] = {}
 
-    def matrix(name: str, rows: int, columns: int, spread: float = 0.25) -> None:
+    def matrix(name: str, rows: int, columns: int, spread: float = 0.3) -> None:
         arrays[name] = (draw.standard_normal((rows, columns)) * spread).astype(np.float32)
 
     def norm(name: str, suffix: str) -> None:
@@ -161,7 +162,8 @@ def _arrays(model: MarianModel, source: int, target: int, seed: int) -> dict[str
         for layer in range(1, depth + 1):
             for part in parts:
                 for kind in "qkvo":
-                    matrix(f"{side}_l{layer}_{part}_W{kind}", width, width)
+                    spread = 1.5 if kind in "qk" else 2.0 if part == "context" else 0.3
+                    matrix(f"{side}_l{layer}_{part}_W{kind}", width, width, spread)
                     matrix(f"{side}_l{layer}_{part}_b{kind}", 1, width, 0.1)
                 norm(f"{side}_l{layer}_{part}_Wo", suffix)
             matrix(f"{side}_l{layer}_ffn_W1", width, model.ffn)
@@ -170,13 +172,13 @@ def _arrays(model: MarianModel, source: int, target: int, seed: int) -> dict[str
             matrix(f"{side}_l{layer}_ffn_b2", 1, width, 0.1)
             norm(f"{side}_l{layer}_ffn_ffn", suffix)
     if model.tying in ("all", "source"):
-        matrix("Wemb", source, width)
+        matrix("Wemb", source, width, 0.2)
     else:
-        matrix("encoder_Wemb", source, width)
-        matrix("decoder_Wemb", target, width)
+        matrix("encoder_Wemb", source, width, 0.2)
+        matrix("decoder_Wemb", target, width, 0.2)
     if model.tying in ("source", "none"):
         rows = (target, width) if model.transposed else (width, target)
-        matrix("decoder_ff_logit_out_Wt" if model.transposed else "decoder_ff_logit_out_W", *rows)
+        matrix("decoder_ff_logit_out_Wt" if model.transposed else "decoder_ff_logit_out_W", *rows, 0.2)
     if model.output_bias:
         matrix("decoder_ff_logit_out_b", 1, target, 0.1)
         arrays["decoder_ff_logit_out_b"][0, 0] += model.ends
@@ -256,7 +258,7 @@ def marian_mt(made: MarianFolder, source_size: int) -> Any:
         state[name] = sinusoids(0, POSITIONS, model.width)
     for side, depth in (("encoder", model.encoder_layers), ("decoder", model.decoder_layers)):
         rows = torch.zeros(source_size, model.width)
-        table = arrays.get("Wemb", arrays.get(f"{side}_Wemb"))
+        table = arrays["Wemb" if "Wemb" in arrays else f"{side}_Wemb"]
         rows[: len(table)] = torch.from_numpy(table)
         state[f"model.{side}.embed_tokens.weight"] = rows
         for layer in range(depth):

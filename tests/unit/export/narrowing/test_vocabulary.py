@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import json
 import random
+from typing import Any
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from translane_export.errors import ExportError
 from translane_export.model import Transformer, TransformerConfig
 from translane_export.narrowing.narrowing import plan_narrowing
 from translane_export.settings import ExportSettings
-from translane_export.sources import foreign_tokenizers
+from translane_export.sources import foreign_tokenizers, language_codes
 from translane_export.tokenizer_files import TokenizerFiles, sentencepiece_files
 from translane_server.manifest import JsonTokenizerEntry, Languages
 
@@ -29,7 +30,14 @@ OTHERS = [
     *foreign_folders.corpus()[::5],
     *map("".join, itertools.product(FRAGMENTS[::3], repeat=2)),
 ]
-SIZES = {"d_model": 16, "heads": 2, "ffn_size": 8, "encoder_layers": 1, "decoder_layers": 1, "max_positions": 16}
+SIZES: dict[str, Any] = {
+    "d_model": 16,
+    "heads": 2,
+    "ffn_size": 8,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "max_positions": 16,
+}
 
 
 def folder_of(kind, folder):
@@ -39,7 +47,7 @@ def folder_of(kind, folder):
     if form:
         import transformers
 
-        special = {"extra_special_tokens": list(foreign_tokenizers.language_codes.NLLB200)} if kind == "nllb" else {}
+        special = {"extra_special_tokens": list(language_codes.NLLB200)} if kind == "nllb" else {}
         (folder / "config.json").write_text(json.dumps({"model_type": {"nllb": "m2m_100"}.get(kind, "mbart")}))
         loaded = transformers.AutoTokenizer.from_pretrained(folder, **special)
         next(folder.glob("*.model")).unlink()
@@ -50,7 +58,7 @@ def folder_of(kind, folder):
 def checkpoint_of(kind, folder, **fields):
     read = getattr(foreign_tokenizers, folder_of(kind, folder))
     tokenizer, languages = read(folder, {"bos_token_id": 0})
-    ids = {"pad_id": 1, "unk_id": 3, "bos_id": 0, "eos_id": 2}
+    ids: dict[str, Any] = {"pad_id": 1, "unk_id": 3, "bos_id": 0, "eos_id": 2}
     if kind == "marian":
         pieces = json.loads((folder / "vocab.json").read_text())
         ids = {"pad_id": pieces["<pad>"], "unk_id": 1, "bos_id": 0, "eos_id": 0}
@@ -75,6 +83,13 @@ def settings(tmp_path, texts=TEXTS, **values):
     return ExportSettings(checkpoint=tmp_path, output=tmp_path, vocabulary_from=(tmp_path / "texts.txt",), **values)
 
 
+def plan(chosen, whole):
+    """The narrowing, and its vocabulary."""
+    narrowing = plan_narrowing(chosen, whole)
+    assert narrowing.vocabulary
+    return narrowing, narrowing.vocabulary
+
+
 def loaded(checkpoint):
     return checkpoint.tokenizer.load(checkpoint.config, checkpoint.languages)
 
@@ -84,8 +99,8 @@ def loaded(checkpoint):
 def test_texts_are_split_as_before_and_no_others_become_unknown(kind, tmp_path):
     whole = checkpoint_of(kind, tmp_path)
     several = len(whole.languages.source) > 1
-    narrowing = plan_narrowing(settings(tmp_path, languages=("de", "en") if several else ()), whole)
-    order = narrowing.vocabulary.source
+    narrowing, vocabulary = plan(settings(tmp_path, languages=("de", "en") if several else ()), whole)
+    order = vocabulary.source
     small = narrowing.apply(whole)
     assert small.config.source_vocab_size == len(order) < 0.95 * 1200
     before, after = loaded(whole), loaded(small)
@@ -112,8 +127,8 @@ def test_texts_are_split_as_before_and_no_others_become_unknown(kind, tmp_path):
 
 def test_rows_follow_their_ids_and_tied_tables_stay_one(tmp_path):
     whole = checkpoint_of("nllb", tmp_path, suppressed_ids=(1, 1150))
-    narrowing = plan_narrowing(settings(tmp_path, languages=("de", "en")), whole)
-    small, order = narrowing.apply(whole), torch.tensor(narrowing.vocabulary.source)
+    narrowing, vocabulary = plan(settings(tmp_path, languages=("de", "en")), whole)
+    small, order = narrowing.apply(whole), torch.tensor(vocabulary.source)
     tables = [small.state_dict[name] for name in ("encoder.embedding.tokens.weight", "output_projection.weight")]
     assert torch.equal(tables[0], whole.state_dict["encoder.embedding.tokens.weight"][order])
     assert tables[0].data_ptr() == tables[1].data_ptr()
@@ -133,8 +148,8 @@ def test_rows_follow_their_ids_and_tied_tables_stay_one(tmp_path):
 
 def test_logits_of_the_pieces_that_stay_are_the_same(tmp_path):
     whole = checkpoint_of("mbart50", tmp_path)
-    narrowing = plan_narrowing(settings(tmp_path, languages=("de", "en")), whole)
-    small, order = narrowing.apply(whole), torch.tensor(narrowing.vocabulary.source)
+    narrowing, vocabulary = plan(settings(tmp_path, languages=("de", "en")), whole)
+    small, order = narrowing.apply(whole), torch.tensor(vocabulary.source)
     models = []
     for checkpoint in (whole, small):
         model = Transformer(checkpoint.config).eval()
@@ -150,20 +165,20 @@ def test_logits_of_the_pieces_that_stay_are_the_same(tmp_path):
 
 def test_two_vocabularies_of_ours(tmp_path):
     """Ids are SentencePiece's own; the two sides differ."""
-    special = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
+    special: dict[str, Any] = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
     source = foreign_folders.train(tmp_path / "a.spm", "bpe", 700, **special)
     target = foreign_folders.train(tmp_path / "b.spm", "unigram", 650, **special)
     languages = Languages(source=("zh",), target=("en",))
     whole = make(sentencepiece_files(source, target), languages, 700, tie_embeddings="two-way")
-    narrowing = plan_narrowing(settings(tmp_path), whole)
+    narrowing, vocabulary = plan(settings(tmp_path), whole)
     small = narrowing.apply(whole)
-    assert narrowing.vocabulary.source[:4] == narrowing.vocabulary.target[:4] == (0, 1, 2, 3)
+    assert vocabulary.source[:4] == vocabulary.target[:4] == (0, 1, 2, 3)
     assert small.config.source_vocab_size != small.config.target_vocab_size
     before, after = loaded(whole), loaded(small)
     for text in TEXTS:
-        assert [narrowing.vocabulary.source[id_] for id_ in after.encode([text])[0]] == before.encode([text])[0]
+        assert [vocabulary.source[id_] for id_ in after.encode([text])[0]] == before.encode([text])[0]
         target_ids = after.encode_target([text])[0]
-        assert [narrowing.vocabulary.target[id_] for id_ in target_ids] == before.encode_target([text])[0]
+        assert [vocabulary.target[id_] for id_ in target_ids] == before.encode_target([text])[0]
     assert small.state_dict["decoder.embedding.tokens.weight"] is small.state_dict["output_projection.weight"]
 
 
@@ -185,11 +200,11 @@ def test_a_random_text_is_split_as_before(tmp_path):
     for _ in range(5):
         texts = ["".join(pick.choices([*FRAGMENTS, " ", *TEXTS[0]], k=12)) for _ in range(20)]
         texts = [" ".join(text.split()) for text in texts]
-        narrowing = plan_narrowing(settings(tmp_path, texts, languages=("de", "en")), whole)
+        narrowing, vocabulary = plan(settings(tmp_path, texts, languages=("de", "en")), whole)
         after = loaded(narrowing.apply(whole))
         for line in (tmp_path / "texts.txt").read_text().split("\n"):
             ids = after.encode([line.strip()])[0]
-            assert [narrowing.vocabulary.source[id_] for id_ in ids] == before.encode([line.strip()])[0]
+            assert [vocabulary.source[id_] for id_ in ids] == before.encode([line.strip()])[0]
 
 
 @pytest.mark.parametrize(
@@ -218,8 +233,7 @@ def test_words_have_no_smaller_pieces(tmp_path):
     whole = make(files, Languages(source=("a",), target=("b",)), 5)
     with pytest.raises(ExportError, match=r"^--vocabulary-from: t.json is a model of the kind 'WordLevel', and only"):
         plan_narrowing(settings(tmp_path), whole)
-    both = dataclasses.replace(files.entry, target="t.json") if dataclasses.is_dataclass(files.entry) else None
-    entry = both or files.entry.model_copy(update={"target": "t.json"})
+    entry = files.entry.model_copy(update={"target": "t.json"})
     whole = dataclasses.replace(whole, tokenizer=TokenizerFiles(entry, files.files))
     with pytest.raises(ExportError, match=r"with a tokenizer.json for each side are not supported"):
         plan_narrowing(settings(tmp_path), whole)

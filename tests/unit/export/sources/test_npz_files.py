@@ -4,6 +4,7 @@ import io
 import pickle
 import random
 import zipfile
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from translane_export.sources.npz_files import read_npz
 
 
 def test_numbers_are_numpys(tmp_path):
-    arrays = {
+    arrays: dict[str, Any] = {
         "a": np.arange(6, dtype=np.float32).reshape(2, 3),
         "special:b": np.frombuffer(b"text\0", np.int8),
         "c": np.float64(2.5),
@@ -97,7 +98,7 @@ def test_members_that_overlap_take_no_more_than_the_file(tmp_path):
             again.header_offset = 0
             archive.filelist.append(again)
             archive.NameToInfo[again.filename] = again
-        archive._didModify = True
+        setattr(archive, "_didModify", True)  # noqa: B010
     (tmp_path / "a.npz").write_bytes(file.getvalue())
     with pytest.raises(ExportError, match="its arrays take more bytes than the file has"):
         read_npz(tmp_path / "a.npz")
