@@ -1,0 +1,170 @@
+"""Marks come back exactly once, within the marks that they were within, next to the words that they were next to."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+
+import pytest
+
+from translane_server.text.aligned_text import AlignedText
+from translane_server.text.marks import Mark, MarkedText
+from translane_server.text.placing import place
+
+
+def aligned(source, *pairs):
+    """A translation of pieces, each with the part of the source that it comes from."""
+    spans = []
+    for _, part in pairs:
+        at = source.find(part) if part else -1
+        spans.append((at, at + len(part)) if part else None)
+    pieces = [piece for piece, _ in pairs]
+    return AlignedText("".join(pieces).strip(), pieces, spans)
+
+
+def single(at, opening, *, before=False, after=False, parent=-1):
+    return Mark(at, at, opening, parent=parent, space_before=before, space_after=after)
+
+
+def pair(start, end, tag, parent=-1):
+    return Mark(start, end, f"<{tag}>", f"</{tag}>", parent, is_single=False)
+
+
+def test_a_text_without_marks_is_only_escaped():
+    target = aligned("x", (" a & b", "x"))
+    assert place(MarkedText("x"), target, spaced=True, escape=lambda text: text.replace("&", "&amp;")) == "a &amp; b"
+
+
+def test_tags_enclose_the_words_that_they_enclosed():
+    source = "das rote Haus ist gross"
+    target = aligned(source, (" grande", "gross"), (" es", "ist"), (" la", "das"), (" casa", "Haus"), (" roja", "rote"))
+    marks = (pair(4, 8, "b"), pair(9, 13, "i"))
+    assert place(MarkedText(source, marks), target, spaced=True) == "grande es la <i>casa</i> <b>roja</b>"
+
+
+def test_tags_around_several_words_nest():
+    source = "das rote Haus"
+    target = aligned(source, (" the", "das"), (" red", "rote"), (" house", "Haus"), (".", ""))
+    marks = (pair(0, 13, "a"), pair(4, 13, "b", 0), pair(4, 8, "i", 1))
+    assert place(MarkedText(source, marks), target, spaced=True) == "<a>the <b><i>red</i> house</b></a>."
+
+
+def test_no_mark_is_within_a_word():
+    source = "Haus"
+    target = aligned(source, (" ho", "Ha"), ("use", "us"))
+    assert place(MarkedText(source, (single(2, "{x}"),)), target, spaced=True) in {"{x}house", "house{x}"}
+
+
+def test_a_placeholder_gets_the_spaces_of_the_target_language():
+    source = "我叫，你好"
+    target = aligned(source, (" My", "我"), (" name", "叫"), (" is", "叫"), (",", "，"), (" hello", "你好"))
+    assert place(MarkedText(source, (single(2, "{name}"),)), target, spaced=True) == "My name is {name}, hello"
+
+
+def test_a_placeholder_gets_no_spaces_where_the_target_language_writes_none():
+    source = "My name is, hello"
+    target = aligned(source, ("我", "My"), ("叫", "is"), ("，", ","), ("你好", "hello"))
+    marked = MarkedText(source, (single(10, "{name}", before=True),))
+    assert place(marked, target, spaced=False) == "我叫{name}，你好"
+
+
+def test_a_placeholder_that_touched_a_word_touches_it_again():
+    source = "it is km far"
+    target = aligned(source, (" es", "it"), (" km", "km"), (" lejos", "far"))
+    assert place(MarkedText(source, (single(6, "%d", before=True),)), target, spaced=True) == "es %dkm lejos"
+
+
+def test_placeholders_at_one_place_keep_their_order_and_the_spaces_between_them():
+    source = "Hallo"
+    marks = (single(5, "{a}", before=True, after=True), single(5, "{b}", before=True), single(5, "{c}"))
+    assert place(MarkedText(source, marks), aligned(source, (" hello", "Hallo")), spaced=True) == "hello {a} {b}{c}"
+
+
+def test_tags_that_go_on_beyond_the_sentence_are_open_until_there():
+    source = "eins zwei drei"
+    target = aligned(source, (" three", "drei"), (" two", "zwei"), (" one", "eins"))
+    ends = Mark(0, 4, "", "</b>", is_single=False)
+    starts = Mark(10, 14, "<i>", "", is_single=False)
+    assert place(MarkedText(source, (ends, starts)), target, spaced=True) == "three two one</b><i>"
+    assert place(MarkedText(source, (starts,)), target, spaced=True) == "<i>three two one"
+
+
+def test_tags_without_aligned_words_stay_as_an_empty_pair():
+    source = "a b"
+    target = aligned(source, (" x", "a"))
+    assert place(MarkedText(source, (pair(2, 3, "b"),)), target, spaced=True) == "x<b></b>"
+
+
+def test_an_empty_translation_keeps_all_marks():
+    marks = (pair(0, 1, "b"), single(1, "{x}", parent=0))
+    assert place(MarkedText("a", marks), AlignedText("", (), ()), spaced=True) == "<b>{x}</b>"
+
+
+TAG = re.compile(r"\[(/?)(\d+)\]")
+
+
+def random_marks(rng, length, first, last, parent, marks, depth=0):
+    """Add random marks within a part of a text, side by side and within each other."""
+    at = first
+    for _ in range(rng.randint(0, 3)):
+        start = rng.randint(at, last)
+        end = rng.choice((start, rng.randint(start, last)))
+        number = len(marks)
+        if rng.random() < 0.4:
+            space = rng.random() < 0.5, rng.random() < 0.5
+            marks.append(Mark(start, start, f"[{number}]", parent=parent, space_before=space[0], space_after=space[1]))
+            end = start
+        else:
+            opening = "" if not depth and not marks and start == 0 and rng.random() < 0.5 else f"[{number}]"
+            marks.append(Mark(start, end, opening, f"[/{number}]", parent, is_single=False))
+            if depth < 3:
+                random_marks(rng, length, start, end, number, marks, depth + 1)
+        at = end
+
+
+def chains(text, singles):
+    """Which marks each mark is within, as the tags of a text say. Raises if tags are not well nested."""
+    found, stack = {}, []
+    for closing, digits in TAG.findall(text):
+        number = int(digits)
+        if closing:
+            if stack:
+                assert stack.pop() == number
+            else:
+                found[number] = ()
+        else:
+            found[number] = tuple(stack)
+            if number not in singles:
+                stack.append(number)
+    assert not stack
+    return found
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_the_alignment_every_mark_is_there_once_and_within_the_marks_that_it_was_within(seed):
+    rng = random.Random(seed)
+    for _ in range(100):
+        words = ["".join(rng.choices("abc你好ก。, '", k=rng.randint(1, 5))) for _ in range(rng.randint(0, 9))]
+        source = " ".join(words)
+        marks: list[Mark] = []
+        random_marks(rng, len(source), 0, len(source), -1, marks)
+        pieces = ["".join(rng.choices("xy 字ม.,-", k=rng.randint(1, 4))) for _ in range(rng.randint(0, 12))]
+        spans = []
+        for _ in pieces:
+            at = rng.randint(0, max(len(source) - 1, 0))
+            spans.append(rng.choice((None, (at, min(at + 2, len(source))))))
+        target = AlignedText("".join(pieces).strip(), pieces, spans)
+        text = place(MarkedText(source, tuple(marks)), target, spaced=rng.random() < 0.5)
+
+        written = Counter(TAG.findall(text))
+        assert written == Counter(
+            found for mark in marks for part in (mark.opening, mark.closing) for found in TAG.findall(part)
+        )
+        singles = {number for number, mark in enumerate(marks) if mark.is_single}
+        within = chains(text, singles)
+        begun = {number for number, mark in enumerate(marks) if not mark.opening}
+        for number, mark in enumerate(marks):
+            expected = (*within[mark.parent], mark.parent) if mark.parent >= 0 else ()
+            assert within[number] == tuple(each for each in expected if each not in begun), text
+        assert "".join(TAG.sub("", text).split()) == "".join(target.text.split())
