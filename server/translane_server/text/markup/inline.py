@@ -1,0 +1,277 @@
+"""Makes blocks of what stands in a line: text, tags in pairs, and single things."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+
+from ..marks import Mark, MarkedText
+from .document import MOST_DEPTH, MOST_MARKS, MarkupError
+
+# White space of HTML, which a browser shows as one space; and what the edges of a block keep besides.
+_SPACE = " \t\r\n\f"
+_EDGE = re.compile(r"(?:[ \t\r\n\f\u00a0]|&(?:nbsp|#160|#[xX][aA]0);)*")
+_EDGE_AT_END = re.compile(r";0[aA][xX]#&|;061#&|;psbn&|[ \t\r\n\f\u00a0]")  # of the text in reverse
+_WORD = re.compile(r"[ \t\r\n\f]+|[^ \t\r\n\f]+")
+_TAKES_NO_SPACE_BEFORE = frozenset(".,;:!?)]}»”’…。，、；：！？）】」』")
+_TAKES_NO_SPACE_AFTER = frozenset("([{«“‘„¿¡（【「『")
+
+
+class Kind(Enum):
+    """What an item is."""
+
+    TEXT = auto()
+    OPEN = auto()
+    CLOSE = auto()
+    SINGLE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A part of a line.
+
+    Attributes:
+        kind: what it is.
+        start: where it starts in the source [characters].
+        end: where it ends.
+        text: of a text: what it says, without entities; of the rest: what a translation has in its place.
+        name: of a tag: what it shares with its partner.
+        is_word: of a single thing: whether readers read it as a part of the sentence, as they do code.
+    """
+
+    kind: Kind
+    start: int
+    end: int
+    text: str
+    name: str = ""
+    is_word: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A part of the source that is a block.
+
+    Attributes:
+        start: where it starts in the source [characters].
+        end: where it ends.
+        marked: what is translated.
+    """
+
+    start: int
+    end: int
+    marked: MarkedText
+
+
+def segments(source: str, items: Sequence[Item]) -> Iterator[Segment]:
+    """Yield what is translated of a line. All else, such as white space and images at the ends, stays where it is.
+
+    A tag whose partner is missing, or crosses another pair, cannot move. So the line is cut there.
+
+    Raises:
+        MarkupError: a block has too many marks, or too many within each other.
+    """
+    partners = _partners(items)
+    start = 0
+    for place in [i for i, partner in enumerate(partners) if partner is None] + [len(items)]:
+        segment = _segment(source, items[start:place], [(p or 0) - start for p in partners[start:place]])
+        start = place + 1
+        if segment is not None:
+            yield segment
+
+
+def _partners(items: Sequence[Item]) -> list[int | None]:
+    """Return the number of each tag's partner; its own for other items, and None for a tag that cannot move."""
+    partners: list[int | None] = list(range(len(items)))
+    waiting: list[int] = []
+    names: defaultdict[str, int] = defaultdict(int)
+    for i, item in enumerate(items):
+        if item.kind is Kind.OPEN:
+            waiting.append(i)
+            names[item.name] += 1
+        elif item.kind is Kind.CLOSE and names[item.name]:
+            while True:
+                other = waiting.pop()
+                names[items[other].name] -= 1
+                if items[other].name == item.name:
+                    break
+                partners[other] = None
+            partners[i], partners[other] = other, i
+        elif item.kind is Kind.CLOSE:
+            partners[i] = None
+    for other in waiting:
+        partners[other] = None
+    # A pair around a tag that cannot move cannot move either.
+    fixed_before = [0]
+    for partner in partners:
+        fixed_before.append(fixed_before[-1] + (partner is None))
+    return [
+        None if partner is not None and fixed_before[max(i, partner)] != fixed_before[min(i, partner)] else partner
+        for i, partner in enumerate(partners)
+    ]
+
+
+def _segment(source: str, items: Sequence[Item], partners: list[int]) -> Segment | None:
+    items, partners = _without_empty_pairs(source, items, partners)
+    low, high = 0, len(items)
+    while low < high:
+        if _stays_at_edge(items[low]):
+            low += 1
+        elif _stays_at_edge(items[high - 1]):
+            high -= 1
+        elif items[low].kind is Kind.OPEN and partners[low] == high - 1:
+            low, high = low + 1, high - 1
+        else:
+            break
+    items = list(items[low:high])
+    if not any(char.isalnum() for item in items if item.kind is Kind.TEXT for char in item.text):
+        return None
+    start, end = items[0].start, items[-1].end
+    if items[0].kind is Kind.TEXT:
+        match = _EDGE.match(source, start, items[0].end)
+        start = match.end() if match else start
+        items[0] = replace(items[0], text=items[0].text.lstrip(_SPACE + "\u00a0"))
+    if items[-1].kind is Kind.TEXT:
+        backwards, place = source[items[-1].start : end][::-1], 0
+        while match := _EDGE_AT_END.match(backwards, place):
+            place = match.end()
+        end -= place
+        items[-1] = replace(items[-1], text=items[-1].text.rstrip(_SPACE + "\u00a0"))
+    return Segment(start, end, _Writer(items).marked_text())
+
+
+def _stays_at_edge(item: Item) -> bool:
+    if item.kind is Kind.TEXT:
+        return not item.text.strip(_SPACE + "\u00a0")
+    return item.kind is Kind.SINGLE and not item.is_word
+
+
+def _without_empty_pairs(
+    source: str, items: Sequence[Item], partners: Sequence[int]
+) -> tuple[Sequence[Item], list[int]]:
+    """Make single things of the outermost pairs around nothing to translate, such as anchors, or links around code."""
+    texts = [0]
+    words = [0]
+    for item in items:
+        texts.append(texts[-1] + (item.kind is Kind.TEXT and bool(item.text.strip(_SPACE))))
+        words.append(words[-1] + item.is_word)
+    kept: list[Item] = []
+    moved: list[int] = [0] * len(items)
+    i = 0
+    while i < len(items):
+        end = partners[i] + 1
+        moved[i] = len(kept)
+        if items[i].kind is Kind.OPEN and texts[i] == texts[end]:
+            inner = items[i:end]
+            written = "".join(
+                source[item.start : item.end] if item.kind is Kind.TEXT else item.text for item in inner
+            )
+            is_word = words[i] != words[end]
+            kept.append(Item(Kind.SINGLE, items[i].start, items[end - 1].end, written, is_word=is_word))
+            # White space within the pair separates the words around it.
+            if not is_word and any(item.kind is Kind.TEXT for item in inner):
+                kept.append(Item(Kind.TEXT, items[end - 1].end, items[end - 1].end, " "))
+            i = end
+        else:
+            kept.append(items[i])
+            i += 1
+    i = 0
+    found: list[int] = []
+    waiting: list[int] = []
+    for place, item in enumerate(kept):
+        found.append(place)
+        if item.kind is Kind.OPEN:
+            waiting.append(place)
+        elif item.kind is Kind.CLOSE:
+            other = waiting.pop()
+            found[other], found[place] = place, other
+    return kept, found
+
+
+class _Writer:
+    """Writes the text of a segment's items, collapses white space, and notes where marks are."""
+
+    def __init__(self, items: Sequence[Item]) -> None:
+        self._items = items
+        self._text: list[str] = []
+        self._length = 0
+        self._last = ""  # the last character of the text
+        self._space = False  # whether white space waits for the next word
+        self._marks: list[Mark] = []
+        self._open: list[int] = []  # marks whose end has not come
+        self._unset = 0  # how many of them, the innermost ones, wait for the next word to start with
+
+    def marked_text(self) -> MarkedText:
+        following = self._following()
+        for item, (next_to, after_things) in zip(self._items, following, strict=True):
+            match item.kind:
+                case Kind.TEXT:
+                    self._write(item.text)
+                case Kind.OPEN:
+                    if len(self._open) == MOST_DEPTH:
+                        raise MarkupError(f"has more than {MOST_DEPTH} pairs of tags within each other")
+                    self._add(Mark(-1, -1, item.text, is_single=False))
+                    self._open.append(len(self._marks) - 1)
+                    self._unset += 1
+                case Kind.CLOSE:
+                    number = self._open.pop()
+                    self._marks[number] = replace(self._marks[number], end=self._length, closing=item.text)
+                case Kind.SINGLE:
+                    self._add_single(item.text, next_to, after_things)
+        return MarkedText("".join(self._text), tuple(self._marks))
+
+    def _following(self) -> list[tuple[str, str]]:
+        """Return, for each item, the character after it, and the one after it and all single things that follow."""
+        found = []
+        next_to = after_things = ""
+        for item in reversed(self._items):
+            found.append((next_to, after_things))
+            if item.kind is Kind.TEXT and item.text:
+                next_to = after_things = item.text[0]
+            elif item.kind is Kind.SINGLE:
+                next_to = ""
+        return found[::-1]
+
+    def _write(self, text: str) -> None:
+        for word in _WORD.findall(text):
+            if word[0] in _SPACE:
+                self._space = self._length > 0 and self._last != " "
+                continue
+            self._write_space()
+            self._set_starts()
+            self._put(word)
+
+    def _put(self, text: str) -> None:
+        self._text.append(text)
+        self._length += len(text)
+        self._last = text[-1]
+
+    def _write_space(self) -> None:
+        if self._space:
+            self._put(" ")
+            self._space = False
+
+    def _set_starts(self) -> None:
+        for number in self._open[len(self._open) - self._unset :]:
+            self._marks[number] = replace(self._marks[number], start=self._length, end=self._length)
+        self._unset = 0
+
+    def _add(self, mark: Mark) -> None:
+        if len(self._marks) == MOST_MARKS:
+            raise MarkupError(f"has more than {MOST_MARKS} tags in one block")
+        self._marks.append(replace(mark, parent=self._open[-1] if self._open else -1))
+
+    def _add_single(self, written: str, next_to: str, after_things: str) -> None:
+        space_before = self._space or self._last == " "
+        if after_things in _TAKES_NO_SPACE_BEFORE or not after_things:
+            self._space = False
+        elif self._last in _TAKES_NO_SPACE_AFTER and after_things in _SPACE:
+            pass
+        self._write_space()
+        self._set_starts()
+        space_after = bool(next_to) and next_to in _SPACE
+        self._add(
+            Mark(self._length, self._length, written, space_before=space_before, space_after=space_after)
+        )
