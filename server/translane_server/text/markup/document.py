@@ -82,7 +82,7 @@ class Document:
 
         def block(number: int) -> str:
             if number not in written:
-                written[number] = self.write(number, list(self._parts(translations[number], fill)))
+                written[number] = self.write(number, list(self._parts(number, translations[number], fill)))
             return written[number]
 
         def fill(template: Template) -> str:
@@ -90,14 +90,15 @@ class Document:
 
         return fill(self.template)
 
-    def _parts(self, translation: str, fill: Callable[[Template], str]) -> Iterator[Part]:
+    def _parts(self, number: int, translation: str, fill: Callable[[Template], str]) -> Iterator[Part]:
         place = 0
+        expected = {tag for mark in self.blocks[number].marks for tag in (mark.opening, mark.closing)}
         for match in _REFERENCE.finditer(translation):
-            number = int(match[1])
-            if number < len(self.tags):
+            if match[0] in expected:
+                expected.remove(match[0])
                 if place < match.start():
                     yield Part(translation[place : match.start()], is_tag=False)
-                yield Part(fill(self.tags[number]), is_tag=True)
+                yield Part(fill(self.tags[int(match[1])]), is_tag=True)
                 place = match.end()
         if place < len(translation):
             yield Part(translation[place:], is_tag=False)

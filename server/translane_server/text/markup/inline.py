@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from ..marks import Mark, MarkedText
-from .document import MOST_DEPTH, MOST_MARKS, MarkupError
+from .document import MOST_DEPTH, MOST_TAGS, MarkupError
 
 # White space of HTML, which a browser shows as one space; and what the edges of a block keep besides.
 _SPACE = " \t\r\n\f"
 _EDGE = re.compile(r"(?:[ \t\r\n\f\u00a0]|&(?:nbsp|#160|#[xX][aA]0);)*")
 _EDGE_AT_END = re.compile(r";0[aA][xX]#&|;061#&|;psbn&|[ \t\r\n\f\u00a0]")  # of the text in reverse
 _WORD = re.compile(r"[ \t\r\n\f]+|[^ \t\r\n\f]+")
-_TAKES_NO_SPACE_BEFORE = frozenset(".,;:!?)]}»”’…。，、；：！？）】」』")
+_TAKES_NO_SPACE_BEFORE = frozenset(["", *".,;:!?)]}»”’…。，、；：！？）】」』"])
 _TAKES_NO_SPACE_AFTER = frozenset("([{«“‘„¿¡（【「『")
 
 
@@ -37,7 +37,7 @@ class Item:
         kind: what it is.
         start: where it starts in the source [characters].
         end: where it ends.
-        text: of a text: what it says, without entities; of the rest: what a translation has in its place.
+        text: of a text: what it says, without entities.
         name: of a tag: what it shares with its partner.
         is_word: of a single thing: whether readers read it as a part of the sentence, as they do code.
     """
@@ -45,7 +45,7 @@ class Item:
     kind: Kind
     start: int
     end: int
-    text: str
+    text: str = ""
     name: str = ""
     is_word: bool = False
 
@@ -65,7 +65,11 @@ class Segment:
     marked: MarkedText
 
 
-def segments(source: str, items: Sequence[Item]) -> Iterator[Segment]:
+# Returns what stands for a part of the source, from `start` to `end`, in a block's marks.
+Refer = Callable[[int, int], str]
+
+
+def segments(source: str, items: Sequence[Item], refer: Refer) -> Iterator[Segment]:
     """Yield what is translated of a line. All else, such as white space and images at the ends, stays where it is.
 
     A tag whose partner is missing, or crosses another pair, cannot move. So the line is cut there.
@@ -76,7 +80,7 @@ def segments(source: str, items: Sequence[Item]) -> Iterator[Segment]:
     partners = _partners(items)
     start = 0
     for place in [i for i, partner in enumerate(partners) if partner is None] + [len(items)]:
-        segment = _segment(source, items[start:place], [(p or 0) - start for p in partners[start:place]])
+        segment = _segment(source, items[start:place], [(p or 0) - start for p in partners[start:place]], refer)
         start = place + 1
         if segment is not None:
             yield segment
@@ -113,8 +117,8 @@ def _partners(items: Sequence[Item]) -> list[int | None]:
     ]
 
 
-def _segment(source: str, items: Sequence[Item], partners: list[int]) -> Segment | None:
-    items, partners = _without_empty_pairs(source, items, partners)
+def _segment(source: str, items: Sequence[Item], partners: Sequence[int], refer: Refer) -> Segment | None:
+    items, partners = _without_empty_pairs(items, partners)
     low, high = 0, len(items)
     while low < high:
         if _stays_at_edge(items[low]):
@@ -139,7 +143,7 @@ def _segment(source: str, items: Sequence[Item], partners: list[int]) -> Segment
             place = match.end()
         end -= place
         items[-1] = replace(items[-1], text=items[-1].text.rstrip(_SPACE + "\u00a0"))
-    return Segment(start, end, _Writer(items).marked_text())
+    return Segment(start, end, _Writer(items, refer).marked_text())
 
 
 def _stays_at_edge(item: Item) -> bool:
@@ -148,53 +152,44 @@ def _stays_at_edge(item: Item) -> bool:
     return item.kind is Kind.SINGLE and not item.is_word
 
 
-def _without_empty_pairs(
-    source: str, items: Sequence[Item], partners: Sequence[int]
-) -> tuple[Sequence[Item], list[int]]:
+def _without_empty_pairs(items: Sequence[Item], partners: Sequence[int]) -> tuple[list[Item], list[int]]:
     """Make single things of the outermost pairs around nothing to translate, such as anchors, or links around code."""
-    texts = [0]
-    words = [0]
+    texts, words = [0], [0]  # how many items before one are texts, and words
     for item in items:
-        texts.append(texts[-1] + (item.kind is Kind.TEXT and bool(item.text.strip(_SPACE))))
+        texts.append(texts[-1] + (item.kind is Kind.TEXT and not _stays_at_edge(item)))
         words.append(words[-1] + item.is_word)
     kept: list[Item] = []
-    moved: list[int] = [0] * len(items)
+    numbers: list[int] = []  # of partners
+    waiting: list[int] = []
     i = 0
     while i < len(items):
-        end = partners[i] + 1
-        moved[i] = len(kept)
-        if items[i].kind is Kind.OPEN and texts[i] == texts[end]:
-            inner = items[i:end]
-            written = "".join(
-                source[item.start : item.end] if item.kind is Kind.TEXT else item.text for item in inner
-            )
+        item, end = items[i], partners[i] + 1
+        numbers.append(len(kept))
+        if item.kind is Kind.OPEN and texts[i] == texts[end]:
             is_word = words[i] != words[end]
-            kept.append(Item(Kind.SINGLE, items[i].start, items[end - 1].end, written, is_word=is_word))
-            # White space within the pair separates the words around it.
-            if not is_word and any(item.kind is Kind.TEXT for item in inner):
+            kept.append(Item(Kind.SINGLE, item.start, items[end - 1].end, is_word=is_word))
+            if not is_word and any(inner.kind is Kind.TEXT for inner in items[i:end]):
+                # White space within the pair separates the words around it.
+                numbers.append(len(kept))
                 kept.append(Item(Kind.TEXT, items[end - 1].end, items[end - 1].end, " "))
             i = end
-        else:
-            kept.append(items[i])
-            i += 1
-    i = 0
-    found: list[int] = []
-    waiting: list[int] = []
-    for place, item in enumerate(kept):
-        found.append(place)
+            continue
         if item.kind is Kind.OPEN:
-            waiting.append(place)
+            waiting.append(len(kept))
         elif item.kind is Kind.CLOSE:
-            other = waiting.pop()
-            found[other], found[place] = place, other
-    return kept, found
+            numbers[-1] = waiting.pop()
+            numbers[numbers[-1]] = len(kept)
+        kept.append(item)
+        i += 1
+    return kept, numbers
 
 
 class _Writer:
     """Writes the text of a segment's items, collapses white space, and notes where marks are."""
 
-    def __init__(self, items: Sequence[Item]) -> None:
+    def __init__(self, items: Sequence[Item], refer: Refer) -> None:
         self._items = items
+        self._refer = refer
         self._text: list[str] = []
         self._length = 0
         self._last = ""  # the last character of the text
@@ -212,14 +207,16 @@ class _Writer:
                 case Kind.OPEN:
                     if len(self._open) == MOST_DEPTH:
                         raise MarkupError(f"has more than {MOST_DEPTH} pairs of tags within each other")
-                    self._add(Mark(-1, -1, item.text, is_single=False))
+                    self._add(Mark(0, 0, self._refer(item.start, item.end), is_single=False))
                     self._open.append(len(self._marks) - 1)
                     self._unset += 1
                 case Kind.CLOSE:
                     number = self._open.pop()
-                    self._marks[number] = replace(self._marks[number], end=self._length, closing=item.text)
+                    self._marks[number] = replace(
+                        self._marks[number], end=self._length, closing=self._refer(item.start, item.end)
+                    )
                 case Kind.SINGLE:
-                    self._add_single(item.text, next_to, after_things)
+                    self._add_single(self._refer(item.start, item.end), next_to, after_things)
         return MarkedText("".join(self._text), tuple(self._marks))
 
     def _following(self) -> list[tuple[str, str]]:
@@ -259,19 +256,15 @@ class _Writer:
         self._unset = 0
 
     def _add(self, mark: Mark) -> None:
-        if len(self._marks) == MOST_MARKS:
-            raise MarkupError(f"has more than {MOST_MARKS} tags in one block")
+        if len(self._marks) == MOST_TAGS:
+            raise MarkupError(f"has more than {MOST_TAGS} tags in one block")
         self._marks.append(replace(mark, parent=self._open[-1] if self._open else -1))
 
     def _add_single(self, written: str, next_to: str, after_things: str) -> None:
         space_before = self._space or self._last == " "
-        if after_things in _TAKES_NO_SPACE_BEFORE or not after_things:
+        space_after = next_to != "" and next_to in _SPACE
+        if after_things in _TAKES_NO_SPACE_BEFORE or (self._last in _TAKES_NO_SPACE_AFTER and after_things in _SPACE):
             self._space = False
-        elif self._last in _TAKES_NO_SPACE_AFTER and after_things in _SPACE:
-            pass
         self._write_space()
         self._set_starts()
-        space_after = bool(next_to) and next_to in _SPACE
-        self._add(
-            Mark(self._length, self._length, written, space_before=space_before, space_after=space_after)
-        )
+        self._add(Mark(self._length, self._length, written, space_before=space_before, space_after=space_after))
