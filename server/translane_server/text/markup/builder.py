@@ -7,7 +7,21 @@ from collections.abc import Sequence
 
 from ..marks import MarkedText
 from .document import MOST_BLOCKS, Document, MarkupError, Template, Write, reference
-from .inline import Item, segments
+from .inline import Item, Segment, segments
+
+
+class _Places:
+    """Parts of the source, in order, and what stands in a template for each."""
+
+    def __init__(self) -> None:
+        self.starts: list[int] = []
+        self.ends: list[int] = []
+        self.values: list[int | str] = []
+
+    def add(self, start: int, end: int, value: int | str) -> None:
+        self.starts.append(start)
+        self.ends.append(end)
+        self.values.append(value)
 
 
 class Builder:
@@ -17,39 +31,44 @@ class Builder:
         self._source = source
         self._blocks: list[MarkedText] = []
         self._tags: list[Template] = []
-        # Places of blocks in the source: starts, ends and numbers. Attributes are found before the lines around them.
-        self._attributes: tuple[list[int], list[int], list[int]] = ([], [], [])
-        self._lines: tuple[list[int], list[int], list[int]] = ([], [], [])
+        self._lines = _Places()
+        # Attributes and what is written in another way. They come before the lines around them.
+        self._attributes = _Places()
 
-    def add_line(self, items: Sequence[Item]) -> list[int]:
-        """Add what is translated of a line; return the numbers of its blocks."""
-        numbers = []
+    def add_line(self, items: Sequence[Item]) -> dict[int, Segment]:
+        """Add what is translated of a line; return its blocks by their numbers."""
+        found = {}
         for segment in segments(self._source, items, self._refer):
-            numbers.append(self._add(self._lines, segment.start, segment.end, segment.marked))
-        return numbers
+            number = self._add(segment.marked)
+            self._lines.add(segment.start, segment.end, number)
+            found[number] = segment
+        return found
 
     def add_attribute(self, start: int, end: int, text: str) -> int:
         """Add an attribute's value; return the number of its block."""
-        return self._add(self._attributes, start, end, MarkedText(" ".join(text.split())))
+        number = self._add(MarkedText(" ".join(text.split())))
+        self._attributes.add(start, end, number)
+        return number
+
+    def rewrite(self, start: int, end: int, text: str) -> None:
+        """Write `text` for a part of the source that is in a tag."""
+        self._attributes.add(start, end, text)
 
     def document(self, write: Write) -> Document:
         template: list[str | int] = []
         place = 0
-        for start, end, number in zip(*self._lines, strict=True):
-            template += self._template(place, start)
-            template.append(number)
+        lines = self._lines
+        for start, end, number in zip(lines.starts, lines.ends, lines.values, strict=True):
+            template += [*self._template(place, start), number]
             place = end
         template += self._template(place, len(self._source))
         return Document(tuple(self._blocks), tuple(template), tuple(self._tags), write)
 
-    def _add(self, places: tuple[list[int], list[int], list[int]], start: int, end: int, marked: MarkedText) -> int:
-        number = len(self._blocks)
-        if number == MOST_BLOCKS:
+    def _add(self, marked: MarkedText) -> int:
+        if len(self._blocks) == MOST_BLOCKS:
             raise MarkupError(f"has more than {MOST_BLOCKS} parts to translate")
         self._blocks.append(marked)
-        for values, value in zip(places, (start, end, number), strict=True):
-            values.append(value)
-        return number
+        return len(self._blocks) - 1
 
     def _refer(self, start: int, end: int) -> str:
         """Return what stands for a tag in the marks of a block."""
@@ -57,10 +76,10 @@ class Builder:
         return reference(len(self._tags) - 1)
 
     def _template(self, start: int, end: int) -> Template:
-        """Return a part of the source, with the numbers of the attributes in it."""
-        starts, ends, numbers = self._attributes
+        """Return a part of the source, with what stands in it for attributes."""
+        places = self._attributes
         template: list[str | int] = []
-        for i in range(bisect_left(starts, start), bisect_left(starts, end)):
-            template += [self._source[start : starts[i]], numbers[i]]
-            start = ends[i]
+        for i in range(bisect_left(places.starts, start), bisect_left(places.starts, end)):
+            template += [self._source[start : places.starts[i]], places.values[i]]
+            start = places.ends[i]
         return (*template, self._source[start:end])

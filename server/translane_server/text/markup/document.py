@@ -36,10 +36,17 @@ class MarkupError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a block's translation: a tag, or the text between two tags."""
+    """A part of a block's translation: a tag, or the text between two tags.
+
+    Attributes:
+        text: the tag, or the text without escapes.
+        is_tag: whether it is a tag.
+        is_closing: whether it is the second tag of a pair.
+    """
 
     text: str
-    is_tag: bool
+    is_tag: bool = False
+    is_closing: bool = False
 
 
 # Source text, and the numbers of blocks between.
@@ -92,16 +99,17 @@ class Document:
 
     def _parts(self, number: int, translation: str, fill: Callable[[Template], str]) -> Iterator[Part]:
         place = 0
-        expected = {tag for mark in self.blocks[number].marks for tag in (mark.opening, mark.closing)}
+        closing = {mark.closing for mark in self.blocks[number].marks}
+        expected = closing | {mark.opening for mark in self.blocks[number].marks}
         for match in _REFERENCE.finditer(translation):
             if match[0] in expected:
                 expected.remove(match[0])
                 if place < match.start():
-                    yield Part(translation[place : match.start()], is_tag=False)
-                yield Part(fill(self.tags[int(match[1])]), is_tag=True)
+                    yield Part(translation[place : match.start()])
+                yield Part(fill(self.tags[int(match[1])]), is_tag=True, is_closing=match[0] in closing)
                 place = match.end()
         if place < len(translation):
-            yield Part(translation[place:], is_tag=False)
+            yield Part(translation[place:])
 
 
 def reference(number: int) -> str:

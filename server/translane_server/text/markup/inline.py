@@ -27,6 +27,7 @@ class Kind(Enum):
     OPEN = auto()
     CLOSE = auto()
     SINGLE = auto()
+    BREAK = auto()  # where a line is cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,19 @@ def segments(source: str, items: Sequence[Item], refer: Refer) -> Iterator[Segme
             yield segment
 
 
+def fixed(items: Sequence[Item]) -> list[Item]:
+    """Return the tags that cannot move, and those of pairs around nothing to translate."""
+    partners = _partners(items)
+    texts = [0]  # how many items before one are texts
+    for item in items:
+        texts.append(texts[-1] + (item.kind is Kind.TEXT and not _stays_at_edge(item)))
+    return [
+        item
+        for i, (item, partner) in enumerate(zip(items, partners, strict=True))
+        if partner is None or texts[min(i, partner)] == texts[max(i, partner) + 1]
+    ]
+
+
 def _partners(items: Sequence[Item]) -> list[int | None]:
     """Return the number of each tag's partner; its own for other items, and None for a tag that cannot move."""
     partners: list[int | None] = list(range(len(items)))
@@ -103,7 +117,7 @@ def _partners(items: Sequence[Item]) -> list[int | None]:
                     break
                 partners[other] = None
             partners[i], partners[other] = other, i
-        elif item.kind is Kind.CLOSE:
+        elif item.kind in (Kind.CLOSE, Kind.BREAK):
             partners[i] = None
     for other in waiting:
         partners[other] = None
