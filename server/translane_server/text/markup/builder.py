@@ -27,8 +27,10 @@ class _Places:
 class Builder:
     """Collects the blocks of a source, in the order in which they are there."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, *, free: bool = True) -> None:
+        """Start without blocks; `free` says whether a tag means the same whatever tags are beside it."""
         self._source = source
+        self._free = free
         self._blocks: list[MarkedText] = []
         self._tags: list[Template] = []
         self._lines = _Places()
@@ -38,7 +40,7 @@ class Builder:
     def add_line(self, items: Sequence[Item]) -> dict[int, Segment]:
         """Add what is translated of a line; return its blocks by their numbers."""
         found = {}
-        for segment in segments(self._source, items, self._refer):
+        for segment in segments(self._source, items, self._refer, free=self._free):
             number = self._add(segment.marked)
             self._lines.add(segment.start, segment.end, number)
             found[number] = segment

@@ -70,10 +70,16 @@ class Segment:
 Refer = Callable[[int, int], str]
 
 
-def segments(source: str, items: Sequence[Item], refer: Refer) -> Iterator[Segment]:
+def segments(source: str, items: Sequence[Item], refer: Refer, *, free: bool = True) -> Iterator[Segment]:
     """Yield what is translated of a line. All else, such as white space and images at the ends, stays where it is.
 
     A tag whose partner is missing, or crosses another pair, cannot move. So the line is cut there.
+
+    Args:
+        source: the text that the line is of.
+        items: the line.
+        refer: gives what stands for a tag.
+        free: whether a tag means the same whatever tags are beside it. If so, tags around all of a block stay there.
 
     Raises:
         MarkupError: a block has too many marks, or too many within each other.
@@ -81,7 +87,7 @@ def segments(source: str, items: Sequence[Item], refer: Refer) -> Iterator[Segme
     partners = _partners(items)
     start = 0
     for place in [i for i, partner in enumerate(partners) if partner is None] + [len(items)]:
-        segment = _segment(source, items[start:place], [(p or 0) - start for p in partners[start:place]], refer)
+        segment = _segment(source, items[start:place], [(p or 0) - start for p in partners[start:place]], refer, free)
         start = place + 1
         if segment is not None:
             yield segment
@@ -131,15 +137,18 @@ def _partners(items: Sequence[Item]) -> list[int | None]:
     ]
 
 
-def _segment(source: str, items: Sequence[Item], partners: Sequence[int], refer: Refer) -> Segment | None:
+def _segment(source: str, items: Sequence[Item], partners: Sequence[int], refer: Refer, free: bool) -> Segment | None:
     items, partners = _without_empty_pairs(items, partners)
+    pairs = [0]  # how many items before one start pairs
+    for item in items:
+        pairs.append(pairs[-1] + (item.kind is Kind.OPEN))
     low, high = 0, len(items)
     while low < high:
         if _stays_at_edge(items[low]):
             low += 1
         elif _stays_at_edge(items[high - 1]):
             high -= 1
-        elif items[low].kind is Kind.OPEN and partners[low] == high - 1:
+        elif items[low].kind is Kind.OPEN and partners[low] == high - 1 and (free or pairs[low + 1] == pairs[high]):
             low, high = low + 1, high - 1
         else:
             break

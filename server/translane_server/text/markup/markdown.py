@@ -78,7 +78,7 @@ class _Reader:
             self._lines.append((start, match.start()))
             start = match.end()
         self._lines.append((start, len(source)))
-        self._builder = Builder(source)
+        self._builder = Builder(source, free=False)
         self._references: dict[str, Any] = {}
         self._surroundings: dict[int, Surroundings] = {}
 
@@ -195,6 +195,9 @@ class _Reader:
         if opening is not None and written in ("]", "][]"):
             label = content[opening.end : item.start].replace("\n", " ")
             self._builder.rewrite(placed.start, placed.end, f"][{label}]")
+        elif item.name == "image" and written.endswith("]") and ("][" not in written or written.endswith("[]")):
+            label = written.removesuffix("[]").replace("\n", " ")
+            self._builder.rewrite(placed.start, placed.end, f"{label}{label[1:]}")
         elif "\n" in written:
             self._builder.rewrite(placed.start, placed.end, written.replace("\n", " "))
         elif item.name == "image" and any(character.isalnum() for character in item.text):
