@@ -21,7 +21,7 @@ _WITHOUT = str.maketrans({_START: "\ufffd", _END: "\ufffd"})
 
 
 class MarkupError(ValueError):
-    """A text is not well-formed, or has more parts than a text may have.
+    """A text is not well-formed, or has more parts than a text may have. The message goes on after "the text: ".
 
     Attributes:
         line: where, the first line being 1; None if the fault is of the whole text.
@@ -29,7 +29,7 @@ class MarkupError(ValueError):
     """
 
     def __init__(self, message: str, line: int | None = None, column: int | None = None) -> None:
-        super().__init__(message if line is None else f"line {line}, column {column}: {message}")
+        super().__init__(message if line is None else f"{message} (line {line}, column {column})")
         self.line = line
         self.column = column
 

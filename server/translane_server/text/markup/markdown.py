@@ -21,8 +21,10 @@ from .markdown_writing import Surroundings, emphasis_as_html, write_alternative,
 if TYPE_CHECKING:
     from markdown_it.token import Token
 
-# The parser takes long for a line with more.
+# The parser takes some 0.1 ms for each sign that may be markup, and longer for each bracket of a paragraph.
+_MOST_SIGNS = 20_000
 _MOST_BRACKETS = 5_000
+_SIGNS = "*_[`<&~!\\|\n\r#"
 
 _LINE_END = re.compile(r"\r\n?|\n")
 _TASK = re.compile(r"\[[ xX]\][ \t]+")
@@ -32,8 +34,10 @@ def parse_markdown(text: str) -> Document:
     """Find what is translated of a Markdown document.
 
     Raises:
-        MarkupError: the text has too many blocks, or a paragraph has too many brackets.
+        MarkupError: the text has too many blocks or signs of markup, or a paragraph has too many brackets.
     """
+    if sum(map(text.count, _SIGNS)) > _MOST_SIGNS:
+        raise MarkupError(f"more than {_MOST_SIGNS} signs of markup, such as * and line breaks")
     return _Reader(text).document()
 
 
@@ -162,7 +166,7 @@ class _Reader:
 
     def _add(self, line: _Line, around: Surroundings) -> None:
         if line.content.count("[") > _MOST_BRACKETS:
-            raise MarkupError(f"has more than {_MOST_BRACKETS} brackets in a paragraph")
+            raise MarkupError(f"more than {_MOST_BRACKETS} brackets in a paragraph")
         items = items_of(line.content, self._references)
         if items is None:
             return
