@@ -9,14 +9,15 @@ from collections import Counter
 from markdown_it import MarkdownIt
 
 WORDS = [
-    "cat", "Hello", "a_b", "x*y", "&amp;", "&copy;", "\\*", "1 < 2", "R&D", "你好", "don’t", "#tag", "C#", "5.", "—", '"q"',
-    "[1]", "!", "(x)", "a~b", "$5", "-", "+",
+    "cat", "Hello", "a_b", "x*y", "&amp;", "&copy;", "\\*", "1 < 2", "R&D", "你好", "don’t", "#tag", "C#", "5.", "—",
+    '"q"', "[1]", "!", "(x)", "a~b", "$5", "-", "+",
 ]  # fmt: skip
 CODE = ["`a*b`", "``x`y``", "` `", "`<b>`"]
 LINK_ENDS = ["](http://u.v/a_b*c)", '](<a b> "ti*tle")', "][foo]", "]", "][]"]
 IMAGES = ["[foo]", "[foo][]", "![alt *x* y](i.png)", '![an image](i.png "t")', "![foo]", "![pic][foo]"]
 HTML = [
-    "<b>bold *x*</b>", "<kbd>F1</kbd>", "<!-- c -->", "<br>", '<span translate="no">Brand</span>', '<img src="x" alt="y">',
+    "<b>bold *x*</b>", "<kbd>F1</kbd>", "<!-- c -->", "<br>", '<span translate="no">Brand</span>',
+    '<img src="x" alt="y">',
 ]  # fmt: skip
 RENDERER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 _TAG = re.compile(r"<!--.*?-->|</?[a-zA-Z][^>]*>")

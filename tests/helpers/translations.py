@@ -11,8 +11,8 @@ from translane_server.text.placing import place
 # What no translation may turn into markup.
 WORDS = [
     "cat", "Baum", "树木", "<b>", "</p>", "<!--", "&amp;", "&", '"', "'", "x|y", "*", "_", "**", "[a](b)", "`", "#",
-    "1.", "-", "<x", "a>b", "\\", "~~", "]]>", "!", "](", "http://x.y", "&#35;", "+", "=", "---", "…", "“q”", "a*b", "_c_",
-    "|", ":", "\u00a0", "\ufdd00\ufdd1",
+    "1.", "-", "<x", "a>b", "\\", "~~", "]]>", "!", "](", "http://x.y", "&#35;", "+", "=", "---", "…", "“q”", "a*b",
+    "_c_", "|", ":", "\u00a0", "\ufdd00\ufdd1",
 ]  # fmt: skip
 
 

@@ -40,6 +40,7 @@ MODULES = {
     "prometheus-client": {"prometheus_client"},
     "pyahocorasick": {"ahocorasick"},
     "pydantic": {"pydantic", "pydantic_core"},  # pydantic pins its core exactly
+    "markdown-it-py": {"markdown_it"},
     "onnx-ir": {"onnx_ir"},
 }
 # The rooms of each package: what each may import, of the package itself, beside its own modules. A room that is not
@@ -72,6 +73,7 @@ ROOMS = {
         "metrics": {"model_metrics"},
         "metrics_server": set(),
         "healthcheck": set(),
+        "text.markup": {"text.marks"},
         "text": {"budget", "bundle", "errors", "files", "manifest", "options", "printable"},
         "requests": {"text", "budget", "errors", "manifest", "options", "printable", "sentence"},
         "decoding": {"arrays", "options", "sentence"},

@@ -5,9 +5,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from ..marks import MarkedText
-from .document import MOST_BLOCKS, Document, MarkupError, Template, Write, reference
-from .inline import Item, Segment, segments
+from translane_server.text.marks import MarkedText
+from translane_server.text.markup.document import MOST_BLOCKS, Document, MarkupError, Template, Write, reference
+from translane_server.text.markup.inline import Segment, segments
+from translane_server.text.markup.items import Item
 
 
 class _Places:

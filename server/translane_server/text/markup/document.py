@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ..marks import MarkedText
+from translane_server.text.marks import MarkedText
 
 # A text with more blocks, tags in a block, or tags within each other is refused.
 MOST_BLOCKS = 10_000

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from . import elements
-from .builder import Builder
-from .document import Document, MarkupError, Part
-from .inline import Item, Kind
+from translane_server.text.markup import elements
+from translane_server.text.markup.builder import Builder
+from translane_server.text.markup.document import Document, MarkupError, Part
+from translane_server.text.markup.html_tokens import attribute_values, tokens, translates
+from translane_server.text.markup.items import Item, Kind
 
 if TYPE_CHECKING:
     import turbohtml
@@ -25,16 +25,6 @@ if TYPE_CHECKING:
 # As many elements within each other as browsers allow.
 _MOST_OPEN = 512
 _MOST_CDATA = 20
-
-_ATTRIBUTE = re.compile(
-    r"""[ \t\r\n\f/]*+(?P<name>[^ \t\r\n\f/>][^ \t\r\n\f/>=]*+)"""
-    r"""(?:[ \t\r\n\f]*+=[ \t\r\n\f]*+(?P<value>"[^"]*+"|'[^']*+'|[^ \t\r\n\f>"'][^ \t\r\n\f>]*+))?+"""
-)
-_CDATA = 20
-
-_ATTRIBUTE = re.compile(
-    r"""[\s/]*+(?P<name>[^\s/>=][^\s/>=]*+)(?:\s*+=\s*+(?P<value>"[^"]*+"|'[^']*+'|[^\s>"'][^\s>]*+))?+"""
-)
 _CDATA = "<![CDATA["
 _TEXT_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "\u00a0": "&nbsp;"})
 _QUOTES = {'"': "&quot;", "'": "&#39;"}
@@ -110,7 +100,7 @@ class _Reader:
 
     def read(self) -> range | None:
         """Read all of the text; or return where a CDATA section is that the tokenizer does not know."""
-        for token, start, end in _tokens(self._tokenized):
+        for token, start, end in tokens(self._tokenized):
             if end <= start:
                 continue
             kind = token.type.name
@@ -138,9 +128,10 @@ class _Reader:
         if number not in self._quotes:
             return written
         quote = self._quotes[number]
-        if not quote:
-            return f'"{written.replace(chr(34), _QUOTES[chr(34)])}"'
-        return written.replace(quote, _QUOTES[quote])
+        if not quote and written.isalnum():
+            return written
+        inner = written.replace(quote or '"', _QUOTES[quote or '"'])
+        return inner if quote else f'"{inner}"'
 
     def _is_translated(self) -> bool:
         return self._open[-1].is_translated if self._open else True
@@ -157,7 +148,7 @@ class _Reader:
     def _start_tag(self, token: turbohtml.Token, name: str, start: int, end: int) -> None:
         self._end_elements_before(name, start)
         was_translated = self._is_translated()
-        is_translated = _translates(name, token, inherited=was_translated)
+        is_translated = translates(name, token, inherited=was_translated)
         is_block = name in elements.BLOCKS and not self._in_foreign()
         is_foreign = name in elements.FOREIGN or self._in_foreign()
         is_empty = token.self_closing if is_foreign else name in elements.VOID
@@ -260,38 +251,9 @@ class _Reader:
     def _add_attributes(self, token: turbohtml.Token, name: str, start: int, end: int) -> None:
         """Add the values of attributes that readers see to what is translated."""
         wanted = {"title", "alt"} if name in ("img", "area", "input") else {"title"}
-        values = {key: value or "" for key, value in token.attrs or () if key in wanted}
-        if not values:
-            return
-        for match in _ATTRIBUTE.finditer(self._source, start + 1 + len(name), end - 1):
-            value = values.pop(match["name"].lower(), "")
+        for value, first, last in attribute_values(token, wanted, self._source, start, end):
             if not any(character.isalnum() for character in value):
                 continue
-            quote = match["value"][0] if match["value"][0] in _QUOTES else ""
-            first, last = match.span("value")
+            quote = self._source[first] if self._source[first] in _QUOTES else ""
             number = self._builder.add_attribute(first + len(quote), last - len(quote), Document.escape(value))
             self._quotes[number] = quote
-
-
-def _translates(name: str, token: turbohtml.Token, *, inherited: bool) -> bool:
-    """Whether an element's text is translated."""
-    if name in elements.RAW:
-        return False
-    attributes = dict(token.attrs or ())
-    choice = attributes.get("translate")
-    if choice is not None and choice.lower() in ("", "yes", "no"):
-        return choice.lower() != "no"
-    if "notranslate" in (attributes.get("class") or "").split():
-        return False
-    return inherited and name not in elements.PROTECTED
-
-
-def _tokens(source: str) -> Iterator[tuple[turbohtml.Token, int, int]]:
-    """Yield each token of a text, with its start and its end in the text [characters]."""
-    import turbohtml  # takes a while, and most servers never see markup
-
-    lines = [0, *(match.end() for match in re.finditer(r"\r\n?|\n", source))]
-    tokens = list(turbohtml.tokenize(source))
-    starts = [lines[token.line - 1] + token.col for token in tokens]
-    for token, (start, end) in zip(tokens, pairwise([*starts, len(source)]), strict=True):
-        yield token, start, end

@@ -4,51 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum, auto
 
-from ..marks import Mark, MarkedText
-from .document import MOST_DEPTH, MOST_TAGS, MarkupError
+from translane_server.text.marks import MarkedText
+from translane_server.text.markup.items import SPACE, Item, Kind, Refer
+from translane_server.text.markup.marking import Marking
 
-# White space of HTML, which a browser shows as one space; and what the edges of a block keep besides.
-_SPACE = " \t\r\n\f"
+# White space at the edges of a block stays there, the kind that does not break lines, too.
 _EDGE = re.compile(r"(?:[ \t\r\n\f\u00a0]|&(?:nbsp|#160|#[xX][aA]0);)*")
 _EDGE_AT_END = re.compile(r";0[aA][xX]#&|;061#&|;psbn&|[ \t\r\n\f\u00a0]")  # of the text in reverse
-_WORD = re.compile(r"[ \t\r\n\f]+|[^ \t\r\n\f]+")
-_TAKES_NO_SPACE_BEFORE = frozenset(["", *".,;:!?)]}»”’…。，、；：！？）】」』"])
-_TAKES_NO_SPACE_AFTER = frozenset("([{«“‘„¿¡（【「『")
-
-
-class Kind(Enum):
-    """What an item is."""
-
-    TEXT = auto()
-    OPEN = auto()
-    CLOSE = auto()
-    SINGLE = auto()
-    BREAK = auto()  # where a line is cut
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """A part of a line.
-
-    Attributes:
-        kind: what it is.
-        start: where it starts in the source [characters].
-        end: where it ends.
-        text: of a text: what it says, without entities.
-        name: of a tag: what it shares with its partner.
-        is_word: of a single thing: whether readers read it as a part of the sentence, as they do code.
-    """
-
-    kind: Kind
-    start: int
-    end: int
-    text: str = ""
-    name: str = ""
-    is_word: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +29,6 @@ class Segment:
     start: int
     end: int
     marked: MarkedText
-
-
-# Returns what stands for a part of the source, from `start` to `end`, in a block's marks.
-Refer = Callable[[int, int], str]
 
 
 def segments(source: str, items: Sequence[Item], refer: Refer, *, free: bool = True) -> Iterator[Segment]:
@@ -159,19 +120,19 @@ def _segment(source: str, items: Sequence[Item], partners: Sequence[int], refer:
     if items[0].kind is Kind.TEXT:
         match = _EDGE.match(source, start, items[0].end)
         start = match.end() if match else start
-        items[0] = replace(items[0], text=items[0].text.lstrip(_SPACE + "\u00a0"))
+        items[0] = replace(items[0], text=items[0].text.lstrip(SPACE + "\u00a0"))
     if items[-1].kind is Kind.TEXT:
         backwards, place = source[items[-1].start : end][::-1], 0
         while match := _EDGE_AT_END.match(backwards, place):
             place = match.end()
         end -= place
-        items[-1] = replace(items[-1], text=items[-1].text.rstrip(_SPACE + "\u00a0"))
-    return Segment(start, end, _Writer(items, refer).marked_text())
+        items[-1] = replace(items[-1], text=items[-1].text.rstrip(SPACE + "\u00a0"))
+    return Segment(start, end, Marking(items, refer).marked_text())
 
 
 def _stays_at_edge(item: Item) -> bool:
     if item.kind is Kind.TEXT:
-        return not item.text.strip(_SPACE + "\u00a0")
+        return not item.text.strip(SPACE + "\u00a0")
     return item.kind is Kind.SINGLE and not item.is_word
 
 
@@ -205,89 +166,3 @@ def _without_empty_pairs(items: Sequence[Item], partners: Sequence[int]) -> tupl
         kept.append(item)
         i += 1
     return kept, numbers
-
-
-class _Writer:
-    """Writes the text of a segment's items, collapses white space, and notes where marks are."""
-
-    def __init__(self, items: Sequence[Item], refer: Refer) -> None:
-        self._items = items
-        self._refer = refer
-        self._text: list[str] = []
-        self._length = 0
-        self._last = ""  # the last character of the text
-        self._space = False  # whether white space waits for the next word
-        self._marks: list[Mark] = []
-        self._open: list[int] = []  # marks whose end has not come
-        self._unset = 0  # how many of them, the innermost ones, wait for the next word to start with
-
-    def marked_text(self) -> MarkedText:
-        following = self._following()
-        for item, (next_to, after_things) in zip(self._items, following, strict=True):
-            match item.kind:
-                case Kind.TEXT:
-                    self._write(item.text)
-                case Kind.OPEN:
-                    if len(self._open) == MOST_DEPTH:
-                        raise MarkupError(f"more than {MOST_DEPTH} pairs of tags within each other")
-                    self._add(Mark(0, 0, self._refer(item.start, item.end), is_single=False))
-                    self._open.append(len(self._marks) - 1)
-                    self._unset += 1
-                case Kind.CLOSE:
-                    number = self._open.pop()
-                    self._marks[number] = replace(
-                        self._marks[number], end=self._length, closing=self._refer(item.start, item.end)
-                    )
-                case Kind.SINGLE:
-                    self._add_single(self._refer(item.start, item.end), next_to, after_things)
-        return MarkedText("".join(self._text), tuple(self._marks))
-
-    def _following(self) -> list[tuple[str, str]]:
-        """Return, for each item, the character after it, and the one after it and all single things that follow."""
-        found = []
-        next_to = after_things = ""
-        for item in reversed(self._items):
-            found.append((next_to, after_things))
-            if item.kind is Kind.TEXT and item.text:
-                next_to = after_things = item.text[0]
-            elif item.kind is Kind.SINGLE:
-                next_to = ""
-        return found[::-1]
-
-    def _write(self, text: str) -> None:
-        for word in _WORD.findall(text):
-            if word[0] in _SPACE:
-                self._space = self._length > 0 and self._last != " "
-                continue
-            self._write_space()
-            self._set_starts()
-            self._put(word)
-
-    def _put(self, text: str) -> None:
-        self._text.append(text)
-        self._length += len(text)
-        self._last = text[-1]
-
-    def _write_space(self) -> None:
-        if self._space:
-            self._put(" ")
-            self._space = False
-
-    def _set_starts(self) -> None:
-        for number in self._open[len(self._open) - self._unset :]:
-            self._marks[number] = replace(self._marks[number], start=self._length, end=self._length)
-        self._unset = 0
-
-    def _add(self, mark: Mark) -> None:
-        if len(self._marks) == MOST_TAGS:
-            raise MarkupError(f"more than {MOST_TAGS} tags in one block")
-        self._marks.append(replace(mark, parent=self._open[-1] if self._open else -1))
-
-    def _add_single(self, written: str, next_to: str, after_things: str) -> None:
-        space_before = self._space or self._last == " "
-        space_after = next_to != "" and next_to in _SPACE
-        if after_things in _TAKES_NO_SPACE_BEFORE or (self._last in _TAKES_NO_SPACE_AFTER and after_things in _SPACE):
-            self._space = False
-        self._write_space()
-        self._set_starts()
-        self._add(Mark(self._length, self._length, written, space_before=space_before, space_after=space_after))

@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from .builder import Builder
-from .document import Document, MarkupError, Part
-from .inline import Item, Kind, fixed
-from .markdown_inline import items_of, parser
-from .markdown_writing import Surroundings, emphasis_as_html, write_alternative, write_line
+from translane_server.text.markup.builder import Builder
+from translane_server.text.markup.document import Document, MarkupError, Part
+from translane_server.text.markup.inline import fixed
+from translane_server.text.markup.items import Item, Kind
+from translane_server.text.markup.markdown_inline import items_of, parser
+from translane_server.text.markup.markdown_writing import Surroundings, emphasis_as_html, write_alternative, write_line
 
 if TYPE_CHECKING:
     from markdown_it.token import Token

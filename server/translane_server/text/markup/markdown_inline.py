@@ -8,8 +8,8 @@ from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from . import elements
-from .inline import Item, Kind
+from translane_server.text.markup import elements
+from translane_server.text.markup.items import Item, Kind
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

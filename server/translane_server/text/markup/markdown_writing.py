@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .document import Part
-from .inline import Item, Kind
-from .markdown_inline import items_of
+from translane_server.text.markup.document import Part
+from translane_server.text.markup.items import Item, Kind
+from translane_server.text.markup.markdown_inline import items_of
 
 _SPECIAL = re.compile(r"[\\`*_\[\]<&~!|]")
 _SPACE = re.compile(r"\s*[\r\n\t]\s*")

@@ -14,9 +14,9 @@ from enum import Enum, auto
 from itertools import pairwise
 from xml.parsers import expat
 
-from .builder import Builder
-from .document import MOST_DEPTH, Document, MarkupError, Part
-from .inline import Item, Kind
+from translane_server.text.markup.builder import Builder
+from translane_server.text.markup.document import MOST_DEPTH, Document, MarkupError, Part
+from translane_server.text.markup.items import Item, Kind
 
 # Codes that stand alone; the starts and the ends of parts whose tags need not nest. Their content is not translated.
 _SINGLES = frozenset(["x", "ph", "it", "cp", "ut"])
@@ -69,50 +69,43 @@ class _Event:
     attributes: Mapping[str, str]
 
 
+# An event, where it starts in bytes, what it says in parts, and its attributes.
+_Found = tuple[_What, int, list[str], Mapping[str, str]]
+
+
 def _events(text: str) -> list[_Event]:
     """Parse a text. Elements within an element whose content is not translated are events, too."""
     data = f"<{_ROOT}>{text}</{_ROOT}>".encode("utf-8", "replace")
     parser = expat.ParserCreate("utf-8")
-    parser.buffer_text = False
-    found: list[tuple[_What, int, str, Mapping[str, str]]] = []
+    found: list[_Found] = []
     depth = 0
-    in_section = False
 
     def start(name: str, attributes: Mapping[str, str]) -> None:
         nonlocal depth
         depth += 1
         if depth > MOST_DEPTH + 1:
             raise MarkupError(f"more than {MOST_DEPTH} elements within each other")
-        found.append((_What.START, parser.CurrentByteIndex, name.rpartition(":")[2], attributes))
+        found.append((_What.START, parser.CurrentByteIndex, [name.rpartition(":")[2]], attributes))
 
     def end(name: str) -> None:
         nonlocal depth
         depth -= 1
-        found.append((_What.END, parser.CurrentByteIndex, name.rpartition(":")[2], {}))
+        found.append((_What.END, parser.CurrentByteIndex, [name.rpartition(":")[2]], {}))
 
-    def text_found(said: str) -> None:
-        if in_section:
-            what, place, before, attributes = found[-1]
-            found[-1] = what, place, before + said, attributes
-        else:
-            found.append((_What.TEXT, parser.CurrentByteIndex, said, {}))
-
-    def section(*, starts: bool) -> None:
-        nonlocal in_section
-        in_section = starts
-        if starts:
-            found.append((_What.TEXT, parser.CurrentByteIndex, "", {}))
+    def text_found(said: str = "") -> None:
+        if found[-1][0] is not _What.TEXT:
+            found.append((_What.TEXT, parser.CurrentByteIndex, [], {}))
+        found[-1][2].append(said)
 
     def other(*_: str) -> None:
-        found.append((_What.OTHER, parser.CurrentByteIndex, "", {}))
+        found.append((_What.OTHER, parser.CurrentByteIndex, [], {}))
 
     parser.StartElementHandler = start
     parser.EndElementHandler = end
     parser.CharacterDataHandler = text_found
     parser.CommentHandler = other
     parser.ProcessingInstructionHandler = other
-    parser.StartCdataSectionHandler = lambda: section(starts=True)
-    parser.EndCdataSectionHandler = lambda: section(starts=False)
+    parser.StartCdataSectionHandler = text_found
     try:
         parser.Parse(data, True)
     except expat.ExpatError as error:
@@ -122,7 +115,7 @@ def _events(text: str) -> list[_Event]:
     return _placed(text, data, found)
 
 
-def _placed(text: str, data: bytes, found: Sequence[tuple[_What, int, str, Mapping[str, str]]]) -> list[_Event]:
+def _placed(text: str, data: bytes, found: Sequence[_Found]) -> list[_Event]:
     """Turn the parser's places, which count bytes of the text within its root, to places in the text."""
     places = [place for _, place, _, _ in found]
     if len(data) != len(text) + 2 * len(_ROOT) + 5:
@@ -134,7 +127,7 @@ def _placed(text: str, data: bytes, found: Sequence[tuple[_What, int, str, Mappi
         places = converted
     places = [place - len(_ROOT) - 2 for place in places]
     return [
-        _Event(what, start, end, said, attributes)
+        _Event(what, start, end, "".join(said), attributes)
         for (what, _, said, attributes), (start, end) in zip(found[1:-1], pairwise(places[1:]), strict=True)
     ]
 

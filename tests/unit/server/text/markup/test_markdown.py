@@ -78,8 +78,7 @@ def test_blocks_are_paragraphs_headings_and_cells():
         "z",
         "only",
         "a picture",
-        "the foo",
-        "bold a_b_c 1 * 2",
+        "the foo bold a_b_c 1 * 2",
     ]
 
 
