@@ -46,8 +46,10 @@ docs/client
 docs/client-reference
 docs/server
 docs/markup
+docs/glossaries
 docs/security
 docs/export
+docs/quality
 docs/bring-your-own
 docs/explain
 docs/training

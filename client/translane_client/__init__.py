@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         Unavailable,
         Unimplemented,
     )
-    from translane_client.options import DecodingOptions
+    from translane_client.options import DecodingOptions, Format, Term
     from translane_client.results import (
         AlignmentPoint,
         FinishReason,
@@ -39,8 +39,11 @@ if TYPE_CHECKING:
         Score,
         ServerInfo,
         StreamedTranslation,
+        TermOutcome,
+        TermReport,
         Timing,
         Translation,
+        Treatment,
     )
     from translane_client.retry import RetryPolicy
     from translane_client.translation_stream import AsyncTranslationStream, TranslationStream
@@ -55,6 +58,7 @@ __all__ = [
     "DecodingOptions",
     "FieldViolation",
     "FinishReason",
+    "Format",
     "Hypothesis",
     "Internal",
     "InvalidArgument",
@@ -68,10 +72,14 @@ __all__ = [
     "Score",
     "ServerInfo",
     "StreamedTranslation",
+    "Term",
+    "TermOutcome",
+    "TermReport",
     "Timing",
     "TranslaneError",
     "Translation",
     "TranslationStream",
+    "Treatment",
     "Unauthenticated",
     "Unavailable",
     "Unimplemented",
@@ -97,7 +105,7 @@ _MODULES = {
             "Unavailable",
             "Unimplemented",
         ),
-        "options": ("DecodingOptions",),
+        "options": ("DecodingOptions", "Format", "Term"),
         "retry": ("RetryPolicy",),
         "translation_stream": ("AsyncTranslationStream", "TranslationStream"),
         "results": (
@@ -109,8 +117,11 @@ _MODULES = {
             "Score",
             "ServerInfo",
             "StreamedTranslation",
+            "TermOutcome",
+            "TermReport",
             "Timing",
             "Translation",
+            "Treatment",
         ),
     }.items()
     for name in names

@@ -12,7 +12,7 @@ from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
 from translane_client._responses import ReceivedStream, scores_of, server_info_of, translations_of
 from translane_client.errors import FieldViolation, InvalidArgument
-from translane_client.options import options_message
+from translane_client.options import Format, format_message, options_message
 from translane_client.results import Score, ServerInfo, Translation
 
 Item = TypeVar("Item")
@@ -63,7 +63,12 @@ def server_call() -> Call[ServerInfo]:
 
 
 def translate_job(
-    model: str, source_language: str, target_language: str, priority: int, options: Mapping[str, Any]
+    model: str,
+    source_language: str,
+    target_language: str,
+    priority: int,
+    options: Mapping[str, Any],
+    format: Format | str = Format.TEXT,
 ) -> Job[str, Translation]:
     """The job of translating texts.
 
@@ -73,7 +78,7 @@ def translate_job(
     Raises:
         TypeError, ValueError: a setting is of the wrong type or range; the message names the setting.
     """
-    settings = translate_settings(model, source_language, target_language, priority, options)
+    settings = translate_settings(model, source_language, target_language, priority, options, format)
 
     def call(batch: Batch[str]) -> Call[list[Translation]]:
         request = pb.TranslateRequest()
@@ -85,7 +90,12 @@ def translate_job(
 
 
 def translate_settings(
-    model: str, source_language: str, target_language: str, priority: int, options: Mapping[str, Any]
+    model: str,
+    source_language: str,
+    target_language: str,
+    priority: int,
+    options: Mapping[str, Any],
+    format: Format | str = Format.TEXT,
 ) -> pb.TranslateRequest:
     """A request without texts; raises as `translate_job` does."""
     return pb.TranslateRequest(
@@ -94,11 +104,18 @@ def translate_settings(
         target_language=target_language,
         priority=priority,
         options=options_message(options),
+        format=format_message(format),
     )
 
 
 def stream_call(
-    text: str, model: str, source_language: str, target_language: str, priority: int, options: Mapping[str, Any]
+    text: str,
+    model: str,
+    source_language: str,
+    target_language: str,
+    priority: int,
+    options: Mapping[str, Any],
+    format: Format | str = Format.TEXT,
 ) -> tuple[Call[str], ReceivedStream]:
     """The call that translates `text` delta by delta, and what the call has received so far.
 
@@ -113,6 +130,7 @@ def stream_call(
         target_language=target_language,
         priority=priority,
         options=options_message(options),
+        format=format_message(format),
     )
     received = ReceivedStream()
     return Call("TranslateStream", request, received.delta_of), received

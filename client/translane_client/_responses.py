@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from google.protobuf.duration_pb2 import Duration
 
 from translane.v1 import translation_pb2 as pb
@@ -15,13 +17,24 @@ from translane_client.results import (
     Score,
     ServerInfo,
     StreamedTranslation,
+    TermOutcome,
+    TermReport,
     Timing,
     Translation,
+    Treatment,
 )
 
 _FINISH_REASONS = {
     pb.FINISH_REASON_END_OF_SENTENCE: FinishReason.END_OF_SENTENCE,
     pb.FINISH_REASON_MAX_LENGTH: FinishReason.MAX_LENGTH,
+}
+_TERM_OUTCOMES = {
+    pb.TERM_OUTCOME_APPLIED: TermOutcome.APPLIED,
+    pb.TERM_OUTCOME_NOT_FOUND: TermOutcome.NOT_FOUND,
+    pb.TERM_OUTCOME_UNSPELLABLE: TermOutcome.UNSPELLABLE,
+    pb.TERM_OUTCOME_TOO_MANY: TermOutcome.TOO_MANY,
+    pb.TERM_OUTCOME_PRESERVED: TermOutcome.PRESERVED,
+    pb.TERM_OUTCOME_MISSED: TermOutcome.MISSED,
 }
 
 
@@ -64,7 +77,9 @@ class ReceivedStream:
     def delta_of(self, response: pb.TranslateStreamResponse) -> str:
         """Takes one message; returns the message's delta, which may be empty."""
         if response.HasField("hypothesis"):
-            self.translation = StreamedTranslation(_hypothesis(response.hypothesis), _timing(response))
+            self.translation = StreamedTranslation(
+                _hypothesis(response.hypothesis), _timing(response), _treatment(response)
+            )
         return response.text_delta
 
     def end(self) -> None:
@@ -82,6 +97,7 @@ def _translation(translation: pb.Translation, model: str, timing: Timing | None)
         model=model,
         timing=timing,
         source_pieces=tuple(translation.source_pieces),
+        treatment=_treatment(translation),
     )
 
 
@@ -96,6 +112,26 @@ def _hypothesis(hypothesis: pb.Hypothesis) -> Hypothesis:
             AlignmentPoint(point.source_token, point.target_token, point.weight)
             for point in hypothesis.alignment.points
         ),
+        quality=hypothesis.quality if hypothesis.HasField("quality") else None,
+    )
+
+
+def _treatment(message: pb.Translation | pb.TranslateStreamResponse) -> Treatment | None:
+    if not message.HasField("treatment"):
+        return None
+    treatment = message.treatment
+    return Treatment(
+        sentences=treatment.sentences,
+        cut_sentences=treatment.cut_sentences,
+        preserved=treatment.preserved,
+        terms=tuple(
+            TermReport(
+                term.source, term.target, _TERM_OUTCOMES.get(term.outcome, TermOutcome.UNSPECIFIED), term.glossary
+            )
+            for term in treatment.terms
+        ),
+        source_language=treatment.source_language or None,
+        pivot_language=treatment.pivot_language or None,
     )
 
 
@@ -128,4 +164,13 @@ def _model_info(model: pb.Model) -> ModelInfo:
         max_source_tokens=model.max_source_tokens,
         max_target_tokens=model.max_target_tokens,
         default_max_length=model.default_max_length,
+        decoding_defaults={field.name: _option(value) for field, value in model.decoding_defaults.ListFields()},
+        glossaries=tuple(model.glossaries),
     )
+
+
+def _option(value: Any) -> Any:
+    """An option's value. A float of 32 bits becomes the shortest number that such a float stands for: 0.6."""
+    if isinstance(value, float):
+        return float(f"{value:.7g}")
+    return value if isinstance(value, bool | int | str) else list(value)

@@ -27,7 +27,7 @@ from translane_client._requests import (
 )
 from translane_client._responses import ReceivedStream
 from translane_client.errors import Cancelled
-from translane_client.options import DecodingOptions
+from translane_client.options import DecodingOptions, Format
 from translane_client.results import ModelInfo, Score, ServerInfo, Translation
 from translane_client.translation_stream import AsyncTranslationStream
 
@@ -60,6 +60,7 @@ class AsyncClient(BaseClient):
         model: str = ...,
         source_language: str = ...,
         target_language: str = ...,
+        format: Format | str = ...,
         priority: int = ...,
         timeout: float | None = ...,  # noqa: ASYNC109 - travels to the server
         **options: Unpack[DecodingOptions],
@@ -72,6 +73,7 @@ class AsyncClient(BaseClient):
         model: str = ...,
         source_language: str = ...,
         target_language: str = ...,
+        format: Format | str = ...,
         priority: int = ...,
         timeout: float | None = ...,  # noqa: ASYNC109 - travels to the server
         **options: Unpack[DecodingOptions],
@@ -83,12 +85,13 @@ class AsyncClient(BaseClient):
         model: str = "",
         source_language: str = "",
         target_language: str = "",
+        format: Format | str = Format.TEXT,
         priority: int = 0,
         timeout: float | None = None,  # noqa: ASYNC109 - travels to the server
         **options: Unpack[DecodingOptions],
     ) -> Translation | list[Translation]:
         """Translates one text, or a list of texts in order, as `Client.translate` does."""
-        job = translate_job(model, source_language, target_language, priority, options)
+        job = translate_job(model, source_language, target_language, priority, options, format)
         if isinstance(texts, str):
             return (await self._run(job.call(Batch([texts], 0)), self._deadline(timeout)))[0]
         return await self._all(job, texts, timeout)
@@ -100,6 +103,7 @@ class AsyncClient(BaseClient):
         model: str = "",
         source_language: str = "",
         target_language: str = "",
+        format: Format | str = Format.TEXT,
         priority: int = 0,
         timeout: float | None = None,
         **options: Unpack[DecodingOptions],
@@ -107,7 +111,9 @@ class AsyncClient(BaseClient):
         """Translates any number of texts in order and bounded memory, as `Client.translate_iter` does."""
         if isinstance(texts, str):
             raise TypeError("translate_iter() takes many texts; translate() takes one")
-        return self._lazily(translate_job(model, source_language, target_language, priority, options), texts, timeout)
+        return self._lazily(
+            translate_job(model, source_language, target_language, priority, options, format), texts, timeout
+        )
 
     def translate_stream(
         self,
@@ -116,12 +122,13 @@ class AsyncClient(BaseClient):
         model: str = "",
         source_language: str = "",
         target_language: str = "",
+        format: Format | str = Format.TEXT,
         priority: int = 0,
         timeout: float | None = None,
         **options: Unpack[DecodingOptions],
     ) -> AsyncTranslationStream:
         """Hands out the translation of one text while it is being decoded, as `Client.translate_stream` does."""
-        call, received = stream_call(text, model, source_language, target_language, priority, options)
+        call, received = stream_call(text, model, source_language, target_language, priority, options, format)
         self._deadline(timeout)  # refuses a wrong timeout now, and not at the first delta
         running = _RunningStream()
         return AsyncTranslationStream(self._deltas(running, call, received, timeout), received, running.stop)

@@ -25,7 +25,7 @@ from translane_client._requests import (
     translate_job,
 )
 from translane_client._responses import ReceivedStream
-from translane_client.options import DecodingOptions
+from translane_client.options import DecodingOptions, Format
 from translane_client.results import ModelInfo, Score, ServerInfo, Translation
 from translane_client.translation_stream import TranslationStream
 
@@ -71,6 +71,7 @@ class Client(BaseClient):
         model: str = ...,
         source_language: str = ...,
         target_language: str = ...,
+        format: Format | str = ...,
         priority: int = ...,
         timeout: float | None = ...,
         **options: Unpack[DecodingOptions],
@@ -83,6 +84,7 @@ class Client(BaseClient):
         model: str = ...,
         source_language: str = ...,
         target_language: str = ...,
+        format: Format | str = ...,
         priority: int = ...,
         timeout: float | None = ...,
         **options: Unpack[DecodingOptions],
@@ -94,6 +96,7 @@ class Client(BaseClient):
         model: str = "",
         source_language: str = "",
         target_language: str = "",
+        format: Format | str = Format.TEXT,
         priority: int = 0,
         timeout: float | None = None,
         **options: Unpack[DecodingOptions],
@@ -105,11 +108,12 @@ class Client(BaseClient):
             model: A model's name. If it is left out, the languages choose the model.
             source_language: BCP-47 tag. May be left out where the model has one source language.
             target_language: BCP-47 tag. May be left out where the model has one target language.
+            format: What the texts are written in, as a Format or its name: text, html, markdown or xliff.
             priority: Waiting sentences of a higher priority are translated first.
             timeout: Deadline in seconds of the whole call, retries included. None: the client's deadline.
             options: Decoding options by name, such as `max_length=100`; DecodingOptions describes them.
         """
-        job = translate_job(model, source_language, target_language, priority, options)
+        job = translate_job(model, source_language, target_language, priority, options, format)
         if isinstance(texts, str):
             with RunningCalls(self._sleep) as calls:
                 return self._run(calls, job.call(Batch([texts], 0)), self._deadline(timeout))[0]
@@ -122,6 +126,7 @@ class Client(BaseClient):
         model: str = "",
         source_language: str = "",
         target_language: str = "",
+        format: Format | str = Format.TEXT,
         priority: int = 0,
         timeout: float | None = None,
         **options: Unpack[DecodingOptions],
@@ -135,7 +140,9 @@ class Client(BaseClient):
         """
         if isinstance(texts, str):
             raise TypeError("translate_iter() takes many texts; translate() takes one")
-        return self._lazily(translate_job(model, source_language, target_language, priority, options), texts, timeout)
+        return self._lazily(
+            translate_job(model, source_language, target_language, priority, options, format), texts, timeout
+        )
 
     def translate_stream(
         self,
@@ -144,6 +151,7 @@ class Client(BaseClient):
         model: str = "",
         source_language: str = "",
         target_language: str = "",
+        format: Format | str = Format.TEXT,
         priority: int = 0,
         timeout: float | None = None,
         **options: Unpack[DecodingOptions],
@@ -154,7 +162,7 @@ class Client(BaseClient):
         to the translation, and no delta ends within a character. Beam search hands out what all beams agree on. The
         client retries as `translate` does until the first delta has arrived, and raises every error after that.
         """
-        call, received = stream_call(text, model, source_language, target_language, priority, options)
+        call, received = stream_call(text, model, source_language, target_language, priority, options, format)
         self._deadline(timeout)  # refuses a wrong timeout now, and not at the first delta
         calls = RunningCalls(self._sleep)
         return TranslationStream(self._deltas(calls, call, received, timeout), received, calls.stop)

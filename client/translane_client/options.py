@@ -1,15 +1,56 @@
-"""Decoding options: the keywords, and their message in a request."""
+"""What a request says about its texts: their format, and the decoding options with their message."""
 
 from __future__ import annotations
 
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypedDict
+from enum import StrEnum
+from typing import Any, NamedTuple, TypedDict
 
 from google.protobuf.descriptor import FieldDescriptor
 
 from translane.v1 import translation_pb2 as pb
+
+
+class Term(NamedTuple):
+    """A term: where `source` occurs in a text, `target` occurs in its translation."""
+
+    source: str
+    target: str
+    ignore_case: bool = False
+    """Whether upper and lower case of the source are the same."""
+    inflected: bool = False
+    """Whether other inflected forms of the source's words are found, too, as far as a stemmer knows them."""
+
+
+class Format(StrEnum):
+    """What a text is written in. Markup is kept: tags come back around the words that they enclosed."""
+
+    TEXT = "text"
+    """Plain text."""
+    HTML = "html"
+    """An HTML page, or a part of one."""
+    MARKDOWN = "markdown"
+    """Markdown (CommonMark)."""
+    XLIFF = "xliff"
+    """The content of an XLIFF <source>: text with inline elements."""
+
+
+_FORMATS = {
+    Format.TEXT: pb.FORMAT_UNSPECIFIED,  # plain text is the default, and is not sent
+    Format.HTML: pb.FORMAT_HTML,
+    Format.MARKDOWN: pb.FORMAT_MARKDOWN,
+    Format.XLIFF: pb.FORMAT_XLIFF,
+}
+
+
+def format_message(format: Format | str) -> pb.Format:
+    """The format as it travels. ValueError: there is no such format."""
+    try:
+        return _FORMATS[Format(format)]
+    except ValueError:
+        raise ValueError(f"format must be one of {', '.join(Format)}, not {format!r}") from None
 
 
 class DecodingOptions(TypedDict, total=False):
@@ -21,7 +62,7 @@ class DecodingOptions(TypedDict, total=False):
     """
 
     beam_size: int | None
-    """Number of beams; 1 is greedy search. Default: 1, or 4 with terminology."""
+    """Number of beams; 1 is greedy search. Default: 1, or 4 in texts where a term occurs."""
     num_hypotheses: int | None
     """Hypotheses to return for each text: at most beam_size, unless tokens are sampled or return_alternatives is set.
     Default: 1."""
@@ -58,9 +99,9 @@ class DecodingOptions(TypedDict, total=False):
     """Replaces each unknown token by the source token that it is aligned to. Default: False."""
     suppressed_phrases: Iterable[str] | None
     """Phrases that must not occur in the translation, not even as a part of a word. Default: none."""
-    terminology: Mapping[str, str] | Iterable[Sequence[str]] | None
-    """Source phrase → target phrase, as a mapping or as pairs: where the source phrase occurs in a text, the target
-    phrase occurs in the translation. Needs beam search. Default: none."""
+    terminology: Mapping[str, str] | Iterable[Sequence[str] | Term] | None
+    """Source phrase → target phrase, as a mapping, as pairs or as `Term`s: where the source phrase occurs in a text,
+    the target phrase occurs in the translation. Needs beam search. Default: none."""
     return_tokens: bool | None
     """Returns the tokens of each hypothesis and of the source. Default: False."""
     return_token_scores: bool | None
@@ -114,6 +155,13 @@ def options_message(options: Mapping[str, Any]) -> pb.DecodingOptions:
 
 def _terms(terms: Any) -> Iterator[pb.Term]:
     for pair in terms.items() if isinstance(terms, Mapping) else terms:
+        if isinstance(pair, Term):
+            yield pb.Term(
+                source=_text(pair.source),
+                target=_text(pair.target),
+                **{name: True for name in ("ignore_case", "inflected") if _boolean(getattr(pair, name))},
+            )
+            continue
         if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:  # "ab" is no pair
             raise TypeError(f"a mapping, or pairs of source and target, is needed; {pair!r} is no pair")
         yield pb.Term(source=_text(pair[0]), target=_text(pair[1]))

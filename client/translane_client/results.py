@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 
 class FinishReason(StrEnum):
@@ -46,6 +48,56 @@ class Hypothesis:
     """Filled where return_token_scores was set: natural logarithm of each token's probability under the model."""
     alignment: tuple[AlignmentPoint, ...] = ()
     """Filled where return_alignment was set: a point for each target token, without the end-of-sentence token."""
+    quality: float | None = None
+    """Estimated quality, from 0 to 1; None unless return_quality was set."""
+
+
+class TermOutcome(StrEnum):
+    """What became of a term."""
+
+    UNSPECIFIED = "unspecified"
+    """The server gave no outcome, or an outcome that this client does not know."""
+    APPLIED = "applied"
+    """The target is in the translation."""
+    NOT_FOUND = "not_found"
+    """The source does not occur in the text."""
+    UNSPELLABLE = "unspellable"
+    """The model's vocabulary cannot spell the target."""
+    TOO_MANY = "too_many"
+    """The text has more terms than a sentence can keep."""
+    PRESERVED = "preserved"
+    """The source occurs only within something that is preserved."""
+    MISSED = "missed"
+    """The search ended before the target was in the translation."""
+
+
+@dataclass(frozen=True, slots=True)
+class TermReport:
+    """A term, and what became of the term in one text."""
+
+    source: str
+    target: str
+    outcome: TermOutcome
+    glossary: str = ""
+    """Name of the stored glossary; empty for a term of the request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Treatment:
+    """What the server did with a text besides translating it."""
+
+    sentences: int = 0
+    """How many sentences the text was cut into; 0 if it was not cut."""
+    cut_sentences: int = 0
+    """How many sentences were too long for the model, and were cut in their middle."""
+    preserved: int = 0
+    """How many places were preserved."""
+    terms: tuple[TermReport, ...] = ()
+    """The terms that occur in the text, and the terms of the request that cannot be kept."""
+    source_language: str | None = None
+    """BCP-47 tag of the language that the server found where the request said "auto"; otherwise None."""
+    pivot_language: str | None = None
+    """BCP-47 tag of the language between two models that translated one after the other; None for one model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +128,8 @@ class Translation:
     """Timing of the request that the text travelled in."""
     source_pieces: tuple[str, ...] = ()
     """The tokens of the source; filled where return_tokens or return_alignment was set."""
+    treatment: Treatment | None = None
+    """What the server did with the text besides translating it; None if it did nothing else."""
 
     def __str__(self) -> str:
         return self.text
@@ -103,6 +157,8 @@ class StreamedTranslation:
     hypothesis: Hypothesis
     """The best hypothesis. The stream's deltas concatenate to its text."""
     timing: Timing | None = None
+    treatment: Treatment | None = None
+    """What the server did with the text besides translating it; None if it did nothing else."""
 
     def __str__(self) -> str:
         return self.text
@@ -176,6 +232,10 @@ class ModelInfo:
     """Longest translation of one text, with the end-of-sentence token."""
     default_max_length: int
     """Most tokens to generate where a request sets no max_length."""
+    decoding_defaults: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """Decoding option → its value where a request does not set it. Options without a default are absent."""
+    glossaries: tuple[str, ...] = ()
+    """Names of the stored glossaries for the model's languages."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,9 @@ from translane_export.manifest import build_manifest, choose_limits
 from translane_export.memory import release_memory
 from translane_export.model import Transformer
 from translane_export.model_card import model_card
+from translane_export.narrowing.narrowing import plan_narrowing
 from translane_export.output_folder import check_replaceable, staged
+from translane_export.quality_calibration import calibrate, read_quality_data
 from translane_export.sample_sources import sample_sources
 from translane_export.settings import PRECISIONS, ExportSettings, Format
 from translane_export.sources.readers import find_reader, read_checkpoint
@@ -34,7 +36,7 @@ from translane_export.train.data import SentencePair
 from translane_server.bundle import MANIFEST, Bundle, file_entry, load_bundle
 from translane_server.errors import StartupError
 from translane_server.manifest import Alignment, Manifest, Parity
-from translane_server.requests.language_pairs import LanguagePairs
+from translane_server.requests.language_pairs import LanguagePair, LanguagePairs
 from translane_server.text.tokenizer import load_tokenizer
 
 TORCHSCRIPT_MANIFEST = "torchscript.json"
@@ -67,12 +69,17 @@ def write_bundle(
     check_output(settings)
     checkpoint = read()
     settings = complete(settings, checkpoint)
-    checkpoint = _with_languages(checkpoint, settings)
+    _log_search(settings, checkpoint, log)
+    narrowing = plan_narrowing(settings, checkpoint)
+    if summary := narrowing.summary(checkpoint):
+        log(summary)
+    checkpoint = _with_languages(narrowing.apply(checkpoint), settings)
     numerics = check_settings(settings)
     check_checkpoint(settings, checkpoint)
     choose_limits(settings, checkpoint.config)  # refuses what cannot be before anything takes long
     card = _read_model_card(settings)
     test = read_test_set(settings.test) if settings.test else ()
+    quality_data = read_quality_data(settings.quality_data) if settings.quality_data else ()
     samples = sample_sources(checkpoint, settings.samples)
     model = build_model(checkpoint)
     check_range(model, numerics, checkpoint.origins)
@@ -102,8 +109,11 @@ def write_bundle(
             del reference
             release_memory()
             decodes = decode_sources(settings, runnable, samples, config, log)
+            estimation = checkpoint.quality_estimation
+            if quality_data and settings.precision != "int8":
+                estimation = calibrate(runnable, _languages(bundle), quality_data, settings.computing_threads, log)
         release_memory()
-        reference = as_stored(build_model(read()), numerics)
+        reference = as_stored(build_model(narrowing.apply(read())), numerics)
         release_memory()
         parity = _compare(decodes, reference, verified, manifest.alignment, log)
         manifest = manifest.model_copy(update={"parity": parity})
@@ -116,6 +126,10 @@ def write_bundle(
                 manifest = quantized.manifest.model_copy(update={"quality": checkpoint.quality})
             else:
                 manifest = _quantize(settings, bundle, reference, samples, test, log)
+            if quality_data:
+                bundle = Bundle(folder, manifest)
+                estimation = calibrate(bundle, _languages(bundle), quality_data, settings.computing_threads, log)
+        manifest = manifest.model_copy(update={"quality_estimation": estimation})
         (folder / _MODEL_CARD).write_text(card or model_card(manifest), encoding="utf-8")
         files = {**manifest.files, _MODEL_CARD: file_entry(folder / _MODEL_CARD)}
         manifest = manifest.model_copy(update={"files": dict(sorted(files.items()))})
@@ -147,6 +161,13 @@ def _with_languages(checkpoint: Checkpoint, settings: ExportSettings) -> Checkpo
     return dataclasses.replace(checkpoint, languages=languages)
 
 
+def _log_search(settings: ExportSettings, checkpoint: Checkpoint, log: Log) -> None:
+    if settings.decoding_defaults and str(settings.decoding_defaults) != "none":
+        log(f"requests that set nothing are searched with {settings.decoding_defaults}")
+    if checkpoint.left_out_search and "decoding_defaults" not in settings.model_fields_set:
+        log(f"left out of the checkpoint's search, which the server's has not: {', '.join(checkpoint.left_out_search)}")
+
+
 def _choose_alignment(
     settings: ExportSettings, reference: Transformer, samples: list[list[int]], log: Log
 ) -> Alignment | None:
@@ -157,6 +178,11 @@ def _choose_alignment(
     alignment = choose_alignment(reference, samples, settings.alignment_layer)
     log(f"aligning by decoder layer {alignment.layer}")
     return alignment
+
+
+def _languages(bundle: Bundle) -> LanguagePair:
+    """The one pair of languages that parallel text is in."""
+    return LanguagePairs(bundle.manifest.languages, load_tokenizer(bundle)).default()
 
 
 def _check_tokenizer(bundle: Bundle) -> None:
@@ -195,7 +221,7 @@ def _quantize(
     manifest = bundle.manifest
     if test and len(manifest.source_languages) * len(manifest.target_languages) > 1:
         raise ExportError("--test is for models of one pair of languages: it does not say which of several it is in")
-    languages = LanguagePairs(manifest.languages, load_tokenizer(bundle)).default()
+    languages = _languages(bundle)
     longest = min(_SHORTEST, manifest.limits.source_tokens)
     # random ids tell little of what sentences do to a model, and more than nothing
     samples = (
@@ -217,6 +243,10 @@ def _write_manifest(form: Format, manifest: Manifest, folder: Path) -> None:
     for part, field in (("architecture", "kv_heads"), ("tokenizer", "target")):
         if content[part].get(field, "") is None:
             del content[part][field]  # older servers know no such field, and can serve the bundle without it
+    defaults = content["decoding_defaults"]
+    content["decoding_defaults"] = {name: value for name, value in defaults.items() if value is not None}  # likewise
+    if content["quality_estimation"] is None:
+        del content["quality_estimation"]  # neither does an older server know this one
     if form == "torchscript":
         content = {"format": "translane-torchscript", **content}
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"

@@ -28,7 +28,7 @@ from translane_export.ranges import Ranges
 from translane_export.tokenizer_files import TokenizerFiles, json_files, sentencepiece_files
 from translane_export.weights import check_weight
 from translane_server.files import parse_json
-from translane_server.manifest import Languages, LanguageTemplates, LanguageTokens, Quality
+from translane_server.manifest import Languages, LanguageTemplates, LanguageTokens, Quality, QualityEstimation
 from translane_server.printable import shown
 
 FORMAT = "translane-checkpoint"
@@ -51,6 +51,8 @@ class Checkpoint:
     the exporter's settings by name, which hold where none are given. Empty: the folder's name, and the defaults.
     ``ranges`` and ``quality`` are what a model that has been quantized was quantized with, and what came of it: its
     weights are rounded already, and quantized again with these ranges it translates as before.
+    ``left_out_search`` names what the checkpoint's own search does and the server's does not.
+    ``quality_estimation`` is the calibration of a model that has been exported before.
     ``origins`` says for weights where in the checkpoint they are, as errors name them: file, and the name there.
     """
 
@@ -64,7 +66,9 @@ class Checkpoint:
     settings: Mapping[str, Any] = field(default_factory=dict)
     ranges: Ranges | None = None
     quality: Quality | None = None
+    quality_estimation: QualityEstimation | None = None
     origins: Mapping[str, str] = field(default_factory=dict)
+    left_out_search: tuple[str, ...] = ()
 
 
 def save_checkpoint(

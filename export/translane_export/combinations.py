@@ -25,6 +25,8 @@ def check_settings(settings: ExportSettings) -> Numerics:
         raise ExportError(f"TorchScript files are fp32 or fp16; {settings.precision} is a precision of ONNX bundles")
     if settings.test and settings.precision != "int8":
         raise ExportError("--test is for precision int8, whose translations it scores")
+    if settings.quality_data and settings.format == "torchscript":
+        raise ExportError("--quality-data is for the server, which reads no TorchScript files; leave it out")
     return numerics
 
 
@@ -38,6 +40,11 @@ def check_checkpoint(settings: ExportSettings, checkpoint: Checkpoint) -> None:
         raise ExportError(
             f"--test compares int8 with what it is made of, and {settings.checkpoint} is int8 already, which stays as"
             " it is; leave it out"
+        )
+    languages = checkpoint.languages
+    if settings.quality_data and len(languages.source) * len(languages.target) > 1:
+        raise ExportError(
+            "--quality-data is for models of one pair of languages: it does not say which of several it is in"
         )
     if settings.precision == "bf16" and checkpoint.config.norm_kind == "batch":
         raise ExportError(

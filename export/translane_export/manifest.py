@@ -21,6 +21,7 @@ from translane_server.manifest import (
     Graphs,
     Manifest,
     ModelLimits,
+    SearchDefaults,
     SpecialIds,
 )
 from translane_server.printable import printable
@@ -103,7 +104,7 @@ def _build(
             decoder_start=config.start_id,
         ),
         limits=limits,
-        decoding_defaults=DecodingDefaults(max_length=min(settings.default_max_length, limits.target_tokens)),
+        decoding_defaults=_decoding_defaults(settings, limits),
         tokenizer=checkpoint.tokenizer.entry,
         graphs=graphs,
         alignment=alignment,
@@ -117,6 +118,13 @@ def _build(
         },
         parity=None,
         files=files,
+    )
+
+
+def _decoding_defaults(settings: ExportSettings, limits: ModelLimits) -> DecodingDefaults:
+    search = settings.decoding_defaults or SearchDefaults()
+    return DecodingDefaults(
+        max_length=min(settings.default_max_length, limits.target_tokens), **search.model_dump(exclude_none=True)
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from translane_server.manifest import Manifest, Precision, Quality
+from translane_server.manifest import Manifest, Precision, Quality, QualityEstimation
 from translane_server.printable import printable
 
 # what a parity report is of, where that is not the bundle itself
@@ -33,6 +33,8 @@ def model_card(manifest: Manifest) -> str:
         sections += ["## Parity with PyTorch", _list(_parity_facts(manifest))]
     if manifest.quality:
         sections += ["## int8 beside fp32", _list(_quality_facts(manifest.quality))]
+    if manifest.quality_estimation:
+        sections += ["## Estimated quality", _list(_estimation_facts(manifest.quality_estimation))]
     return "\n\n".join(sections) + "\n"
 
 
@@ -45,7 +47,13 @@ def _model_facts(manifest: Manifest) -> list[str]:
         f"Parameters: {sizes.parameters:,}",
         f"Vocabulary: {sizes.source_vocab_size:,} source and {sizes.target_vocab_size:,} target pieces",
         f"Precision: computes in {manifest.precision}, weights stored as {manifest.weight_storage}",
+        *_search_facts(manifest),
     ]
+
+
+def _search_facts(manifest: Manifest) -> list[str]:
+    search = str(manifest.decoding_defaults.search)
+    return [] if search == "none" else [f"Search where a request sets nothing: {search.replace(',', ', ')}"]
 
 
 def _data_facts(provenance: dict[str, Any]) -> list[str]:
@@ -96,6 +104,14 @@ def _quality_facts(quality: Quality) -> list[str]:
     if quality.bleu is not None and quality.fp32_bleu is not None:
         facts.append(f"BLEU {quality.bleu:.2f}, in fp32 {quality.fp32_bleu:.2f}, on {quality.tested:,} sentences")
     return facts
+
+
+def _estimation_facts(estimation: QualityEstimation) -> list[str]:
+    return [
+        f"Calibrated with {estimation.fitted:,} sentences",
+        f"On {estimation.tested:,} other sentences, the correlation of estimate and chrF is"
+        f" {estimation.correlation:.2f}, and the mean error {estimation.mean_error:.2f}",
+    ]
 
 
 def _list(facts: list[str]) -> str:

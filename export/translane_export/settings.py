@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator
 
+from translane_export.decoding_defaults import read_defaults
 from translane_export.languages import is_tag
 from translane_server.cpus import available_cpus
-from translane_server.manifest import Precision
+from translane_server.manifest import Precision, SearchDefaults
 from translane_server.settings_loader import Flag, Settings
+from translane_server.text.language_tags import LONGEST_TAG
 
 ENV_PREFIX = "TRANSLANE_EXPORT_"
 
@@ -59,6 +61,14 @@ class ExportSettings(Settings):
     target_language: Annotated[str | None, Flag("TAG")] = Field(
         default=None, description="BCP-47 tag of the language it translates to."
     )
+    languages: Annotated[tuple[str, ...], Flag("TAGS")] = Field(
+        default=(), description="Languages to keep of a model of many, such as de,en; by default all."
+    )
+    vocabulary_from: Annotated[tuple[Path, ...], Flag("FILES")] = Field(
+        default=(),
+        description="Text files of the languages, one sentence a line: pieces that their sentences do not use leave the"
+        " vocabulary, but for single characters. By default all pieces stay.",
+    )
     source_prefix: str | None = Field(
         default=None,
         description='Text before every source, such as "translate English to German: " for T5; by default what the'
@@ -74,6 +84,11 @@ class ExportSettings(Settings):
     )
     default_max_length: int = Field(
         default=256, ge=1, description="Longest translation where a request sets none [tokens]."
+    )
+    decoding_defaults: Annotated[SearchDefaults | None, BeforeValidator(read_defaults), Flag("NAME=VALUE,…")] = Field(
+        default=None,
+        description="How the server searches where a request does not say, such as beam_size=4,length_penalty=0.6;"
+        " none is greedily; by default as the checkpoint's generation_config.json says.",
     )
     samples: Annotated[Path | None, Flag("FILE", heading="verification")] = Field(
         default=None,
@@ -91,6 +106,11 @@ class ExportSettings(Settings):
         " before and after.",
     )
     max_bleu_loss: float = Field(default=0.5, ge=0, description="int8: how much BLEU may be lost on --test.")
+    quality_data: Annotated[Path | None, Flag("FILE")] = Field(
+        default=None,
+        description="Parallel text (TSV of source and reference, gzipped or not) to calibrate the estimated quality"
+        " with; 100 sentences or more.",
+    )
 
     @property
     def computing_threads(self) -> int:
@@ -115,4 +135,11 @@ class ExportSettings(Settings):
     def _check_tag(cls, value: str | None) -> str | None:
         if value is not None and not is_tag(value):
             raise ValueError("it should be a BCP-47 tag such as zh or pt-BR")
+        return value
+
+    @field_validator("languages")
+    @classmethod
+    def _check_languages(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(0 < len(tag) <= LONGEST_TAG for tag in value):
+            raise ValueError("it should be tags of languages, such as de,en")
         return value

@@ -6,7 +6,8 @@
     ├── StartupError              exit code 1, one sentence on stderr
     │   ├── SettingsError           a flag, environment variable or settings file is wrong (exit code 2)
     │   ├── BundleError             the model bundle is missing, corrupted or unsupported
-    │   └── DeviceError             the requested device cannot run the model
+    │   ├── DeviceError             the requested device cannot run the model
+    │   └── GlossaryError           a stored glossary cannot be read (exit code 2)
     └── RequestError              sent to the caller; `reason` is stable and machine-readable
         ├── InvalidRequestError     a field of the request is wrong
         ├── ModelNotFoundError      there is no model of that name, or none for those languages
@@ -66,6 +67,12 @@ class BundleError(StartupError):
 
 class DeviceError(StartupError):
     """The requested device is missing or cannot run this bundle."""
+
+
+class GlossaryError(StartupError):
+    """A stored glossary cannot be read. While the server runs, the version before goes on."""
+
+    exit_code = 2
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,8 @@ MOST_HEADS = 10_000
 MOST_WIDTH = 1_000_000
 MOST_PIECES = 10_000_000
 MOST_TOKENS = 131_072
+MOST_BEAMS = 4_096
+_LARGEST_PENALTY = 1e6
 _MOST_CHARACTERS = 1_000
 
 # The form of a model's name, a regular expression, and its longest length [characters].
@@ -45,6 +47,10 @@ def _check_shown(text: str) -> str:
 
 # Text that logs, metrics and clients show.
 _Shown = Annotated[str, AfterValidator(_check_shown)]
+
+
+def _as_flag(value: bool | float) -> str:
+    return str(value).lower() if isinstance(value, bool) else f"{value:.9g}"
 
 
 class _Model(BaseModel):
@@ -95,10 +101,33 @@ class ModelLimits(_Model):
     target_tokens: _Tokens
 
 
-class DecodingDefaults(_Model):
+class SearchDefaults(_Model):
+    """How to search where a request does not say: decoding options by name. None leaves an option at its own default.
+
+    `str()` gives the options that are set, such as beam_size=4,length_penalty=0.6, or none.
+    """
+
+    beam_size: int | None = Field(default=None, ge=1, le=MOST_BEAMS)
+    length_penalty: float | None = Field(default=None, ge=-10, le=10)
+    early_stopping: bool | None = None
+    repetition_penalty: float | None = Field(default=None, ge=1 / _LARGEST_PENALTY, le=_LARGEST_PENALTY)
+    no_repeat_ngram_size: int | None = Field(default=None, ge=0, le=MOST_TOKENS)
+    min_length: int | None = Field(default=None, ge=0, le=MOST_TOKENS)
+
+    def __str__(self) -> str:
+        values = ((name, getattr(self, name)) for name in SearchDefaults.model_fields)
+        return ",".join(f"{name}={_as_flag(value)}" for name, value in values if value is not None) or "none"
+
+
+class DecodingDefaults(SearchDefaults):
     """Values of decoding options that a request leaves unset."""
 
     max_length: _Tokens
+
+    @property
+    def search(self) -> SearchDefaults:
+        """These defaults without `max_length`."""
+        return SearchDefaults(**self.model_dump(exclude={"max_length"}))
 
 
 class SentencePieceTokenizerEntry(_Model):
@@ -293,6 +322,26 @@ class Quality(_Model):
     fp32_bleu: float | None = None
 
 
+class QualityEstimation(_Model):
+    """How the mean probability of a translation's tokens becomes an estimate of its quality; see `quality_estimate`.
+
+    Attributes:
+        weight: of the mean probability's log-odds.
+        bias: what is added to them. The sum is the log-odds of the estimate.
+        fitted: number of sentences on which weight and bias were found.
+        tested: number of other sentences, on which the estimates were compared with chrF.
+        correlation: Pearson's correlation of estimate and chrF there.
+        mean_error: mean distance of estimate and chrF there, both 0 … 1.
+    """
+
+    weight: float = Field(gt=0, le=10)
+    bias: float = Field(ge=-100, le=100)
+    fitted: int = Field(ge=1)
+    tested: int = Field(ge=1)
+    correlation: float = Field(ge=-1, le=1)
+    mean_error: float = Field(ge=0, le=1)
+
+
 class FileEntry(_Model):
     """Size [bytes] and digest of a file of the bundle."""
 
@@ -322,6 +371,7 @@ class Manifest(_Model):
     provenance: dict[str, Any]
     parity: Parity | None
     quality: Quality | None = None
+    quality_estimation: QualityEstimation | None = None
     files: dict[str, FileEntry]
 
     @model_validator(mode="after")

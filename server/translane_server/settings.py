@@ -34,6 +34,7 @@ PER_MODEL = (
     "max_source_tokens",
     "max_target_tokens",
     "sentences_waiting",
+    "decoding_defaults",
 )
 
 
@@ -51,11 +52,17 @@ class ServerSettings(Settings):
     models: Annotated[Path | None, Flag("FOLDER")] = Field(
         default=None, description="Folder of models to serve: each folder in it is a model of that name."
     )
+    pivot: bool = Field(
+        default=True, description="Translate through a third language, with two models, where no model has a pair."
+    )
     unload_after: Annotated[float, Flag("SECONDS")] = Field(
         default=0.0,
         ge=0,
         le=31_536_000,
         description="Seconds without a request after which a model is unloaded, until its next request; 0 is never.",
+    )
+    glossaries: Annotated[Path | None, Flag("FOLDER")] = Field(
+        default=None, description="Folder of glossaries, which requests name: files NAME.SOURCE.TARGET.tsv."
     )
     host: Annotated[str, Flag("HOST", heading="addresses")] = Field(
         default="127.0.0.1",
@@ -123,6 +130,9 @@ class ServerSettings(Settings):
         ge=1,
         le=_MAX_COUNT,
         description="Longest translation [tokens]; by default the model's limit, 256 at most.",
+    )
+    decoding_defaults: bool = Field(
+        default=True, description="Search as the model's bundle says where a request sets nothing; without, greedily."
     )
     texts_per_request: int = Field(default=256, ge=1, le=_MAX_COUNT, description="Most texts of a request.")
     sentences_waiting: int = Field(

@@ -17,6 +17,7 @@ from translane_server.dispatch.dispatcher import Dispatcher
 from translane_server.manifest import Manifest
 from translane_server.metrics import Metrics
 from translane_server.model_metrics import ModelMetrics
+from translane_server.models.glossary_folder import GlossaryFolder
 from translane_server.models.limits import limits_of
 from translane_server.models.loaded_model import LoadedModel
 from translane_server.models.registry import Registry
@@ -124,19 +125,34 @@ class FakeLoader:
     """Loads one version, which decodes with the dispatcher that `make` returns. Implements `Loader`."""
 
     def __init__(
-        self, model: FakeModel, limits: RequestLimits, metrics: ModelMetrics, make: Callable[[], Dispatcher]
+        self,
+        model: FakeModel,
+        limits: RequestLimits,
+        metrics: ModelMetrics,
+        make: Callable[[], Dispatcher],
+        glossaries: GlossaryFolder,
     ) -> None:
         self._model = model
         self._limits = limits
         self._metrics = metrics
         self._make = make
+        self._glossaries = glossaries
 
     async def load(self, running: str = "") -> LoadedModel | None:
         manifest, tokenizer = self._model
         if running:
             return None
-        name, limits, metrics = manifest.name, self._limits, self._metrics
-        loaded = LoadedModel(name, manifest, tokenizer, "cpu", limits, self._make(), metrics, fingerprint="only")
+        loaded = LoadedModel(
+            manifest.name,
+            manifest,
+            tokenizer,
+            "cpu",
+            self._limits,
+            self._make(),
+            self._metrics,
+            fingerprint="only",
+            stored=lambda: self._glossaries.current,
+        )
         await loaded.start()
         return loaded
 
@@ -148,16 +164,20 @@ def make_registry(
     make: Callable[[ModelMetrics], Dispatcher],
     *,
     unload_after: float = 0,
+    glossaries: GlossaryFolder | None = None,
 ) -> Registry:
     """Return a registry of one model, which is not loaded."""
+    glossaries = glossaries or GlossaryFolder()
     name = model.manifest.name
     of_model = metrics.of_model(name)
     served = ServedModel(
         ModelDescription(name, model.manifest, "cpu", limits),
-        FakeLoader(model, limits, of_model, lambda: make(of_model)),
+        FakeLoader(model, limits, of_model, lambda: make(of_model), glossaries),
         of_model,
     )
-    registry = Registry(lambda: {name: Path()}, lambda _name, _folder: served, unload_after=unload_after)
+    registry = Registry(
+        lambda: {name: Path()}, lambda _name, _folder: served, unload_after=unload_after, glossaries=glossaries
+    )
     registry.add(served)
     return registry
 
@@ -196,12 +216,15 @@ async def serving(
 ) -> AsyncIterator[Running]:
     settings = make_settings(**changes)
     model, metrics, backend = model or make_model(), Metrics(), FakeBackend(rows=rows)
+    glossaries = GlossaryFolder(settings.glossaries, interval=0.01)
+    glossaries.load()
     registry = make_registry(
         model,
         limits_of(settings, model.manifest),
         metrics,
         lambda of_model: make_dispatcher(backend, of_model, settings.sentences_waiting),
         unload_after=settings.unload_after,
+        glossaries=glossaries,
     )
     server = Server(settings, registry, metrics)
     try:

@@ -35,6 +35,7 @@ class ForeignModel:
         spread: see `hugging_face.Model`. It is so large that texts differ, and so small that an export passes.
         ends: see `hugging_face.Model`.
         config: further entries of config.json.
+        generation: further entries of generation_config.json.
     """
 
     name: str
@@ -45,6 +46,7 @@ class ForeignModel:
     spread: float = 0.4
     ends: float = 4.0
     config: dict[str, Any] = dataclasses.field(default_factory=dict)
+    generation: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 FOREIGN_MODELS = {
@@ -93,7 +95,7 @@ def _write(foreign: ForeignModel, scratch: Path) -> None:
     names = tokenizer.convert_ids_to_tokens(range(config.get("decoder_vocab_size", config["vocab_size"])))
     never = {id_ for id_, name in enumerate(names) if name in (None, tokenizer.unk_token)}
     never.update(drawn.generation.get("suppress_tokens", []))
-    generation = {**drawn.generation, "suppress_tokens": sorted(never)}
+    generation = {**drawn.generation, **foreign.generation, "suppress_tokens": sorted(never)}
     if foreign.kind == "marian":  # the ids of MODELS belong to another vocabulary
         config["pad_token_id"] = config["decoder_start_token_id"] = tokenizer.pad_token_id
         generation["bad_words_ids"] = [[tokenizer.pad_token_id]]

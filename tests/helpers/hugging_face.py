@@ -194,7 +194,12 @@ class Generated:
 def generate(
     model: Any, batch: Sequence[Sequence[int]], beam_size: int, max_length: int = MAX_LENGTH
 ) -> list[Generated]:
-    """Return the translation of each source by `generate`."""
+    """Return the translation of each source by `generate` with these arguments."""
+    return run_generate(model, batch, beam_size, num_beams=beam_size, do_sample=False, max_new_tokens=max_length)
+
+
+def run_generate(model: Any, batch: Sequence[Sequence[int]], beam_size: int, **arguments: Any) -> list[Generated]:
+    """Return the translation of each source by `generate` with any arguments, which searches with `beam_size` beams."""
     margins: list[torch.Tensor] = []
     restore = _record_margins(model, margins)
     config = model.config
@@ -207,9 +212,7 @@ def generate(
             output = model.generate(
                 input_ids=padded,
                 attention_mask=(torch.arange(padded.shape[1]) < lengths[:, None]).long(),
-                num_beams=beam_size,
-                do_sample=False,
-                max_new_tokens=max_length,
+                **arguments,
                 return_dict_in_generate=True,
                 output_scores=True,
             )

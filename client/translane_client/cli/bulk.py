@@ -7,11 +7,12 @@ import re
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from translane_client.cli.decoding_flags import flag_of, with_flags
 from translane_client.cli.flags import Flags, count, unicode
-from translane_client.cli.inputs import Inputs, Lines, is_same, is_terminal
+from translane_client.cli.inputs import Inputs, Lines, Written, is_same, is_terminal
 from translane_client.cli.progress_bar import ProgressBar
 from translane_client.cli.standard_streams import StandardStreams
 from translane_client.cli.text_files import FileError, LineWriter, opened
@@ -70,29 +71,67 @@ def client_of(arguments: argparse.Namespace, inputs: Inputs[Any]) -> Client:
     )
 
 
-class Output:
-    """Writes the answers to a command's inputs, and shows the progress on a terminal.
+class Writer(Written, Protocol):
+    """What writes answers; a context manager."""
 
-    Raises:
-        FileError: the output is an input as well, or standard output is closed.
-    """
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+
+
+AnyWriter = TypeVar("AnyWriter", bound=Writer)
+
+
+def output_path(arguments: argparse.Namespace, inputs: Inputs[Any]) -> Path | None:
+    """The file of -o; None for standard output. FileError: the file is an input as well."""
+    path: Path | None = None if arguments.output in (None, _STANDARD) else arguments.output
+    if path and any(is_same(file, path) for file in inputs.files):
+        raise FileError(f"{path} is the input and cannot be the output as well")
+    return path
+
+
+def line_output(
+    arguments: argparse.Namespace, streams: StandardStreams, inputs: Inputs[Any], *, keep_breaks: bool = False
+) -> Output[LineWriter]:
+    """An output of lines. FileError: the output is an input as well, or standard output is closed."""
+    path = output_path(arguments, inputs)
+    writer = LineWriter(path, None if path else streams.stdout, keep_breaks=keep_breaks)
+    return Output(arguments, streams, inputs, writer, to_terminal=not path and is_terminal(streams.stdout))
+
+
+class Output(Generic[AnyWriter]):
+    """Writes the answers to a command's inputs, and shows the progress on a terminal."""
 
     def __init__(
-        self, arguments: argparse.Namespace, streams: StandardStreams, inputs: Inputs[Any], *, keep_breaks: bool = False
+        self,
+        arguments: argparse.Namespace,
+        streams: StandardStreams,
+        inputs: Inputs[Any],
+        writer: AnyWriter,
+        *,
+        to_terminal: bool,
     ) -> None:
-        path = None if arguments.output in (None, _STANDARD) else arguments.output
-        stdout = None if path else streams.stdout
-        if path and any(is_same(file, path) for file in inputs.files):
-            raise FileError(f"{path} is the input and cannot be the output as well")
-        self.writer = LineWriter(path, stdout, keep_breaks=keep_breaks)
+        self.writer = writer
         self._arguments = arguments
         self._inputs = inputs
         self._progress: ProgressBar | None = None
-        if inputs.files and is_terminal(streams.stderr) and not any(map(is_terminal, [*inputs.files, stdout])):
+        if inputs.files and is_terminal(streams.stderr) and not (to_terminal or any(map(is_terminal, inputs.files))):
             self._progress = ProgressBar(streams.stderr, inputs.size)
 
-    def write_all(self, answers: Iterable[Answer], write: Callable[[int, Answer], None]) -> None:
-        """Calls `write` with each answer's number, from 0, and the answer.
+    def skip(self, size: int) -> None:
+        """Notes that so many bytes of the input were translated before."""
+        if self._progress:
+            self._progress.skip(size)
+
+    def write_all(
+        self,
+        answers: Iterable[Answer],
+        write: Callable[[int, Answer], None],
+        sentences: Callable[[Answer], int] = lambda _: 1,
+    ) -> None:
+        """Calls `write` with each answer's number, from 0, and the answer; `sentences` counts those of an answer.
 
         Raises:
             CommandError: reading, a request or writing failed.
@@ -104,7 +143,7 @@ class Output:
                     write(index, answer)
                     size = self._inputs.sizes.popleft()
                     if self._progress:
-                        self._progress.advance(size)
+                        self._progress.advance(size, sentences(answer))
             except TranslaneError as error:
                 raise CommandError(f"{self._message(error, index)}{self._inputs.written(writer)}") from error
             except FileError as error:

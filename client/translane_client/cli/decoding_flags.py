@@ -47,6 +47,8 @@ class _Flag:
     type: Callable[[str], Any] | None = None
     """The conversion of the value, where the protocol's type allows more than makes sense."""
     repeated: bool = False
+    metavar: str = ""
+    """The word for the value in the help, where the protocol's type has too wide a word."""
 
     @property
     def name(self) -> str:
@@ -67,12 +69,12 @@ class _Flag:
             return
         metavar, convert = _VALUES[kind]
         repetition = {"action": "append"} if self.repeated else {}
-        flags.add(self.name, metavar=metavar, type=self.type or convert, help=help, **repetition)
+        flags.add(self.name, metavar=self.metavar or metavar, type=self.type or convert, help=help, **repetition)
 
 
 _SECTIONS: Mapping[str, tuple[_Flag, ...]] = {
     "decoding (greedy search, unless flags of beam search or of sampling are set)": (
-        _Flag("beam_size", "number of beams; 1 is greedy search", "1, or 4 with --terms", type=count),
+        _Flag("beam_size", "number of beams; 1 is greedy search", "1, or 4 where a term occurs", type=count),
         _Flag("min_length", "fewest tokens of a translation", "0"),
         _Flag("max_length", "most tokens of a translation", "the model's", type=count),
         _Flag("repetition_penalty", "make tokens that occurred already X times less likely", "1"),
@@ -81,10 +83,35 @@ _SECTIONS: Mapping[str, tuple[_Flag, ...]] = {
         _Flag(
             "suppressed_phrases", "keep TEXT out of the translations; may be repeated", "", "--suppress", repeated=True
         ),
-        _Flag("terminology", "lines of source TAB target: where source occurs, target occurs too", "", "--terms"),
         _Flag("suppress_unknown", "never generate the unknown token", "no"),
         _Flag("replace_unknowns", "replace an unknown token by the source token it is aligned to", "no"),
-        _Flag("split_sentences", "cut each text into sentences, and join their translations", "no"),
+        _Flag(
+            "split_sentences",
+            "cut each text into sentences, and join their translations",
+            "where a text holds several sentences, or too many tokens",
+        ),
+    ),
+    "what stays as it is, and terms": (
+        _Flag(
+            "preserve",
+            "do not translate what the regular expression (RE2) matches; may be repeated",
+            repeated=True,
+            metavar="REGEX",
+        ),
+        _Flag(
+            "preserve_untranslatable",
+            "do not translate placeholders, URLs, e-mail addresses, tags, emoji and unknown characters",
+            "yes",
+        ),
+        _Flag("terminology", "lines of source TAB target: where source occurs, target occurs too", "", "--terms"),
+        _Flag(
+            "glossaries",
+            "add the terms of a glossary that the server stores; may be repeated",
+            "",
+            "--glossary",
+            repeated=True,
+            metavar="NAME",
+        ),
     ),
     "beam search (where --beam-size is above 1)": (
         _Flag("length_penalty", "rank hypotheses by log-probability / length^X", "1"),
@@ -109,6 +136,7 @@ _SECTIONS: Mapping[str, tuple[_Flag, ...]] = {
         _Flag("return_tokens", "write the tokens", "no", "--tokens"),
         _Flag("return_token_scores", "write the scores; with --tokens, those of the tokens too", "no", "--scores"),
         _Flag("return_alignment", "write source-target pairs of aligned tokens, such as 0-0 1-2", "no", "--alignment"),
+        _Flag("return_quality", "write the estimated quality, from 0 to 1", "no", "--quality"),
     ),
 }
 """Heading in the help → its flags."""
@@ -158,7 +186,10 @@ def decoding_options(arguments: argparse.Namespace) -> DecodingOptions:
     for field, flag in FLAGS.items():
         value = getattr(arguments, flag.dest)
         if value is not None:
-            options[field] = read_terms(value) if field == "terminology" else value  # type: ignore[literal-required]
+            if field == "terminology":
+                arguments.term_file = read_terms(value)  # which errors name the lines of
+                value = arguments.term_file.terms
+            options[field] = value  # type: ignore[literal-required]
     if arguments.nbest is not None:
         options["num_hypotheses"] = arguments.nbest
         if _needs_beams(options):
@@ -171,12 +202,19 @@ def _needs_beams(options: DecodingOptions) -> bool:
     """Whether n-best hypotheses need more beams than the server takes by itself."""
     if any(options.get(name) is not None for name in ("beam_size", *_SAMPLING)) or options.get("return_alternatives"):
         return False
-    return not options.get("terminology") or (options["num_hypotheses"] or 0) > _BEAMS_WITH_TERMS
+    has_terms = options.get("terminology") or options.get("glossaries")
+    return not has_terms or (options["num_hypotheses"] or 0) > _BEAMS_WITH_TERMS
 
 
 def flag_of(field: str, arguments: argparse.Namespace) -> str | None:
-    """The flag that sets a request's field, such as "options.terminology[2].source"; None where there is none."""
-    if field in ("model", "source_language", "target_language", "priority"):
+    """The flag that sets a request's field, such as "options.beam_size"; None where there is none.
+
+    For a term, such as "options.terminology[2].source", it is the term's file, line and side.
+    """
+    term = re.match(r"options\.terminology\[(\d+)\](?:\.(source|target)\b)?", field)
+    if term and (file := getattr(arguments, "term_file", None)):
+        return f"{file.place(int(term[1]))}{', ' + term[2] if term[2] else ''}"
+    if field in ("model", "source_language", "target_language", "format", "priority"):
         return "--" + field.replace("_", "-")
     match = re.match(r"options\.(\w+)", field)
     if not match or match[1] not in FLAGS:

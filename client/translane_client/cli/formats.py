@@ -13,21 +13,23 @@ from translane_client.results import AlignmentPoint, Hypothesis, Score, Streamed
 class TranslationFormat:
     """The format of translations that a command's flags select.
 
-    Columns have tabs between: score, text, tokens, alignment. N-best lines are one for each hypothesis, with ` ||| `
-    between number of the text from 0, text, score, tokens and alignment. JSON is one object for each text.
+    Columns have tabs between: score, quality, text, tokens, alignment. N-best lines are one for each hypothesis, with
+    ` ||| ` between number of the text from 0, text, score, quality, tokens and alignment. JSON is one object for each
+    text.
     """
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._json = bool(arguments.json)
         self._nbest = arguments.nbest is not None or (arguments.num_hypotheses or 1) > 1
         self._scores = bool(arguments.scores)
+        self._quality = bool(arguments.quality)
         self._tokens = bool(arguments.tokens)
         self._alignment = bool(arguments.alignment)
 
     @property
     def is_text_alone(self) -> bool:
         """Whether a translation is written as its text and nothing else."""
-        return not (self._json or self._nbest or self._scores or self._tokens or self._alignment)
+        return not (self._json or self._nbest or self._scores or self._quality or self._tokens or self._alignment)
 
     @property
     def is_text_or_json(self) -> bool:
@@ -40,12 +42,16 @@ class TranslationFormat:
             yield to_json({"text": translation.text, "score": translation.score, **_shown(translation)})
         elif self._nbest:
             for hypothesis in translation.hypotheses:
-                fields = [str(index), hypothesis.text, number(hypothesis.score), *self._details(hypothesis)]
-                yield " ||| ".join(fields)
+                fields = [str(index), hypothesis.text, number(hypothesis.score)]
+                yield " ||| ".join([*fields, *self._estimate(hypothesis), *self._details(hypothesis)])
         else:
             best = translation.hypotheses[0]
             score = [number(best.score)] if self._scores else []
-            yield "\t".join([*score, best.text, *self._details(best)])
+            yield "\t".join([*score, *self._estimate(best), best.text, *self._details(best)])
+
+    def _estimate(self, hypothesis: Hypothesis) -> Iterator[str]:
+        if self._quality:
+            yield "" if hypothesis.quality is None else f"{hypothesis.quality:.3f}"
 
     def _details(self, hypothesis: Hypothesis) -> Iterator[str]:
         if self._tokens:
@@ -67,7 +73,8 @@ def delta_json(index: int, delta: str) -> str:
 def stream_json(index: int, translation: StreamedTranslation) -> str:
     """The line of JSON that ends the translation of text `index`."""
     timing = asdict(translation.timing) if translation.timing else None
-    return to_json({"index": index, **asdict(translation.hypothesis), "timing": timing})
+    treatment = asdict(translation.treatment) if translation.treatment else None
+    return to_json({"index": index, **asdict(translation.hypothesis), "timing": timing, "treatment": treatment})
 
 
 def score_json(score: Score) -> str:

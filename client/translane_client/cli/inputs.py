@@ -9,11 +9,19 @@ from collections import deque
 from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
-from typing import BinaryIO, Generic, TypeVar
+from typing import BinaryIO, Generic, Protocol, TypeVar
 
-from translane_client.cli.text_files import FileError, LineWriter, pair_of, texts_of
+from translane_client.cli.text_files import FileError, pair_of, texts_of
 
 Item = TypeVar("Item", covariant=True)
+
+
+class Written(Protocol):
+    """What says how much was written."""
+
+    name: str
+    """Where, for messages."""
+    count: int
 
 
 class Inputs(ABC, Generic[Item]):
@@ -41,7 +49,7 @@ class Inputs(ABC, Generic[Item]):
     def place(self, index: int, part: str = "") -> str:
         """The place of item `index`, or of a part of it: ".source" or ".target"."""
 
-    def written(self, output: LineWriter) -> str:
+    def written(self, output: Written) -> str:
         """The end of a sentence about a failure: how many lines were written."""
         lines = "1 line was" if output.count == 1 else f"{output.count} lines were"
         return f"; {lines} written to {output.name}"
@@ -65,7 +73,7 @@ class Arguments(Inputs[Item]):
         """The number of the item from 1, or the part where there is one."""
         return part.removeprefix(".") or f"{self._what} {index + 1}"
 
-    def written(self, output: LineWriter) -> str:  # noqa: ARG002
+    def written(self, output: Written) -> str:  # noqa: ARG002
         """Nothing: the person who gave the arguments sees the lines."""
         return ""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterator
 from dataclasses import asdict
 
 from translane_client.cli.flags import Flags
@@ -45,6 +46,7 @@ def table(info: ServerInfo) -> str:
     return "\n".join(
         [
             *lines,
+            *(line for model in info.models for line in _details(model)),
             "",
             f"server {printable(info.version)}: at most {limits.texts_per_request} texts per request, "
             f"{limits.sentences_waiting} sentences waiting, beam size {limits.beam_size}",
@@ -64,3 +66,16 @@ def _row(model: ModelInfo) -> tuple[str, ...]:
         str(model.max_target_tokens),
     )
     return tuple(map(printable, cells))
+
+
+def _details(model: ModelInfo) -> Iterator[str]:
+    """Lines about what only some models have."""
+    if model.decoding_defaults:
+        defaults = ", ".join(f"{name} {_shown(value)}" for name, value in model.decoding_defaults.items())
+        yield printable(f"{model.name} decodes by default with {defaults}")
+    if model.glossaries:
+        yield printable(f"{model.name} has the glossaries {', '.join(model.glossaries)}")
+
+
+def _shown(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)

@@ -28,10 +28,16 @@ class ProgressBar:
         self._drawn: float | None = None
         self._sentences = 0
         self._bytes = 0
+        self._skipped = 0
 
-    def advance(self, size: int) -> None:
-        """Counts one more sentence, of `size` bytes, as done."""
-        self._sentences += 1
+    def skip(self, size: int) -> None:
+        """Counts `size` bytes as done before: they tell nothing about the rate."""
+        self._skipped += size
+        self._bytes += size
+
+    def advance(self, size: int, sentences: int = 1) -> None:
+        """Counts more sentences, of `size` bytes together, as done."""
+        self._sentences += sentences
         self._bytes += size
         now = self._clock()
         if self._drawn is None or now - self._drawn >= _INTERVAL:
@@ -53,8 +59,9 @@ class ProgressBar:
             share = min(1.0, self._bytes / self._total)
             filled = int(share * _WIDTH)
             parts.append(f"{share:4.0%} [{'#' * filled}{' ' * (_WIDTH - filled)}]")
-            if share > 0:
-                parts.append(f"{_clock_face(elapsed * (1 - share) / share)} left")
+            done = self._bytes - self._skipped
+            if done > 0:
+                parts.append(f"{_clock_face(elapsed * max(0, self._total - self._bytes) / done)} left")
         self._stream.write("\r" + "  ".join(parts) + "\x1b[K")
         self._stream.flush()
 

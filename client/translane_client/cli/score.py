@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from translane_client.cli import bulk, formats
-from translane_client.cli.bulk import Output
 from translane_client.cli.flags import Flags, unicode
 from translane_client.cli.inputs import Arguments, Inputs, ParallelLines, TabbedPairs
 from translane_client.cli.standard_streams import StandardStreams
@@ -57,7 +56,7 @@ def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:
 
     with ExitStack() as stack:
         inputs = _inputs(arguments, streams, stack)
-        output = Output(arguments, streams, inputs)
+        output = bulk.line_output(arguments, streams, inputs)
         client = stack.enter_context(bulk.client_of(arguments, inputs))
         scores = client.score_iter(
             inputs.items(),

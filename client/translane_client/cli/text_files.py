@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from codecs import BOM_UTF8
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -33,11 +34,27 @@ def pair_of(text: str, place: str) -> tuple[str, str]:
     return sides[0], sides[1]
 
 
-def texts_of(file: BinaryIO, name: str) -> Iterator[tuple[str, int]]:
-    r"""Each line's text, and the line's length in bytes with its end.
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a file."""
+
+    start: bytes
+    """The byte order mark, where there is one."""
+    text: str
+    end: bytes
+    r"""The end of the line: "\n", "\r\n", or nothing in the last line."""
+
+    @property
+    def raw(self) -> bytes:
+        """The line as it is in the file."""
+        return self.start + self.text.encode() + self.end
+
+
+def lines_of(file: BinaryIO, name: str) -> Iterator[Line]:
+    r"""The lines of a file.
 
     A line ends with "\n" or "\r\n" and nothing else: "\x0b", "\x85" or U+2028 are part of a text. A byte order mark at
-    the beginning of the file is left out.
+    the beginning of the file is no part of a text.
 
     Raises:
         FileError: a line is not UTF-8 or too long, or reading fails; the message names the file and the line.
@@ -46,21 +63,32 @@ def texts_of(file: BinaryIO, name: str) -> Iterator[tuple[str, int]]:
     while True:
         number += 1
         try:
-            line = file.readline(LONGEST_LINE + 1)
+            raw = file.readline(LONGEST_LINE + 1)
         except OSError as error:
             raise FileError(f"{name}, line {number}: {error.strerror or error}") from error
-        size = len(line)
-        if number == 1:
-            line = line.removeprefix(BOM_UTF8)
+        start = BOM_UTF8 if number == 1 and raw.startswith(BOM_UTF8) else b""
+        line = raw.removeprefix(start)
         if not line:
             return
-        if size > LONGEST_LINE:
+        if len(raw) > LONGEST_LINE:
             raise FileError(f"{name}, line {number}: longer than {LONGEST_LINE} bytes")
+        body = line.removesuffix(b"\n").removesuffix(b"\r")
         try:
-            text = line.removesuffix(b"\n").removesuffix(b"\r").decode()
+            text = body.decode()
         except UnicodeDecodeError as error:
             raise FileError(f"{name}, line {number}: not valid UTF-8 (byte {error.start + 1} of the line)") from error
-        yield text, size
+        yield Line(start, text, line[len(body) :])
+
+
+def texts_of(file: BinaryIO, name: str) -> Iterator[tuple[str, int]]:
+    """Each line's text, and the line's length in bytes with its end. Raises as `lines_of` does."""
+    for line in lines_of(file, name):
+        yield line.text, len(line.raw)
+
+
+def on_a_line(text: str) -> str:
+    """`text` with a space in place of each line break."""
+    return text.replace("\r\n", " ").replace("\n", " ").replace("\r", " ")
 
 
 class LineWriter:
@@ -123,9 +151,7 @@ class LineWriter:
         self.begun = self._after_return = False
 
     def _on_a_line(self, text: str) -> str:
-        if self._keep_breaks:
-            return text
-        return text.replace("\r\n", " ").replace("\n", " ").replace("\r", " ")
+        return text if self._keep_breaks else on_a_line(text)
 
     def _put(self, text: str) -> None:
         file = self._open()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable
 from contextlib import ExitStack
-from typing import TypedDict
 
 from translane_client.cli import bulk, decoding_flags, formats
 from translane_client.cli.bulk import Output
+from translane_client.cli.files import flags as file_flags
+from translane_client.cli.files.translated_file import translate_file
 from translane_client.cli.flags import Flags, integer
 from translane_client.cli.inputs import Arguments, Inputs
+from translane_client.cli.notes import Notes
 from translane_client.cli.standard_streams import StandardStreams
 from translane_client.cli.text_files import LineWriter
 from translane_client.client import Client
@@ -25,9 +27,10 @@ def add_flags(parser: argparse.ArgumentParser, flags: Flags) -> None:
         "texts", nargs="*", metavar="TEXT", help="text to translate; without one, -i or standard input is read"
     )
     flags.section("input and output")
-    bulk.add_file_flags(flags, input="file of texts, one on each line", output="file for the translations")
+    bulk.add_file_flags(flags, input="file to translate", output="file for the translations")
     flags.switch("--json", help="write one JSON object for each text")
     flags.switch("--stream", help="write each translation while it is being decoded, one text at a time")
+    file_flags.add_flags(flags)
     flags.section("requests")
     bulk.add_request_flags(flags)
     flags.add("--priority", type=integer, default=0, metavar="N", help="texts of a higher priority go first")
@@ -50,7 +53,27 @@ def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:
             "--stream writes the text of one hypothesis: it excludes n-best lines, and needs --json for tokens, scores"
             " and alignment"
         )
+    file_flags.check(arguments, form)
     options = decoding_flags.decoding_options(arguments)
+    notes = Notes()
+    try:
+        if arguments.texts or arguments.stream:
+            _translate_texts(arguments, options, streams, form, notes)
+        else:
+            translate_file(arguments, options, streams, form, notes)
+    finally:
+        if not arguments.json:  # JSON tells all of it
+            notes.show(streams.stderr)
+    return 0
+
+
+def _translate_texts(
+    arguments: argparse.Namespace,
+    options: DecodingOptions,
+    streams: StandardStreams,
+    form: formats.TranslationFormat,
+    notes: Notes,
+) -> None:
     with ExitStack() as stack:
         inputs: Inputs[str]
         if arguments.texts:
@@ -59,31 +82,12 @@ def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:
             inputs = bulk.lines_of(arguments.input, streams, stack)
         # A translation takes one line; but a TEXT typed on several lines gets its translation on several lines.
         keep_breaks = bool(arguments.texts and arguments.split_sentences and form.is_text_alone)
-        output = Output(arguments, streams, inputs, keep_breaks=keep_breaks)
+        output = bulk.line_output(arguments, streams, inputs, keep_breaks=keep_breaks)
         client = stack.enter_context(bulk.client_of(arguments, inputs))
         if arguments.stream:
-            _stream(client, arguments, options, inputs, output)
+            _stream(client, arguments, options, inputs, output, notes)
         else:
-            _translate(client, arguments, options, inputs, output, form)
-    return 0
-
-
-class _RequestSettings(TypedDict):
-    model: str
-    source_language: str
-    target_language: str
-    priority: int
-    timeout: float | None
-
-
-def _request_settings(arguments: argparse.Namespace) -> _RequestSettings:
-    return _RequestSettings(
-        model=arguments.model,
-        source_language=arguments.source_language,
-        target_language=arguments.target_language,
-        priority=arguments.priority,
-        timeout=arguments.timeout,
-    )
+            _translate(client, arguments, options, inputs, output, form, notes)
 
 
 def _translate(
@@ -91,29 +95,38 @@ def _translate(
     arguments: argparse.Namespace,
     options: DecodingOptions,
     inputs: Inputs[str],
-    output: Output,
+    output: Output[LineWriter],
     form: formats.TranslationFormat,
+    notes: Notes,
 ) -> None:
     def write(index: int, translation: Translation) -> None:
+        notes.add(inputs.place(index), translation.treatment)
         for line in form.lines(index, translation):
             output.writer.write(line)
 
-    output.write_all(client.translate_iter(inputs.items(), **_request_settings(arguments), **options), write)
+    settings = file_flags.request_settings(arguments)
+    output.write_all(client.translate_iter(inputs.items(), **settings, **options), write)
 
 
 def _stream(
-    client: Client, arguments: argparse.Namespace, options: DecodingOptions, inputs: Inputs[str], output: Output
+    client: Client,
+    arguments: argparse.Namespace,
+    options: DecodingOptions,
+    inputs: Inputs[str],
+    output: Output[LineWriter],
+    notes: Notes,
 ) -> None:
     writer = output.writer
 
     def write(index: int, text: str) -> None:
-        with client.translate_stream(text, **_request_settings(arguments), **options) as stream:
+        with client.translate_stream(text, **file_flags.request_settings(arguments), **options) as stream:
             if arguments.json:
                 for delta in stream:
                     writer.write(formats.delta_json(index, delta))
                 writer.write(formats.stream_json(index, stream.result))
             else:
                 _write_deltas(writer, stream)
+            notes.add(inputs.place(index), stream.result.treatment)
 
     output.write_all(inputs.items(), write)
 

@@ -11,7 +11,7 @@ from translane_server.local import LocalDecoder
 from translane_server.options import DecodingOptions
 from translane_server.runtime.ort import OrtBackend
 from translane_server.runtime.sessions import Sessions
-from translane_server.sentence import Sentence
+from translane_server.sentence import Hypothesis, Sentence
 from translane_server.vocabulary import TargetVocabulary
 
 _ROWS = 32
@@ -34,15 +34,35 @@ def translate_greedily(
         ExportError: decoding fails.
         BundleError: the bundle does not load.
     """
+    found = decode_greedily(bundle, sources, forced_ids, threads)
+    return [list(each.token_ids) if each else [] for each in found]
+
+
+def decode_greedily(
+    bundle: Bundle, sources: Sequence[Sequence[int]], forced_ids: Sequence[int], threads: int, *, scores: bool = False
+) -> list[Hypothesis | None]:
+    """Return the translation of each of `sources`; None for a source without tokens. See `translate_greedily`.
+
+    Args:
+        bundle: whose model translates.
+        sources: ids.
+        forced_ids: what each translation starts with.
+        threads: of ONNX Runtime.
+        scores: whether translations have log-probabilities.
+
+    Raises:
+        ExportError: decoding fails.
+        BundleError: the bundle does not load.
+    """
     if not any(sources):
-        return [[] for _ in sources]
+        return [None for _ in sources]
     limits, ids = bundle.manifest.limits, bundle.manifest.special_ids
     most = min(bundle.manifest.decoding_defaults.max_length, limits.target_tokens - len(forced_ids))
     longest = min(limits.source_tokens, max(map(len, sources)))
     backend = OrtBackend(
         Sessions(bundle, threads=threads), rows=_ROWS, source_capacity=longest, target_capacity=len(forced_ids) + most
     )
-    options = DecodingOptions(most, scores=False)
+    options = DecodingOptions(most, scores=scores)
     sentences = [
         Sentence(list(source)[:longest], options, forced_ids=tuple(forced_ids)) for source in sources if source
     ]
@@ -51,4 +71,4 @@ def translate_greedily(
             results = iter(decoder.decode(sentences))
         except RequestError as error:
             raise ExportError(f"the exported model does not decode: {error}") from None
-    return [list(next(results).hypotheses[0].token_ids) if source else [] for source in sources]
+    return [next(results).hypotheses[0] if source else None for source in sources]

@@ -216,9 +216,10 @@ def _compare_steps(
     decode: Decode, steps: IntArray, logits: Tensor, config: TransformerConfig
 ) -> tuple[FloatArray, FloatArray, npt.NDArray[np.bool_]]:
     """Return the `logits`, `shortfall` and `wrong` of some steps, for which PyTorch gives `logits` [t, V]."""
-    expected, expected_log_probs = logits.numpy(), logits.log_softmax(dim=1).numpy()  # [t, V]
-    for values in (expected, expected_log_probs):
-        values[:, list(config.suppressed_ids)] = -np.inf
+    suppressed = torch.tensor(config.suppressed_ids, dtype=torch.int64)
+    allowed = logits.index_fill(1, suppressed, -torch.inf)  # [t, V]
+    log_probs_of_all = (logits if config.suppressed_share else allowed).log_softmax(dim=1)
+    expected, expected_log_probs = allowed.numpy(), log_probs_of_all.index_fill(1, suppressed, -torch.inf).numpy()
     actual = decode.logits.read([decode.steps[step] for step in steps])  # [t, V]
     ids = np.stack([decode.candidate_ids[step] for step in steps])  # [t, K]
     log_probs = np.stack([decode.candidate_log_probs[step] for step in steps])  # [t, K]

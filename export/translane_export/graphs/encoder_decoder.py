@@ -103,7 +103,8 @@ class DecoderGraph(nn.Module):
     layer's self-attention caches [B, G, T, D], each layer's cross-attention keys and values [B, G, S, D]
     -> candidate_ids [B, K], candidate_log_probs [B, K], logits [B, V], each layer's updated self-attention caches.
     With an `alignment_layer`, the query of that layer's cross-attention [B, H * D] comes after the logits.
-    Suppressed ids have logits and log-probabilities of -inf; the other log-probabilities are as if they had not.
+    Suppressed ids have logits and log-probabilities of -inf; the other log-probabilities are as if they had not, unless
+    the model gives suppressed ids no share.
     In the CUDA form num_blocks [1] comes after num_candidates, where there are `vocabulary_blocks`: the lesser of both.
     """
 

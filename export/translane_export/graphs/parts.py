@@ -119,7 +119,8 @@ def pack(attention: MultiHeadAttention) -> nn.Linear:
 def suppress(model: Transformer) -> tuple[nn.Linear, nn.Linear | None]:
     """Return the output projection with -inf as the bias of suppressed ids, and one to these ids' own logits.
 
-    A bias costs nothing, where adding -inf to logits takes a pass over all of them.
+    The second one is None where suppressed ids have no share of the probability. A bias costs nothing, where adding
+    -inf to logits takes a pass over all of them.
     """
     projection, ids = model.output_projection, list(model.config.suppressed_ids)
     if not ids:
@@ -130,9 +131,12 @@ def suppress(model: Transformer) -> tuple[nn.Linear, nn.Linear | None]:
     suppressing, suppressed = (nn.Linear(projection.in_features, 1, device="meta") for _ in range(2))
     suppressing.weight = projection.weight
     suppressing.bias = nn.Parameter(bias.index_fill(0, torch.tensor(ids), -torch.inf), requires_grad=False)
+    suppressing.out_features = len(projection.weight)
+    if not model.config.suppressed_share:
+        return suppressing, None
     suppressed.weight = nn.Parameter(projection.weight.detach()[ids], requires_grad=False)
     suppressed.bias = None if projection.bias is None else nn.Parameter(bias[ids], requires_grad=False)
-    suppressing.out_features, suppressed.out_features = len(projection.weight), len(ids)
+    suppressed.out_features = len(ids)
     return suppressing, suppressed
 
 

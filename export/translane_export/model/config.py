@@ -40,8 +40,8 @@ class TransformerConfig:
     are, up to ``relative_max_distance`` (T5, https://arxiv.org/abs/1910.10683, section 2.1); such models often
     have no ``positions`` besides. ``logit_scale`` multiplies the decoder's output before its projection.
     ``decoder_start_id`` is what the decoder is first fed (None: ``bos_id``). ``bos_id`` itself may be any id: of many
-    published models it is another special one. ``suppressed_ids`` are target ids that are never generated, though they
-    keep their share of the probability.
+    published models it is another special one. ``suppressed_ids`` are target ids that are never generated. They keep
+    their share of the probability unless ``suppressed_share`` is false.
 
     What attention is composed of; docs/attention.md tells the variants apart:
 
@@ -92,6 +92,7 @@ class TransformerConfig:
     attention_scale: bool | float = True
     logit_scale: float = 1.0
     suppressed_ids: tuple[int, ...] = ()
+    suppressed_share: bool = True
     final_norm: bool | None = None
     kv_heads: int | None = None
     value_size: int | None = None

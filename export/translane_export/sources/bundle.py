@@ -91,6 +91,7 @@ def _read(bundle: Bundle, encoder: StoredGraph, decoder: StoredGraph) -> Checkpo
         settings=_settings(manifest),
         ranges=Ranges(encoder.ranges, decoder.ranges, encoder.keys_values) if manifest.precision == "int8" else None,
         quality=manifest.quality,
+        quality_estimation=manifest.quality_estimation,
     )
 
 
@@ -214,7 +215,7 @@ def _state_dict(
     }
     if config.biases:
         bias = state["output_projection.bias"] = decoder["output_projection.bias"]
-        if "suppressed.weight" in decoder:  # a bias of zeros is left out of the graph
+        if "suppressed.weight" in decoder or not config.suppressed_share:  # a bias of zeros is left out of the graph
             bias[_suppressed_ids(decoder)] = decoder.get("suppressed.bias", torch.tensor(0.0))
     kinds = ("weight", "bias") if config.has_attention_biases else ("weight",)
     head_size = padded_config(config).head_dim
@@ -263,4 +264,5 @@ def _settings(manifest: Manifest) -> dict[str, Any]:
         "max_source_tokens": manifest.limits.source_tokens,
         "max_target_tokens": manifest.limits.target_tokens,
         "default_max_length": manifest.decoding_defaults.max_length,
+        "decoding_defaults": manifest.decoding_defaults.search,
     }

@@ -58,8 +58,9 @@ def place_tensors(
     Args:
         stored: the tensors, by their names.
         fields: of `TransformerConfig`, without `tie_embeddings`, which the tensors decide.
-        names: our modules or parameters to theirs; ``*`` stands for the number of a layer. Of several names the first
-            that is stored counts; the others have to be equal to it or to have another place.
+        names: our modules or parameters to theirs; ``*`` stands for the number of a layer, and in their names ``**``
+            for the number counted from 1. Of several names the first that is stored counts; the others have to be
+            equal to it or to have another place.
         path: the file that the fields are from, for errors.
         tables: makes weights that need not be stored, by our names, such as tables of positions. Each is made once
             the weights before it fit the settings, so that no wrong setting decides about memory.
@@ -159,7 +160,9 @@ class _Finder:
         module, _, kind = pattern.rpartition(".")
         suffix = "" if pattern in self._names else f".{kind}"
         theirs = self._names.get(pattern) or self._names.get(module) or ()
-        return [other.replace("*", number) + suffix for other in ((theirs,) if isinstance(theirs, str) else theirs)]
+        others = (theirs,) if isinstance(theirs, str) else theirs
+        after = str(int(number) + 1) if number else ""
+        return [other.replace("**", after).replace("*", number) + suffix for other in others]
 
 
 def _as_table(stored: StoredTensor) -> StoredTensor:

@@ -19,6 +19,7 @@ from translane_export.sources.fairseq import FairseqReader
 from translane_export.sources.huggingface import CONFIG, HuggingFaceReader, model_type
 from translane_export.sources.m2m100 import M2M100
 from translane_export.sources.marian import MARIAN
+from translane_export.sources.marian_npz import MarianNpzReader
 from translane_export.sources.mbart import MBART
 from translane_export.sources.opennmt import OpenNmtReader
 from translane_export.sources.t5 import MT5, T5
@@ -53,6 +54,7 @@ READERS: tuple[Reader, ...] = (
     *(HuggingFaceReader(architecture) for architecture in ARCHITECTURES),
     FairseqReader(),
     OpenNmtReader(),
+    MarianNpzReader(),
 )
 
 

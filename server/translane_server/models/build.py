@@ -11,6 +11,7 @@ from translane_server.metrics import Metrics
 from translane_server.model_places import ModelPlace
 from translane_server.models.choice import listed
 from translane_server.models.folders import find_models
+from translane_server.models.glossary_folder import GlossaryFolder
 from translane_server.models.loading import ModelLoader
 from translane_server.models.registry import Registry
 from translane_server.models.served_model import ServedModel
@@ -21,11 +22,13 @@ _log = logging.getLogger(__name__)
 
 
 def build_registry(settings: ServerSettings, metrics: Metrics) -> Registry:
-    """Find all models, and check their files. Nothing is loaded yet.
+    """Find all models and glossaries, and check their files. No model is loaded yet.
 
     Raises:
-        StartupError: a model is wrong. If there are several models, the message names the model.
+        StartupError: a model or a glossary is wrong. If there are several models, the message names the model.
     """
+    glossaries = GlossaryFolder(settings.glossaries)
+    glossaries.load()
     places = settings.model or ()
     named = find_models(places) if places else {}
     # From now on the names of these folders are fixed, whatever their manifests say later.
@@ -35,8 +38,15 @@ def build_registry(settings: ServerSettings, metrics: Metrics) -> Registry:
         if name not in folders:
             raise SettingsError(f"model_settings.{name}: there is no such model; there is {listed(folders)}")
     by_manifest = {place.folder for place in places if not place.name}
-    builder = _Builder(settings, metrics, frozenset(name for name, folder in named.items() if folder in by_manifest))
-    registry = Registry(lambda: find_models(fixed, settings.models), builder.serve, unload_after=settings.unload_after)
+    of_manifests = frozenset(name for name, folder in named.items() if folder in by_manifest)
+    builder = _Builder(settings, metrics, glossaries, of_manifests)
+    registry = Registry(
+        lambda: find_models(fixed, settings.models),
+        builder.serve,
+        pivots=settings.pivot,
+        unload_after=settings.unload_after,
+        glossaries=glossaries,
+    )
     builder.registry = registry
     for name, folder in folders.items():
         try:
@@ -56,9 +66,16 @@ class _Builder:
 
     registry: Registry
 
-    def __init__(self, settings: ServerSettings, metrics: Metrics, named_by_manifest: frozenset[str]) -> None:
+    def __init__(
+        self,
+        settings: ServerSettings,
+        metrics: Metrics,
+        glossaries: GlossaryFolder,
+        named_by_manifest: frozenset[str],
+    ) -> None:
         self._settings = settings
         self._metrics = metrics
+        self._glossaries = glossaries
         self._named_by_manifest = named_by_manifest
 
     def serve(self, name: str, folder: Path) -> ServedModel:
@@ -79,6 +96,7 @@ class _Builder:
             metrics,
             lambda: divide_cpus(sorted({*self.registry.models, name}))[name],
             named_by_manifest=name in self._named_by_manifest,
+            stored=lambda: self._glossaries.current,
         )
         try:
             checked = loader.check()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from translane_server.errors import SettingsError
-from translane_server.manifest import Manifest
+from translane_server.manifest import Manifest, SearchDefaults
 from translane_server.requests.limits import RequestLimits, TokenLimits
 from translane_server.settings import ServerSettings
 
@@ -13,13 +13,17 @@ _DEFAULT_MAX_TOKENS = 256
 
 
 def limits_of(settings: ServerSettings, manifest: Manifest) -> RequestLimits:
-    """The limits of requests to a model.
+    """The limits of requests to a model, and its search defaults.
 
     Raises:
         SettingsError: a setting exceeds the limit of the model.
     """
     return RequestLimits(
-        settings.texts_per_request, settings.sentences_waiting, token_limits(settings, manifest), settings.beam_limit
+        settings.texts_per_request,
+        settings.sentences_waiting,
+        token_limits(settings, manifest),
+        settings.beam_limit,
+        _search(settings, manifest),
     )
 
 
@@ -31,7 +35,12 @@ def token_limits(settings: ServerSettings, manifest: Manifest) -> TokenLimits:
     """
     source = _limit("--max-source-tokens", settings.max_source_tokens, manifest.limits.source_tokens)
     target = _limit("--max-target-tokens", settings.max_target_tokens, manifest.limits.target_tokens)
-    return TokenLimits(source, target, min(manifest.decoding_defaults.max_length, target))
+    default = min(manifest.decoding_defaults.max_length, target)
+    return TokenLimits(source, target, default, min(_search(settings, manifest).min_length or 0, default))
+
+
+def _search(settings: ServerSettings, manifest: Manifest) -> SearchDefaults:
+    return manifest.decoding_defaults.search if settings.decoding_defaults else SearchDefaults()
 
 
 def _limit(flag: str, asked: int | None, possible: int) -> int:

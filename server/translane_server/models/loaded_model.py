@@ -17,6 +17,7 @@ from translane_server.models.memory import shared_memory
 from translane_server.requests.limits import RequestLimits
 from translane_server.requests.score import ScoreReader
 from translane_server.requests.translate import TranslateReader
+from translane_server.text.stored_glossaries import StoredGlossaries
 from translane_server.text.tokenizer import Tokenizer
 
 # Time for the running requests of a version that is replaced or unloaded [seconds]. Then they are answered with
@@ -39,6 +40,7 @@ class LoadedModel:
         metrics: the metrics of the model.
         fingerprint: identifies the version; see `folders.fingerprint`.
         pids: the processes of the replicas.
+        stored: returns the glossaries of the server.
         clock: monotonic clock [seconds].
 
     Attributes:
@@ -59,6 +61,7 @@ class LoadedModel:
         *,
         fingerprint: str = "",
         pids: Pids = (),
+        stored: Callable[[], StoredGlossaries] = StoredGlossaries,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
@@ -68,7 +71,7 @@ class LoadedModel:
         self.dispatcher = dispatcher
         self.metrics = metrics
         self.fingerprint = fingerprint
-        self.translate = TranslateReader(manifest, tokenizer, limits)
+        self.translate = TranslateReader(manifest, tokenizer, limits, stored)
         self.score = ScoreReader(manifest, tokenizer, limits)
         self._pids = pids
         self._clock = clock

@@ -26,6 +26,7 @@ from translane_server.models.loaded_model import LoadedModel
 from translane_server.replica.setup import ModelSetup, ReplicaSetup
 from translane_server.requests.limits import RequestLimits
 from translane_server.settings import ServerSettings
+from translane_server.text.stored_glossaries import StoredGlossaries
 from translane_server.text.tokenizer import Tokenizer, load_tokenizer
 from translane_server.vocabulary import TargetVocabulary
 
@@ -52,6 +53,7 @@ class ModelLoader:
         metrics: the metrics of this model.
         cpus: returns the number of CPUs of this model.
         named_by_manifest: whether `name` is the name in the manifest. A version with another name is then refused.
+        stored: returns the glossaries of the server.
     """
 
     def __init__(
@@ -63,8 +65,10 @@ class ModelLoader:
         cpus: Callable[[], int],
         *,
         named_by_manifest: bool = False,
+        stored: Callable[[], StoredGlossaries] = StoredGlossaries,
     ) -> None:
         self._name = name
+        self._stored = stored
         self._folder = folder
         self._settings = settings
         self._metrics = metrics
@@ -132,6 +136,7 @@ class ModelLoader:
             self._metrics,
             fingerprint=checked.fingerprint,
             pids=pids,
+            stored=self._stored,
         )
         await loaded.start()
         return loaded

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,9 +19,12 @@ from translane_server.errors import (
     starting,
 )
 from translane_server.logs import data
-from translane_server.models.choice import has_pair, listed
+from translane_server.models.choice import has_pair, listed, names_pair, sources_of
+from translane_server.models.glossary_folder import GlossaryFolder
+from translane_server.models.pivots import Pivot, find_pivot, sources_through
 from translane_server.models.served_model import ServedModel
 from translane_server.printable import shown
+from translane_server.text.language_tags import UNDETERMINED, meaning
 
 _REMEMBERED_PAIRS = 1024
 # How often models are checked for disuse: so many times in the time after which they are unloaded.
@@ -38,7 +41,9 @@ class Registry:
     Args:
         find: returns the folder of each model, by the models' names. It may block, and is called on a thread.
         serve: makes the model of a name and a folder, which is not loaded. It may block, and is called on a thread.
+        pivots: whether two models may translate one after the other.
         unload_after: time without requests after which a model is unloaded [seconds]; 0 is never.
+        glossaries: the stored glossaries; by default none.
 
     Attributes:
         changed: called when the state of any model has changed.
@@ -49,15 +54,21 @@ class Registry:
         find: Callable[[], Mapping[str, Path]],
         serve: Callable[[str, Path], ServedModel],
         *,
+        pivots: bool = True,
         unload_after: float = 0.0,
+        glossaries: GlossaryFolder | None = None,
     ) -> None:
         self.changed: Callable[[], None] = lambda: None
         self._find = find
         self._serve = serve
+        self._pivots = pivots
         self._unload_after = unload_after
+        self._glossaries = glossaries or GlossaryFolder()
         self._models: dict[str, ServedModel] = {}
         self._only: ServedModel | None = None  # the model, if there is exactly one
         self._by_languages = lru_cache(_REMEMBERED_PAIRS)(self._with_pair)
+        self._pivot_of = lru_cache(_REMEMBERED_PAIRS)(self._find_pivot)
+        self._sources_of = lru_cache(_REMEMBERED_PAIRS)(self._find_sources)
         self._reload_wanted = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._finding = asyncio.Lock()
@@ -83,6 +94,7 @@ class Registry:
     def add(self, model: ServedModel) -> None:
         """Serve `model` under its name."""
         model.changed = self._model_changed
+        model.stored = lambda: self._glossaries.current
         self._models[model.name] = model
         self._model_changed()
 
@@ -101,6 +113,7 @@ class Registry:
                 raise type(error)(f"model {model.name}: {error}") from None
         self._started = True
         self._run(self._reload_on_request())
+        self._run(self._glossaries.watch())
         if self._unload_after:
             self._run(self._unload_unused())
 
@@ -144,8 +157,34 @@ class Registry:
         if found:
             names = listed(model.name for model in found)
             raise InvalidRequestError(FieldViolation("model", f"is needed, several models fit: {names}"))
-        pair = f"{shown(source_language)} to {shown(target_language)}"
+        pair = f"{_explained(source_language)} to {_explained(target_language)}"
         raise ModelNotFoundError(f"model: no model translates {pair}; this server has {listed(self._models)}")
+
+    def pivot(self, source_language: str, target_language: str) -> Pivot | None:
+        """Return two models for a language pair that no model has; None if there are none, or none are wanted.
+
+        The lengths of the tags must be checked before, as for `choose`.
+        """
+        return self._pivot_of(source_language, target_language)
+
+    def source_languages(self, name: str, target_language: str) -> Sequence[str]:
+        """Return the languages that can be translated to `target_language`, for a request whose source is ``auto``.
+
+        Args:
+            name: the name of a model, or "" for all models, and for two models one after the other.
+            target_language: tag of a request; "" stands for a model's only target language.
+
+        Raises:
+            ModelNotFoundError: no model has the name, or the target language.
+        """
+        if name or self._only:
+            languages = self.choose(name, "", "").description.manifest.languages
+            # Where no language fits, the model says what is wrong with the target language.
+            return sources_of(languages, target_language) or languages.source
+        if found := self._sources_of(target_language):
+            return found
+        wanted = f"no model translates to {_explained(target_language)}" if target_language else "needs a language"
+        raise ModelNotFoundError(f"target_language: {wanted}; this server has {listed(self._models)}")
 
     def messages(self) -> list[pb.Model]:
         """Return the message that describes each model, in the order of their names."""
@@ -293,12 +332,30 @@ class Registry:
 
     def _model_changed(self) -> None:
         self._only = next(iter(self._models.values())) if len(self._models) == 1 else None
-        self._by_languages.cache_clear()
+        for remembered in (self._by_languages, self._pivot_of, self._sources_of):
+            remembered.cache_clear()
         self.changed()
 
     def _with_pair(self, source_language: str, target_language: str) -> tuple[ServedModel, ...]:
-        return tuple(
-            model
-            for model in self._models.values()
-            if has_pair(model.description.manifest.languages, source_language, target_language)
-        )
+        """Return the models that have a pair. Models that name its languages go before models of any language."""
+        pair = source_language, target_language
+        found = [model for model in self._models.values() if has_pair(model.description.manifest.languages, *pair)]
+        named = [model for model in found if names_pair(model.description.manifest.languages, *pair)]
+        return tuple(named or found)
+
+    def _find_pivot(self, source_language: str, target_language: str) -> Pivot | None:
+        return find_pivot(self._models.values(), source_language, target_language) if self._pivots else None
+
+    def _find_sources(self, target_language: str) -> tuple[str, ...]:
+        models = self._models.values()
+        direct = [tag for each in models for tag in sources_of(each.description.manifest.languages, target_language)]
+        found = {tag: None for tag in direct if tag != UNDETERMINED}  # in order, each tag once
+        if self._pivots:
+            found |= dict.fromkeys(sources_through(models, target_language, found))
+        return tuple(found) or tuple(direct[:1])
+
+
+def _explained(tag: str) -> str:
+    """Return `tag` for a message, with its meaning if it names no language."""
+    means = meaning(tag)
+    return f"{shown(tag)} ({means})" if means else shown(tag)

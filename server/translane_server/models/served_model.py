@@ -16,6 +16,7 @@ from translane_server.logs import data
 from translane_server.model_metrics import REFUSED, RELOADED, ModelMetrics
 from translane_server.models.loaded_model import LoadedModel
 from translane_server.requests.model_list import ModelDescription, model_message
+from translane_server.text.stored_glossaries import StoredGlossaries
 
 # How long a caller should wait before it tries again [seconds].
 _RETRY_FULL = 1.0
@@ -51,6 +52,7 @@ class ServedModel:
 
     Attributes:
         changed: called when the state has changed.
+        stored: returns the glossaries of the server.
         ready: the version that new requests get; None if requests have to wait, or are refused.
         state: see `ModelState` of the protocol.
     """
@@ -65,6 +67,7 @@ class ServedModel:
         self.name = description.name
         self.description = description
         self.changed: Callable[[], None] = lambda: None
+        self.stored: Callable[[], StoredGlossaries] = StoredGlossaries
         self.ready: LoadedModel | None = None
         self.state: pb.ModelState = pb.MODEL_STATE_LOADING
         self._loader = loader
@@ -87,7 +90,7 @@ class ServedModel:
 
     def message(self) -> pb.Model:
         """Return the message that describes the model."""
-        return model_message(self.description, self.state)
+        return model_message(self.description, self.state, self.stored())
 
     # Changes of the operator
 

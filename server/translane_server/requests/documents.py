@@ -1,32 +1,54 @@
-"""Texts of many sentences in the protocol's terms: checks their options, cuts them, and merges their translations."""
+"""Texts of many sentences in the protocol's terms: checks their options, and merges their sentences' translations."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from translane.v1 import translation_pb2 as pb
-from translane_server.budget import UNLIMITED, Budget
-from translane_server.errors import FieldViolation, InvalidRequestError
-from translane_server.text.splitting import (
-    Encode,
-    LongCharacterError,
-    SplitLimits,
-    SplitText,
-    TooManySentencesError,
-    split_text,
-)
+from translane_server.errors import FieldViolation
+from translane_server.quality_estimate import combined_quality
+from translane_server.requests.combinations import best_combinations
+from translane_server.text.markup.document import Document
+from translane_server.text.splitting import target_gaps
+
+# What reads each format. Plain text needs no reader.
+FORMATS: Mapping[int, Callable[[str], Document]] = {}
+
+_PLAIN = (pb.FORMAT_UNSPECIFIED, pb.FORMAT_TEXT)
+
+
+@dataclass(frozen=True, slots=True)
+class CutText:
+    """A text as sentences, and what stands between them.
+
+    Attributes:
+        gaps: for each block of the text, which has n sentences, the n + 1 texts before, between and after them.
+        document: what the translations of the blocks are put into; None for plain text, which is one block.
+        treatment: what was done with the text; None if nothing was.
+    """
+
+    gaps: Sequence[Sequence[str]]
+    document: Document | None = None
+    treatment: pb.Treatment | None = None
+
+    def join(self, translations: Sequence[str], target_language: str) -> str:
+        """Join the sentences' translations to the translation of the text."""
+        blocks = []
+        done = 0
+        for gaps in self.gaps:
+            first, *others = target_gaps(gaps, target_language)
+            texts = translations[done : done + len(others)]
+            done += len(others)
+            blocks.append(first + "".join(text + gap for text, gap in zip(texts, others, strict=True)))
+        return self.document.render(blocks) if self.document else "".join(blocks)
 
 
 def check_split(options: pb.DecodingOptions) -> list[FieldViolation]:
     """Return the options that cannot be combined with split_sentences, because they are for one sentence."""
     if not options.split_sentences:
         return []
-    refused = {
-        "num_hypotheses": options.num_hypotheses > 1,
-        "return_alternatives": options.return_alternatives,
-        "target_prefix": bool(options.target_prefix),
-    }
+    refused = {"return_alternatives": options.return_alternatives, "target_prefix": bool(options.target_prefix)}
     return [
         FieldViolation(f"options.{name}", "cannot be combined with split_sentences")
         for name, present in refused.items()
@@ -34,58 +56,69 @@ def check_split(options: pb.DecodingOptions) -> list[FieldViolation]:
     ]
 
 
-def split_texts(
-    texts: Mapping[str, str], language: str, encode: Encode, limits: SplitLimits, budget: Budget = UNLIMITED
-) -> list[SplitText]:
-    """Cut texts into sentences; see `split_text`.
+def check_format(format_: int) -> list[FieldViolation]:
+    """Return what is wrong with a request's format."""
+    if format_ in _PLAIN or format_ in FORMATS:
+        return []
+    known = format_ in pb.Format.values()
+    name = pb.Format.Name(pb.Format.ValueType(format_)) if known else str(format_)
+    return [FieldViolation("format", f"{name} is not supported by this server")]
+
+
+def merge_translations(
+    text: CutText, translations: Sequence[pb.Translation], target_language: str, *, ranked: bool = True
+) -> pb.Translation:
+    """Merge the translations of a text's sentences into one.
+
+    The score is the sum of the sentences' scores, if they have scores. The estimated quality is the mean of the
+    sentences' estimates, by their source tokens. Tokens are concatenated, and alignments refer to
+    positions in the concatenated tokens.
 
     Args:
-        texts: texts by their fields, which errors name.
-        language: a BCP-47 tag.
-        encode: returns the tokens of texts.
-        limits: limits of the sentences; the number of sentences is that of all texts together.
-        budget: is checked between the pieces of the work.
-
-    Raises:
-        InvalidRequestError: the texts have more sentences, or a character has more tokens.
+        text: the text.
+        translations: the sentences' translations.
+        target_language: a BCP-47 tag.
+        ranked: whether hypotheses are combined by their scores: the result has the best combinations. Otherwise, the
+            first hypotheses are combined, then the second ones, and so on.
     """
-    found: list[SplitText] = []
-    remaining = limits.sentences
-    for field, text in texts.items():
-        try:
-            split = split_text(text, language, encode, replace(limits, sentences=remaining), budget)
-        except TooManySentencesError:
-            message = f"has too many sentences, at most {limits.sentences} are accepted in a request"
-            raise InvalidRequestError(FieldViolation(field, message)) from None
-        except LongCharacterError as error:
-            message = f"has a character of {error.length} code points, at most {limits.characters} are accepted"
-            raise InvalidRequestError(FieldViolation(field, message)) from None
-        if (most := max(map(len, split.source_ids), default=0)) > limits.tokens:
-            message = f"has a character of {most} tokens, at most {limits.tokens} are accepted"
-            raise InvalidRequestError(FieldViolation(field, message))
-        remaining -= len(split.sentences)
-        found.append(split)
-    return found
+    whole = pb.Translation(source_tokens=sum(each.source_tokens for each in translations))
+    for each in translations:
+        whole.source_pieces.extend(each.source_pieces)
+    whole.hypotheses.extend(
+        _merged(text, translations, numbers, target_language) for numbers in _combinations(translations, ranked=ranked)
+    )
+    if text.treatment:
+        whole.treatment.CopyFrom(text.treatment)
+    return whole
 
 
-def merge_translations(text: SplitText, translations: Sequence[pb.Translation], target_language: str) -> pb.Translation:
-    """Merge the translations of a text's sentences into one. Each has one hypothesis.
+def _combinations(translations: Sequence[pb.Translation], *, ranked: bool) -> list[tuple[int, ...]]:
+    """Return which hypothesis of each sentence is taken for each hypothesis of the text."""
+    counts = [len(each.hypotheses) for each in translations]
+    if max(counts, default=1) == 1:
+        return [(0,) * len(counts)]
+    if not ranked:
+        return [(number,) * len(counts) for number in range(min(counts))]
+    return best_combinations([[one.score for one in each.hypotheses] for each in translations], max(counts))
 
-    The score is the sum of the sentences' scores, if they have scores. Tokens are concatenated, and alignments refer to
-    positions in the concatenated tokens.
-    """
+
+def _merged(
+    text: CutText, translations: Sequence[pb.Translation], numbers: Sequence[int], target_language: str
+) -> pb.Hypothesis:
+    """Return the hypothesis of the text that has the hypothesis `numbers[i]` of sentence i."""
     merged = pb.Hypothesis(finish_reason=pb.FINISH_REASON_END_OF_SENTENCE)
-    whole = pb.Translation()
-    score, target_tokens, texts = 0.0, 0, []
-    for translation in translations:
-        (hypothesis,) = translation.hypotheses
+    score, source_tokens, target_tokens, texts = 0.0, 0, 0, []
+    has_score = bool(translations)  # sentences with terms may have scores where others have none
+    for translation, number in zip(translations, numbers, strict=True):
+        hypothesis = translation.hypotheses[number]
         texts.append(hypothesis.text)
         score += hypothesis.score
+        has_score = has_score and hypothesis.HasField("score")
         merged.tokens.extend(hypothesis.tokens)
         merged.token_log_probs.extend(hypothesis.token_log_probs)
         for point in hypothesis.alignment.points:
             merged.alignment.points.add(
-                source_token=whole.source_tokens + point.source_token,
+                source_token=source_tokens + point.source_token,
                 target_token=target_tokens + point.target_token,
                 weight=point.weight,
             )
@@ -94,10 +127,13 @@ def merge_translations(text: SplitText, translations: Sequence[pb.Translation], 
             merged.finish_reason = hypothesis.finish_reason
         # Tokens are there only if the request asks for them. Every token but the end-of-sentence token is aligned.
         target_tokens += len(hypothesis.tokens) or len(hypothesis.alignment.points) + ended
-        whole.source_tokens += translation.source_tokens
-        whole.source_pieces.extend(translation.source_pieces)
+        source_tokens += translation.source_tokens
     merged.text = text.join(texts, target_language)
-    if any(hypothesis.HasField("score") for translation in translations for hypothesis in translation.hypotheses):
+    if has_score:
         merged.score = score
-    whole.hypotheses.append(merged)
-    return whole
+    chosen = [each.hypotheses[number] for each, number in zip(translations, numbers, strict=True)]
+    if any(each.HasField("quality") for each in chosen):
+        merged.quality = combined_quality(
+            (each.quality, translation.source_tokens) for each, translation in zip(chosen, translations, strict=True)
+        )
+    return merged

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from translane_server.errors import FieldViolation
 from translane_server.manifest import Languages, LanguageTokens
 from translane_server.printable import shown
-from translane_server.text.language_tags import lookup
+from translane_server.text.language_tags import AUTO, is_auto, lookup, meaning
 from translane_server.text.tokenizer import Tokenizer
 
 _NO_TOKENS = LanguageTokens()
@@ -128,6 +128,10 @@ def _check(name: str, wanted: str, available: Sequence[str]) -> list[FieldViolat
         return [FieldViolation(name, f"is needed, the model has several: {_listed(available)}")]
     if lookup(wanted, available):
         return []
+    if means := meaning(wanted):
+        auto = f' or "{AUTO}"' if name == "source_language" and not is_auto(wanted) else ""
+        problem = f"{shown(wanted)} means {means}; send a language of the model ({_listed(available)}){auto}"
+        return [FieldViolation(name, problem)]
     return [FieldViolation(name, f"{shown(wanted)} is not a language of the model, which has: {_listed(available)}")]
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from translane.v1 import translation_pb2 as pb
 from translane_server.budget import Budget
 from translane_server.errors import FieldViolation, InvalidRequestError
-from translane_server.manifest import LONGEST_MODEL_NAME
+from translane_server.manifest import LONGEST_MODEL_NAME, SearchDefaults
 from translane_server.text.language_tags import LONGEST_TAG
 
 TranslationRequest = pb.TranslateRequest | pb.TranslateStreamRequest
@@ -18,6 +18,10 @@ Request = TranslationRequest | pb.ScoreRequest
 MAX_SUPPRESSED_PHRASES = 64
 MAX_PHRASE_CHARACTERS = 128
 MAX_TERMS = 1024
+MAX_PRESERVE_PATTERNS = 32
+MAX_PATTERN_CHARACTERS = 512
+MAX_GLOSSARIES = 8
+MAX_GLOSSARY_NAME = 100  # characters
 
 # A text with more characters than this for each allowed token is refused before it is tokenized. Tokenizing megabytes
 # takes a second, and no real text has such long tokens.
@@ -26,21 +30,26 @@ CHARACTERS_PER_TOKEN = 64
 
 @dataclass(frozen=True)
 class TokenLimits:
-    """Longest source and target, and the default of `max_length` [tokens, with the end-of-sentence token]."""
+    """Longest source and target, and the defaults of `max_length` and `min_length` [tokens].
+
+    All but `default_min_length` count the end-of-sentence token.
+    """
 
     source: int
     target: int
     default_max_length: int
+    default_min_length: int = 0
 
 
 @dataclass(frozen=True)
 class RequestLimits:
-    """The limits of every request."""
+    """The limits of every request, and how a request is searched that does not say."""
 
     texts_per_request: int
     sentences_waiting: int
     tokens: TokenLimits
     beam_size: int
+    search: SearchDefaults = field(default_factory=SearchDefaults)
 
 
 def check_names(request: Request) -> None:
@@ -68,9 +77,20 @@ def check_sizes(request: Request, limits: RequestLimits) -> None:
         return
     options = request.options
     wrong = _texts(request, options, limits)
-    if options.ByteSize() > MAX_PHRASE_CHARACTERS:  # nothing within smaller options is too long or too many
+    # Nothing else within smaller options is too long or too many.
+    if options.glossaries or options.ByteSize() > MAX_PHRASE_CHARACTERS:
         wrong += _options(options, limits)
     refuse(wrong)
+
+
+def splits(options: pb.DecodingOptions) -> bool:
+    """Whether texts may be cut into sentences.
+
+    By default they may, but with options that are for one sentence.
+    """
+    if options.HasField("split_sentences"):
+        return options.split_sentences
+    return not (options.target_prefix or options.return_alternatives)
 
 
 def check_tokens(field: str, ids: Sequence[Sequence[int]], limit: int, advice: str = "") -> list[FieldViolation]:
@@ -106,7 +126,7 @@ def takes_too_long(field: str, budget: Budget) -> InvalidRequestError:
 
 
 def _texts(request: TranslationRequest, options: pb.DecodingOptions, limits: RequestLimits) -> list[FieldViolation]:
-    sentences = limits.sentences_waiting if options.split_sentences else 1
+    sentences = limits.sentences_waiting if splits(options) else 1
     characters = CHARACTERS_PER_TOKEN * limits.tokens.source * sentences
     if isinstance(request, pb.TranslateStreamRequest):
         return _long("text", request.text, characters)
@@ -127,12 +147,17 @@ def _inputs(request: pb.ScoreRequest, limits: RequestLimits) -> list[FieldViolat
 
 
 def _options(options: pb.DecodingOptions, limits: RequestLimits) -> list[FieldViolation]:
-    phrases, terms = options.suppressed_phrases, options.terminology
+    phrases, terms, patterns = options.suppressed_phrases, options.terminology, options.preserve
     wrong = [
         *_long("options.target_prefix", options.target_prefix, CHARACTERS_PER_TOKEN * limits.tokens.target),
         *(many_phrases := _many("options.suppressed_phrases", len(phrases), MAX_SUPPRESSED_PHRASES)),
         *(many_terms := _many("options.terminology", len(terms), MAX_TERMS)),
+        *(many_patterns := _many("options.preserve", len(patterns), MAX_PRESERVE_PATTERNS)),
+        *(many_glossaries := _many("options.glossaries", len(options.glossaries), MAX_GLOSSARIES)),
     ]
+    if not many_patterns:
+        for number, pattern in enumerate(patterns):
+            wrong += _long(f"options.preserve[{number}]", pattern, MAX_PATTERN_CHARACTERS)
     if not many_phrases:
         for number, phrase in enumerate(phrases):
             wrong += _long(f"options.suppressed_phrases[{number}]", phrase, MAX_PHRASE_CHARACTERS)
@@ -140,6 +165,9 @@ def _options(options: pb.DecodingOptions, limits: RequestLimits) -> list[FieldVi
         for number, term in enumerate(terms):
             wrong += _long(f"options.terminology[{number}].source", term.source, MAX_PHRASE_CHARACTERS)
             wrong += _long(f"options.terminology[{number}].target", term.target, MAX_PHRASE_CHARACTERS)
+    if not many_glossaries:
+        for number, name in enumerate(options.glossaries):
+            wrong += _long(f"options.glossaries[{number}]", name, MAX_GLOSSARY_NAME)
     return wrong
 
 

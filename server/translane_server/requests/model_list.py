@@ -9,6 +9,8 @@ from importlib.metadata import version
 from translane.v1 import translation_pb2 as pb
 from translane_server.manifest import Manifest
 from translane_server.requests.limits import RequestLimits
+from translane_server.requests.model_defaults import decoding_defaults
+from translane_server.text.stored_glossaries import StoredGlossaries
 
 
 @dataclass(frozen=True)
@@ -21,8 +23,8 @@ class ModelDescription:
     limits: RequestLimits
 
 
-def model_message(model: ModelDescription, state: pb.ModelState) -> pb.Model:
-    """Return the message that describes a model."""
+def model_message(model: ModelDescription, state: pb.ModelState, stored: StoredGlossaries) -> pb.Model:
+    """Return the message that describes a model. `stored` are the glossaries of the server."""
     manifest, limits = model.manifest, model.limits
     return pb.Model(
         name=model.name,
@@ -39,6 +41,8 @@ def model_message(model: ModelDescription, state: pb.ModelState) -> pb.Model:
         state=state,
         max_beam_size=limits.beam_size,
         sentences_waiting=limits.sentences_waiting,
+        decoding_defaults=decoding_defaults(limits),
+        glossaries=stored.names(tuple(manifest.source_languages), tuple(manifest.target_languages)),
     )
 
 

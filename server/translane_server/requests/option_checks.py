@@ -15,7 +15,7 @@ from translane_server.errors import FieldViolation
 from translane_server.requests.documents import check_split
 from translane_server.requests.limits import TokenLimits
 
-# The beam size of requests that have terminology and do not set beam_size.
+# The beam size of texts in which a term occurs, if the request does not set beam_size.
 _TERMINOLOGY_BEAMS = 4
 
 # Options without a range. Any value is valid, or a separate function checks the option.
@@ -99,12 +99,22 @@ def is_sampled(options: pb.DecodingOptions) -> bool:
     return any(options.HasField(name) for name in ("temperature", "top_k", "top_p"))
 
 
+def _has_terms(options: pb.DecodingOptions) -> bool:
+    return bool(options.terminology or options.glossaries)
+
+
 def beam_size(options: pb.DecodingOptions, most: int) -> int:
-    """Return how many beams the options ask for. `most` is the server's limit."""
+    """Return how many beams the options ask for where a term occurs. `most` is the server's limit."""
     if options.HasField("beam_size"):
         return options.beam_size
-    beams = bool(options.terminology) and not is_sampled(options) and not options.return_alternatives
+    beams = _has_terms(options) and not is_sampled(options) and not options.return_alternatives
     return min(_TERMINOLOGY_BEAMS, most) if beams else 1
+
+
+def returns_score(options: pb.DecodingOptions, most: int) -> bool:
+    """Whether hypotheses have a score. `most` is the server's limit of beams."""
+    several = options.num_hypotheses > 1 or beam_size(options, most) > 1
+    return options.return_token_scores or several or is_sampled(options)
 
 
 def check_options(options: pb.DecodingOptions, limits: OptionLimits) -> list[FieldViolation]:
@@ -148,12 +158,13 @@ def _combinations(options: pb.DecodingOptions, limits: OptionLimits) -> Iterator
             yield _violation("num_hypotheses", f"is {hypotheses}, more than the {beams} of beam_size")
         elif math.isfinite(patience) and beams > 1 and hypotheses > max(1, round(patience * beams)):
             yield _violation("patience", f"is {_shown(patience)}: patience * beam_size is less than num_hypotheses")
-    if options.terminology and (sampled or alternatives or beams < 2):
+    if _has_terms(options) and (sampled or alternatives or beams < 2):
+        name = "terminology" if options.terminology else "glossaries"
         if limits.beam_size < 2:
-            yield _violation("terminology", "needs beams, and this server has a limit of one")
+            yield _violation(name, "needs beams, and this server has a limit of one")
         else:
             other = "sampling" if sampled else "return_alternatives" if alternatives else "beam_size 1"
-            yield _violation("terminology", f"needs beams: it cannot be combined with {other}")
+            yield _violation(name, f"needs beams: it cannot be combined with {other}")
     if options.HasField("max_length") and options.min_length > max(0, options.max_length):
         yield _violation("min_length", f"is {options.min_length}, more than max_length, {options.max_length}")
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from translane.v1 import translation_pb2 as pb
 from translane_server.errors import FieldViolation
 from translane_server.options import DecodingOptions, RequiredPhrase, Sampling
+from translane_server.requests.kept_terms import KeptTerms, SentenceTerms
 from translane_server.requests.limits import TokenLimits
-from translane_server.requests.option_checks import OptionLimits, beam_size, check_options, is_sampled
+from translane_server.requests.option_checks import OptionLimits, beam_size, check_options, is_sampled, returns_score
+from translane_server.requests.spelling import Spelling
 from translane_server.sentence import Sentence
 from translane_server.text.glossary import Glossary, Term
+from translane_server.text.marks import MarkedText
 from translane_server.text.normal_form import composed
 from translane_server.text.tokenizer import Tokenizer
-
-# Maximum terms of one sentence: each term takes a share of the beams.
-MAX_TERMS_OF_SENTENCE = 16
 
 _SEED_BITS = 64
 
@@ -30,20 +30,28 @@ class Source:
         text: the sentence.
         ids: its tokens.
         surfaces: the part of the text that each token stands for; None until somebody needs them.
+        marked: the text and its marks, which are put into the translation; None if nothing was taken out of it.
+        escape: makes translated text fit the format of the request.
+        terms: the terms that occur in it; None if the request has no terms.
     """
 
     text: str
     ids: Sequence[int]
     surfaces: Sequence[str] | None = None
+    marked: MarkedText | None = None
+    escape: Callable[[str], str] = str
+    terms: SentenceTerms | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """What is returned of a hypothesis besides its text and score."""
+    """What is returned of a hypothesis besides its text."""
 
+    score: bool = False
     tokens: bool = False
     token_scores: bool = False
     alignment: bool = False
+    quality: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,26 +63,38 @@ class ResolvedOptions:
         forced_ids: tokens that each translation starts with.
         language_tokens: how many of the first forced tokens name a language. They are no part of the text.
         word_follows: a word starts after the forced tokens.
-        glossary: the terms that translations must keep.
+        terms: the terms that translations must keep, if there are any.
+        with_terms: how a sentence is decoded in which a term occurs; None if it is decoded as all others.
         own_seeds: each text is sampled with a seed of its own.
         replace_unknowns: an unknown token is replaced with the source text that it comes from.
         returned: what the caller asks for.
+        aligns: the model can align, so that marks are put where the alignment says.
     """
 
     decoding: DecodingOptions
     forced_ids: tuple[int, ...] = ()
     language_tokens: int = 0
     word_follows: bool = False
-    glossary: Glossary = field(default_factory=Glossary)
+    terms: KeptTerms | None = None
+    with_terms: DecodingOptions | None = None
     own_seeds: bool = False
     replace_unknowns: bool = False
     returned: Returned = Returned()
+    aligns: bool = False
 
     def sentence(self, source: Source) -> Sentence:
-        """Return the sentence to decode for `source`."""
+        """Return the sentence to decode for `source`, and find the terms of `source`."""
         decoding = self.decoding
+        phrases: tuple[RequiredPhrase, ...] = ()
+        if self.terms:
+            source.terms = self.terms.in_sentence(source.text)
+            phrases = source.terms.phrases
+            if phrases and self.with_terms:
+                decoding = self.with_terms
         if self.own_seeds and decoding.sampling:
             decoding = replace(decoding, sampling=replace(decoding.sampling, seed=secrets.randbits(_SEED_BITS)))
+        if source.marked and source.marked.marks and self.aligns:
+            decoding = replace(decoding, alignment=True)
         return Sentence(
             source.ids,
             decoding,
@@ -82,8 +102,23 @@ class ResolvedOptions:
             # As in Hugging Face, lengths count a forced language token, and do not count a prompt of the decoder.
             counted_ids=len(self.forced_ids) if len(self.forced_ids) == self.language_tokens else 0,
             word_follows=self.word_follows,
-            required_phrases=self.glossary.required(source.text, MAX_TERMS_OF_SENTENCE),
+            required_phrases=phrases,
         )
+
+
+@dataclass(frozen=True)
+class TermSources:
+    """Where terms come from, besides the request.
+
+    Attributes:
+        language: the source language, a BCP-47 tag.
+        stored: the stored glossaries that the request names, in its order.
+        spelling: spells phrases for the model, for many requests; None makes another one.
+    """
+
+    language: str = ""
+    stored: Sequence[Glossary] = ()
+    spelling: Spelling | None = None
 
 
 def resolve(
@@ -92,6 +127,7 @@ def resolve(
     tokenizer: Tokenizer,
     unknown: int,
     language_ids: tuple[int, ...] = (),
+    sources: TermSources = TermSources(),
 ) -> tuple[ResolvedOptions | None, list[FieldViolation]]:
     """Check `options` and resolve them, once for all texts of a request.
 
@@ -101,6 +137,7 @@ def resolve(
         tokenizer: tokenizes the prefix and the terms.
         unknown: the target id of the unknown token.
         language_ids: tokens that translations start with, before the prefix.
+        sources: where terms come from, besides the request.
 
     Returns:
         The resolved options, or None and what is wrong with them.
@@ -108,66 +145,61 @@ def resolve(
     wrong = check_options(options, limits)
     if wrong:
         return None, wrong
-    spelling = _Spelling(tokenizer, unknown)
-    prefix = spelling.ids(options.target_prefix, "target_prefix")
-    terms = [
-        Term(term.source.strip(), spelling.phrase(term.target.strip(), f"terminology[{index}].target"))
-        for index, term in enumerate(options.terminology)
-    ]
+    spelling = sources.spelling or Spelling(tokenizer, unknown)
+    prefix, can_spell = spelling.ids(options.target_prefix)
     uncounted = len(language_ids) + len(prefix) if prefix else 0
-    wrong = [*spelling.wrong, *_check_lengths(options, len(prefix), uncounted, limits.tokens)]
-    wrong += _check_contradictions(options.suppressed_phrases, terms)
+    if not can_spell:
+        problem = "has characters that the model's vocabulary cannot spell"
+        wrong.append(FieldViolation("options.target_prefix", problem))
+    wrong += _check_lengths(options, len(prefix), uncounted, limits.tokens)
+    terms = [_term(term) for term in options.terminology]
+    if options.suppressed_phrases:
+        wrong += _check_contradictions(options.suppressed_phrases, terms, spelling)
     if wrong:
         return None, wrong
+    kept = None
+    if terms or sources.stored:
+        own = Glossary(terms, sources.language)
+        kept = KeptTerms(own, sources.stored, spelling, tuple(options.suppressed_phrases))
+
+    def decoding(options: pb.DecodingOptions) -> DecodingOptions:
+        scores = returns_score(options, limits.beam_size) or options.return_quality
+        return _decoding(options, limits, uncounted, unknown, scores=scores)
+
     resolved = ResolvedOptions(
-        decoding=_decoding(options, limits, uncounted, unknown),
+        decoding=decoding(_without_terms(options)),
         forced_ids=(*language_ids, *prefix),
         language_tokens=len(language_ids),
         word_follows=bool(prefix) and options.target_prefix[-1].isspace(),
-        glossary=Glossary(terms),
+        terms=kept,
+        with_terms=decoding(options) if kept else None,
         own_seeds=not options.HasField("seed"),
         replace_unknowns=options.replace_unknowns,
-        returned=Returned(options.return_tokens, options.return_token_scores, options.return_alignment),
+        returned=Returned(
+            score=returns_score(options, limits.beam_size),
+            tokens=options.return_tokens,
+            token_scores=options.return_token_scores,
+            alignment=options.return_alignment,
+            quality=options.return_quality,
+        ),
+        aligns=limits.alignment,
     )
     return resolved, []
 
 
-def check_sentences(sentences: Iterable[tuple[str, Sentence]]) -> list[FieldViolation]:
-    """Return a violation for each sentence with too many terms. Each sentence comes with the name of its field."""
-    return [
-        FieldViolation(
-            name,
-            f"has more than {MAX_TERMS_OF_SENTENCE} terms of options.terminology, the most that a sentence can keep",
-        )
-        for name, sentence in sentences
-        if len(sentence.required_phrases) > MAX_TERMS_OF_SENTENCE
-    ]
+def _term(term: pb.Term) -> Term:
+    return Term(term.source.strip(), term.target.strip(), term.ignore_case, term.inflected)
 
 
-class _Spelling:
-    """Tokenizes texts, and collects violations for texts that cannot be spelled."""
-
-    def __init__(self, tokenizer: Tokenizer, unknown: int) -> None:
-        self._tokenizer = tokenizer
-        self._unknown = unknown
-        self.wrong: list[FieldViolation] = []
-
-    def ids(self, text: str, name: str) -> tuple[int, ...]:
-        if not text:
-            return ()
-        (ids,) = self._tokenizer.encode_target([text])
-        if self._unknown in ids:
-            self.wrong.append(
-                FieldViolation(f"options.{name}", "has characters that the model's vocabulary cannot spell")
-            )
-        return tuple(ids)
-
-    def phrase(self, text: str, name: str) -> RequiredPhrase:
-        ids = self.ids(text, name)
-        (spelled,) = self._tokenizer.decode([ids])
-        if not spelled:
-            self.wrong.append(FieldViolation(f"options.{name}", "has no characters that the model writes"))
-        return RequiredPhrase(spelled.strip().encode(), ids)
+def _without_terms(options: pb.DecodingOptions) -> pb.DecodingOptions:
+    """Return the options of a text in which no term occurs. Several hypotheses take the same beams in every text."""
+    if not (options.terminology or options.glossaries) or options.num_hypotheses > 1:
+        return options
+    others = pb.DecodingOptions()
+    others.CopyFrom(options)
+    others.ClearField("terminology")
+    others.ClearField("glossaries")
+    return others
 
 
 def _check_lengths(
@@ -188,8 +220,11 @@ def _check_lengths(
     return []
 
 
-def _check_contradictions(phrases: Sequence[str], terms: Sequence[Term]) -> list[FieldViolation]:
-    targets = {term.phrase.text.decode(errors="replace"): index for index, term in reversed(list(enumerate(terms)))}
+def _check_contradictions(phrases: Sequence[str], terms: Sequence[Term], spelling: Spelling) -> list[FieldViolation]:
+    targets: dict[str, int] = {}
+    for index, term in enumerate(terms):
+        phrase = spelling.phrase(term.target)
+        targets.setdefault(phrase.text.decode(errors="replace") if phrase else term.target, index)
     return [
         FieldViolation(f"options.suppressed_phrases[{index}]", f"occurs in terminology[{term}].target")
         for index, phrase in enumerate(phrases)
@@ -204,11 +239,18 @@ def _max_length(options: pb.DecodingOptions, uncounted: int, tokens: TokenLimits
     return min(tokens.default_max_length, tokens.target - uncounted)
 
 
-def _decoding(options: pb.DecodingOptions, limits: OptionLimits, uncounted: int, unknown: int) -> DecodingOptions:
+def _min_length(options: pb.DecodingOptions, max_length: int, tokens: TokenLimits) -> int:
+    return options.min_length if options.HasField("min_length") else min(tokens.default_min_length, max_length)
+
+
+def _decoding(
+    options: pb.DecodingOptions, limits: OptionLimits, uncounted: int, unknown: int, *, scores: bool
+) -> DecodingOptions:
     beams, sampled = beam_size(options, limits.beam_size), is_sampled(options)
+    max_length = _max_length(options, uncounted, limits.tokens)
     decoding = DecodingOptions(
-        max_length=_max_length(options, uncounted, limits.tokens),
-        min_length=options.min_length,
+        max_length=max_length,
+        min_length=_min_length(options, max_length, limits.tokens),
         beam_size=beams,
         num_hypotheses=options.num_hypotheses or 1,
         repetition_penalty=_or_one(options, "repetition_penalty"),
@@ -217,7 +259,7 @@ def _decoding(options: pb.DecodingOptions, limits: OptionLimits, uncounted: int,
         suppressed_ids=(unknown,) if options.suppress_unknown else (),
         suppressed_phrases=_as_written(options.suppressed_phrases),
         alignment=options.return_alignment or options.replace_unknowns,
-        scores=options.return_token_scores or beams > 1 or sampled or options.num_hypotheses > 1,
+        scores=scores,
     )
     if beams > 1:
         return replace(

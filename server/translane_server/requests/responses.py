@@ -6,10 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from translane.v1 import translation_pb2 as pb
 from translane_server.manifest import SpecialIds
+from translane_server.quality_estimate import NOTHING_GENERATED, UNCALIBRATED, Calibration, estimated_quality
+from translane_server.requests.aligning import aligned_text
 from translane_server.requests.language_pairs import LanguagePair
-from translane_server.requests.resolved_options import ResolvedOptions, Source
+from translane_server.requests.resolved_options import ResolvedOptions, Returned, Source
 from translane_server.requests.unknowns import replacements
 from translane_server.sentence import AlignedToken, CertainTokens, Hypothesis, SentenceResult
+from translane_server.text.placing import place
 
 _NANOSECONDS = 1_000_000_000  # of a second
 
@@ -21,14 +24,26 @@ class TranslationBuilder:
         pair: the language pair, whose tokenizer decodes tokens.
         special_ids: the model's special ids.
         resolved: the options of the request.
+        calibration: of the estimated quality.
+        spaced: whether the target language writes spaces between words.
     """
 
-    def __init__(self, pair: LanguagePair, special_ids: SpecialIds, resolved: ResolvedOptions) -> None:
+    def __init__(
+        self,
+        pair: LanguagePair,
+        special_ids: SpecialIds,
+        resolved: ResolvedOptions,
+        calibration: Calibration = UNCALIBRATED,
+        *,
+        spaced: bool = True,
+    ) -> None:
         self._pair = pair
         self._tokenizer = pair.tokenizer
         self._ids = special_ids
         self.resolved = resolved
         self._returned = resolved.returned
+        self._spaced = spaced
+        self._calibration = calibration
 
     def translation(self, source: Source, result: SentenceResult) -> pb.Translation:
         """Return the message of a sentence's hypotheses."""
@@ -56,14 +71,19 @@ class TranslationBuilder:
                 pb.AlignmentPoint(source_token=each.source_token, target_token=position, weight=each.weight)
                 for position, each in enumerate(hypothesis.alignment[hidden:])
             )
+        if self._returned.quality:
+            generated = hypothesis.token_log_probs[len(self.resolved.forced_ids) :]
+            message.quality = estimated_quality(generated, self._calibration)
+            if not self._returned.score:
+                message.ClearField("score")
         return message
 
     def surfaces(self, source: Source, tokens: CertainTokens) -> list[bytes]:
         """Return what each of `tokens` adds to the text of a translation of `source`, as UTF-8."""
         known = self._tokenizer.target_surfaces
         parts = [known[token] for token in tokens.token_ids]
-        for place, text in self._unknowns(source, tokens.token_ids, tokens.alignment).items():
-            parts[place] = text.encode()
+        for position, text in self._unknowns(source, tokens.token_ids, tokens.alignment).items():
+            parts[position] = text.encode()
         return parts
 
     def source_surfaces(self, source: Source) -> Sequence[str]:
@@ -74,7 +94,18 @@ class TranslationBuilder:
 
     def _text(self, source: Source, hypothesis: Hypothesis) -> str:
         unknowns = self._unknowns(source, hypothesis.token_ids, hypothesis.alignment)
-        return self._tokenizer.decode([hypothesis.token_ids], [unknowns] if unknowns else ())[0]
+        text = self._tokenizer.decode([hypothesis.token_ids], [unknowns] if unknowns else ())[0]
+        return text if source.marked is None else self._with_marks(source, hypothesis, text)
+
+    def _with_marks(self, source: Source, hypothesis: Hypothesis, text: str) -> str:
+        """Return the translation `text` with the marks of its source."""
+        assert source.marked is not None
+        if not source.marked.marks:
+            return source.escape(text)
+        surfaces = self.surfaces(source, CertainTokens(hypothesis.token_ids, hypothesis.alignment))
+        source_surfaces = self.source_surfaces(source) if hypothesis.alignment else ()
+        target = aligned_text(text, surfaces, source.text, source_surfaces, hypothesis.alignment)
+        return place(source.marked, target, spaced=self._spaced, escape=source.escape)
 
     def _unknowns(
         self, source: Source, token_ids: Sequence[int], alignment: Sequence[AlignedToken]
@@ -96,6 +127,14 @@ class TranslationBuilder:
 def empty_translation() -> pb.Translation:
     """Return the translation of a text without tokens."""
     return pb.Translation(hypotheses=[pb.Hypothesis(finish_reason=pb.FINISH_REASON_END_OF_SENTENCE)])
+
+
+def rate_nothing(hypothesis: pb.Hypothesis, returned: Returned) -> None:
+    """Give the hypothesis of a text without tokens the score and the estimated quality that `returned` asks for."""
+    if returned.score:
+        hypothesis.score = 0.0  # the sum of no log-probabilities
+    if returned.quality:
+        hypothesis.quality = NOTHING_GENERATED
 
 
 def timing(results: Sequence[SentenceResult], total: float) -> pb.Timing:

@@ -20,6 +20,8 @@ def tokenize(encode: Encode, texts: Sequence[str], budget: Budget) -> list[list[
         texts: the texts.
         budget: is checked before each part.
     """
+    if not texts:
+        return []
     if sum(map(len, texts)) <= _PART:
         budget.check()
         return encode(texts)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -12,19 +13,20 @@ import grpc
 
 from translane.v1 import translation_pb2 as pb
 from translane.v1.translation_pb2_grpc import TranslationServiceServicer
-from translane_server.errors import shutting_down
+from translane_server.errors import ModelNotFoundError, shutting_down
 from translane_server.models.loaded_model import LoadedModel
 from translane_server.models.registry import Registry
 from translane_server.models.served_model import ServedModel
-from translane_server.requests.limits import check_names
+from translane_server.requests.limits import TranslationRequest, check_names
 from translane_server.requests.model_list import model_list
 from translane_server.requests.resolved_options import Source
 from translane_server.requests.responses import timing
 from translane_server.requests.translate import PreparedRequest
+from translane_server.rpc.detours import Detours, Writer
 from translane_server.rpc.interceptors import caller, note
 from translane_server.rpc.streaming import StreamedSentence, stream_text
 from translane_server.rpc.text_workers import TextWorkers
-from translane_server.sentence import SentenceResult
+from translane_server.sentence import CertainTokens, SentenceResult
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["TranslationService"].full_name
 
@@ -60,6 +62,7 @@ class TranslationService(TranslationServiceServicer):
         self._running = 0
         self._idle = asyncio.Event()
         self._idle.set()
+        self._detours = Detours(models, self, workers, texts_per_request, clock)
 
     def close(self) -> None:
         """Refuse new translations from now on."""
@@ -70,9 +73,33 @@ class TranslationService(TranslationServiceServicer):
         await self._idle.wait()
 
     async def Translate(self, request: pb.TranslateRequest, context: Context) -> pb.TranslateResponse:  # noqa: ARG002, N802
-        started = self._clock()
         note(texts=len(request.texts))
-        async with self._accepted(request) as model:
+        if served := self._model_of(request):
+            return await self.translate(request, served)
+        async with self._detour():
+            response = await self._detours.translate(request)
+        self._log(request.texts, response.translations)
+        return response
+
+    async def TranslateStream(self, request: pb.TranslateStreamRequest, context: Context) -> None:  # noqa: N802
+        note(texts=1)
+        if served := self._model_of(request):
+            await self.stream(request, served, context)
+            return
+        async with self._detour():
+            await self._detours.stream(request, context)
+        if self._log_texts:
+            note(source_texts=[request.text])
+
+    async def check(self, request: pb.TranslateRequest, served: ServedModel) -> None:
+        """See `Steps`."""
+        async with _Accepted(self, served) as model:
+            await self._read(request, model)
+
+    async def translate(self, request: pb.TranslateRequest, served: ServedModel) -> pb.TranslateResponse:
+        """See `Steps`."""
+        started = self._clock()
+        async with _Accepted(self, served) as model:
             prepared = await self._read(request, model)
             results = await model.dispatcher.decode(prepared.sentences, request.priority, caller())
             generated = _generated_tokens(results)
@@ -84,19 +111,21 @@ class TranslationService(TranslationServiceServicer):
         self._tell(model, generated, request.texts, translations)
         return response
 
-    async def TranslateStream(self, request: pb.TranslateStreamRequest, context: Context) -> None:  # noqa: N802
+    async def stream(self, request: pb.TranslateStreamRequest, served: ServedModel, context: Writer) -> None:
+        """See `Steps`."""
         started = self._clock()
-        note(texts=1)
 
         async def send(delta: str) -> None:
             await context.write(pb.TranslateStreamResponse(text_delta=delta))
 
-        async with self._accepted(request) as model:
+        async with _Accepted(self, served) as model:
             prepared = await self._read(request, model)
             (text,) = prepared.texts
-            gaps = text.split.target_gaps(prepared.target_language) if text.split else [""] * (len(text.sources) + 1)
+            gaps = text.stream_gaps(prepared.target_language)
+            is_sent_whole = gaps is None
             translations: list[pb.Translation] = []
-            sentences = self._streamed(prepared, request.ByteSize(), translations)
+            sentences = self._streamed(prepared, request.ByteSize(), translations, is_sent_whole=is_sent_whole)
+            gaps = gaps or [""] * (len(sentences) + 1)
             end = await stream_text(model.dispatcher, sentences, gaps, send, priority=request.priority, caller=caller())
             generated = _generated_tokens(end.results)
             translation = await self._workers.build(
@@ -104,16 +133,17 @@ class TranslationService(TranslationServiceServicer):
             )
             await context.write(
                 pb.TranslateStreamResponse(
-                    text_delta=end.rest,
+                    text_delta=translation.hypotheses[0].text if is_sent_whole else end.rest,
                     hypothesis=translation.hypotheses[0],
                     timing=self._timed(model, started, end.results),
+                    treatment=translation.treatment if translation.HasField("treatment") else None,
                 )
             )
         self._tell(model, generated, [request.text], [translation])
 
     async def Score(self, request: pb.ScoreRequest, context: Context) -> pb.ScoreResponse:  # noqa: ARG002, N802
         note(texts=len(request.inputs))
-        async with self._accepted(request) as model:
+        async with _Accepted(self, self._chosen(request)) as model:
             model.dispatcher.check_room(model.score.check(request), caller())
             prepared = await self._workers.read(request.ByteSize(), partial(model.score.read, request), caller())
             sentences = prepared.sentences
@@ -136,14 +166,36 @@ class TranslationService(TranslationServiceServicer):
     async def ListModels(self, request: pb.ListModelsRequest, context: Context) -> pb.ListModelsResponse:  # noqa: ARG002, N802
         return model_list(self._models.messages(), self._texts_per_request)
 
-    def _accepted(self, request: pb.TranslateRequest | pb.TranslateStreamRequest | pb.ScoreRequest) -> _Accepted:
-        """Accept a request. An accepted request is answered even if the server closes meanwhile."""
+    def _model_of(self, request: TranslationRequest) -> ServedModel | None:
+        """Return the model that a request is for; None if the request takes a detour."""
+        if self._detours.finds_language(request):
+            check_names(request)
+            return None
+        try:
+            return self._chosen(request)
+        except ModelNotFoundError:
+            if self._detours.needs_one(request):
+                return None
+            raise
+
+    def _chosen(self, request: TranslationRequest | pb.ScoreRequest) -> ServedModel:
         check_names(request)
         served = self._models.choose(request.model, request.source_language, request.target_language)
         note(model=served.name)
         if self._closed:
             raise shutting_down()
-        return _Accepted(self, served)
+        return served
+
+    @asynccontextmanager
+    async def _detour(self) -> AsyncIterator[None]:
+        """Accept a request of several steps, which are all answered even if the server closes meanwhile."""
+        if self._closed:
+            raise shutting_down()
+        self.begin_request()
+        try:
+            yield
+        finally:
+            self.end_request()
 
     def begin_request(self) -> None:
         """Count an accepted request. `idle` waits until `end_request` is called for it."""
@@ -176,23 +228,35 @@ class TranslationService(TranslationServiceServicer):
         """Count and log what was generated."""
         model.metrics.generated_tokens.inc(generated)
         note(generated_tokens=generated)
+        self._log(texts, translations)
+
+    def _log(self, texts: Sequence[str], translations: Sequence[pb.Translation]) -> None:
+        """Log the texts of a request and their translations, if this is wanted."""
         if self._log_texts:
             found = [hypothesis.text for translation in translations for hypothesis in translation.hypotheses]
             note(source_texts=list(texts), translations=found)
 
     def _streamed(
-        self, prepared: PreparedRequest, size: int, translations: list[pb.Translation]
+        self, prepared: PreparedRequest, size: int, translations: list[pb.Translation], *, is_sent_whole: bool
     ) -> list[StreamedSentence]:
-        """Pair each sentence with its text functions. A sentence appends to `translations` when it ends."""
+        """Pair each sentence with its text functions. A sentence appends to `translations` when it ends.
+
+        A sentence from which something was taken out is sent when it ends, because the places of what was taken out are
+        known only then. If the whole text `is_sent_whole`, its sentences send nothing.
+        """
         builder = prepared.builder
 
         async def text(source: Source, result: SentenceResult) -> str:
             built = await self._workers.build(size, lambda _budget: builder.translation(source, result), caller())
             translations.append(built)
-            return translations[-1].hypotheses[0].text
+            return "" if is_sent_whole else translations[-1].hypotheses[0].text
 
         return [
-            StreamedSentence(sentence, partial(builder.surfaces, source), partial(text, source))
+            StreamedSentence(
+                sentence,
+                partial(builder.surfaces, source) if source.marked is None else _nothing,
+                partial(text, source),
+            )
             for sentence, source in zip(prepared.sentences, prepared.texts[0].sources, strict=True)
         ]
 
@@ -224,6 +288,10 @@ class _Accepted:
         assert self._model is not None
         self._model.end_request()
         self._service.end_request()
+
+
+def _nothing(_tokens: CertainTokens) -> Sequence[bytes]:
+    return ()
 
 
 def _generated_tokens(results: Sequence[SentenceResult]) -> int:

@@ -1,128 +1,109 @@
-"""Finds the terms of a glossary in a text."""
+"""Finds the terms of glossaries in a text."""
 
 from __future__ import annotations
 
-import re
-import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import ahocorasick
-
-from translane_server.options import RequiredPhrase
-from translane_server.text.normal_form import composed
-
-# First words of the Unicode names of letters of scripts that write no space between words.
-_UNSPACED_SCRIPTS = frozenset(
-    {
-        "CJK",
-        "HIRAGANA",
-        "KATAKANA",
-        "KATAKANA-HIRAGANA",
-        "HALFWIDTH",
-        "BOPOMOFO",
-        "IDEOGRAPHIC",
-        "THAI",
-        "LAO",
-        "KHMER",
-        "MYANMAR",
-        "TIBETAN",
-        "JAVANESE",
-        "BALINESE",
-        "YI",
-    }
-)
-
-# Stands between words. Texts of the protocol are UTF-8, which has no surrogates.
-_BETWEEN = "\ud800"
-
-# The kinds of characters, where words are concerned.
-_SPACED, _MARK, _OTHER = "s", "m", "o"
-
-# A word, in kinds: letters and digits of a script that writes spaces, or any other character; each with its marks.
-_WORD = re.compile(f"{_SPACED}[{_SPACED}{_MARK}]*|[{_OTHER}{_MARK}]{_MARK}*")
-
-_REMEMBERED_KINDS = 0x10000  # of characters up to this one, so that no text can fill the memory
+from translane_server.text.words import Form, Words, stemmer_of
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """If `source` occurs in a text, `phrase` must occur in the translation."""
+    """If `source` occurs in a text, `target` must occur in the translation.
+
+    Attributes:
+        source: a phrase of the source language, without white space around it.
+        target: a phrase of the target language, without white space around it.
+        ignore_case: whether upper and lower case of the source are the same.
+        inflected: whether other inflected forms of the source's words are found, too.
+    """
 
     source: str
-    phrase: RequiredPhrase
+    target: str
+    ignore_case: bool = False
+    inflected: bool = False
+
+
+class _Node:
+    """A place in the tree of sources: the words before it are the beginning of a source, or a whole one."""
+
+    __slots__ = ("after", "terms")
+
+    def __init__(self) -> None:
+        self.after: dict[str, _Node] | None = None  # most places are the end of a source
+        self.terms: tuple[Term, ...] = ()
+
+    def next(self, word: str) -> _Node:
+        """Return the place after one more word. It is made if it is not there."""
+        if self.after is None:
+            self.after = {}
+        return self.after.setdefault(word, _Node())
 
 
 class Glossary:
-    """Finds terms in texts: as whole words, exactly as written except for the Unicode normal form.
+    """Finds terms in texts: as whole words, in the form that each term asks for.
 
-    All terms are found in one pass over the text (Aho and Corasick 1975, https://doi.org/10.1145/360825.360855). Both
-    the text and the terms are searched word by word, so a term that begins or ends within a word is never found.
+    Both the text and the terms are compared word by word, so a term that begins or ends within a word is never found.
+    Of terms that overlap, the first one in the text is found. Of terms that begin at the same word, the longest one is
+    found, and a term that is written exactly so comes before one in another form.
 
     Args:
-        terms: the terms, in the order in which `required` returns their phrases.
+        terms: the terms. Of several terms with the same source, all are found.
+        language: the language of the sources, a BCP-47 tag. It chooses the stemmer; without a stemmer, an inflected
+            term is found as it is written.
+        name: the name under which the glossary is stored; "" for the terms of a request.
     """
 
-    def __init__(self, terms: Sequence[Term] = ()) -> None:
-        sources: dict[RequiredPhrase, set[str]] = {}
-        for term in terms:
-            sources.setdefault(term.phrase, set()).add(_in_words(composed(term.source)))
-        self._phrases = tuple(sources)
-        numbers: dict[str, list[int]] = {}
-        for number, of_phrase in enumerate(sources.values()):
-            for source in _without_containing(of_phrase):
-                numbers.setdefault(source, []).append(number)
-        self._automaton = ahocorasick.Automaton()
-        for source, found in numbers.items():
-            self._automaton.add_word(source, found)
-        self._automaton.make_automaton()
+    def __init__(self, terms: Iterable[Term] = (), language: str = "", name: str = "") -> None:
+        self.name = name
+        self.terms = tuple(terms)
+        stemmer = stemmer_of(language)
+        roots: dict[Form, _Node] = {}
+        for term in self.terms:
+            form = Form(term.ignore_case, stemmer if term.inflected else "")
+            node = roots.setdefault(form, _Node())
+            for word in Words(term.source).in_form(form):
+                node = node.next(word)
+            node.terms += (term,)
+        self._roots = [(form, roots[form].after or {}) for form in sorted(roots)]  # what is written exactly comes first
 
-    def required(self, text: str, most: int) -> tuple[RequiredPhrase, ...]:
-        """Return the phrases of the terms that occur in `text`, each phrase once.
+    def find(self, words: Words, taken: bytearray) -> list[Term]:
+        """Return the terms that occur in a text, each once, in the order of the text.
 
-        If there are more than `most` phrases, only some of them are returned, but more than `most`. So the time grows
-        with the length of the text times `most` at worst, whatever the terms.
+        The time grows with the length of the text times the length of the longest source, whatever the terms.
+
+        Args:
+            words: the n words of the text.
+            taken: n flags: 1 for a word that is part of a term. No term is found there, and the words of the terms
+                that are found are taken afterwards.
         """
-        if not self._phrases:
-            return ()
-        found: set[int] = set()
-        for _, numbers in self._automaton.iter(_in_words(composed(text))):
-            found.update(numbers)
-            if len(found) > most:
+        trees = [(words.in_form(form), after) for form, after in self._roots]
+        found: dict[Term, None] = {}
+        place, end = 0, len(words)
+        while place < end:
+            terms, past = _longest(trees, place, taken) if not taken[place] else ((), place)
+            if terms:
+                found.update(dict.fromkeys(terms))
+                taken[place:past] = b"\1" * (past - place)
+            place = max(past, place + 1)
+        return list(found)
+
+
+def _longest(
+    trees: Sequence[tuple[Sequence[str], dict[str, _Node]]], start: int, taken: bytearray
+) -> tuple[tuple[Term, ...], int]:
+    """Return the terms with the longest source at `start`, and the place after it; no terms if there is none."""
+    terms: tuple[Term, ...] = ()
+    past = start
+    for words, after in trees:
+        place = start
+        following: dict[str, _Node] | None = after
+        while following and (node := following.get(words[place])):
+            place += 1
+            if node.terms and place > past:
+                terms, past = node.terms, place
+            if place == len(words) or taken[place]:
                 break
-        return tuple(self._phrases[number] for number in sorted(found))
-
-
-def _without_containing(sources: set[str]) -> list[str]:
-    """Return the sources in which no other of them occurs. Where one of the others occurs, the shorter one does too."""
-    kept: list[str] = []
-    for source in sorted(sources, key=len):
-        if not any(other in source for other in kept):
-            kept.append(source)
-    return kept
-
-
-def _in_words(text: str) -> str:
-    """Return `text` with a sign before, between and after its words."""
-    words = [text[match.start() : match.end()] for match in _WORD.finditer(text.translate(_KINDS))]
-    return _BETWEEN + _BETWEEN.join(words) + _BETWEEN
-
-
-class _Kinds(dict[int, str]):
-    """The kind of each character, by its code point, for `str.translate`. The kinds of most texts are remembered."""
-
-    def __missing__(self, point: int) -> str:
-        kind = _kind(chr(point))
-        if point < _REMEMBERED_KINDS:
-            self[point] = kind
-        return kind
-
-
-_KINDS = _Kinds()
-
-
-def _kind(character: str) -> str:
-    if unicodedata.category(character).startswith("M"):  # a mark belongs to the character before it
-        return _MARK
-    spaced = character.isalnum() and unicodedata.name(character, "").partition(" ")[0] not in _UNSPACED_SCRIPTS
-    return _SPACED if spaced else _OTHER
+            following = node.after
+    return terms, past

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 UNDETERMINED = "und"  # BCP-47's tag for an unknown language
+AUTO = "auto"  # no tag: the source language of a translation, which is found out
 
 # A longer tag means nothing: dropping its subtags one by one would take long. RFC 5646, section 4.4.1, finds 35 enough
 # [characters].
@@ -19,8 +20,21 @@ LONGEST_TAG = 100
 
 _SCRIPT_LENGTH = 4
 
+# What may be sent for a language and names none, and what it means.
+_NO_LANGUAGES: Mapping[str, str] = {
+    UNDETERMINED: "an undetermined language",
+    "mul": "several languages",
+    "mis": "a language without a code",
+    "zxx": "no language at all",
+    AUTO: "a source language that is found out, for translations alone",
+}
+_PRIVATE = re.compile("q[a-t][a-z]|x", re.ASCII)  # qaa to qtz, and x-…
+
 # Codes of languages, with the tag of each language if it differs. Models name a macrolanguage by the code of its most
 # spoken language, so such a code has the tag of the macrolanguage: arb is Standard Arabic, ar is Arabic.
+#
+# The library langcodes has such a table, too, and a test compares the two. The server does without it: it is loaded in
+# 80 ms, and its matching takes what `lookup` refuses, such as en-GB for en-US, or another script.
 _TAGS: Mapping[str, str] = dict(
     re.findall(
         r"(\w+):(\w+)",
@@ -38,6 +52,12 @@ _TAGS: Mapping[str, str] = dict(
     swe:sv swh:sw tah:ty tam:ta tat:tt tel:te tgk:tg tgl:tl tha:th tir:ti ton:to tsn:tn tso:ts tuk:tk tur:tr twi:tw
     uig:ug ukr:uk urd:ur uzb:uz uzn:uz ven:ve vie:vi vol:vo wln:wa wol:wo xho:xh ydd:yi yid:yi yor:yo zho:zh zsm:ms
     zul:zu
+
+    ave:ae chu:cu cre:cr her:hz iii:ii ile:ie ipk:ik kom:kv kua:kj lub:lu mah:mh nbl:nr nde:nd ndo:ng oji:oj pli:pi
+    zha:za gug:gn
+
+    alb:sq arm:hy baq:eu bur:my chi:zh cze:cs dut:nl fre:fr geo:ka ger:de gre:el ice:is mac:mk mao:mi may:ms per:fa
+    rum:ro slo:sk tib:bo wel:cy
     """,
     )
 )
@@ -72,6 +92,17 @@ def lookup(wanted: str, available: Sequence[str]) -> str | None:
     if len(candidates) == 1:
         return candidates[0]
     return known.by_subtags.get(UNDETERMINED) if wanted else None
+
+
+def is_auto(tag: str) -> bool:
+    """Whether the language of a request is to be found out."""
+    return len(tag) == len(AUTO) and tag.lower() == AUTO
+
+
+def meaning(tag: str) -> str | None:
+    """Return what a tag means that names no language, such as ``und`` or ``x-klingon``; None if it may name one."""
+    language = _subtags(tag).partition("-")[0]
+    return "a language for private use" if _PRIVATE.fullmatch(language) else _NO_LANGUAGES.get(language)
 
 
 def standard_tag(code: str) -> str:

@@ -7,13 +7,16 @@ of sentences. A line break always ends a sentence. A sentence that is too long i
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import sentencex
 
 from translane_server.budget import UNLIMITED, Budget
 from translane_server.text.graphemes import boundary_before, is_boundary
+from translane_server.text.kept import Kept, Kind
 
 # How much of a line sentencex gets at once [characters]. The time of sentencex grows with the square of this length.
 _WINDOW = 4096
@@ -31,12 +34,27 @@ _ITEM_NUMBER = re.compile(r"\(?[0-9]{1,3}[.)]")
 # Languages without a space between sentences, if they are written in their own script. Languages of South East Asia
 # write no space between words, but they write one between sentences.
 _UNSPACED_LANGUAGES = frozenset({"zh", "cmn", "yue", "wuu", "gan", "hsn", "lzh", "ja"})
+_UNSPACED_WORDS = frozenset({"th", "tha", "lo", "lao", "km", "khm", "my", "mya", "bo", "bod", "dz", "dzo"})
 _UNSPACED_SCRIPTS = frozenset({"hans", "hant", "hani", "hanb", "bopo", "jpan", "hira", "kana", "hrkt"})
 
-_PLAIN_GAPS = frozenset({"", " ", "\u3000"})
+# Signs of list items, which stay as they are.
+_BULLET = re.compile(r"\s*[-*+•‣▪◦·–—]\s+")
 
-Encode = Callable[[Sequence[str]], Sequence[Sequence[int]]]
+# What a text of several sentences has: a line break or the end of a sentence, and something after it. Only some scripts
+# write a space after the end of a sentence. A bullet is no sentence, but it is cut off.
+_MAYBE_SEVERAL = re.compile(
+    r"[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]\s*\S|[.!?…‥;\u037e·][^\w\s]*\s+\S"
+    r"|[。．！？｡؟۔।॥။።፧։՜՞᠃᠉…‼⁇⁈⁉][^\w\s]*\s*[^\s”’」』】）》〉\"')\]]"
+)
+_MAYBE_BULLET = frozenset("-*+•‣▪◦·–— \t\u3000\xa0")
+
+_PLAIN_GAPS = frozenset({"", " ", "\u3000"})
+_MASK = "w"
+
 _Span = tuple[int, int]
+
+# Returns the tokens of the parts of the text at these places; no tokens for a part that needs no translation.
+Encode = Callable[[Sequence[_Span]], Sequence[Sequence[int]]]
 
 # A span, and its tokens; None if the span is too long to be tokenized.
 _Piece = tuple[_Span, tuple[int, ...] | None]
@@ -76,13 +94,17 @@ class SplitText:
     Attributes:
         sentences: the sentences, without white space around them.
         source_ids: the tokens of each sentence.
-        gaps: n + 1 texts that are not translated: white space, and numbers of list items. The whole text is
+        gaps: n + 1 texts that are not translated: white space, and numbers and signs of list items. The whole text is
             ``gaps[0] + sentences[0] + gaps[1] + … + gaps[n]``.
+        spans: where each sentence starts and ends in the text [characters].
+        halved: how many sentences were too long.
     """
 
     sentences: tuple[str, ...]
     source_ids: tuple[tuple[int, ...], ...]
     gaps: tuple[str, ...]
+    spans: tuple[_Span, ...] = ()
+    halved: int = 0
 
     def target_gaps(self, target_language: str) -> list[str]:
         """Return the gaps of a translation to `target_language`, a BCP-47 tag.
@@ -90,11 +112,7 @@ class SplitText:
         A gap between sentences that is empty or a single space follows the habit of the target language. All other gaps
         stay as they are.
         """
-        if not self.sentences:
-            return list(self.gaps)
-        space = "" if _is_unspaced(target_language) else " "
-        first, *between, last = self.gaps
-        return [first, *(space if gap in _PLAIN_GAPS else gap for gap in between), last]
+        return target_gaps(self.gaps, target_language)
 
     def join(self, translations: Sequence[str], target_language: str) -> str:
         """Join the sentences' translations to the translation of the text."""
@@ -102,7 +120,30 @@ class SplitText:
         return first + "".join(text + gap for text, gap in zip(translations, others, strict=True))
 
 
-def split_text(text: str, language: str, encode: Encode, limits: SplitLimits, budget: Budget = UNLIMITED) -> SplitText:
+def target_gaps(gaps: Sequence[str], target_language: str) -> list[str]:
+    """Return the gaps of a translation to `target_language`; see `SplitText.target_gaps`."""
+    if len(gaps) < 2:
+        return list(gaps)
+    space = "" if is_unspaced(target_language) else " "
+    first, *between, last = gaps
+    return [first, *(space if gap in _PLAIN_GAPS else gap for gap in between), last]
+
+
+def maybe_several(text: str) -> bool:
+    """Whether `split_text` may find several sentences or a bullet in `text`. This is cheap."""
+    return _MAYBE_SEVERAL.search(text) is not None or (text[:1] in _MAYBE_BULLET and _BULLET.match(text) is not None)
+
+
+def split_text(
+    text: str,
+    language: str,
+    encode: Encode,
+    limits: SplitLimits,
+    budget: Budget = UNLIMITED,
+    *,
+    kept: Sequence[Kept] = (),
+    whole: bool = False,
+) -> SplitText:
     """Cut `text` into sentences.
 
     A sentence of too many tokens or characters is halved: after the clause that ends next to its middle, or else at
@@ -112,41 +153,91 @@ def split_text(text: str, language: str, encode: Encode, limits: SplitLimits, bu
     Args:
         text: any text without surrogates. Texts of the protocol have none.
         language: a BCP-47 tag, which selects the abbreviations. An unknown language counts as English.
-        encode: returns the tokens of texts; no tokens for a text that needs no translation.
+        encode: returns the tokens of parts of the text.
         limits: the limits of the sentences.
         budget: is checked between the pieces of the work.
+        kept: parts of the text, in order, that are not cut and whose characters do not count.
+        whole: the text is one sentence, unless it is too long.
 
     Raises:
         TooManySentencesError: the text has more sentences.
         LongCharacterError: a sentence of too many characters is a single character to a reader.
     """
     spans: list[_Span] = []
-    for span in _sentences(text, _primary_subtag(language), budget):
-        spans.append(span)
+    plain = _masked(text, kept)
+    stripped = _stripped(plain, 0, len(plain))
+    sentences = _sentences(plain, _primary_subtag(language), kept, budget) if not whole else [stripped]
+    for span in sentences:
+        if span:
+            spans.append(span)
         if len(spans) > limits.sentences:
             raise TooManySentencesError
-    pieces = _fitting(text, spans, encode, limits, budget)
+    pieces, halved = _Halving(plain, encode, limits, kept, budget).pieces(spans)
     starts = [start for (start, _), _ in pieces]
     ends = [end for (_, end), _ in pieces]
     return SplitText(
         sentences=tuple(text[start:end] for (start, end), _ in pieces),
         source_ids=tuple(ids for _, ids in pieces),
         gaps=tuple(text[end:start] for end, start in zip([0, *ends], [*starts, len(text)], strict=True)),
+        spans=tuple(span for span, _ in pieces),
+        halved=halved,
     )
 
 
-def _sentences(text: str, language: str, budget: Budget) -> Iterator[_Span]:
+def _masked(text: str, kept: Sequence[Kept]) -> str:
+    """Return `text` with letters in place of the kept parts, so that no sentence or clause ends within them."""
+    if not kept:
+        return text
+    parts, done = [], 0
+    for part in kept:
+        parts += [text[done : part.start], _MASK * (part.end - part.start)]
+        done = part.end
+    return "".join([*parts, text[done:]])
+
+
+def _sentences(text: str, language: str, kept: Sequence[Kept], budget: Budget) -> Iterator[_Span]:
     """Yield the span of each sentence of `text`."""
+    goes_on = {part.start: part.end for part in kept if part.ends_sentence}
+    unseen = [part for part in kept if part.kind is not Kind.OTHER]
+    starts = [part.start for part in unseen]
     for match in _LINE.finditer(text):
-        if (line := match.group()).isspace():
+        if match.group().isspace():
             continue
-        start = match.start()
-        for end in _sentence_ends(line, language, budget):
-            if is_boundary(line, end):
-                span = _stripped(text, start, match.start() + end)
+        bullet = _BULLET.match(match.group())
+        start = first = match.start() + (bullet.end() if bullet else 0)
+        line = text[start : match.end()]
+        of_line = unseen[bisect_left(starts, start) : bisect_left(starts, match.end())]
+        for end in _ends_around(line, first, of_line, language, budget):
+            while first + end in goes_on:
+                end = goes_on[first + end] - first
+            if is_boundary(line, end) and first + end > start:
+                span = _stripped(text, start, first + end)
                 if span and not _ITEM_NUMBER.fullmatch(text, *span):
                     yield span
-                start = match.start() + end
+                start = first + end
+
+
+def _ends_around(line: str, first: int, unseen: Sequence[Kept], language: str, budget: Budget) -> Iterator[int]:
+    """Yield the end of each sentence of `line`, as if its tags and emoji were not there.
+
+    Args:
+        line: a line.
+        first: where it starts in the text.
+        unseen: the tags and emoji, in order; their places are those of the text.
+        language: selects the abbreviations.
+        budget: is checked between the pieces of the work.
+    """
+    if not unseen:
+        yield from _sentence_ends(line, language, budget)
+        return
+    removed = list(accumulate((part.end - part.start for part in unseen), initial=0))
+    places = [part.start - first - before for part, before in zip(unseen, removed, strict=False)]
+    ends = [0, *(part.end - first for part in unseen)]
+    left = (
+        "".join(line[start : part.start - first] for start, part in zip(ends, unseen, strict=False)) + line[ends[-1] :]
+    )
+    for end in _sentence_ends(left, language, budget):
+        yield end + removed[bisect_left(places, end)]
 
 
 def _sentence_ends(line: str, language: str, budget: Budget) -> Iterator[int]:
@@ -182,43 +273,79 @@ def _segment(line: str, language: str) -> list[int]:
     return lengths if sum(lengths) == len(line) else [len(line)]
 
 
-def _fitting(
-    text: str, spans: Sequence[_Span], encode: Encode, limits: SplitLimits, budget: Budget
-) -> list[tuple[_Span, tuple[int, ...]]]:
-    """Return the sentences at `spans` in pieces within `limits`, without the pieces that have no tokens."""
-    pieces = _tokens(text, spans, encode, limits)
-    while True:
-        if sum(_least_sentences(piece, limits) for piece in pieces) > limits.sentences:  # saves the work of halving
-            raise TooManySentencesError
-        halves: list[tuple[_Span, ...]] = []
-        for piece in pieces:
-            budget.check()
-            halves.append(_halves(text, *piece[0]) if _is_too_long(piece, limits) else ())
-        if not any(halves):
-            return _tokenized(pieces)
-        smaller = iter(_tokens(text, [half for pair in halves for half in pair], encode, limits))
-        pieces = [
-            piece
-            for whole, pair in zip(pieces, halves, strict=True)
-            for piece in ([next(smaller) for _ in pair] if pair else [whole])
-        ]
+class _Halving:
+    """Halves sentences until they are within the limits.
 
+    Args:
+        text: the text of the sentences, in which nothing is left of the kept parts.
+        encode: returns the tokens of parts of the text.
+        limits: the limits of the sentences.
+        kept: parts that are not cut and do not count.
+        budget: is checked between the pieces of the work.
+    """
 
-def _tokens(text: str, spans: Sequence[_Span], encode: Encode, limits: SplitLimits) -> list[_Piece]:
-    short = [text[start:end] for start, end in spans if end - start <= limits.characters]
-    ids = iter(encode(short) if short else ())
-    return [(span, tuple(next(ids)) if span[1] - span[0] <= limits.characters else None) for span in spans]
+    def __init__(self, text: str, encode: Encode, limits: SplitLimits, kept: Sequence[Kept], budget: Budget) -> None:
+        self._text = text
+        self._encode = encode
+        self._limits = limits
+        self._budget = budget
+        self._kept = kept
+        self._starts = [part.start for part in kept]
+        self._lengths = list(accumulate((part.end - part.start for part in kept), initial=0))
 
+    def pieces(self, spans: Sequence[_Span]) -> tuple[list[tuple[_Span, tuple[int, ...]]], int]:
+        """Return the sentences at `spans` in pieces within the limits, without the pieces that have no tokens.
 
-def _is_too_long(piece: _Piece, limits: SplitLimits) -> bool:
-    _, ids = piece
-    return ids is None or len(ids) > limits.tokens
+        With them comes how many sentences were halved.
+        """
+        pieces = self._tokens(spans)
+        halved = 0
+        while True:
+            if sum(self._least_sentences(piece) for piece in pieces) > self._limits.sentences:  # saves the halving
+                raise TooManySentencesError
+            halves: list[tuple[_Span, ...]] = []
+            for piece in pieces:
+                self._budget.check()
+                halves.append(self._halves(*piece[0]) if self._is_too_long(piece) else ())
+            if not any(halves):
+                return _tokenized(pieces), halved
+            halved = halved or sum(map(bool, halves))
+            smaller = iter(self._tokens([half for pair in halves for half in pair]))
+            pieces = [
+                piece
+                for whole, pair in zip(pieces, halves, strict=True)
+                for piece in ([next(smaller) for _ in pair] if pair else [whole])
+            ]
 
+    def _tokens(self, spans: Sequence[_Span]) -> list[_Piece]:
+        short = [self._length(*span) <= self._limits.characters for span in spans]
+        encoded = [span for span, is_short in zip(spans, short, strict=True) if is_short]
+        ids = iter(self._encode(encoded) if encoded else ())
+        return [(span, tuple(next(ids)) if is_short else None) for span, is_short in zip(spans, short, strict=True)]
 
-def _least_sentences(piece: _Piece, limits: SplitLimits) -> int:
-    """Return how many sentences a piece becomes at least."""
-    _, ids = piece
-    return 1 if ids is None else -(-len(ids) // limits.tokens)
+    def _length(self, start: int, end: int) -> int:
+        """Return how many characters are not of kept parts."""
+        first, last = bisect_left(self._starts, start), bisect_left(self._starts, end)
+        return end - start - (self._lengths[last] - self._lengths[first])
+
+    def _is_too_long(self, piece: _Piece) -> bool:
+        _, ids = piece
+        return ids is None or len(ids) > self._limits.tokens
+
+    def _least_sentences(self, piece: _Piece) -> int:
+        """Return how many sentences a piece becomes at least."""
+        _, ids = piece
+        return 1 if ids is None else -(-len(ids) // self._limits.tokens)
+
+    def _halves(self, start: int, end: int) -> tuple[_Span, ...]:
+        """Return the two halves of a sentence, cut at the best place near its middle; none if it cannot be cut."""
+        cut = start + _cut(self._text[start:end])
+        number = bisect_left(self._starts, cut) - 1
+        if number >= 0 and self._kept[number].end > cut:  # within a kept part: beside it
+            first, last, _ = self._kept[number]
+            cut = first if first > start else last
+        parts = (_stripped(self._text, start, cut), _stripped(self._text, cut, end)) if cut < end else ()
+        return tuple(part for part in parts if part) if all(parts) else ()
 
 
 def _tokenized(pieces: Sequence[_Piece]) -> list[tuple[_Span, tuple[int, ...]]]:
@@ -230,13 +357,6 @@ def _tokenized(pieces: Sequence[_Piece]) -> list[tuple[_Span, tuple[int, ...]]]:
         if ids:
             found.append(((start, end), ids))
     return found
-
-
-def _halves(text: str, start: int, end: int) -> tuple[_Span, ...]:
-    """Return the two halves of a sentence, cut at the best place near its middle; none if it cannot be cut."""
-    cut = _cut(text[start:end])
-    parts = (_stripped(text, start, start + cut), _stripped(text, start + cut, end))
-    return tuple(part for part in parts if part) if all(parts) else ()
 
 
 def _cut(sentence: str) -> int:
@@ -261,10 +381,16 @@ def _primary_subtag(language: str) -> str:
     return _subtags(language)[0]
 
 
-def _is_unspaced(language: str) -> bool:
+def is_unspaced(language: str) -> bool:
+    """Whether sentences in `language`, a BCP-47 tag, have no space between them."""
     primary, *others = _subtags(language)
     script = next((subtag for subtag in others if len(subtag) == 4 and subtag.isalpha()), None)
     return primary in _UNSPACED_LANGUAGES if script is None else script in _UNSPACED_SCRIPTS
+
+
+def spaces_words(language: str) -> bool:
+    """Whether `language`, a BCP-47 tag, has spaces between words."""
+    return not is_unspaced(language) and _primary_subtag(language) not in _UNSPACED_WORDS
 
 
 def _subtags(language: str) -> list[str]:

@@ -177,7 +177,9 @@ async def test_reflection_can_be_off():
 
 async def test_invalid_requests():
     async with serving() as running:
-        bad = request("ok", "x" * 40, source_language="de", options=pb.DecodingOptions(max_length=0))
+        bad = request(
+            "ok", "x" * 40, source_language="de", options=pb.DecodingOptions(max_length=0, split_sentences=False)
+        )
         code, reason, details = await failure(running.stub.Translate(bad))
         assert (code, reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD")
         fields = [violation.field for violation in details["BadRequest"].field_violations]
@@ -188,7 +190,8 @@ async def test_invalid_requests():
 
 async def test_violations_of_every_text_fit_into_the_answer():
     async with serving(texts_per_request=500, sentences_waiting=500) as running:
-        bad = request(*["长" * 40] * 500, source_language="语" * 100, target_language="言" * 100)
+        options = pb.DecodingOptions(split_sentences=False)
+        bad = request(*["长" * 40] * 500, source_language="语" * 100, target_language="言" * 100, options=options)
         code, _, details = await failure(running.stub.Translate(bad))
         assert code == grpc.StatusCode.INVALID_ARGUMENT
         assert len(details["BadRequest"].field_violations) == 10

@@ -146,19 +146,22 @@ async def test_sentences_are_decoded_at_once_and_sent_in_order():
 async def test_a_text_longer_than_the_model_takes_is_translated_in_parts():
     async with serving() as running:
         text = "word " * 40
-        options = {"split_sentences": True, "max_length": 24}
-        deltas, last = await stream(running, text, options=options)
-        assert last.hypothesis == await unary(running, text, options=options)
-        assert last.hypothesis.text == text
-        assert len(deltas) > 2
-        code, _, fields = await failure(start(running, text))
+        for options in ({"max_length": 24}, {"split_sentences": True, "max_length": 24}):
+            deltas, last = await stream(running, text, options=options)
+            assert last.hypothesis == await unary(running, text, options=options)
+            assert last.hypothesis.text == text
+            assert last.treatment.cut_sentences == 1
+            assert len(deltas) > 2
+        code, _, fields = await failure(start(running, text, options={"split_sentences": False}))
         assert (code, list(fields)) == ("INVALID_ARGUMENT", ["text"])
 
 
 @pytest.mark.parametrize(
     ("fields", "wrong"),
     [
-        ({"text": "x" * 40}, {"text"}),
+        ({"text": "x" * 40, "options": {"split_sentences": False}}, {"text"}),
+        ({"text": "x" * 40, "options": {"target_prefix": "y"}}, {"text"}),
+        ({"text": "x", "options": {"preserve": ["("]}}, {"options.preserve[0]"}),
         ({"text": "x", "options": {"num_hypotheses": 2, "beam_size": 2}}, {"options.num_hypotheses"}),
         ({"text": "x", "options": {"max_length": 99}}, {"options.max_length"}),
         ({"text": "x", "source_language": "fr", "target_language": "de"}, {"source_language", "target_language"}),
@@ -276,3 +279,27 @@ async def test_a_document_streams_as_translate_translates_it(sentences):
         assert last.hypothesis.text.count("\n") == text.count("\n")
         assert last.hypothesis.text.startswith("　　")
         assert len(deltas) > 40
+
+
+@pytest.mark.parametrize("split", [None, True, False])
+async def test_a_sentence_with_what_is_kept_is_sent_when_it_ends(split):
+    options = {} if split is None else {"split_sentences": split}
+    async with serving() as running:
+        text = "One {name}! And <b>two</b>? Then three 🙂."
+        deltas, last = await stream(running, text, options=options)
+        assert last.hypothesis == await unary(running, text, options=options)
+        assert [last.hypothesis.text.count(part) for part in ("{name}", "<b>", "</b>", "🙂")] == [1, 1, 1, 1]
+        assert len(deltas) <= 5, "sentences are sent whole"
+        assert last.treatment.preserved == 4
+        assert last.treatment.sentences == (0 if split is False else 3)
+        deltas, last = await stream(running, "One two! Three", options=options)
+        assert len(deltas) >= 2, "plain sentences are sent as they are decoded"
+        assert last.HasField("treatment") == (split is not False)
+
+
+async def test_several_sentences_are_streamed_by_default():
+    async with serving() as running:
+        text = "One.\n\n  Two two. Three!"
+        _, last = await stream(running, text)
+        assert last.hypothesis.text == text
+        assert last.treatment == pb.Treatment(sentences=3)

@@ -139,6 +139,8 @@ class FakeServer(translation_pb2_grpc.TranslationServiceServicer):
     requests: list[Any] = field(default_factory=list)
     time_remaining: list[float] = field(default_factory=list)  # [s]; infinite where there is no deadline
     listings: int = 0
+    decoding_defaults: pb.DecodingOptions | None = None
+    glossaries: Sequence[str] = ()
     running: int = 0
     most_running: int = 0
     cancelled: threading.Event = field(default_factory=threading.Event)
@@ -233,6 +235,8 @@ class FakeServer(translation_pb2_grpc.TranslationServiceServicer):
                     max_source_tokens=256,
                     max_target_tokens=128,
                     default_max_length=100,
+                    decoding_defaults=self.decoding_defaults,
+                    glossaries=self.glossaries,
                 )
             ],
             server_version="0.1.0",

@@ -10,7 +10,7 @@ from unit.client.command import Command
 from unit.client.fake_server import FakeServer
 
 from translane.v1 import translation_pb2 as pb
-from translane_client import Client, DecodingOptions
+from translane_client import Client, DecodingOptions, Term
 from translane_client.cli.decoding_flags import FLAGS
 from translane_client.options import options_message
 
@@ -40,6 +40,10 @@ EVERY_OPTION: dict[str, Any] = {
     "return_alignment": True,
     "split_sentences": True,
     "return_alternatives": True,
+    "preserve": [r"\d+", "a|b"],
+    "preserve_untranslatable": True,
+    "glossaries": ["cats", "dogs"],
+    "return_quality": True,
 }
 
 
@@ -50,8 +54,8 @@ def expected(names) -> pb.DecodingOptions:
         value = EVERY_OPTION[name]
         if name == "terminology":
             message.terminology.extend(pb.Term(source=source, target=target) for source, target in value)
-        elif name == "suppressed_phrases":
-            message.suppressed_phrases.extend(value)
+        elif isinstance(value, list):
+            getattr(message, name).extend(value)
         else:
             setattr(message, name, value)
     return message
@@ -121,7 +125,21 @@ def test_nothing_is_set_by_default(server: FakeServer, command: Command):
     assert server.requests[0].options == pb.DecodingOptions()
 
 
-@pytest.mark.parametrize("terms", [{"猫": "cat"}, [("猫", "cat")], (["猫", "cat"],), iter([("猫", "cat")])])
+def test_terms_have_flags():
+    terms = [Term("a", "b", ignore_case=True), ("c", "d"), Term("e", "f", inflected=True)]
+    assert options_message({"terminology": terms}).terminology == [
+        pb.Term(source="a", target="b", ignore_case=True),
+        pb.Term(source="c", target="d"),
+        pb.Term(source="e", target="f", inflected=True),
+    ]
+    with pytest.raises(TypeError, match="terminology: a bool is needed, not 1"):
+        options_message({"terminology": [Term("a", "b", 1)]})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [{"猫": "cat"}, [("猫", "cat")], (["猫", "cat"],), iter([("猫", "cat")]), [Term("猫", "cat")]],
+)
 def test_terms_are_a_mapping_or_pairs(terms):
     assert options_message({"terminology": terms}).terminology == [pb.Term(source="猫", target="cat")]
 
@@ -141,7 +159,7 @@ def test_terms_are_a_mapping_or_pairs(terms):
         ("early_stopping", "no", TypeError, "a bool is needed, not 'no'"),
         ("target_prefix", b"a", TypeError, "a str is needed, not b'a'"),
         ("target_prefix", "\ud800", ValueError, "surrogates not allowed"),
-        ("suppressed_phrases", "ab", TypeError, "a list of phrases is needed, not a str"),
+        ("suppressed_phrases", "ab", TypeError, "a list of str is needed, not a str"),
         ("suppressed_phrases", ["a", 3], TypeError, "a str is needed, not 3"),
         ("suppressed_phrases", 3, TypeError, "not iterable"),
         ("terminology", "ab", TypeError, "'a' is no pair"),

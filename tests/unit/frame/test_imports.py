@@ -25,8 +25,8 @@ FIRST_PARTY = {
 }
 EXTRAS = {
     "translane": [],
-    "translane_client": [],
-    "translane_server": ["server-base", "server"],
+    "translane_client": ["files"],
+    "translane_server": ["server-base", "server", "language-id"],
     "translane_export": ["server-base", "server", "export", "plot"],
 }
 # What a distribution is imported as, where that is not its name.
@@ -38,7 +38,8 @@ MODULES = {
     "grpcio-health-checking": {"grpc_health"},
     "grpcio-reflection": {"grpc_reflection"},
     "prometheus-client": {"prometheus_client"},
-    "pyahocorasick": {"ahocorasick"},
+    "google-re2": {"re2"},
+    "pystemmer": {"Stemmer"},
     "pydantic": {"pydantic", "pydantic_core"},  # pydantic pins its core exactly
     "markdown-it-py": {"markdown_it"},
     "onnx-ir": {"onnx_ir"},
@@ -59,6 +60,7 @@ ROOMS = {
         "priority_queue": set(),
         "cpus": set(),
         "options": set(),
+        "quality_estimate": set(),
         "manifest": {"printable"},
         "sentence": {"options"},
         "backend": {"arrays"},
@@ -74,8 +76,10 @@ ROOMS = {
         "metrics_server": set(),
         "healthcheck": set(),
         "text.markup": {"text.marks"},
-        "text": {"budget", "bundle", "errors", "files", "manifest", "options", "printable"},
-        "requests": {"text", "budget", "errors", "manifest", "options", "printable", "sentence"},
+        "text": {"budget", "bundle", "errors", "files", "manifest", "printable"},
+        "requests": {
+            "text", "budget", "errors", "manifest", "options", "printable", "quality_estimate", "sentence",
+        },
         "decoding": {"arrays", "options", "sentence"},
         "batch": {"decoding", "arrays", "backend", "options", "sentence", "vocabulary"},
         "runtime": {"arrays", "backend", "bundle", "cpus", "devices", "errors", "manifest"},
@@ -93,8 +97,8 @@ ROOMS = {
             "cpus", "devices", "errors", "measurements", "sentence", "settings",
         },
         "models": {
-            "dispatch", "replica.setup", "requests", "text", "bundle", "bundle_choice", "devices", "errors", "logs",
-            "manifest", "metrics", "model_metrics", "model_places", "printable", "settings", "vocabulary",
+            "dispatch", "replica.setup", "requests", "text", "bundle", "bundle_choice", "devices", "errors", "files",
+            "logs", "manifest", "metrics", "model_metrics", "model_places", "printable", "settings", "vocabulary",
         },
         "rpc.port": {"rpc", "metrics", "settings"},
         "rpc": {"models", "requests", "dispatch", "text", "budget", "errors", "logs", "metrics", "sentence"},
@@ -114,7 +118,8 @@ ROOMS = {
         "languages": {"errors"},
         "broken_files": {"errors"},
         "file_readers": {"errors", "broken_files"},
-        "settings": {"languages"},
+        "decoding_defaults": set(),
+        "settings": {"decoding_defaults", "languages"},
         "tokenizer_files": {"errors", "model"},
         "checkpoint": {
             "model", "errors", "file_readers", "ranges", "tokenizer_files", "weights",
@@ -132,9 +137,10 @@ ROOMS = {
             "graphs.head_padding", "graphs.relative_graph", "int8.dequantize", "int8.keys_values", "model",
             "broken_files", "checkpoint", "errors", "file_readers", "ranges", "tokenizer_files", "weights",
         },
+        "narrowing": {"checkpoint", "errors", "settings", "tokenizer_files"},
         "__main__": {"command", "missing_packages", "supervision"},
         "": {
-            "model", "graphs", "checks", "train", "int8", "sources", "explain",
+            "model", "graphs", "checks", "train", "int8", "narrowing", "sources", "explain",
             "checkpoint", "errors", "file_readers", "languages", "memory", "settings", "weights",
         },
     },
@@ -223,8 +229,14 @@ def test_nothing_but_export_can_import_torch():
         assert not declared(package) & {"torch", "onnx", "onnxscript"}
 
 
-def test_the_client_can_import_grpc_and_protobuf_alone():
-    assert declared("translane_client") == {"grpc", "grpc_status", "google.protobuf", "google.rpc"}
+def test_the_client_can_import_grpc_and_protobuf_alone_but_for_files():
+    assert declared("translane_client") == {"grpc", "grpc_status", "google.protobuf", "google.rpc", "polib"}
+    users = {
+        name
+        for name, path in modules("translane_client").items()
+        if any(is_in(wanted, {"polib"}) for _, wanted in imports(path.read_text(encoding="utf-8"), name))
+    }
+    assert users == {"translane_client.cli.files.gettext_catalogs"}
 
 
 @pytest.mark.parametrize(

@@ -283,6 +283,7 @@ def test_a_config_of_an_earlier_release_is_today_s_default(make_config):
         "attention_scale",
         "logit_scale",
         "suppressed_ids",
+        "suppressed_share",
         "final_norm",
         "kv_heads",
         "value_size",

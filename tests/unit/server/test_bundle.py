@@ -1,6 +1,7 @@
 """Whatever is wrong with a bundle is one sentence that says what and where."""
 
 import json
+import math
 import os
 import pickle
 import shutil
@@ -436,3 +437,36 @@ def test_a_folder_that_holds_another_version_by_now_is_noticed(folder):
     write(folder, manifest(folder) | {"version": "2"})
     with pytest.raises(BundleError, match="has changed since it was checked; reload the model"):
         bundle.check_unchanged()
+
+
+ESTIMATION = {"weight": 1.1, "bias": -1.4, "fitted": 500, "tested": 500, "correlation": 0.6, "mean_error": 0.2}
+
+
+def test_a_calibration_of_the_estimated_quality(folder):
+    assert load_bundle(folder).manifest.quality_estimation is None
+    change(folder, quality_estimation=ESTIMATION)
+    estimation = load_bundle(folder).manifest.quality_estimation
+    assert estimation is not None
+    assert (estimation.weight, estimation.bias) == (1.1, -1.4)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("weight", 0),
+        ("weight", -1.0),
+        ("weight", 1e9),
+        ("weight", math.nan),
+        ("bias", math.inf),
+        ("bias", math.nan),
+        ("bias", -1e9),
+        ("correlation", 1.5),
+        ("correlation", math.nan),
+        ("mean_error", -0.1),
+        ("fitted", 0),
+        ("tested", "many"),
+    ],
+)
+def test_a_calibration_that_cannot_be(folder, field, value):
+    change(folder, quality_estimation=ESTIMATION | {field: value})
+    assert f"quality_estimation.{field}" in error(folder)

@@ -1,5 +1,6 @@
 """docs/server.md says what is so."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -8,14 +9,18 @@ from translane.v1 import translation_pb2 as pb
 from translane_server import metrics_server
 from translane_server.manifest import LONGEST_MODEL_NAME
 from translane_server.metrics import Metrics
-from translane_server.requests import limits
+from translane_server.models import glossary_folder
+from translane_server.requests import kept_terms, limits, option_checks
 from translane_server.requests.limits import TokenLimits
 from translane_server.requests.option_checks import OptionLimits, ranges
 from translane_server.rpc import open_calls, port, status, text_workers
 from translane_server.settings import ServerSettings
+from translane_server.text import glossary_files
 from translane_server.text.language_tags import LONGEST_TAG
+from translane_server.text.words import STEMMERS
 
-DOCS = (Path(__file__).parents[3] / "docs" / "server.md").read_text(encoding="utf-8")
+FOLDER = Path(__file__).parents[3] / "docs"
+DOCS = (FOLDER / "server.md").read_text(encoding="utf-8")
 
 
 def table(heading):
@@ -90,6 +95,31 @@ def test_numbers_of_sizes():
     assert sizes["target_prefix"].startswith(f"{limits.CHARACTERS_PER_TOKEN} characters for each")
     assert sizes["suppressed_phrases"] == f"{limits.MAX_SUPPRESSED_PHRASES}{phrases}"
     assert sizes["terminology"] == f"{limits.MAX_TERMS} terms{phrases} a side"
+    assert sizes["glossaries"] == f"{limits.MAX_GLOSSARIES}, of {limits.MAX_GLOSSARY_NAME} characters"
+
+
+def test_numbers_of_glossaries():
+    page = re.sub(r"\s+", " ", (FOLDER / "glossaries.md").read_text(encoding="utf-8"))
+    for text in (
+        f"up to {limits.MAX_TERMS} terms",
+        f"up to {limits.MAX_GLOSSARIES} of them",
+        f"takes {option_checks._TERMINOLOGY_BEAMS} beams",
+        f"at most {glossary_files.LONGEST_PHRASE} characters, and a line at most {glossary_files._LONGEST_LINE} bytes",
+        f"| files | {glossary_folder.MOST_FILES} |",
+        f"| terms of a file | {glossary_files.MOST_TERMS:,} |",
+        f"| terms of all files | {glossary_folder.MOST_TERMS:,};",
+        f"| size of a file | {glossary_files.MOST_BYTES >> 20} MiB |",
+        f"at most {kept_terms.MAX_TERMS_OF_SENTENCE} different targets",
+        f"at most {kept_terms.MAX_REPORTS_OF_TEXT} reports, and a request at most {kept_terms.MAX_REPORTS}",
+        f"shares of at least {kept_terms.MAX_TERMS_OF_SENTENCE}",
+    ):
+        assert text in page
+    assert glossary_files.LONGEST_PHRASE == limits.MAX_PHRASE_CHARACTERS
+    assert set(re.findall(r"\b[a-z]{2}\b", page.split("have a stemmer:")[1].split(". In others")[0])) - {"and"} == set(
+        STEMMERS
+    )
+    outcomes = [name.removeprefix("TERM_OUTCOME_") for name in pb.TermOutcome.keys()[1:]]
+    assert sorted(re.findall(r"\| `([A-Z_]+)` \|", page)) == sorted(outcomes)
 
 
 @pytest.mark.parametrize("heading", ["Settings", "Options", "Errors", "Metrics"])

@@ -28,6 +28,7 @@ _MOST_BRACKETS = 5_000
 _SIGNS = "*_[`<&~!\\|\n\r#"
 
 _LINE_END = re.compile(r"\r\n?|\n")
+_BELOW_HEAD = re.compile(r"^[ \t\r>|:-]++$", re.MULTILINE)
 _TASK = re.compile(r"\[[ xX]\][ \t]+")
 
 
@@ -86,6 +87,8 @@ class _Reader:
         self._builder = Builder(source, free=False)
         self._references: dict[str, Any] = {}
         self._surroundings: dict[int, Surroundings] = {}
+        self._images: set[int] = set()  # blocks that are the texts of images
+        self._bar = "&#124;" if any("-" in line for line in _BELOW_HEAD.findall(source)) else "|"
 
     def document(self) -> Document:
         first = self._after_front_matter()
@@ -109,7 +112,7 @@ class _Reader:
                 hashes = opening.markup if is_heading and opening.markup.startswith("#") else ""
                 found = self._line(token, first + token.map[0], hashes)
                 if found is not None:
-                    around = Surroundings(not hashes, in_heading=is_heading)
+                    around = Surroundings(not hashes, in_heading=is_heading, bar=self._bar)
                     self._add(found if is_heading else _without_task(found), around)
         return self._builder.document(self._write)
 
@@ -182,7 +185,7 @@ class _Reader:
                 self._builder.rewrite(placed.start, placed.end, rewritten[item.start])
             elif item.kind is not Kind.TEXT:
                 opening = links.pop() if item.kind is Kind.CLOSE and item.name == "link" else None
-                self._add_rewritten(line.content, item, placed, opening)
+                self._add_rewritten(line.content, item, placed, opening, around)
             else:
                 placed = replace(placed, text=Document.escape(item.text))
             found.append(placed)
@@ -192,7 +195,9 @@ class _Reader:
                 starts_line=around.starts_line and segment.start in line.places,
             )
 
-    def _add_rewritten(self, content: str, item: Item, placed: Item, opening: Item | None) -> None:
+    def _add_rewritten(
+        self, content: str, item: Item, placed: Item, opening: Item | None, around: Surroundings
+    ) -> None:
         """Write a tag in another way if it would not fit into another line, or depends on text that is translated."""
         written = content[item.start : item.end]
         if item.kind is Kind.BREAK:
@@ -210,10 +215,12 @@ class _Reader:
             start = placed.start + 2
             end = placed.start + close - item.start
             if close >= 0 and "\\" not in content[item.start : close] and "|" not in content[item.start : close]:
-                self._builder.add_attribute(start, end, Document.escape(item.text))
+                number = self._builder.add_attribute(start, end, Document.escape(item.text))
+                self._surroundings[number] = around
+                self._images.add(number)
 
     def _write(self, number: int, parts: Sequence[Part]) -> str:
-        around = self._surroundings.get(number)
-        if around is None:
-            return write_alternative("".join(part.text for part in parts))
+        around = self._surroundings[number]
+        if number in self._images:
+            return write_alternative("".join(part.text for part in parts), around)
         return write_line(parts, self._references, around)

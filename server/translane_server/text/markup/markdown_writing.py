@@ -11,7 +11,7 @@ from translane_server.text.markup.document import Part
 from translane_server.text.markup.items import Item, Kind
 from translane_server.text.markup.markdown_inline import items_of
 
-_SPECIAL = re.compile(r"[\\`*_\[\]<&~!|]")
+_SPECIAL = re.compile(r"[\\`*_\[\]<&~!]")
 _SPACE = re.compile(r"\s*[\r\n\t]\s*")
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{0,40});")
 _PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
@@ -19,7 +19,8 @@ _PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 _BLOCK_START = re.compile(
     r"(?=[-+](?:[\s-]|$)|=(?:[=\s]|$)|#{1,6}(?:\s|$)|>|\|[-:\s|]|:-|~~~)|[0-9]{1,9}(?=[.)](?:\s|$))"
 )
-_HTML_BLOCK_START = re.compile(r"<(?:[!?]|/?[A-Za-z][A-Za-z0-9-]*)")
+# Tags that do so at the start of a line: of HTML, and "~~" twice.
+_TAG_BLOCK_START = re.compile(r"<(?:[!?]|/?[A-Za-z][A-Za-z0-9-]*)|~~~")
 _HEADING_END = re.compile(r"(?:(?<=\s)|^)(?=#+\s*$)")
 _EMPHASIS = {"*": "em", "_": "em", "**": "strong", "__": "strong", "~~": "del"}
 
@@ -32,11 +33,13 @@ class Surroundings:
         starts_line: whether a line starts with it, so that its first characters may begin another kind of block.
         in_heading: whether it is in a heading. A heading may end with "#", or have "---" below.
         in_cell: whether it is in a table's cell.
+        bar: how "|" is written. A line with one is the head of a table if "---" follows.
     """
 
     starts_line: bool = False
     in_heading: bool = False
     in_cell: bool = False
+    bar: str = "\\|"
 
 
 def write_line(parts: Sequence[Part], references: dict[str, Any], around: Surroundings) -> str:
@@ -48,18 +51,18 @@ def write_line(parts: Sequence[Part], references: dict[str, Any], around: Surrou
         around: what is around the block.
     """
     parts = _apart([part if part.is_tag else replace(part, text=_SPACE.sub(" ", part.text)) for part in parts])
-    written = _written(parts)
+    written = _written(parts, around.bar)
     if not _says(written, parts, references, in_cell=around.in_cell):
-        written = _written([_as_html(part) for part in parts])
+        written = _written([_as_html(part) for part in parts], around.bar)
     written = written.strip()
     if around.starts_line:
         match = _BLOCK_START.match(written)
         if match:
             written = f"{written[: match.end()]}\\{written[match.end() :]}"
-        elif parts and parts[0].is_tag and _HTML_BLOCK_START.match(written):
+        elif parts and parts[0].is_tag and _TAG_BLOCK_START.match(written):
             written = f"&#8203;{written}"
     if around.in_heading:
-        written = _HEADING_END.sub(lambda _: "\\", written, count=1).replace("\\|", "&#124;")
+        written = _HEADING_END.sub(lambda _: "\\", written, count=1)
     return written
 
 
@@ -73,9 +76,9 @@ def emphasis_as_html(item: Item) -> str:
     return f"<{'/' if item.kind is Kind.CLOSE else ''}{_EMPHASIS[item.name]}>"
 
 
-def write_alternative(text: str) -> str:
-    """Return what stands in the source for the text of an image."""
-    return _written([Part("[", is_tag=True), Part(_SPACE.sub(" ", text)), Part("]", is_tag=True)])[1:-1]
+def write_alternative(text: str, around: Surroundings) -> str:
+    """Return what stands in the source for the text of an image; `around` is what is around the image's block."""
+    return _written([Part("[", is_tag=True), Part(_SPACE.sub(" ", text)), Part("]", is_tag=True)], around.bar)[1:-1]
 
 
 def _apart(parts: Sequence[Part]) -> list[Part]:
@@ -95,7 +98,7 @@ def _as_html(part: Part) -> Part:
     return replace(part, text=emphasis_as_html(Item(kind, 0, 0, name=part.text)))
 
 
-def _written(parts: Sequence[Part]) -> str:
+def _written(parts: Sequence[Part], bar: str) -> str:
     written = []
     for i, part in enumerate(parts):
         if part.is_tag:
@@ -103,7 +106,7 @@ def _written(parts: Sequence[Part]) -> str:
             continue
         before = parts[i - 1].text[-1:] if i else ""
         after = parts[i + 1].text[:1] if i + 1 < len(parts) else ""
-        written.append(_escaped(part.text, before, after))
+        written.append(_escaped(part.text, before, after).replace("|", bar))
     return "".join(written)
 
 

@@ -17,6 +17,7 @@ def hypothesis(text: str, score: float) -> pb.Hypothesis:
     return pb.Hypothesis(
         text=text,
         score=score,
+        quality=0.75,
         tokens=["▁the", "▁" + text, "</s>"],
         token_log_probs=[-0.5, -0.25, -1.0],
         finish_reason=pb.FINISH_REASON_END_OF_SENTENCE,
@@ -55,6 +56,8 @@ def _many_hypotheses(server: FakeServer) -> None:
         (["--scores"], "-0.500000\t猫0"),
         (["--tokens"], "猫0\t▁the ▁猫0 </s>"),
         (["--alignment"], "猫0\t0-0 2-1"),
+        (["--quality"], "0.750\t猫0"),
+        (["--scores", "--quality", "--alignment"], "-0.500000\t0.750\t猫0\t0-0 2-1"),
         (["--tokens", "--alignment"], "猫0\t▁the ▁猫0 </s>\t0-0 2-1"),
         (["--scores", "--tokens"], "-0.500000\t猫0\t▁the:-0.500000 ▁猫0:-0.250000 </s>:-1.000000"),
         (
@@ -85,6 +88,7 @@ def test_each_hypothesis_is_a_line_that_begins_with_the_number_of_its_text(comma
     [
         (["--nbest", "1"], "0 ||| a0 ||| -0.500000"),
         (["--nbest", "1", "--scores"], "0 ||| a0 ||| -0.500000"),
+        (["--nbest", "1", "--quality", "--alignment"], "0 ||| a0 ||| -0.500000 ||| 0.750 ||| 0-0 2-1"),
         (["--nbest", "1", "--alignment"], "0 ||| a0 ||| -0.500000 ||| 0-0 2-1"),
         (
             ["--nbest", "1", "--tokens", "--alignment"],
@@ -143,6 +147,7 @@ def test_json_has_everything(command: Command):
             {"source_token": 0, "target_token": 0, "weight": 0.5},
             {"source_token": 2, "target_token": 1, "weight": 0.25},
         ],
+        "quality": 0.75,
     }
     best = {"text": "猫0", "score": -0.5, "finish_reason": "end_of_sentence"}
     assert first == {
@@ -155,6 +160,7 @@ def test_json_has_everything(command: Command):
         "source_pieces": ["▁", "猫", "</s>"],
         "model": "zh-en",
         "timing": None,
+        "treatment": None,
     }
     assert second["text"] == "b0"
 
@@ -170,7 +176,9 @@ def test_json_has_the_same_keys_whatever_was_asked_for(server: FakeServer, comma
         "tokens": [],
         "token_log_probs": [],
         "alignment": [],
+        "quality": None,
     }
+    assert shown["treatment"] is None
     assert shown["timing"] == {"queue": 0.5, "encode": 0.0, "decode": 0.0, "total": 2.0}
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 
 from unit.client.command import Command
+from unit.client.fake_server import FakeServer
+
+from translane.v1 import translation_pb2 as pb
 
 
 def test_models_as_a_table(command: Command):
@@ -22,3 +25,20 @@ def test_models_as_json(command: Command):
     shown = json.loads(command.out)
     assert shown["limits"]["texts_per_request"] == 64
     assert shown["models"][0]["source_languages"] == ["zh-Hans", "zh-Hant"]
+
+
+def test_models_tell_their_defaults_and_glossaries(server: FakeServer, command: Command):
+    server.decoding_defaults = pb.DecodingOptions(beam_size=6, length_penalty=0.6, early_stopping=True)
+    server.glossaries = ["cats", "dogs"]
+    assert command("models") == 0
+    assert command.out.splitlines()[2:5] == [
+        "zh-en decodes by default with beam_size 6, length_penalty 0.6, early_stopping true",
+        "zh-en has the glossaries cats, dogs",
+        "",
+    ]
+    command.stdout.truncate(0)
+    command.stdout.seek(0)
+    assert command("models", "--json") == 0
+    shown = json.loads(command.out)["models"][0]
+    assert shown["decoding_defaults"] == {"beam_size": 6, "length_penalty": 0.6, "early_stopping": True}
+    assert shown["glossaries"] == ["cats", "dogs"]

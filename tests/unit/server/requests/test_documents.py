@@ -1,46 +1,11 @@
 """Documents: what is refused for them, and one translation of those of their sentences."""
 
-import pytest
-
 from translane.v1 import translation_pb2 as pb
-from translane_server.errors import InvalidRequestError
-from translane_server.requests.documents import check_split, merge_translations, split_texts
-from translane_server.text.splitting import SplitLimits
+from translane_server.requests.documents import CutText, check_format, check_split, merge_translations
 
 
-def characters(texts):
-    return [[*map(ord, text), 3] for text in texts]
-
-
-def documents(*texts, max_tokens=100, max_characters=1000, max_sentences=4):
-    fields = {f"texts[{index}]": text for index, text in enumerate(texts)}
-    return split_texts(fields, "en", characters, SplitLimits(max_tokens, max_characters, max_sentences))
-
-
-def document(text):
-    (found,) = documents(text)
-    return found
-
-
-def violations(*texts, **limits):
-    with pytest.raises(InvalidRequestError) as caught:
-        documents(*texts, **limits)
-    return {violation.field: violation.description for violation in caught.value.violations}
-
-
-def test_all_texts_of_a_request_share_a_limit_of_sentences():
-    assert [len(each.sentences) for each in documents("A! B!", "", "C!\nD!")] == [2, 0, 2]
-    message = "has too many sentences, at most 4 are accepted in a request"
-    assert violations("A! B!", "C! D! E!", "F!") == {"texts[1]": message}
-    assert violations("A!\n" * 5) == {"texts[0]": message}
-    assert violations("A! B! C! D!", "x") == {"texts[1]": message}
-
-
-def test_a_character_of_too_many_tokens_is_refused():
-    found = violations("fine", "x e" + "\u0301" * 9, max_tokens=8)
-    assert found == {"texts[1]": "has a character of 11 tokens, at most 8 are accepted"}
-    found = violations("fine", "x e" + "\u0301" * 60, max_tokens=8, max_characters=50)
-    assert found == {"texts[1]": "has a character of 61 code points, at most 50 are accepted"}
+def document(*gaps):
+    return CutText([gaps])
 
 
 def translation(text, *, score=-1.0, tokens=(), log_probs=(), reason=pb.FINISH_REASON_END_OF_SENTENCE, **fields):
@@ -53,7 +18,7 @@ def translation(text, *, score=-1.0, tokens=(), log_probs=(), reason=pb.FINISH_R
 
 
 def test_translations_of_sentences_make_one_of_the_text():
-    parts = document("甲。乙。\n丙。")
+    parts = document("", "", "\n", "")
     merged = merge_translations(
         parts,
         [
@@ -78,7 +43,7 @@ def test_translations_of_sentences_make_one_of_the_text():
 
 
 def test_alignments_count_the_same_where_tokens_are_not_asked_for():
-    parts = document("A! B! C!")
+    parts = document("", " ", " ", "")
     merged = merge_translations(
         parts,
         [
@@ -100,14 +65,47 @@ def test_a_text_without_sentences_is_its_own_translation():
 
 
 def test_without_scores_of_its_sentences_a_text_has_none():
-    merged = merge_translations(document("A! B!"), [translation("x", score=None), translation("y", score=None)], "en")
+    merged = merge_translations(
+        document("", " ", ""), [translation("x", score=None), translation("y", score=None)], "en"
+    )
+    assert not merged.hypotheses[0].HasField("score")
+    merged = merge_translations(document("A! B!"), [translation("x", score=-1), translation("y", score=None)], "en")
     assert not merged.hypotheses[0].HasField("score")
 
 
 def test_options_for_one_sentence_are_refused():
     options = pb.DecodingOptions(split_sentences=True, num_hypotheses=2, return_alternatives=True, target_prefix="x")
     found = {violation.field for violation in check_split(options)}
-    assert found == {"options.num_hypotheses", "options.return_alternatives", "options.target_prefix"}
+    assert found == {"options.return_alternatives", "options.target_prefix"}
     options.split_sentences = False
     assert not check_split(options)
     assert not check_split(pb.DecodingOptions(split_sentences=True, num_hypotheses=1, target_prefix="", beam_size=4))
+
+
+def ranked(*hypotheses):
+    return pb.Translation(hypotheses=[pb.Hypothesis(text=text, score=score) for text, score in hypotheses])
+
+
+def test_the_best_combinations_of_hypotheses_come_first():
+    parts = [ranked(("a", -1), ("b", -2), ("c", -9)), ranked(("x", -1), ("y", -1.5), ("z", -3))]
+    merged = merge_translations(document("", " ", ""), parts, "en")
+    assert [(each.text, each.score) for each in merged.hypotheses] == [("a x", -2), ("a y", -2.5), ("b x", -3)]
+
+
+def test_hypotheses_without_an_order_are_joined_one_by_one():
+    parts = [ranked(("a", -9), ("b", -2)), ranked(("x", -5), ("y", -1))]
+    merged = merge_translations(document("", "", ""), parts, "en", ranked=False)
+    assert [(each.text, each.score) for each in merged.hypotheses] == [("a x", -14), ("b y", -3)]
+
+
+def test_what_was_done_with_a_text_is_told():
+    text = CutText([("", " ", "")], treatment=pb.Treatment(sentences=2, preserved=1))
+    assert merge_translations(text, [translation("a"), translation("b")], "en").treatment.sentences == 2
+    assert not merge_translations(document("", ""), [translation("a")], "en").HasField("treatment")
+
+
+def test_a_format_that_nothing_reads_is_refused():
+    assert check_format(pb.FORMAT_UNSPECIFIED) == check_format(pb.FORMAT_TEXT) == []
+    assert [(each.field, each.description) for each in check_format(99)] == [
+        ("format", "99 is not supported by this server")
+    ]

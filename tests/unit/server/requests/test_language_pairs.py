@@ -79,6 +79,22 @@ def test_several_languages_have_to_be_named():
     ]
 
 
+@pytest.mark.parametrize(
+    ("source", "target", "expected"),
+    [
+        ("und", "fr", "'und' means an undetermined language; send a language of the model (en, de) or \"auto\""),
+        ("x-elvish", "de", "'x-elvish' means a language for private use; send a language of the model (en, de) or"),
+        ("en", "mul", "'mul' means several languages; send a language of the model (de, fr)"),
+        ("en", "auto", "'auto' means a source language that is found out, for translations alone; send a language of"),
+        ("AUTO", "de", "'AUTO' means a source language that is found out, for translations alone; send a language of"),
+    ],
+)
+def test_tags_that_name_no_language_are_explained(source, target, expected):
+    (violation,) = find(PREFIXES, source, target)[1]
+    assert violation.description.startswith(expected)
+    assert violation.field == ("target_language" if source == "en" else "source_language")
+
+
 def test_of_many_languages_an_error_names_some():
     codes = tuple(f"{first}{second}" for first in "abcdefghij" for second in "xyz")
     _, wrong = find(Languages(source=codes, target=("en",)), "q" * 100, "")

@@ -64,7 +64,7 @@ def named(error: InvalidRequestError) -> list[str]:
 
 
 def test_all_fields_are_here():
-    assert len(FIELDS) == 11 + 10 + 6
+    assert len(FIELDS) == 15 + 14 + 6
     assert (pb.TranslateRequest, ("options", "terminology", "source")) in FIELDS
     assert (pb.ScoreRequest, ("inputs", "target")) in FIELDS
 
@@ -103,7 +103,8 @@ def test_what_fits_is_accepted():
         target_prefix="x" * 320, suppressed_phrases=["x" * 128] * 64, terminology=[term] * 1024, split_sentences=True
     )
     check_sizes(pb.TranslateRequest(texts=["x" * 64 * 6 * 8] * 3, options=options), LIMITS)
-    check_sizes(pb.TranslateStreamRequest(text="x" * 64 * 6), LIMITS)
+    check_sizes(pb.TranslateStreamRequest(text="x" * 64 * 6 * 8), LIMITS)
+    check_sizes(pb.TranslateStreamRequest(text="x", options=pb.DecodingOptions(preserve=["x" * 512] * 32)), LIMITS)
     check_sizes(pb.ScoreRequest(inputs=[pb.ScoreInput(source="x" * 384, target="x" * 320)] * 3), LIMITS)
 
 
@@ -114,13 +115,25 @@ def test_what_fits_is_accepted():
         ({"suppressed_phrases": [""] * 65}, "options.suppressed_phrases"),
         ({"suppressed_phrases": ["x" * 128, "x" * 129]}, "options.suppressed_phrases[1]"),
         ({"terminology": [pb.Term(source="x", target="x" * 129)]}, "options.terminology[0].target"),
+        ({"glossaries": ["x"] * 9}, "options.glossaries"),
+        ({"glossaries": ["x", "x" * 101]}, "options.glossaries[1]"),
         ({"target_prefix": "x" * 321}, "options.target_prefix"),
+        ({"preserve": ["x" * 8] * 33}, "options.preserve"),
+        ({"preserve": ["x", "x" * 513]}, "options.preserve[1]"),
     ],
 )
 def test_what_is_one_too_much_is_refused(options, field):
     with pytest.raises(InvalidRequestError) as caught:
         check_sizes(pb.TranslateRequest(texts=["x"], options=pb.DecodingOptions(**options)), LIMITS)
     assert named(caught.value) == [field]
+
+
+@pytest.mark.parametrize("options", [{"split_sentences": False}, {"target_prefix": "x"}, {"return_alternatives": True}])
+def test_a_text_that_stays_whole_is_as_long_as_a_sentence(options):
+    options = pb.DecodingOptions(**options)
+    check_sizes(pb.TranslateRequest(texts=["x" * 64 * 6], options=options), LIMITS)
+    with pytest.raises(InvalidRequestError):
+        check_sizes(pb.TranslateRequest(texts=["x" * (64 * 6 + 1)], options=options), LIMITS)
 
 
 def test_texts_without_tokens_count_as_texts():

@@ -69,6 +69,8 @@ def test_ranges(name, bad, good):
         ({"terminology": [term()], "beam_size": 1}, ["terminology"]),
         ({"terminology": [term()], "beam_size": 2}, []),
         ({"terminology": [term()], "top_k": 2}, ["terminology"]),
+        ({"glossaries": ["x"], "beam_size": 1}, ["glossaries"]),
+        ({"glossaries": ["x"], "terminology": [term()], "top_k": 2}, ["terminology"]),
         ({"terminology": [term()], "return_alternatives": True}, ["terminology"]),
         ({"terminology": [term(), term(" ", "b"), term("a", "")]}, ["terminology[1].source", "terminology[2].target"]),
         ({"suppressed_phrases": ["x", ""]}, ["suppressed_phrases[1]"]),

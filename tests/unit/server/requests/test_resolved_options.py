@@ -8,7 +8,7 @@ from translane.v1 import translation_pb2 as pb
 from translane_server.options import DecodingOptions, Sampling
 from translane_server.requests.limits import TokenLimits
 from translane_server.requests.option_checks import OptionLimits
-from translane_server.requests.resolved_options import Source, check_sentences, resolve
+from translane_server.requests.resolved_options import Source, resolve
 
 TOKENIZER = FakeTokenizer()
 LIMITS = OptionLimits(TokenLimits(32, 24, 20), beam_size=6, alignment=True)
@@ -110,10 +110,10 @@ def test_a_prefix_leaves_room():
 
 
 def test_what_the_vocabulary_cannot_spell():
-    assert wrong(target_prefix="\u03c0", terminology=[pb.Term(source="a", target="b\u03c0")]) == {
+    assert wrong(target_prefix="\u03c0") == {
         "target_prefix": "has characters that the model's vocabulary cannot spell",
-        "terminology[0].target": "has characters that the model's vocabulary cannot spell",
     }
+    assert sentence("a", terminology=[pb.Term(source="a", target="b\u03c0")]).required_phrases == ()
 
 
 def test_terms_that_occur_are_required():
@@ -123,10 +123,18 @@ def test_terms_that_occur_are_required():
     assert found.options.beam_size == 4
 
 
+def test_a_text_without_terms_is_decoded_as_if_there_were_none():
+    terms = [pb.Term(source="fox", target="Fuchs"), pb.Term(source="cat", target="\u03c0")]
+    for text in ("the dog", "the cat"):
+        assert sentence(text, terminology=terms).options == sentence(text).options
+    assert sentence("the dog", terminology=terms, num_hypotheses=3).options.beam_size == 4
+    assert sentence("the dog", terminology=terms, beam_size=2).options.beam_size == 2
+
+
 def test_terminology_takes_as_many_beams_as_there_are():
     limits = OptionLimits(LIMITS.tokens, 3, alignment=True)
-    assert resolved(limits, terminology=[pb.Term(source="a", target="b")]).decoding.beam_size == 3
-    assert resolved(beam_size=2, terminology=[pb.Term(source="a", target="b")]).decoding.beam_size == 2
+    assert resolved(limits, terminology=[pb.Term(source="a", target="b")]).with_terms.beam_size == 3
+    assert resolved(beam_size=2, terminology=[pb.Term(source="a", target="b")]).with_terms.beam_size == 2
 
 
 def test_a_phrase_cannot_be_both_required_and_suppressed():
@@ -136,9 +144,9 @@ def test_a_phrase_cannot_be_both_required_and_suppressed():
     }
 
 
-def test_too_many_terms_in_a_sentence():
-    terms = [pb.Term(source=c, target=c) for c in "abcdefghijklmnopq"]
-    assert check_sentences([("texts[3]", sentence("a b c", terminology=terms))]) == []
-    (violation,) = check_sentences([("texts[3]", sentence(" ".join("abcdefghijklmnopq"), terminology=terms))])
-    assert violation.field == "texts[3]"
-    assert "more than 16 terms" in violation.description
+def test_of_too_many_terms_the_longest_are_required():
+    letters = "abcdefghijklmnopq"
+    terms = [pb.Term(source=letter, target=letter) for letter in letters] + [pb.Term(source="long word", target="x")]
+    assert len(sentence("a b c", terminology=terms).required_phrases) == 3
+    found = sentence(" ".join(letters) + " long word", terminology=terms)
+    assert {phrase.text.decode() for phrase in found.required_phrases} == {*letters[:15], "x"}

@@ -1,5 +1,7 @@
 """Requests as the engine's sentences: what is kept of one request for the next; the rest is test_service's."""
 
+import math
+
 import pytest
 
 from fakes.serving import UNKNOWN, FakeTokenizer, make_manifest, make_settings
@@ -78,6 +80,24 @@ def test_a_stream_has_one_hypothesis_whatever_others_had(prepare):
         prepare(kind=pb.TranslateStreamRequest, **options)
 
 
+def test_log_probabilities_are_computed_for_an_estimated_quality(prepare):
+    assert not prepare().sentences[0].options.scores
+    assert prepare(return_quality=True).sentences[0].options.scores
+
+
+def test_every_hypothesis_has_its_estimated_quality(prepare):
+    several = {"num_hypotheses": 2, "return_alternatives": True, "return_quality": True}
+    prepared = prepare(target_prefix="p", **several)
+    ids = tuple(FakeTokenizer().encode_target(["px"])[0])
+    hypotheses = [
+        Hypothesis(ids, -1.0, is_complete=True, token_log_probs=(-9.0, -0.5, -0.5)),
+        Hypothesis(ids, -2.0, is_complete=False, token_log_probs=(-9.0, -2.0)),
+    ]
+    (translation,) = prepared.translations([SentenceResult(tuple(hypotheses), Timing(0, 0, 0))])
+    assert [each.quality for each in translation.hypotheses] == pytest.approx([math.exp(-0.5), math.exp(-2)])
+    assert [each.score for each in translation.hypotheses] == [-1, -2]
+
+
 def test_what_is_remembered_is_bounded(prepare, resolved):
     for seed in range(reading._MANNERS + 1):
         prepare(top_k=2, seed=seed)
@@ -138,12 +158,12 @@ def test_terms_are_looked_for_within_the_time(monkeypatch):
     tokenizer = SlowTokenizer()
     found = []
 
-    def required(_glossary, text, _most):
+    def find(_glossary, words, _taken):
         tokenizer.now += 1
-        found.append(text)
-        return ()
+        found.append(words)
+        return []
 
-    monkeypatch.setattr(Glossary, "required", required)
+    monkeypatch.setattr(Glossary, "find", find)
     reader = TranslateReader(make_manifest(), tokenizer, LONG)
     options = pb.DecodingOptions(terminology=[pb.Term(source="a", target="b")])
     tokenizer.budget.start()

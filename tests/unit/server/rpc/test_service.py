@@ -12,6 +12,7 @@ from fakes.serving import UNKNOWN, FakeModel, FakeTokenizer, make_manifest, make
 from translane.v1 import translation_pb2 as pb
 from translane_server import errors
 from translane_server.metrics import Metrics
+from translane_server.models.glossary_folder import GlossaryFolder
 from translane_server.models.limits import token_limits
 from translane_server.models.registry import Registry
 from translane_server.requests.limits import RequestLimits
@@ -83,8 +84,10 @@ def engine():
 async def make_service(engine):
     workers = TextWorkers(1)
 
-    async def make(open_=True, model=None, engine=engine):
-        registry, service = make_service_of(model or make_model(), engine, workers, texts_per_request=4)
+    async def make(open_=True, model=None, engine=engine, glossaries=None):
+        registry, service = make_service_of(
+            model or make_model(), engine, workers, texts_per_request=4, glossaries=glossaries
+        )
         if open_:
             await registry.start()
             registries.append(registry)
@@ -97,9 +100,9 @@ async def make_service(engine):
     workers.stop()
 
 
-def make_service_of(model, engine, workers, *, texts_per_request):
+def make_service_of(model, engine, workers, *, texts_per_request, glossaries=None):
     limits = RequestLimits(texts_per_request, 2 * texts_per_request, token_limits(make_settings(), model.manifest), 6)
-    registry = make_registry(model, limits, Metrics(), lambda _metrics: engine)
+    registry = make_registry(model, limits, Metrics(), lambda _metrics: engine, glossaries=glossaries)
     return registry, TranslationService(registry, texts_per_request, workers)
 
 
@@ -180,6 +183,30 @@ async def test_a_caller_who_goes_ends_the_reading_of_the_request(make_service):
     assert response.translations[0].hypotheses[0].text == "x" * 25 + "\n" * 1100
 
 
+async def test_the_language_of_a_model_of_one_language_needs_no_finding(make_service, engine):
+    service = await make_service()
+    response = await translate(service, "one", "", source_language="Auto")
+    assert [each.hypotheses[0].text for each in response.translations] == ["one", ""]
+    assert [each.treatment.source_language for each in response.translations] == ["zh", "zh"]
+    assert response.model == "fake"
+    service.close()
+    with pytest.raises(errors.UnavailableError):
+        await translate(service, "one", source_language="auto")
+    assert len(engine.requests) == 1
+
+
+async def test_a_request_of_several_steps_is_not_idle(make_service, engine):
+    engine.hold = True
+    service = await make_service()
+    task = asyncio.create_task(translate(service, "one", source_language="auto"))
+    await engine.submitted()
+    service.close()
+    assert not service._idle.is_set()
+    engine.released.set()
+    assert (await task).translations[0].treatment.source_language == "zh"
+    await asyncio.wait_for(service.idle(), 1)
+
+
 async def test_timing_is_the_slowest_of_each_phase(make_service):
     timing = (await translate(await make_service(), "ab", "abcd")).timing
     assert timing.queue.ToTimedelta().total_seconds() == 0.4
@@ -216,7 +243,8 @@ async def test_wrong_texts(make_service):
     service = await make_service()
     assert await violations(service) == {"texts": "is empty; at least one is needed"}
     assert await violations(service, *"abcde") == {"texts": "has 5 entries, at most 4 are accepted"}
-    assert await violations(service, "ok", "x" * 31, "x" * 32) == {
+    options = pb.DecodingOptions(split_sentences=False)
+    assert await violations(service, "ok", "x" * 31, "x" * 32, options=options) == {
         "texts[2]": "has 33 tokens, at most 32 are accepted; split_sentences cuts it into sentences"
     }
 
@@ -224,6 +252,9 @@ async def test_wrong_texts(make_service):
 async def test_a_text_of_megabytes_is_refused_unread(make_service, monkeypatch):
     monkeypatch.setattr(FakeTokenizer, "encode", None)
     found = await violations(await make_service(), "ok", "x" * 4_000_000)
+    assert found == {"texts[1]": "has 4000000 characters, at most 16384 are accepted"}
+    options = pb.DecodingOptions(split_sentences=False)
+    found = await violations(await make_service(), "ok", "x" * 4_000_000, options=options)
     assert found == {"texts[1]": "has 4000000 characters, at most 2048 are accepted"}
 
 
@@ -235,7 +266,7 @@ async def test_a_full_queue_refuses_before_the_work_of_making_tokens(make_servic
 
 
 async def test_all_violations_are_collected(make_service):
-    options = pb.DecodingOptions(max_length=0, beam_size=7)
+    options = pb.DecodingOptions(max_length=0, beam_size=7, split_sentences=False)
     found = await violations(
         await make_service(), "x" * 40, source_language="de", target_language="fr", options=options
     )
@@ -322,8 +353,11 @@ async def test_idle_waits_for_accepted_requests(make_service, engine):
     await asyncio.wait_for(service.idle(), 1)
 
 
-async def test_list_models_fills_every_field(make_service):
-    response = await (await make_service(open_=False)).ListModels(pb.ListModelsRequest(), None)
+async def test_list_models_fills_every_field(make_service, tmp_path):
+    (tmp_path / "law.zh.en.tsv").write_text("a\tb\n", encoding="utf-8")
+    glossaries = GlossaryFolder(tmp_path)
+    glossaries.load()
+    response = await (await make_service(open_=False, glossaries=glossaries)).ListModels(pb.ListModelsRequest(), None)
     for message in (response, response.models[0], response.limits):
         assert {field.name for field, _ in message.ListFields()} == set(message.DESCRIPTOR.fields_by_name)
     model = response.models[0]

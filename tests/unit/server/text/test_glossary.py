@@ -1,17 +1,24 @@
 """Where a term occurs, and where it does not."""
 
 import unicodedata
+from typing import Any
 
 import pytest
+import Stemmer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from translane_server.options import RequiredPhrase
 from translane_server.text.glossary import Glossary, Term
+from translane_server.text.words import STEMMERS, Words, stemmer_of
 
 
-def occurs(term, text):
-    return bool(Glossary([Term(term, RequiredPhrase(b"x", (1,)))]).required(text, 1))
+def found(glossary, text):
+    words = Words(text)
+    return glossary.find(words, bytearray(len(words)))
+
+
+def occurs(source, text, language="", **how: Any):
+    return bool(found(Glossary([Term(source, "x", **how)], language), text))
 
 
 @pytest.mark.parametrize(
@@ -19,7 +26,7 @@ def occurs(term, text):
     [
         ("cat", "the cat sat"), ("cat", "cat"), ("cat", "(cat)"), ("cat", "concat cat"), ("a b", "x a b."),
         ("C++", "C++ is"), ("北京", "我爱北京天安门"), ("京", "东京"), ("PDF", "打开PDF文件"), ("ラム", "プログラム"),
-        ("ไทย", "ภาษาไทยกลาง"), ("3", "第3章"), ("кот", "мой кот"),
+        ("ไทย", "ภาษาไทยกลาง"), ("3", "第3章"), ("кот", "мой кот"), ("a b", "a a b"), ("a a b", "a a a b"),
     ],
 )  # fmt: skip
 def test_there(term, text):
@@ -30,33 +37,114 @@ def test_there(term, text):
     ("term", "text"),
     [
         ("cat", "concat"), ("cat", "cats"), ("cat", "Cat"), ("3", "34"), ("кот", "котик"),
-        ("서울", "서울시"), ("e", "e\u0323"),
+        ("서울", "서울시"), ("e", "e\u0323"), ("cat", ""),
     ],
 )  # fmt: skip
 def test_not_there(term, text):
     assert not occurs(term, text)
 
 
+@pytest.mark.parametrize(
+    ("term", "text", "language"),
+    [
+        ("Haus", "Drei Häuser stehen dort.", "de"), ("Haus", "Die Größe des Hauses", "de-AT"),
+        ("Vertrag", "alle Verträge", "de"), ("contract", "two contracts", "en"), ("body", "foreign bodies", "eng_Latn"),
+        ("договор", "пять договоров", "ru"), ("больница", "в больнице", "ru"), ("cheval", "des chevaux", "fr"),
+        ("contrat de vente", "les contrats de vente", "fr"),
+    ],
+)  # fmt: skip
+def test_inflected_forms_are_found_if_they_are_asked_for(term, text, language):
+    assert occurs(term, text, language, inflected=True)
+    assert occurs(term.upper(), text, language, inflected=True, ignore_case=True)
+    assert not occurs(term, text, language)
+    assert not occurs(term, text, language, ignore_case=True)
+
+
+@pytest.mark.parametrize(
+    ("term", "text", "language"),
+    [
+        ("Haus", "Häuser", "zh"), ("contract", "Contracts", "en"), ("IT", "its it", "en"),
+        ("b" * 65, "b" * 65 + "s", "en"),
+    ],
+)  # fmt: skip
+def test_what_is_no_inflected_form(term, text, language):
+    assert not occurs(term, text, language, inflected=True)
+
+
+def test_a_language_without_stemmer_finds_what_is_written():
+    assert occurs("Haus", "ein Haus", "xx", inflected=True)
+    assert occurs("haus", "ein Haus", "", inflected=True, ignore_case=True)
+
+
+def test_every_stemmer_is_there():
+    assert set(STEMMERS.values()) <= set(Stemmer.algorithms())
+    assert stemmer_of("deu_Latn") == "german"
+    assert stemmer_of("nob_Latn") == "norwegian"
+    assert stemmer_of("zh-Hant") == stemmer_of("und") == ""
+
+
+@pytest.mark.parametrize(("term", "text"), [("straße", "STRASSE"), ("Äpfel", "ÄPFEL"), ("ΣΑΣ", "σας"), ("i̇", "İ")])
+def test_case_is_ignored_if_it_is_asked_for(term, text):
+    assert occurs(term, text, ignore_case=True)
+    assert not occurs(term, text)
+
+
 def test_normal_forms_are_the_same():
-    phrase = RequiredPhrase(b"x", (1,))
     for source, text in (("caf\u00e9", "un cafe\u0301 noir"), ("cafe\u0301", "un caf\u00e9 noir")):
-        assert Glossary([Term(source, phrase)]).required(text, 9) == (phrase,)
+        assert occurs(source, text)
 
 
-def test_phrases_are_required_once_and_in_order():
-    first, second = RequiredPhrase(b"x", (1,)), RequiredPhrase(b"y", (2,))
-    glossary = Glossary([Term("b", second), Term("a", first), Term("c", second), Term("z", first)])
-    assert glossary.required("a b c", 9) == (second, first)
-    assert glossary.required("none", 9) == ()
+def test_terms_are_found_once_and_in_the_order_of_the_text():
+    terms = [Term("b", "y"), Term("a", "x"), Term("c", "y"), Term("a", "z")]
+    glossary = Glossary(terms)
+    assert found(glossary, "c a b a") == [terms[2], terms[1], terms[3], terms[0]]
+    assert found(glossary, "none") == []
+
+
+def test_of_terms_that_overlap_the_first_and_longest_is_found():
+    york, new, times = Term("York", "Yorck"), Term("New York", "Neu York"), Term("York Times", "Zeiten")
+    glossary = Glossary([york, new, times])
+    assert found(glossary, "New York Times") == [new]
+    assert found(glossary, "York Times, New York, York") == [times, new, york]
+
+
+def test_what_is_written_exactly_comes_before_another_form():
+    exact, folded = Term("IT", "EDV"), Term("it", "es", ignore_case=True)
+    assert found(Glossary([folded, exact]), "IT") == [exact]
+    assert found(Glossary([folded, exact]), "It") == [folded]
+    longer = Term("it works", "es geht", ignore_case=True)
+    assert found(Glossary([exact, longer]), "IT works") == [longer]
+
+
+def test_taken_words_are_no_part_of_another_term():
+    words = Words("a b c d")
+    taken = bytearray(len(words))
+    first, second = Glossary([Term("b", "x")]), Glossary([Term("a b c", "y"), Term("c d", "z"), Term("b", "x")])
+    assert [term.target for term in first.find(words, taken)] == ["x"]
+    assert [term.target for term in second.find(words, taken)] == ["z"]
+    assert bytes(taken) == b"\0\0\1\0\1\1\1"
 
 
 # How terms are found one by one: what `Glossary` finds in one pass.
 
 
-def found_one_by_one(term, text):
-    term, text = (unicodedata.normalize("NFC", each) for each in (term, text))
-    starts = [place for place in range(len(text)) if text.startswith(term, place)]
-    return any(not (within_word(text, start) or within_word(text, start + len(term))) for start in starts)
+def places(source, text):
+    """Where `source` begins in `text` as whole words."""
+    starts = [place for place in range(len(text)) if text.startswith(source, place)]
+    return [start for start in starts if not (within_word(text, start) or within_word(text, start + len(source)))]
+
+
+def found_one_by_one(sources, text):
+    """The sources that are found from left to right, the longest first."""
+    sources = [unicodedata.normalize("NFC", source) for source in sources]
+    text = unicodedata.normalize("NFC", text)
+    everywhere = {source: places(source, text) for source in sources}
+    place, seen = 0, set()
+    while place < len(text):
+        here = [source for source in sources if place in everywhere[source]]
+        seen |= {longest := max(here, key=len)} if here else set()
+        place += len(longest) if here else 1
+    return [source in seen for source in sources]
 
 
 def within_word(text, place):
@@ -90,25 +178,16 @@ def test_all_terms_are_found_that_are_found_one_by_one(data):
     words = st.text(pool, min_size=1, max_size=4).filter(str.strip)
     sources = data.draw(st.lists(words, max_size=6, unique=True))
     text = data.draw(st.text(pool, max_size=16))
-    phrases = [RequiredPhrase(bytes([number]), (number,)) for number in range(len(sources))]
-    glossary = Glossary([Term(*each) for each in zip(sources, phrases, strict=True)])
-    expected = [phrase for source, phrase in zip(sources, phrases, strict=True) if found_one_by_one(source, text)]
-    assert list(glossary.required(text, len(sources))) == expected
-    one_target = Glossary([Term(source, phrases[0]) for source in sources])
-    assert bool(one_target.required(text, 1)) == bool(expected)
+    terms = [Term(source, str(number)) for number, source in enumerate(sources)]
+    there = found(Glossary(terms), text)
+    assert [term in there for term in terms] == found_one_by_one(sources, text)
+    assert len(set(there)) == len(there)
 
 
-def test_more_terms_than_asked_for_are_not_all_looked_for():
-    glossary = Glossary([Term(c, RequiredPhrase(c.encode(), (1,))) for c in "abcdefgh"])
-    assert len(glossary.required("a b c d e f g h", 3)) == 4
-    assert len(glossary.required("a b c d e f g h", 8)) == 8
-
-
-@pytest.mark.parametrize(("letter", "targets"), [("a", 128), ("人", 128), ("人", 1), ("人", 16)])
-def test_terms_within_terms_take_one_pass_of_a_long_text(letter, targets):
-    """One by one, they would take minutes."""
-    lengths = range(1, 129) if targets != 16 else range(1, 17)
-    phrases = [RequiredPhrase(b"%d" % number, (number,)) for number in range(targets)]
-    terms = [Term(letter * length, phrases[length % targets]) for length in lengths]
-    found = Glossary(terms).required(letter * 500_000, 16)
-    assert len(found) == (0 if letter == "a" else {128: 17, 1: 1, 16: 16}[targets])
+@pytest.mark.parametrize("ending", ["", "b"])
+@pytest.mark.parametrize("letter", ["a", "人", "a "])
+def test_terms_within_terms_take_one_pass_of_a_long_text(letter, ending):
+    terms = [Term((letter * length).strip() + ending, str(length)) for length in range(1, 129 // len(letter))]
+    there = found(Glossary(terms), letter * 10_000)
+    longest = [] if ending or letter == "a" else [terms[-1]]
+    assert there[:1] == longest

@@ -1,6 +1,9 @@
+import langcodes
 import pytest
+from langcodes.data_dicts import LANGUAGE_ALPHA3, LANGUAGE_ALPHA3_BIBLIOGRAPHIC
 
-from translane_server.text.language_tags import lookup, standard_tag
+from translane_server.text import language_tags
+from translane_server.text.language_tags import lookup, meaning, standard_tag
 
 
 @pytest.mark.parametrize(
@@ -75,6 +78,58 @@ MBART = ["ar_AR", "de_DE", "en_XX", "pt_XX", "zh_CN"]
 )
 def test_codes_of_models_are_found_by_tags_and_by_codes_of_others(wanted, available, found):
     assert lookup(wanted, available) == found
+
+
+# What langcodes has instead. Norwegian and Filipino are the languages that models mean by these codes; the others are
+# macrolanguages that langcodes does not know, or widens.
+OTHERS = {
+    **{"no": "no", "nor": "no", "fil": "fil", "tgl": "fil"},
+    **{"fuv": "fuv", "ns": "ns", "pbt": "pbt", "quy": "quy", "twi": "ak"},
+}
+DEPRECATED = {"ji", "jw", "mo", "sh", "bh"}
+
+
+def test_the_table_is_that_of_langcodes_but_for_known_differences():
+    table = language_tags._TAGS
+    theirs = {code: langcodes.standardize_tag(code, macro=True) for code in table}
+    assert {code: theirs[code] for code, tag in table.items() if theirs[code] != tag} == OTHERS
+
+
+def test_the_table_has_every_code_of_three_letters_that_has_a_tag_of_two():
+    expected = LANGUAGE_ALPHA3 | LANGUAGE_ALPHA3_BIBLIOGRAPHIC
+    pairs = [(tag, code) for tag, code in expected.items() if len(tag) == 2 and tag not in DEPRECATED]
+    assert len(pairs) > 180
+    assert [(tag, code) for tag, code in pairs if standard_tag(code) != standard_tag(tag)] == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "available", "theirs"),
+    [("en-US", ["en-GB"], "en-GB"), ("en", ["en-GB", "en-US"], "en-US"), ("sr-Latn", ["srp_Cyrl"], "srp_Cyrl")],
+)
+def test_what_langcodes_takes_and_is_refused_here(wanted, available, theirs):
+    assert lookup(wanted, available) is None
+    assert langcodes.closest_supported_match(wanted, available, max_distance=9) == theirs
+
+
+@pytest.mark.parametrize(
+    ("tag", "expected"),
+    [
+        ("und", "an undetermined language"),
+        ("UND-Latn", "an undetermined language"),
+        ("mul", "several languages"),
+        ("mis", "a language without a code"),
+        ("zxx", "no language at all"),
+        ("qaa", "a language for private use"),
+        ("qtz-Latn", "a language for private use"),
+        ("x-klingon", "a language for private use"),
+        ("qua", None),
+        ("que", None),
+        ("de", None),
+        ("", None),
+    ],
+)
+def test_tags_that_name_no_language(tag, expected):
+    assert meaning(tag) == expected
 
 
 @pytest.mark.parametrize(

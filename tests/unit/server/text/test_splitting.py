@@ -51,7 +51,10 @@ def split(
     max_sentences=100_000,
     **more,
 ):
-    return split_text(text, language, encode, SplitLimits(max_tokens, max_characters, max_sentences), **more)
+    def encode_spans(spans):
+        return encode([text[start:end] for start, end in spans])
+
+    return split_text(text, language, encode_spans, SplitLimits(max_tokens, max_characters, max_sentences), **more)
 
 
 def whole(text):

@@ -1,0 +1,68 @@
+"""A bundle that translates requests in this process, without a server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from translane.v1 import translation_pb2 as pb
+from translane_server.bundle import load_bundle
+from translane_server.local import LocalDecoder
+from translane_server.requests.limits import RequestLimits, TokenLimits
+from translane_server.requests.translate import TranslateReader
+from translane_server.runtime.ort import OrtBackend
+from translane_server.runtime.sessions import Sessions
+from translane_server.text.tokenizer import load_tokenizer
+from translane_server.vocabulary import TargetVocabulary
+
+_ROWS = 64
+_SENTENCES = 100_000
+_BEAMS = 8
+
+
+class InProcess:
+    """Translates texts with a bundle; use it in a `with` statement.
+
+    Args:
+        folder: the bundle.
+        threads: threads of ONNX Runtime.
+    """
+
+    def __init__(self, folder: Path, threads: int = 1) -> None:
+        bundle = load_bundle(folder)
+        manifest, self.tokenizer = bundle.manifest, load_tokenizer(bundle)
+        limits, ids = manifest.limits, manifest.special_ids
+        tokens = TokenLimits(limits.source_tokens, limits.target_tokens, manifest.decoding_defaults.max_length)
+        self.reader = TranslateReader(manifest, self.tokenizer, RequestLimits(_SENTENCES, _SENTENCES, tokens, _BEAMS))
+        backend = OrtBackend(
+            Sessions(bundle, threads=threads),
+            rows=_ROWS,
+            source_capacity=limits.source_tokens,
+            target_capacity=limits.target_tokens,
+        )
+        self._decoder = LocalDecoder(
+            backend, TargetVocabulary(ids.decoder_start, ids.eos, self.tokenizer.target_surfaces)
+        )
+
+    def __enter__(self) -> InProcess:
+        self._decoder.__enter__()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._decoder.__exit__(*exception)
+
+    def translations(self, texts: Sequence[str], **options: Any) -> list[pb.Translation]:
+        """Translate `texts` with these decoding options.
+
+        Raises:
+            InvalidRequestError: the request is wrong.
+        """
+        request = pb.TranslateRequest(texts=texts, options=pb.DecodingOptions(**options))
+        self.reader.check(request)
+        prepared = self.reader.read(request)
+        return prepared.translations(self._decoder.decode(prepared.sentences))
+
+    def texts(self, texts: Sequence[str], **options: Any) -> list[str]:
+        """Return the best translation of each of `texts`."""
+        return [each.hypotheses[0].text for each in self.translations(texts, **options)]

@@ -1,0 +1,256 @@
+"""Reads Transformers that Marian trained, as Marian saves them: the native files of OPUS-MT.
+
+A folder has the model (``.npz``, with its settings inside), a vocabulary (``vocab.yml``) or SentencePiece models as
+vocabularies, the SentencePiece models that split the texts, and often ``decoder.yml``. What differs from the paper's
+Transformer: the decoder starts with a vector of zeros, sinusoids are all sines before all cosines with fairseq's
+frequencies, norms add 1e-6, and ``gelu`` is x · sigmoid(1.702 x). An unknown word is not generated.
+
+https://marian-nmt.github.io, https://github.com/marian-nmt/marian-dev (src/models/transformer.h)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from translane_export.checkpoint import Checkpoint
+from translane_export.errors import ExportError
+from translane_export.model.config import Activation
+from translane_export.sources.fairseq import sinusoids
+from translane_export.sources.flat_yaml import read_settings
+from translane_export.sources.marian_vocabularies import MarianVocabularies, find_vocabularies, read_decoder_settings
+from translane_export.sources.model_settings import ModelSettings
+from translane_export.sources.npz_files import read_npz
+from translane_export.sources.placed_tensors import POSITIONS, find_table, place_tensors
+from translane_export.sources.weight_files import stored_tensors
+from translane_server.printable import printable, shown
+
+_SETTINGS = "special:model.yml"
+_ACTIVATIONS: dict[str, Activation] = {"relu": "relu", "swish": "silu", "gelu": "silu"}
+_GELU = 1.702  # x · sigmoid(1.702 x) is silu(1.702 x) / 1.702
+_MOST_POSITIONS = 512  # Marian has no limit; what models of sentences are trained with has
+_NEVER = -10_000.0  # logit of ids that stand for nothing: no share of the probability, and a number of float16
+_UNSUPPORTED = (
+    "transformer-no-projection",
+    "transformer-no-bias",
+    "transformer-no-affine",
+    "transformer-train-position-embeddings",
+    "transformer-train-positions",
+    "transformer-tied-layers",
+    "transformer-pool",
+    "transformer-rnn-projection",
+    "ulr",
+)
+_CHOICES: dict[str, tuple[Any, ...]] = {
+    "type": ("transformer",),
+    "transformer-decoder-autoreg": ("self-attention",),
+    "transformer-ffn-depth": (2,),
+}
+_EMBEDDINGS = ("Wemb", "encoder_Wemb", "decoder_Wemb", "decoder_ff_logit_out_Wt")
+_BIAS = "decoder_ff_logit_out_b"
+_MATRIX = re.compile(r"(en|de)coder_(l\d+_(self|context|ffn)_W[qkvo12]|ff_logit_out_W)")
+
+
+class MarianNpzReader:
+    """Reads a folder of Marian's."""
+
+    format = "Marian .npz"
+    family = "marian"
+
+    def recognises(self, folder: Path) -> bool:
+        """Whether there is an .npz file."""
+        return any(folder.glob("*.npz"))
+
+    def read(self, folder: Path) -> Checkpoint:
+        """Read the folder, which does not say what the languages are, but for those of its tokens ``>>fra<<``."""
+        decoder = read_decoder_settings(folder)
+        path = _model_file(folder, decoder)
+        tensors = read_npz(path)
+        settings = _settings(tensors, path)
+        vocabularies = find_vocabularies(folder, decoder)
+        tensors = {name: _oriented(name, tensor) for name, tensor in tensors.items() if not name.startswith("special:")}
+        fields = _fields(settings, tensors, vocabularies, unknowns=bool(decoder.get("allow-unk")))
+        _scale_gelu(settings, tensors)
+        tensors = _with_start(tensors, fields["pad_id"] + 1)
+        table = partial(sinusoids, 0, fields["max_positions"], fields["d_model"])
+        model = place_tensors(
+            stored_tensors(tensors, path),
+            fields,
+            _names(settings),
+            path=path,
+            tables=dict.fromkeys(POSITIONS.values(), table),
+            unbiased=r".*\.(q_proj|k_proj|v_proj|out_proj)",
+        )
+        generation = generation_settings(decoder)
+        return Checkpoint(
+            **model._asdict(),
+            tokenizer=vocabularies.tokenizer,
+            languages=vocabularies.languages,
+            samples=(),
+            metadata={"generation": generation} if generation else {},
+        )
+
+
+def generation_settings(decoder: Mapping[str, Any]) -> dict[str, Any]:
+    """How decoder.yml has translations generated, in the terms of Hugging Face's generation_config.json.
+
+    Marian divides a hypothesis's score by its length to the power of ``normalize``, as ``length_penalty`` does.
+    """
+    found: dict[str, Any] = {}
+    beams, power = decoder.get("beam-size"), decoder.get("normalize")
+    if isinstance(beams, int) and not isinstance(beams, bool) and beams > 0:
+        found["num_beams"] = beams
+    if isinstance(power, int | float) and power >= 0:
+        found["length_penalty"] = float(power)
+    return found
+
+
+def _model_file(folder: Path, decoder: Mapping[str, Any]) -> Path:
+    files = sorted(path.name for path in folder.glob("*.npz"))
+    named = decoder.get("models")
+    if isinstance(named, list) and len(named) > 1:
+        raise ExportError(f"{folder / 'decoder.yml'}: it names {len(named)} models, and ensembles are not supported")
+    if isinstance(named, list) and named and Path(str(named[0])).name in files:
+        return folder / Path(str(named[0])).name
+    if len(files) != 1:
+        raise ExportError(f"checkpoint {folder}: it has {len(files)} .npz files; leave the one to export")
+    return folder / files[0]
+
+
+def _settings(tensors: Mapping[str, Tensor], path: Path) -> ModelSettings:
+    if _SETTINGS not in tensors or tensors[_SETTINGS].element_size() != 1:
+        raise ExportError(f"{path}: it is no model of Marian's, which has its settings in {_SETTINGS}")
+    try:
+        text = tensors[_SETTINGS].flatten().view(torch.uint8).numpy().tobytes().rstrip(b"\0").decode()
+        settings = ModelSettings({path: read_settings(text)})
+    except ValueError as error:
+        raise ExportError(f"{path}: {_SETTINGS}: {printable(str(error), 200)}") from None
+    settings.refuse(_UNSUPPORTED)
+    for name, known in _CHOICES.items():
+        if (value := settings.get(name, known[0])) not in known:
+            raise ExportError(f"{path}: {name} is {shown(value)}, and only {known[0]} is supported")
+    if any(tensor.dtype in (torch.int8, torch.uint8) for name, tensor in tensors.items() if name != _SETTINGS):
+        raise ExportError(f"{path}: its weights are int8, and only those of float32 and float16 are read")
+    return settings
+
+
+def _oriented(name: str, tensor: Tensor) -> Tensor:
+    """The weight of a projection as [out, in]: Marian stores [in, out]."""
+    return tensor.t().contiguous() if _MATRIX.fullmatch(name) and tensor.ndim == 2 else tensor
+
+
+def _fields(
+    settings: ModelSettings, tensors: Mapping[str, Tensor], vocabularies: MarianVocabularies, *, unknowns: bool
+) -> dict[str, Any]:
+    """Those of `TransformerConfig`."""
+    path, width = settings.path, settings.whole("dim-emb")
+    source, target = (
+        find_table(tensors, "Wemb" if "Wemb" in tensors else f"{side}_Wemb", path) for side in ("encoder", "decoder")
+    )
+    for side, table, pieces in (
+        ("source", source, vocabularies.source_size),
+        ("target", target, vocabularies.target_size),
+    ):
+        if len(table) < pieces:
+            raise ExportError(
+                f"{path}: its {side} vocabulary has {pieces:,} pieces, and the model embeds {len(table):,}"
+            )
+    start = max(len(source), len(target))  # the vector of zeros that decoders start with
+    beyond = range(len(target), start + 1)
+    pre, embedding = _norms(settings)
+    return {
+        "source_vocab_size": start + 1,
+        "target_vocab_size": start + 1,
+        "d_model": width,
+        "encoder_layers": settings.whole("enc-depth"),
+        "decoder_layers": settings.whole("dec-depth"),
+        "heads": settings.check_heads("transformer-heads", settings.whole("transformer-heads"), width),
+        "ffn_size": settings.whole("transformer-dim-ffn"),
+        "activation": settings.activation("transformer-ffn-activation", _ACTIVATIONS, "swish"),
+        "norm": "pre" if pre else "post",
+        "embedding_norm": embedding,
+        "positions": "learned",
+        "max_positions": _MOST_POSITIONS,
+        "layer_norm_eps": 1e-6,
+        "pad_id": start,
+        "unk_id": vocabularies.unk,
+        "bos_id": start,
+        "eos_id": vocabularies.eos,
+        "decoder_start_id": start,
+        "suppressed_ids": (*(() if unknowns else (vocabularies.unk,)), *beyond),
+    }
+
+
+def _norms(settings: ModelSettings) -> tuple[bool, bool]:
+    """Whether norms come before sublayers, and whether one comes after the embeddings. Dropout (d) is for training."""
+    names = ("preprocess", "postprocess", "postprocess-top", "postprocess-emb")
+    before, after, top, embedding = (str(settings.get(f"transformer-{name}") or "").replace("d", "") for name in names)
+    if embedding not in ("", "n") or (before, after, top) not in (("", "an", ""), ("n", "a", "n")):
+        raise ExportError(
+            f"{settings.path}: transformer-preprocess, -postprocess, -postprocess-top and -postprocess-emb are"
+            f" {shown(before)}, {shown(after)}, {shown(top)} and {shown(embedding)} without dropout, and supported are"
+            " norms after each sublayer ('', 'an', '') and before it ('n', 'a', 'n'), with '' or 'n' for embeddings"
+        )
+    return before == "n", embedding == "n"
+
+
+def _scale_gelu(settings: ModelSettings, tensors: dict[str, Tensor]) -> None:
+    """Make feed-forward networks with Marian's gelu ones with silu."""
+    if settings.get("transformer-ffn-activation") != "gelu":
+        return
+    for name, tensor in tensors.items():
+        if re.fullmatch(r"(en|de)coder_l\d+_ffn_[Wb]1", name):
+            tensors[name] = tensor.double() * _GELU
+        elif re.fullmatch(r"(en|de)coder_l\d+_ffn_W2", name):
+            tensors[name] = tensor.double() / _GELU
+
+
+def _with_start(tensors: Mapping[str, Tensor], size: int) -> dict[str, Tensor]:
+    """The tensors, with embeddings of `size` ids; those that Marian lacks are zeros, and never generated."""
+    changed = dict(tensors)
+    for name in (*_EMBEDDINGS, "decoder_ff_logit_out_W"):
+        if name in tensors and tensors[name].ndim == 2:
+            table = tensors[name]
+            changed[name] = torch.cat([table, table.new_zeros(size - len(table), table.shape[1])])  # [V, M]
+    rows = len(next(tensors[name] for name in ("decoder_Wemb", "Wemb") if name in tensors))
+    bias = tensors.get(_BIAS, torch.zeros(1, rows)).flatten()
+    changed[_BIAS] = torch.cat([bias, bias.new_full((size - len(bias),), _NEVER)])
+    return changed
+
+
+def _names(settings: ModelSettings) -> dict[str, str | tuple[str, ...]]:
+    """Our parameters to theirs; ``**`` is the number of a layer, counted from 1."""
+    pre, _ = _norms(settings)
+    suffix = "_pre" if pre else ""
+    tables = ("decoder_Wemb", "Wemb")
+    names: dict[str, str | tuple[str, ...]] = {
+        "encoder.embedding.tokens.weight": ("encoder_Wemb", "Wemb"),
+        "decoder.embedding.tokens.weight": tables,
+        "output_projection.weight": ("decoder_ff_logit_out_Wt", "decoder_ff_logit_out_W", *tables),
+        "output_projection.bias": _BIAS,
+    }
+
+    def norm(ours: str, theirs: str) -> None:
+        names[f"{ours}.weight"], names[f"{ours}.bias"] = (theirs.format(part) for part in ("scale", "bias"))
+
+    for side, parts in (("encoder", ("self",)), ("decoder", ("self", "context"))):
+        ours, theirs = f"{side}.layers.*", f"{side}_l**"
+        norm(f"{side}.final_norm", f"{side}_top_ln_{{}}")
+        norm(f"{side}.embedding.norm", f"{side}_emb_ln_{{}}_pre")
+        norm(f"{ours}.feed_forward_residual.norm", f"{theirs}_ffn_ffn_ln_{{}}{suffix}")
+        for one, other in (("up", "1"), ("down", "2")):
+            names[f"{ours}.feed_forward.{one}_proj.weight"] = f"{theirs}_ffn_W{other}"
+            names[f"{ours}.feed_forward.{one}_proj.bias"] = f"{theirs}_ffn_b{other}"
+        for part in parts:
+            attention = "self_attention" if part == "self" else "cross_attention"
+            norm(f"{ours}.{attention}_residual.norm", f"{theirs}_{part}_Wo_ln_{{}}{suffix}")
+            for one, other in (("q", "q"), ("k", "k"), ("v", "v"), ("out", "o")):
+                names[f"{ours}.{attention}.{one}_proj.weight"] = f"{theirs}_{part}_W{other}"
+                names[f"{ours}.{attention}.{one}_proj.bias"] = f"{theirs}_{part}_b{other}"
+    return names

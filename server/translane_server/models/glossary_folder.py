@@ -1,0 +1,201 @@
+"""Keeps the stored glossaries of a server as the files of a folder are."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from translane_server.errors import GlossaryError, SettingsError
+from translane_server.files import read_regular
+from translane_server.text.glossary import Glossary
+from translane_server.text.glossary_files import MOST_BYTES, SUFFIX, read_name, read_terms
+from translane_server.text.stored_glossaries import StoredGlossaries, StoredGlossary
+
+MOST_FILES = 32
+MOST_TERMS = 200_000  # of all files: a term takes some 900 bytes
+
+INTERVAL = 1.0  # from one look at the files to the next [seconds]
+
+_log = logging.getLogger(__name__)
+
+
+class _Stamp(NamedTuple):
+    """Changes when a file changes."""
+
+    inode: int
+    size: int
+    modified: int  # nanoseconds
+
+
+@dataclass(slots=True)
+class _File:
+    """A file that was read.
+
+    Attributes:
+        stamp: the stamp of what was read.
+        stored: the glossary; of a file that is bad now, the last good one, or None if it was never good.
+        is_bad: whether what was read last is bad, maybe only because other files have many terms.
+    """
+
+    stamp: _Stamp | None = None
+    stored: StoredGlossary | None = None
+    is_bad: bool = False
+
+    @property
+    def terms(self) -> int:
+        return len(self.stored.glossary.terms) if self.stored else 0
+
+
+class GlossaryFolder:
+    """The glossaries in a folder. `load` reads them, and `watch` reads changed files again.
+
+    A file is a glossary if its name ends with .tsv and does not begin with a dot. See `text.glossary_files` for names
+    and lines.
+
+    Args:
+        folder: the setting `glossaries`; None for a server without glossaries.
+        interval: time from one look at the files to the next [seconds].
+
+    Attributes:
+        current: the glossaries for new requests.
+    """
+
+    def __init__(self, folder: Path | None = None, interval: float = INTERVAL) -> None:
+        self.current = StoredGlossaries()
+        self._folder = folder
+        self._interval = interval
+        self._files: dict[str, _File] = {}
+        self._seen: Mapping[str, _Stamp] = {}
+        self._problem = ""  # of the folder
+
+    def load(self) -> None:
+        """Read all files.
+
+        Raises:
+            SettingsError: the folder cannot be read.
+            GlossaryError: a file is wrong; the message names the file and the line.
+        """
+        if self._folder is None:
+            return
+        try:
+            self._seen = self._stamps()
+        except OSError as error:
+            raise SettingsError(f"--glossaries {self._folder}: the folder cannot be read: {error.strerror}") from None
+        if len(self._seen) > MOST_FILES:
+            raise GlossaryError(_many_files(self._folder, len(self._seen)))
+        for name, stamp in self._seen.items():
+            self._files[name] = _File(stamp, self._read(name))
+        self._take()
+
+    async def watch(self) -> None:
+        """Read changed files, for ever. A bad file is logged, and its last good version goes on."""
+        if self._folder is None:
+            return
+        while True:
+            await asyncio.sleep(self._interval)
+            try:
+                await asyncio.to_thread(self.refresh)
+            except Exception:  # noqa: BLE001 a bug must not end the watch
+                _log.exception("looking at the glossaries has failed")
+
+    def refresh(self) -> None:
+        """Read the files that have changed before the last look, and not since. So a file that is written is left."""
+        try:
+            stamps = self._stamps()
+        except OSError as error:
+            self._tell(f"{self._folder}: the glossaries cannot be read: {error.strerror}")
+            return
+        if len(stamps) > MOST_FILES:
+            assert self._folder is not None
+            self._tell(_many_files(self._folder, len(stamps)))
+            return
+        self._problem = ""
+        seen, self._seen = self._seen, stamps
+        gone = [name for name in self._files if name not in stamps]
+        for name in gone:
+            del self._files[name]
+        changed = [
+            name for name, stamp in stamps.items() if seen.get(name) == stamp and stamp != self._file(name).stamp
+        ]
+        if changed or gone:
+            # The files of the last change may leave room for a file that had too many terms.
+            again = [name for name in stamps if self._file(name).is_bad and seen.get(name) == stamps[name]]
+            for name in dict.fromkeys([*changed, *again]):
+                self._read_again(name, stamps[name])
+            self._take()
+
+    def _file(self, name: str) -> _File:
+        return self._files.setdefault(name, _File())
+
+    def _read_again(self, name: str, stamp: _Stamp) -> None:
+        file = self._file(name)
+        was_bad = file.is_bad and file.stamp == stamp
+        file.stamp = stamp
+        try:
+            file.stored = self._read(name)
+        except GlossaryError as error:
+            file.is_bad = True
+            if not was_bad:
+                _log.error("%s%s", error, "; the version before goes on" if file.stored else "")
+        else:
+            file.is_bad = False
+
+    def _stamps(self) -> dict[str, _Stamp]:
+        """Return the stamp of each file in the folder, in the order of their names.
+
+        Raises:
+            OSError: the folder cannot be read.
+        """
+        assert self._folder is not None
+        found = {}
+        with os.scandir(self._folder) as entries:
+            for entry in entries:
+                if entry.name.endswith(SUFFIX) and not entry.name.startswith("."):
+                    try:
+                        status = entry.stat()
+                    except OSError:  # a link to nothing, or the file is gone
+                        found[entry.name] = _Stamp(0, 0, 0)
+                    else:
+                        found[entry.name] = _Stamp(status.st_ino, status.st_size, status.st_mtime_ns)
+        return dict(sorted(found.items()))
+
+    def _read(self, name: str) -> StoredGlossary:
+        """Read a file of the folder.
+
+        Raises:
+            GlossaryError: the file is no glossary; the message names the file and the line.
+        """
+        assert self._folder is not None
+        path = self._folder / name
+        try:
+            of_name = read_name(name)
+            terms = read_terms(read_regular(path, MOST_BYTES))
+            together = len(terms) + sum(file.terms for other, file in self._files.items() if other != name)
+            if together > MOST_TERMS:
+                raise GlossaryError(f"there are {together:,} terms with it, at most {MOST_TERMS:,} are accepted")
+        except OSError as error:
+            raise GlossaryError(f"glossary {path}: it cannot be read: {error.strerror}") from None
+        except GlossaryError as error:
+            raise GlossaryError(f"glossary {path}: {error}") from None
+        return StoredGlossary(of_name.source, of_name.target, Glossary(terms, of_name.source, of_name.name))
+
+    def _take(self) -> None:
+        """Let new requests use the files as they are."""
+        self.current = StoredGlossaries(file.stored for file in self._files.values() if file.stored)
+        terms = sum(file.terms for file in self._files.values())
+        _log.info("glossaries: %d, of %d terms together", len(self.current), terms)
+
+    def _tell(self, problem: str) -> None:
+        """Log what is wrong with the folder, once."""
+        if problem and problem != self._problem:
+            _log.error("%s; the glossaries before go on", problem)
+        self._problem = problem
+
+
+def _many_files(folder: Path, count: int) -> str:
+    return f"glossaries {folder}: there are {count} files, at most {MOST_FILES} are accepted"

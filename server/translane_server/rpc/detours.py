@@ -1,0 +1,258 @@
+"""Requests that no model translates at once: their language is found first, or they go through a third language."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Protocol, TypeVar
+
+from translane.v1 import translation_pb2 as pb
+from translane_server.errors import FieldViolation, InvalidRequestError, ModelNotFoundError
+from translane_server.models.pivots import Pivot
+from translane_server.models.registry import Registry
+from translane_server.models.served_model import ServedModel
+from translane_server.requests.limits import TranslationRequest
+from translane_server.rpc.interceptors import note
+from translane_server.rpc.pivoted import (
+    add_first_step,
+    add_timing,
+    check_pivoted,
+    first_step,
+    of_the_text_between,
+    renamed,
+    second_step,
+)
+from translane_server.rpc.source_languages import SourceLanguages
+from translane_server.rpc.text_workers import TextWorkers
+from translane_server.text.language_tags import is_auto
+
+_Result = TypeVar("_Result")
+_Request = TypeVar("_Request", pb.TranslateRequest, pb.TranslateStreamRequest)
+
+
+class Writer(Protocol):
+    """Takes the messages of a stream; a gRPC context is one."""
+
+    async def write(self, message: pb.TranslateStreamResponse, /) -> None:
+        """Send a message to the caller."""
+
+
+class Steps(Protocol):
+    """Translates with one model."""
+
+    async def check(self, request: pb.TranslateRequest, served: ServedModel) -> None:
+        """Refuse a request whose options are wrong, or for which the model's queue has no room.
+
+        Raises:
+            RequestError: the request is refused.
+        """
+
+    async def translate(self, request: pb.TranslateRequest, served: ServedModel) -> pb.TranslateResponse:
+        """Return the translations of a model. See `Translate`."""
+
+    async def stream(self, request: pb.TranslateStreamRequest, served: ServedModel, context: Writer) -> None:
+        """Write the translation of a model. See `TranslateStream`."""
+
+
+class Detours:
+    """Answers requests in several steps, each of them a request to one model.
+
+    The limits of texts, options and the queue hold for each step, and cancelling a request ends the step that runs.
+
+    Args:
+        models: the models of the server.
+        steps: translates with one model.
+        workers: find the languages of texts.
+        texts_per_request: maximum number of texts.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        models: Registry,
+        steps: Steps,
+        workers: TextWorkers,
+        texts_per_request: int,
+        clock: Callable[[], float],
+    ) -> None:
+        self._models = models
+        self._steps = steps
+        self._languages = SourceLanguages(models, workers)
+        self._most_texts = texts_per_request
+        self._clock = clock
+
+    @staticmethod
+    def finds_language(request: TranslationRequest) -> bool:
+        """Whether the language of the texts is to be found out."""
+        return is_auto(request.source_language)
+
+    def needs_one(self, request: TranslationRequest) -> bool:
+        """Whether two models translate a request whose languages no model has."""
+        return not request.model and self._models.pivot(request.source_language, request.target_language) is not None
+
+    async def translate(self, request: pb.TranslateRequest) -> pb.TranslateResponse:
+        """Answer a request whose source language is ``auto``, or whose languages need two models.
+
+        Raises:
+            RequestError: a step refuses, or fails.
+        """
+        started = self._clock()
+        translate = self._translate_by_language if self.finds_language(request) else self._translate
+        response = await translate(request)
+        _set_total(response.timing, self._clock() - started)
+        note(model=response.model, source_tokens=sum(each.source_tokens for each in response.translations))
+        return response
+
+    async def stream(self, request: pb.TranslateStreamRequest, context: Writer) -> None:
+        """Answer a stream as `translate` answers a request. Of two models, the second one streams.
+
+        Raises:
+            RequestError: a step refuses, or fails.
+        """
+        started = self._clock()
+        found = ""
+        if self.finds_language(request):
+            (found,) = await self._languages.find(request, [request.text])
+            request = _with_language(request, found)
+        model = self._model_of(request)
+        first: pb.TranslateResponse | None = None
+        if isinstance(model, Pivot):
+            with renamed(lambda field: field.replace("texts[0]", "text")):
+                first = await self._first_step(_unary(request), model)
+            request = second_step(request, model, first)
+
+        def describe(end: pb.TranslateStreamResponse) -> None:
+            if isinstance(model, Pivot) and first:
+                add_first_step([end.hypothesis], end.treatment, first.translations[0], model)
+                add_timing(end.timing, first.timing)
+            if found:
+                end.treatment.source_language = found
+            _set_total(end.timing, self._clock() - started)
+
+        described = _Described(context, describe)
+        if isinstance(model, Pivot):
+            with of_the_text_between(model):
+                await self._steps.stream(request, model.second, described)
+        else:
+            await self._steps.stream(request, model, described)
+        note(model=model.name)
+
+    # The language of the source
+
+    async def _translate_by_language(self, request: pb.TranslateRequest) -> pb.TranslateResponse:
+        """Translate the texts of each language as a request of its own, all at the same time."""
+        count = len(request.texts)
+        if not count:
+            raise InvalidRequestError(FieldViolation("texts", "is empty; at least one is needed"))
+        if count > self._most_texts:
+            problem = f"has {count} entries, at most {self._most_texts} are accepted"
+            raise InvalidRequestError(FieldViolation("texts", problem))
+        parts: dict[str, list[int]] = {}
+        for number, language in enumerate(await self._languages.find(request, list(request.texts))):
+            parts.setdefault(language, []).append(number)
+        answers = await _together([self._part(request, language, numbers) for language, numbers in parts.items()])
+        response = pb.TranslateResponse(model=", ".join(dict.fromkeys(answer.model for answer in answers)))
+        translations: dict[int, pb.Translation] = {}
+        for (language, numbers), answer in zip(parts.items(), answers, strict=True):
+            for number, translation in zip(numbers, answer.translations, strict=True):
+                translation.treatment.source_language = language
+                translations[number] = translation
+            _keep_slowest(response.timing, answer.timing)
+        response.translations.extend(translations[number] for number in range(count))
+        return response
+
+    async def _part(self, request: pb.TranslateRequest, language: str, numbers: Sequence[int]) -> pb.TranslateResponse:
+        """Translate some texts of a request, which have the same language."""
+        part = _with_language(request, language)
+        del part.texts[:]
+        part.texts.extend(request.texts[number] for number in numbers)
+
+        def name(field: str) -> str:
+            return re.sub(r"^texts\[(\d+)\]", lambda match: f"texts[{numbers[int(match[1])]}]", field)
+
+        with renamed(name):
+            return await self._translate(part)
+
+    # Two models
+
+    async def _translate(self, request: pb.TranslateRequest) -> pb.TranslateResponse:
+        model = self._model_of(request)
+        if not isinstance(model, Pivot):
+            return await self._steps.translate(request, model)
+        first = await self._first_step(request, model)
+        with of_the_text_between(model):
+            response = await self._steps.translate(second_step(request, model, first), model.second)
+        for translation, before in zip(response.translations, first.translations, strict=True):
+            add_first_step(translation.hypotheses, translation.treatment, before, model)
+        add_timing(response.timing, first.timing)
+        response.model = model.name
+        return response
+
+    async def _first_step(self, request: pb.TranslateRequest, pivot: Pivot) -> pb.TranslateResponse:
+        """Translate into the language in the middle, unless the second step would be refused."""
+        check_pivoted(request.options, pivot)
+        blank = pb.TranslateResponse(translations=[pb.Translation(hypotheses=[pb.Hypothesis()])] * len(request.texts))
+        await self._steps.check(second_step(request, pivot, blank), pivot.second)
+        return await self._steps.translate(first_step(request, pivot), pivot.first)
+
+    def _model_of(self, request: TranslationRequest) -> ServedModel | Pivot:
+        languages = request.source_language, request.target_language
+        try:
+            return self._models.choose(request.model, *languages)
+        except ModelNotFoundError:
+            pivot = None if request.model else self._models.pivot(*languages)
+            if pivot is None:
+                raise
+            return pivot
+
+
+class _Described:
+    """Writes the messages of a stream, after `describe` has added to the last one."""
+
+    def __init__(self, context: Writer, describe: Callable[[pb.TranslateStreamResponse], None]) -> None:
+        self._context = context
+        self._describe = describe
+
+    async def write(self, message: pb.TranslateStreamResponse, /) -> None:
+        if message.HasField("hypothesis"):
+            self._describe(message)
+        await self._context.write(message)
+
+
+async def _together(calls: Sequence[Coroutine[Any, Any, _Result]]) -> list[_Result]:
+    """Return the results of calls that run at the same time. If one of them fails, the others are cancelled."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(call) for call in calls]
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from None
+    return [task.result() for task in tasks]
+
+
+def _with_language(request: _Request, language: str) -> _Request:
+    changed = type(request)()
+    changed.CopyFrom(request)
+    changed.source_language = language
+    return changed
+
+
+def _unary(request: pb.TranslateStreamRequest) -> pb.TranslateRequest:
+    return pb.TranslateRequest(
+        texts=[request.text],
+        source_language=request.source_language,
+        target_language=request.target_language,
+        options=request.options,
+        priority=request.priority,
+        format=request.format,
+    )
+
+
+def _keep_slowest(timing: pb.Timing, other: pb.Timing) -> None:
+    for phase in ("queue", "encode", "decode"):
+        slowest = max(getattr(timing, phase).ToNanoseconds(), getattr(other, phase).ToNanoseconds())
+        getattr(timing, phase).FromNanoseconds(slowest)
+
+
+def _set_total(timing: pb.Timing, seconds: float) -> None:
+    timing.total.FromNanoseconds(round(seconds * 1e9))

@@ -1,0 +1,85 @@
+"""Finds the parts of a text that a vocabulary cannot spell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import regex
+
+from translane_server.text.aligned_text import UNSPACED_LETTER
+
+# What a part may be extended to: a word of a script that writes spaces between words.
+_WORD = regex.compile(r"[\p{L}\p{N}\p{M}_]+(?:['’][\p{L}\p{M}]+)*")
+
+
+def token_spans(text: str, surfaces: Sequence[str]) -> list[tuple[int, int] | None]:
+    """Return the part of `text` that each token stands for [characters]; None for a token that stands for none.
+
+    Args:
+        text: the text.
+        surfaces: what each of S tokens stands for; see `Tokenizer.source_surfaces`.
+    """
+    found: list[tuple[int, int] | None] = []
+    place = 0
+    last: tuple[int, int] | None = None
+    for surface in surfaces:
+        if not surface:
+            found.append(None)
+            continue
+        start = place
+        if not text.startswith(surface, place):
+            start = text.find(surface, place, place + 64 + len(surface))
+            # tokens of one character share it
+            if last and text[last[0] : last[1]] == surface and (start < 0 or text[place:start].strip()):
+                found.append(last)
+                continue
+            if start < 0:
+                found.append(None)
+                continue
+        last = (start, start + len(surface))
+        place = last[1]
+        found.append(last)
+    return found
+
+
+def unknown_parts(text: str, ids: Sequence[int], surfaces: Sequence[str], unknown: int) -> list[tuple[int, int]]:
+    """Return the parts of `text` that are unknown, from left to right.
+
+    A part with letters of a script that writes spaces is extended to whole words. Parts with only white space between
+    them are one.
+
+    Args:
+        text: a text.
+        ids: its S tokens.
+        surfaces: what each token stands for.
+        unknown: the id of the unknown token.
+    """
+    parts: list[tuple[int, int]] = []
+    for id_, span in zip(ids, token_spans(text, surfaces), strict=False):
+        if id_ != unknown or span is None:
+            continue
+        surface = text[span[0] : span[1]]
+        start = span[0] + len(surface) - len(surface.lstrip())
+        end = start + len(surface.strip())
+        if start >= end:
+            continue
+        if _WORD.search(surface) and not UNSPACED_LETTER.search(surface):
+            start, end = _extended(text, start, end)
+        if parts and (start <= parts[-1][1] or text[parts[-1][1] : start].isspace()):
+            parts[-1] = (parts[-1][0], max(end, parts[-1][1]))
+        else:
+            parts.append((start, end))
+    return parts
+
+
+def _extended(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return the span of the words that `text[start:end]` is of."""
+    while start and _is_of_word(text[start - 1]):
+        start -= 1
+    while end < len(text) and _is_of_word(text[end]):
+        end += 1
+    return start, end
+
+
+def _is_of_word(character: str) -> bool:
+    return _WORD.match(character) is not None and UNSPACED_LETTER.match(character) is None

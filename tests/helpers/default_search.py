@@ -1,0 +1,165 @@
+"""Compares requests without options with Hugging Face's `generate` without arguments.
+
+Folders get random generation_config.json files. The exporter reads such a file, the server's reader makes sentences of
+requests that set nothing, and the running batch decodes them. The tests check some files; this command any number::
+
+    PYTHONPATH=tests python -m helpers.default_search --files 100
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import random
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import GenerationConfig
+
+from helpers import hugging_face
+from helpers.driver import BundleDecoder
+from helpers.store import stored
+from translane.v1 import translation_pb2 as pb
+from translane_export.sources.generation_config import generation_settings, read_search
+from translane_export.sources.huggingface import CONFIG, GENERATION_CONFIG, read_lengths, read_settings
+from translane_server.bundle import Bundle, load_bundle
+from translane_server.manifest import DecodingDefaults, LanguageTemplates, LanguageTokens, Manifest
+from translane_server.models.limits import limits_of
+from translane_server.requests.translate import TranslateReader
+from translane_server.settings import ServerSettings
+
+NAMES = ("Marian", "BART", "T5", "M2M100, NLLB-200", "mBART-50")
+RENORMALIZED = ("Marian", "BART")  # their files ban an id
+ROWS = 48
+
+_SETTINGS = {"model": "unused", "rows": ROWS}
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+@dataclass
+class Tally:
+    """How much was compared, and the result."""
+
+    files: int = 0
+    sentences: int = 0
+    tokens: int = 0
+    beams: int = 0  # files with beams
+    ties: int = 0
+    mismatches: list[str] = field(default_factory=list)
+    score_difference: float = 0.0  # relative to the score, where that is beyond 1
+
+
+def random_file(pick: random.Random, *, renormalize: bool) -> dict[str, Any]:
+    """Draw what a generation_config.json says of the search. Where probabilities are shared anew, no rule is drawn."""
+    drawn: dict[str, Any] = {}
+    if pick.random() < 0.8:
+        drawn["num_beams"] = pick.randint(1, 6)
+    if pick.random() < 0.6:
+        drawn["length_penalty"] = pick.randint(-10, 20) / 10
+    if pick.random() < 0.6:
+        choices = [True, False, "never"] if drawn.get("length_penalty", 1.0) <= 0 else [True, False]
+        drawn["early_stopping"] = pick.choice(choices)
+    name, longest = pick.choice([("max_length", pick.randint(3, 30)), ("max_new_tokens", pick.randint(2, 30))])
+    drawn[name] = longest
+    if renormalize:
+        return drawn
+    if pick.random() < 0.4:
+        drawn["no_repeat_ngram_size"] = pick.randint(0, 4)
+    if pick.random() < 0.4:
+        drawn["repetition_penalty"] = pick.randint(8, 20) / 10
+    if pick.random() < 0.4:
+        drawn[pick.choice(["min_length", "min_new_tokens"])] = pick.randint(0, longest - 1)
+    return drawn
+
+
+def compare(name: str, files: int, sentences: int, *, renormalize: bool = False, seed: int = 0) -> Tally:
+    """Compare `sentences` under each of `files` random files of one of `hugging_face.MODELS`."""
+    model, bundle, folder = exported(name, renormalize=renormalize)
+    own = {name: value for name, value in model.generation_config.to_dict().items() if value is not None}
+    pick, tally = random.Random(seed), Tally()
+    with BundleDecoder(bundle, rows=ROWS) as driver, tempfile.TemporaryDirectory() as scratch:
+        (Path(scratch) / CONFIG).write_bytes((folder / CONFIG).read_bytes())
+        for _ in range(files):
+            drawn = random_file(pick, renormalize=renormalize)
+            (Path(scratch) / GENERATION_CONFIG).write_text(json.dumps({**own, **drawn}))
+            model.generation_config = GenerationConfig.from_pretrained(scratch)
+            texts = ["".join(pick.choices(_LETTERS, k=pick.randint(1, 16))) for _ in range(sentences)]
+            _compare(model, bundle, Path(scratch), driver, texts, tally)
+    return tally
+
+
+def _compare(model: Any, bundle: Bundle, folder: Path, driver: BundleDecoder, texts: list[str], tally: Tally) -> None:
+    manifest = _manifest_of(bundle.manifest, folder, model.generation_config.forced_bos_token_id)
+    reader = TranslateReader(manifest, driver.tokenizer, limits_of(ServerSettings.model_validate(_SETTINGS), manifest))
+    sentences = reader.read(pb.TranslateRequest(texts=texts)).sentences
+    beams = model.generation_config.num_beams or 1
+    sources = [sentence.source_ids for sentence in sentences]
+    wanted = hugging_face.run_generate(model, sources, beams)
+    said = (folder / GENERATION_CONFIG).read_text()
+    tally.files += 1
+    tally.beams += beams > 1
+    for text, (ours, *_), theirs in zip(texts, driver.together(sentences), wanted, strict=True):
+        tally.sentences += 1
+        tally.tokens += len(theirs.token_ids)
+        if (tuple(ours.token_ids), ours.is_complete) == (theirs.token_ids, theirs.ended):
+            if beams > 1:
+                assert ours.score is not None
+                difference = abs(ours.score - theirs.score) / max(1.0, abs(theirs.score))
+                tally.score_difference = max(tally.score_difference, difference)
+        elif theirs.margin < hugging_face.TIE:
+            tally.ties += 1
+        else:
+            tally.mismatches.append(f"{text}: {ours.token_ids} is not {theirs} under {said}")
+
+
+def _manifest_of(manifest: Manifest, folder: Path, forced: int | None) -> Manifest:
+    """Return the manifest with the decoding defaults that an export of `folder` would write."""
+    settings = read_settings(folder)
+    search = read_search(generation_settings(settings))
+    assert not search.left_out
+    longest = read_lengths(settings)["default_max_length"]
+    defaults = DecodingDefaults(max_length=longest, **search.defaults.model_dump(exclude_none=True))
+    target = {} if forced is None else {manifest.target_languages[0]: LanguageTokens(forced=(forced,))}
+    return manifest.model_copy(
+        update={"decoding_defaults": defaults, "language_templates": LanguageTemplates(target=target)}
+    )
+
+
+def exported(name: str, *, renormalize: bool) -> tuple[Any, Bundle, Path]:
+    """Return one of `hugging_face.MODELS`, its bundle, and the folder that the bundle is exported from."""
+    chosen = hugging_face.MODELS[name]
+    generation = {**chosen.generation, **({"renormalize_logits": True} if renormalize else {})}
+    model = hugging_face.draw(dataclasses.replace(chosen, generation=generation), seed=1)
+
+    def make(folder: Path) -> None:
+        model.save_pretrained(folder / "model")
+        hugging_face.export(folder / "model", folder / "bundle", threads=1)
+
+    folder = stored(("default search", name, renormalize), make)
+    return model, load_bundle(folder / "bundle"), folder / "model"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--files", type=int, default=100, help="random files of each model")
+    parser.add_argument("--sentences", type=int, default=10, help="sentences of each file")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    print("| model | files | with beams | sentences | tokens | ties | mismatches | largest difference of scores |")
+    print("|---|--:|--:|--:|--:|--:|--:|--:|")
+    for name, renormalize in [*((name, False) for name in NAMES), *((name, True) for name in RENORMALIZED)]:
+        found = compare(name, arguments.files, arguments.sentences, renormalize=renormalize)
+        print(
+            f"| {name}{', renormalize_logits' * renormalize} | {found.files} | {found.beams} | {found.sentences:,} |"
+            f" {found.tokens:,} | {found.ties} | {len(found.mismatches)} | {found.score_difference:.1e} |",
+            flush=True,
+        )
+        print("".join(f"{mismatch}\n" for mismatch in found.mismatches[:3]), end="")
+
+
+if __name__ == "__main__":
+    main()

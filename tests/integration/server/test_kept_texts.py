@@ -1,0 +1,132 @@
+"""What must survive survives: thousands of texts with placeholders, tags and emoji, whatever the model writes."""
+
+import random
+from itertools import cycle, islice
+
+import pytest
+
+from benchmarks.engines.in_process import InProcess
+from helpers.bundles import SOURCES, random_bundle
+from helpers.demo import DEMO
+from translane.v1 import translation_pb2 as pb
+
+# None of them is in the vocabulary, so that the model cannot write them.
+KEPT = (
+    "{name}", "{{user.id}}", "%s", "%1$d", "${x}", '<x id="1"/>', "https://example.org/a_(b)?c=d#e", "a.b@mail.example",
+    "🙂", "👩‍👩‍👧‍👦", "🇩🇪", "{n, plural, one {# 猫} other {# {x} 猫}}", "`a = 1`", "ABC-1234", "<br>", "&nbsp;",
+    "/usr/bin", "Ω", "玥玥", "%(k)s", "v1.2.3", "snake_case", "[[7]]",
+)  # fmt: skip
+TAGS = ("b", "i", "a href='x'")
+OPTIONS = {
+    "greedy": {},
+    "beams": {"beam_size": 3, "num_hypotheses": 3},
+    "samples": {"temperature": 1.5, "seed": 7, "num_hypotheses": 2},
+    "terms": {
+        "terminology": [
+            pb.Term(source="猫", target="cat"),
+            pb.Term(source="{name}", target="name"),  # within something that is kept
+            pb.Term(source="书{name}", target="book"),  # something that is kept is within it
+            pb.Term(source="你好", target="Hello"),
+        ]
+    },
+    "tokens": {"return_tokens": True, "return_alignment": True, "return_token_scores": True, "replace_unknowns": True},
+    "prefix": {"target_prefix": "I have"},
+}
+
+
+def text_of(choice):
+    """Sentences with what is kept at random places, and how often each part is there."""
+    counts = {}
+    sentences = []
+    for _ in range(choice.choice((1, 1, 2, 3))):
+        sentence = choice.choice(SOURCES)
+        for _ in range(choice.randrange(4)):
+            kept = choice.choice(KEPT)
+            place = choice.randrange(len(sentence) + 1)
+            space = choice.choice(("", " "))
+            if any(each in sentence for each in KEPT):  # not within another one
+                place = choice.choice((0, len(sentence)))
+            if choice.random() < 0.2:
+                tag = choice.choice(TAGS)
+                sentence = f"<{tag}>{sentence}</{tag.split()[0]}>"
+                for part in (f"<{tag}>", f"</{tag.split()[0]}>"):
+                    counts[part] = counts.get(part, 0) + 1
+            else:
+                sentence = f"{sentence[:place]}{space}{kept}{space}{sentence[place:]}"
+                counts[kept] = counts.get(kept, 0) + 1
+        sentences.append(sentence)
+    return choice.choice(("", "\n", "\n\n- ")).join(sentences)
+
+
+def lost(text, translation):
+    """What is not in the translation as often as in the text."""
+    parts = [*KEPT, *(f"<{tag}>" for tag in TAGS), *(f"</{tag.split()[0]}>" for tag in TAGS)]
+    return {part for part in parts if text.count(part) != translation.count(part)}
+
+
+@pytest.fixture(scope="module")
+def random_model(tmp_path_factory):
+    folder = random_bundle(tmp_path_factory.mktemp("bundles") / "random", eos_bias=3.0)
+    with InProcess(folder) as model:
+        yield model
+
+
+@pytest.mark.parametrize("split", [None, True, False])
+@pytest.mark.parametrize("options", OPTIONS)
+def test_whatever_the_model_writes_everything_is_there_once(random_model, options, split):
+    if options == "prefix" and split:
+        return
+    choice = random.Random(f"{options} {split}")
+    texts = [text_of(choice) for _ in range(200)]
+    chosen = OPTIONS[options] | ({} if split is None else {"split_sentences": split})
+    found = random_model.translations(texts, max_length=12, preserve=[r"\[\[\d\]\]"], **chosen)
+    for text, translation in zip(texts, found, strict=True):
+        for hypothesis in translation.hypotheses:
+            assert lost(text, hypothesis.text) == set(), (text, hypothesis.text)
+
+
+@pytest.fixture(scope="module")
+def demo():
+    with InProcess(DEMO) as model:
+        yield model
+
+
+def test_the_tokens_are_those_of_the_text_without_what_is_kept(demo):
+    options = {"return_tokens": True, "return_token_scores": True, "return_alignment": True}
+    (marked,) = demo.translations(["我有{name}一只猫。"], **options)
+    (plain,) = demo.translations(["我有一只猫。"], **options)
+    assert "{name}" in marked.hypotheses[0].text
+    marked.hypotheses[0].text = plain.hypotheses[0].text
+    marked.ClearField("treatment")
+    assert marked == plain
+
+
+@pytest.mark.parametrize(
+    ("text", "translation"),
+    [
+        ("我有一只猫。", "I have a cat."),
+        ("我有一只猫🙂。", "I have a cat 🙂."),
+        ("{name}昨天买了一辆新车。", "{name} I bought a new car yesterday."),
+        ("<b>我有一只猫。</b>", "<b>I have a cat.</b>"),
+        ("我有一只猫。\n\n- 明天会下雨吗？", "I have a cat.\n\n- Will it rain tomorrow?"),
+        ("Привет, {name}!", "Привет, {name}!"),
+    ],
+)
+def test_the_bundled_model(demo, text, translation):
+    assert demo.texts([text]) == [translation]
+
+
+def test_sentences_of_a_text_are_translated_as_they_are_alone(demo):
+    alone = demo.translations(list(SOURCES), split_sentences=False, return_token_scores=True)
+    (together,) = demo.translations(["".join(SOURCES)], return_token_scores=True)
+    assert together.hypotheses[0].text == " ".join(each.hypotheses[0].text for each in alone)
+    assert together.hypotheses[0].score == pytest.approx(sum(each.hypotheses[0].score for each in alone), rel=1e-5)
+    assert together.treatment.sentences == len(SOURCES)
+
+
+def test_a_text_that_is_too_long_is_cut_and_says_so(demo):
+    text = "，".join(islice(cycle(["我有一只猫", "今天天气很好"]), 80)) + "。"
+    (found,) = demo.translations([text])
+    assert found.treatment.sentences > 1
+    assert found.treatment.cut_sentences == 1
+    assert found.hypotheses[0].text

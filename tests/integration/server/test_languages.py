@@ -1,0 +1,166 @@
+"""The source language auto, and translation through a third language, from the socket to the decoder and back."""
+
+import asyncio
+import json
+import shutil
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import grpc
+import pytest
+
+from translane.v1 import translation_pb2 as pb
+from translane.v1 import translation_pb2_grpc
+from translane_server.metrics import Metrics
+from translane_server.models.build import build_registry
+from translane_server.server import Server
+from translane_server.settings import ServerSettings
+
+BUNDLE = Path(__file__).parents[2] / "data" / "bundles" / "v5-int8"
+PAIRS = {"de-en": ("de", "en"), "fr-en": ("fr", "en"), "en-zh": ("en", "zh")}
+GERMAN = "Das Wetter ist heute sehr schön, und wir gehen in den Park."
+FRENCH = "Il fait très beau aujourd'hui et nous allons au parc."
+OPTIONS = pb.DecodingOptions(max_length=8, beam_size=2)
+
+
+def put(folder, source, target):
+    """Write a bundle for a language pair; the weights are the same for all pairs."""
+    shutil.copytree(BUNDLE, folder)
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    changes = {"source_languages": [source], "target_languages": [target]}
+    (folder / "manifest.json").write_text(json.dumps(manifest | changes), encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    for name, (source, target) in PAIRS.items():
+        put(folder / name, source, target)
+    return folder
+
+
+@asynccontextmanager
+async def serving(library, **changes):
+    settings = ServerSettings.model_validate(
+        {"models": library, "port": 0, "metrics_port": 0, "replicas": 1, "threads": 1, "rows": 4, "device": "cpu"}
+        | changes
+    )
+    metrics = Metrics()
+    server = Server(settings, build_registry(settings, metrics), metrics)
+    try:
+        await server.start()
+        await server.open()
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+            yield server, translation_pb2_grpc.TranslationServiceStub(channel)
+    finally:
+        await server.stop(grace=5)
+
+
+def texts_of(response):
+    return [translation.hypotheses[0].text for translation in response.translations]
+
+
+async def in_two_requests(stub, texts, first):
+    """The translations of the texts through English, each step asked for by its model's name."""
+    between = await stub.Translate(
+        pb.TranslateRequest(texts=texts, model=first, options=pb.DecodingOptions(beam_size=OPTIONS.beam_size))
+    )
+    return await stub.Translate(pb.TranslateRequest(texts=texts_of(between), model="en-zh", options=OPTIONS))
+
+
+async def refused(call):
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    return caught.value.code(), caught.value.details()
+
+
+def counted(server):
+    """How many requests each model has answered."""
+    name = "translane_request_duration_seconds_count"
+    return {
+        sample.labels["model"]: sample.value
+        for family in server.metrics.registry.collect()
+        for sample in family.samples
+        if sample.name == name
+    }
+
+
+async def test_a_pair_that_no_model_has_goes_through_english(library):
+    async with serving(library) as (server, stub):
+        request = pb.TranslateRequest(texts=[GERMAN, ""], source_language="de", target_language="zh", options=OPTIONS)
+        response = await stub.Translate(request)
+        expected = await in_two_requests(stub, [GERMAN, ""], "de-en")
+        assert texts_of(response) == texts_of(expected)
+        assert all(texts_of(expected)[:1])
+        assert response.model == "de-en + en-zh"
+        assert [each.treatment.pivot_language for each in response.translations] == ["en", "en"]
+        assert response.translations[0].hypotheses[0].score == expected.translations[0].hypotheses[0].score
+
+        stream = pb.TranslateStreamRequest(text=GERMAN, source_language="de", target_language="zh", options=OPTIONS)
+        messages = [message async for message in stub.TranslateStream(stream)]
+        assert "".join(message.text_delta for message in messages) == texts_of(expected)[0]
+        assert messages[-1].treatment.pivot_language == "en"
+        assert counted(server) == {"de-en": 3, "en-zh": 3, "fr-en": 0}
+
+
+async def test_texts_of_several_languages_in_one_request(library):
+    async with serving(library) as (_, stub):
+        texts = [FRENCH, GERMAN, FRENCH]
+        request = pb.TranslateRequest(texts=texts, source_language="auto", target_language="zh", options=OPTIONS)
+        response = await stub.Translate(request)
+        german, french = [
+            await in_two_requests(stub, [each], f"{n}-en") for n, each in (("de", GERMAN), ("fr", FRENCH))
+        ]
+        assert texts_of(response) == [*texts_of(french), *texts_of(german), *texts_of(french)]
+        assert [each.treatment.source_language for each in response.translations] == ["fr", "de", "fr"]
+        assert response.model == "fr-en + en-zh, de-en + en-zh"
+
+
+async def test_what_is_preserved_survives_both_steps(library):
+    async with serving(library) as (_, stub):
+        text = "我有一只猫 {name}，你好 https://example.com/a?b=1！\n\n他在看书。"  # the vocabulary is of Chinese
+        request = pb.TranslateRequest(texts=[text], source_language="de", target_language="zh")
+        (translation,) = (await stub.Translate(request)).translations
+        found = translation.hypotheses[0].text
+        assert [found.count(each) for each in ("{name}", "https://example.com/a?b=1", "\n\n")] == [1, 1, 1]
+        assert translation.treatment.sentences == 2
+        assert translation.treatment.preserved >= 2
+
+
+async def test_what_is_refused(library):
+    async with serving(library, pivot=False) as (_, stub):
+        code, details = await refused(
+            stub.Translate(pb.TranslateRequest(texts=["x"], source_language="de", target_language="zh"))
+        )
+        assert code == grpc.StatusCode.NOT_FOUND
+        assert "no model translates 'de' to 'zh'" in details
+    async with serving(library) as (server, stub):
+        inputs = [pb.ScoreInput(source="x", target="y")]
+        score = pb.ScoreRequest(inputs=inputs, source_language="de", target_language="zh")
+        assert (await refused(stub.Score(score)))[0] == grpc.StatusCode.NOT_FOUND
+        score = pb.ScoreRequest(inputs=inputs, model="de-en", source_language="auto")
+        code, details = await refused(stub.Score(score))
+        assert code == grpc.StatusCode.INVALID_ARGUMENT
+        assert "'auto' means a source language that is found out, for translations alone" in details
+        terms = pb.DecodingOptions(terminology=[pb.Term(source="a", target="b")])
+        request = pb.TranslateRequest(texts=["x"], source_language="de", target_language="zh", options=terms)
+        code, details = await refused(stub.Translate(request))
+        assert code == grpc.StatusCode.INVALID_ARGUMENT
+        assert details.startswith("options.terminology: cannot be kept through a third language, en")
+        # Wrong options of the second step are refused before the first step.
+        options = pb.DecodingOptions(num_hypotheses=3)
+        request = pb.TranslateRequest(texts=["x"], source_language="de", target_language="zh", options=options)
+        assert (await refused(stub.Translate(request)))[0] == grpc.StatusCode.INVALID_ARGUMENT
+        assert set(counted(server).values()) == {0}
+
+
+async def test_an_accepted_request_is_answered_by_both_models_while_the_server_closes(library):
+    async with serving(library) as (server, stub):
+        request = pb.TranslateRequest(texts=[GERMAN], source_language="de", target_language="zh", options=OPTIONS)
+        call = asyncio.ensure_future(stub.Translate(request))
+        dispatcher = server.models.models["de-en"].ready.dispatcher
+        async with asyncio.timeout(30):
+            while not dispatcher.active_rows and not call.done():  # noqa: ASYNC110 nobody tells
+                await asyncio.sleep(0.001)
+        assert await server.stop(grace=10)
+        assert (await call).model == "de-en + en-zh"

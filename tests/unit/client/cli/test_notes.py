@@ -1,0 +1,121 @@
+"""What standard error says of texts that were cut, and of terms that were not applied."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from unit.client.command import Command
+from unit.client.fake_server import FakeServer, answer, streamed
+
+from translane.v1 import translation_pb2 as pb
+
+CUT = pb.Treatment(sentences=3, cut_sentences=1)
+
+
+def treats(**treatments: pb.Treatment):
+    """A server that treats texts so."""
+
+    def behave(request, context):
+        if isinstance(request, pb.TranslateStreamRequest):
+            *deltas, last = streamed(request)
+            return [*deltas, _treated(last, request.text)]
+        response = answer(request)
+        for text, translation in zip(request.texts, response.translations, strict=True):
+            _treated(translation, text)
+        return response
+
+    def _treated(message, text):
+        if text in treatments:
+            message.treatment.CopyFrom(treatments[text])
+        return message
+
+    return behave
+
+
+def term(source: str, outcome: Any, glossary: str = "") -> pb.TermReport:
+    return pb.TermReport(source=source, target=source.upper(), outcome=outcome, glossary=glossary)
+
+
+def test_a_text_that_was_cut_is_named(server: FakeServer, command: Command):
+    server.always = treats(b=CUT, d=pb.Treatment(cut_sentences=2))
+    assert command("translate", stdin=b"a\nb\nc\nd\n") == 0
+    assert command.out == "<a>\n<b>\n<c>\n<d>\n"
+    assert command.err == (
+        "translane: standard input, line 2: 1 sentence was too long, and cut in the middle\n"
+        "translane: standard input, line 4: 2 sentences were too long, and cut in the middle\n"
+    )
+
+
+@pytest.mark.parametrize("flags", [[], ["--stream"]])
+def test_texts_of_the_command_line_are_named_by_their_number(server: FakeServer, command: Command, flags):
+    server.always = treats(b=CUT)
+    assert command("translate", "a", "b", *flags) == 0
+    assert command.err == "translane: text 2: 1 sentence was too long, and cut in the middle\n"
+
+
+@pytest.mark.parametrize(
+    ("report", "note"),
+    [
+        (term("x", pb.TERM_OUTCOME_APPLIED), ""),
+        (term("x", pb.TERM_OUTCOME_NOT_FOUND), ""),
+        (term("x", 99), ""),
+        (term("x", pb.TERM_OUTCOME_MISSED), "text 1: the term x → X was not applied: the translation ended before it"),
+        (
+            term("x", pb.TERM_OUTCOME_TOO_MANY, "cats"),
+            "text 1: the term x → X of the glossary cats was not applied:"
+            " the text has more terms than a sentence can keep",
+        ),
+        (
+            term("x", pb.TERM_OUTCOME_PRESERVED),
+            "text 1: the term x → X was not applied: it occurs only in what is not translated",
+        ),
+        (
+            term("x", pb.TERM_OUTCOME_UNSPELLABLE),
+            "the term x → X was not applied: the model's vocabulary cannot spell the target",
+        ),
+    ],
+)
+def test_a_term_that_was_not_applied_is_named(server: FakeServer, command: Command, report: pb.TermReport, note: str):
+    server.always = treats(a=pb.Treatment(terms=[report]))
+    assert command("translate", "a", "b") == 0
+    assert command.err == (f"translane: {note}\n" if note else "")
+
+
+def test_what_is_so_in_every_text_is_said_once(server: FakeServer, command: Command):
+    treatment = pb.Treatment(terms=[term("x", pb.TERM_OUTCOME_UNSPELLABLE)])
+    server.always = treats(a=treatment, b=treatment)
+    assert command("translate", "a", "b") == 0
+    assert command.err.count("\n") == 1
+
+
+def test_no_more_than_ten_are_shown(server: FakeServer, command: Command):
+    server.always = treats(**{f"t{n}": CUT for n in range(40)})
+    assert command("translate", stdin="".join(f"t{n}\n" for n in range(40)).encode()) == 0
+    lines = command.err.splitlines()
+    assert len(lines) == 11
+    assert lines[-1] == "translane: and 30 more such notes; --json has them all"
+
+
+def test_notes_are_printable(server: FakeServer, command: Command):
+    server.always = treats(a=pb.Treatment(terms=[term("\x1b[2J", pb.TERM_OUTCOME_MISSED)]))
+    assert command("translate", "a") == 0
+    assert "\x1b" not in command.err
+
+
+def test_json_has_the_treatment_and_standard_error_has_nothing(server: FakeServer, command: Command):
+    terms = [term("x", pb.TERM_OUTCOME_MISSED, "cats")]
+    server.always = treats(a=pb.Treatment(sentences=3, cut_sentences=1, preserved=2, terms=terms, source_language="de"))
+    assert command("translate", "--json", "a") == 0
+    assert command("translate", "--json", "--stream", "a") == 0
+    assert command.err == ""
+    for line in (command.out.splitlines()[0], command.out.splitlines()[-1]):
+        assert json.loads(line)["treatment"] == {
+            "sentences": 3,
+            "cut_sentences": 1,
+            "preserved": 2,
+            "terms": [{"source": "x", "target": "X", "outcome": "missed", "glossary": "cats"}],
+            "source_language": "de",
+            "pivot_language": None,
+        }

@@ -1,0 +1,181 @@
+"""Folders of Marian's, and what is wrong with them. The parity tests compare translations."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+from helpers.marian_files import EPSILON, MarianModel, changed, marian_folder, marian_mt, random_sentences
+from translane_export.errors import ExportError
+from translane_export.model import Transformer
+from translane_export.sources.marian_npz import MarianNpzReader, generation_settings
+from translane_export.sources.readers import find_reader, read_checkpoint
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    return marian_folder(tmp_path_factory.mktemp("marian") / "model")
+
+
+@pytest.fixture
+def made(kept, tmp_path):
+    """A folder to change."""
+    shutil.copytree(kept.folder, tmp_path / "model")
+    return dataclasses.replace(kept, folder=tmp_path / "model", arrays=dict(kept.arrays))
+
+
+def read(made):
+    return read_checkpoint(find_reader(made.folder), made.folder)
+
+
+@pytest.mark.parametrize("activation", ["swish", "relu", "gelu"])
+@pytest.mark.parametrize("tying", ["all", "target", "source", "none"])
+def test_the_model_computes_what_marian_mt_does(activation, tying, tmp_path):
+    joint = tying in ("all", "source")
+    made = marian_folder(tmp_path / "model", MarianModel(activation=activation, tying=tying), joint=joint)
+    checkpoint = read(made)
+    config = checkpoint.config
+    model = Transformer(config).eval()
+    model.load_state_dict(checkpoint.state_dict)
+    theirs = marian_mt(made, config.source_vocab_size)
+    assert config.layer_norm_eps == EPSILON
+    assert config.tie_embeddings == {"all": "three-way", "target": "two-way"}.get(tying, "none")
+    sentences = [[*ids, 0] for ids in random_sentences(made, 6)]
+    lengths = torch.tensor([len(ids) for ids in sentences])
+    sources = torch.nn.utils.rnn.pad_sequence([torch.tensor(ids) for ids in sentences], batch_first=True)
+    mask = (torch.arange(sources.shape[1]) < lengths[:, None]).long()
+    targets = torch.randint(2, len(made.target), (6, 7), generator=torch.Generator().manual_seed(0))
+    targets[:, 0] = config.start_id
+    with torch.inference_mode():
+        expected = theirs(sources, attention_mask=mask, decoder_input_ids=targets).logits
+        found = model(sources, lengths, targets)
+    real = slice(0, len(made.target))
+    torch.testing.assert_close(found[..., real], expected[..., real], rtol=0, atol=2e-5)
+    assert (found[..., len(made.target) :].softmax(-1).isfinite()).all()
+    assert (found.softmax(-1)[..., len(made.target) :] == 0).all(), "ids that stand for nothing have no share"
+
+
+def test_the_decoder_starts_with_zeros_and_unknown_words_are_not_generated(kept):
+    checkpoint = read(kept)
+    start = len(kept.target)
+    assert checkpoint.config.start_id == checkpoint.config.pad_id == start
+    assert (checkpoint.state_dict["decoder.embedding.tokens.weight"][start] == 0).all()
+    assert checkpoint.config.suppressed_ids == (1, start)
+    assert (checkpoint.config.eos_id, checkpoint.config.unk_id) == (0, 1)
+
+
+def test_unknown_words_may_be_generated_if_the_folder_says_so(made):
+    path = made.folder / "decoder.yml"
+    path.write_text(path.read_text() + "allow-unk: true\n")
+    assert read(made).config.suppressed_ids == (len(made.target),)
+
+
+def test_how_translations_are_generated(kept):
+    assert read(kept).metadata == {"generation": {"num_beams": 6, "length_penalty": 0.6}}
+    assert generation_settings({}) == {}
+    assert generation_settings({"beam-size": "many", "normalize": True}) == {"length_penalty": 1.0}
+
+
+def test_languages_that_have_tokens(made):
+    path = made.folder / "opus.vocab.yml"
+    text = path.read_text().replace('"<unk>": 1\n', '"<unk>": 1\n">>fra<<": 5\n')
+    lines = [line for line in text.split("\n") if not line.endswith(": 5") or "fra" in line]
+    path.write_text("\n".join(lines))
+    languages = read(made).languages
+    assert languages.target == ("fra",)
+    assert languages.templates.target["fra"].source_prefix == (5,)
+
+
+def test_sentencepiece_models_as_vocabularies(tmp_path):
+    from helpers import foreign_folders
+
+    made = marian_folder(tmp_path / "model")
+    for path in [*made.folder.glob("*.spm"), *made.folder.glob("*.yml")]:
+        path.unlink()
+    special = {"eos_id": 0, "unk_id": 1, "bos_id": -1, "pad_id": -1}
+    model = foreign_folders.train(made.folder / "vocab.deen.spm", "unigram", 700, **special)
+    assert model.is_file()
+    rows = np.random.default_rng(0).standard_normal((800, made.model.width)).astype(np.float32)
+    bias = np.zeros((1, 800), np.float32)
+    made.arrays = {**made.arrays, "Wemb": rows, "decoder_ff_logit_out_b": bias}
+    made.save()
+    checkpoint = read(made)
+    assert checkpoint.config.start_id == 800
+    tokenizer = checkpoint.tokenizer.load(checkpoint.config, checkpoint.languages)
+    ids = tokenizer.encode(["a cat"])[0]
+    assert ids[-1] == 0
+    assert tokenizer.decode([tokenizer.encode_target(["a cat"])[0]]) == ["a cat"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"type": "s2s"}, "type is 's2s', and only transformer is supported"),
+        ({"transformer-decoder-autoreg": "rnn"}, "transformer-decoder-autoreg is 'rnn', and only self-attention"),
+        ({"transformer-decoder-autoreg": "average-attention"}, "only self-attention is supported"),
+        ({"transformer-ffn-depth": 3}, "transformer-ffn-depth is 3, and only 2"),
+        ({"transformer-no-projection": True}, "transformer-no-projection is True, which is not supported"),
+        ({"transformer-train-positions": True}, "transformer-train-positions is True, which is not supported"),
+        ({"transformer-tied-layers": [1, 1]}, r"transformer-tied-layers is \[1, 1\], which is not supported"),
+        ({"transformer-ffn-activation": "tanh"}, "transformer-ffn-activation is 'tanh', and only relu, swish, gelu"),
+        ({"transformer-postprocess": "dhn"}, "'hn', '' and '' without dropout, and supported are"),
+        ({"transformer-preprocess": "n"}, "'n', 'an', '' and '' without dropout, and supported are"),
+        ({"transformer-heads": 5}, "transformer-heads is 5, which does not divide the model's size of 32"),
+        ({"enc-depth": 3}, "the tensor encoder_l3_self_Wq is missing"),
+        ({"dec-depth": 2}, "the tensor decoder_l3_.* and 25 more has no place"),
+        ({"dim-emb": 10**12}, "dim-emb is 1000000000000, not a whole number"),
+        ({"transformer-dim-ffn": 64}, r"encoder_l1_ffn_W1 is \[48, 32\], where its settings make it \[64, 32\]"),
+    ],
+)
+def test_settings_that_are_not_supported(made, settings, message):
+    from helpers.marian_files import settings_of
+
+    text = settings_of(changed(made.model, **settings)).encode() + b"\0"
+    made.arrays["special:model.yml"] = np.frombuffer(text, np.int8)
+    made.save()
+    with pytest.raises(ExportError, match=message) as caught:
+        read(made)
+    assert str(made.folder) in str(caught.value)
+
+
+def test_files_that_are_missing_or_of_others(made):
+    def refused(message):
+        with pytest.raises(ExportError, match=message):
+            read(made)
+
+    arrays = dict(made.arrays)
+    made.arrays = {name: array for name, array in arrays.items() if ":" not in name}
+    made.save()
+    refused(r"model.npz: it is no model of Marian's, which has its settings in special:model.yml")
+    made.arrays = {**arrays, "Wemb": (arrays["Wemb"] * 10).astype(np.int8)}
+    made.save()
+    refused(r"model.npz: its weights are int8, and only those of float32 and float16 are read")
+    made.arrays = {**arrays, "Wemb": arrays["Wemb"][:20]}
+    made.save()
+    refused(r"its source vocabulary has \d+ pieces, and the model embeds 20")
+    made.arrays = arrays
+    made.save()
+    decoder = (made.folder / "decoder.yml").read_text()
+    (made.folder / "decoder.yml").write_text(decoder.replace("  - model.npz\n", "  - model.npz\n  - other.npz\n"))
+    refused(r"decoder.yml: it names 2 models, and ensembles are not supported")
+    (made.folder / "decoder.yml").unlink()
+    shutil.copyfile(made.path, made.folder / "other.npz")
+    refused(r"it has 2 .npz files; leave the one to export")
+    (made.folder / "other.npz").unlink()
+    vocabulary = (made.folder / "opus.vocab.yml").read_text()
+    (made.folder / "opus.vocab.yml").write_text(vocabulary.replace('"<unk>": 1\n', ""))
+    refused(r"opus.vocab.yml: it has no <unk>")
+    (made.folder / "opus.vocab.yml").unlink()
+    refused(r"it has no vocabulary, such as vocab.yml or vocab.spm")
+    (made.folder / "opus.vocab.yml").write_text(vocabulary)
+    for path in made.folder.glob("*.spm"):
+        path.unlink()
+    refused(r"it has no SentencePiece model, a file that ends in .model or .spm")
+
+
+def test_a_folder_without_npz_is_of_another_format(tmp_path):
+    assert not MarianNpzReader().recognises(tmp_path)

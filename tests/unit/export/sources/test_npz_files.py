@@ -1,0 +1,117 @@
+"""NumPy archives are read as numbers: no pickle, nothing compressed, nothing larger than its file."""
+
+import io
+import pickle
+import random
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+
+from helpers.hostile_files import bytes_mutant
+from translane_export.errors import ExportError
+from translane_export.sources.npz_files import read_npz
+
+
+def test_numbers_are_numpys(tmp_path):
+    arrays = {
+        "a": np.arange(6, dtype=np.float32).reshape(2, 3),
+        "special:b": np.frombuffer(b"text\0", np.int8),
+        "c": np.float64(2.5),
+        "half": np.ones((1, 1, 2), np.float16),
+        "none": np.zeros((0, 4), np.float32),
+    }
+    np.savez(tmp_path / "a.npz", **arrays)
+    found = read_npz(tmp_path / "a.npz")
+    assert found.keys() == arrays.keys()
+    for name, array in arrays.items():
+        assert torch.equal(found[name], torch.from_numpy(np.array(array)))
+
+
+def member(content: bytes, name="a.npy", compression=zipfile.ZIP_STORED) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", compression) as archive:
+        archive.writestr(name, content)
+    return file.getvalue()
+
+
+def npy(array) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=True)
+    return file.getvalue()
+
+
+class Runs:
+    def __reduce__(self):
+        return (print, ("this ran",))
+
+
+def huge_header() -> bytes:
+    text = b"{'descr': '<f4', 'fortran_order': False, 'shape': (100000000000, 100000), }".ljust(118 - 1) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "it is empty, not a NumPy archive"),
+        (b"\x93NUMPY\x01\x00", "it is damaged, or no NumPy archive"),
+        (pickle.dumps({"a": 1}), "it is damaged, or no NumPy archive"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "it is a pointer of git-lfs"),
+        (b"<!DOCTYPE html><html>", "it is an HTML page"),
+        (member(npy(np.array([Runs()], dtype=object))), "the array 'a' holds '|O', and only numbers of float32"),
+        (member(npy(np.zeros(2, dtype="<U3"))), "the array 'a' holds '<U3'"),
+        (member(npy(np.zeros(2, dtype=np.complex64))), "the array 'a' holds '<c8'"),
+        (member(npy(np.zeros(2, dtype=[("x", "<f4")]))), "the array 'a' holds "),
+        (member(npy(np.asfortranarray(np.zeros((2, 3))))), "the array 'a' is stored by columns"),
+        (member(npy(np.zeros(1 << 20)), compression=zipfile.ZIP_DEFLATED), "its arrays are compressed"),
+        (member(npy(np.zeros(4))[:-8]), r"the array 'a' is \[4\], and has 24 bytes"),
+        (member(huge_header()), r"the array 'a' is \[100000000000, 100000\], and has 0 bytes"),
+        (member(b"\x93NUMPY\x03\x00" + npy(np.zeros(2))[8:]), "the array 'a' has version 3.0"),
+        (member(b"plain text"), "it is damaged, or no NumPy archive"),
+        (member(npy(np.zeros(2)), name="x\x1b[31m.npy") + b"", None),
+    ],
+)
+def test_what_is_refused(content, message, tmp_path, capsys):
+    path = tmp_path / "a.npz"
+    path.write_bytes(content)
+    if message is None:
+        assert len(read_npz(path)) == 1
+        return
+    with pytest.raises(ExportError, match=message) as caught:
+        read_npz(path)
+    assert str(caught.value).isprintable()
+    assert "this ran" not in capsys.readouterr().out
+
+
+def test_members_that_overlap_take_no_more_than_the_file(tmp_path):
+    """Many names for the same bytes, as zip bombs without compression have them."""
+    content = npy(np.zeros(1000, np.float32))
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("a0.npy", content)
+        for number in range(1, 500):
+            again = zipfile.ZipInfo(f"a{number}.npy")
+            again.CRC, again.file_size, again.compress_size = archive.filelist[0].CRC, len(content), len(content)
+            again.header_offset = 0
+            archive.filelist.append(again)
+            archive.NameToInfo[again.filename] = again
+        archive._didModify = True
+    (tmp_path / "a.npz").write_bytes(file.getvalue())
+    with pytest.raises(ExportError, match="its arrays take more bytes than the file has"):
+        read_npz(tmp_path / "a.npz")
+
+
+def test_damaged_files_are_one_sentence(tmp_path):
+    np.savez(tmp_path / "good.npz", a=np.ones((3, 4), np.float32), b=np.frombuffer(b"x: 1\n", np.int8))
+    good, errors = (tmp_path / "good.npz").read_bytes(), []
+    for seed in range(300):
+        path = tmp_path / "bad.npz"
+        path.write_bytes(bytes_mutant(random.Random(seed), good))
+        try:
+            read_npz(path)
+        except ExportError as error:
+            errors.append(str(error))
+    assert len(errors) > 150
+    assert all(error.isprintable() for error in errors)

@@ -1,0 +1,233 @@
+"""`--quality-data`: what is fitted, what is stored, and what is refused."""
+
+import dataclasses
+import gzip
+import json
+
+import numpy as np
+import pytest
+
+from helpers.bundles import SOURCES
+from helpers.driver import BundleDecoder
+from translane.v1 import translation_pb2 as pb
+from translane_export.__main__ import main
+from translane_export.checkpoint import load_checkpoint
+from translane_export.combinations import check_checkpoint
+from translane_export.errors import ExportError
+from translane_export.quality_calibration import (
+    FEWEST_SENTENCES,
+    MOST_SENTENCES,
+    RatedSentences,
+    calibrate,
+    correlation,
+    fit,
+    rate,
+    read_quality_data,
+)
+from translane_export.settings import ExportSettings
+from translane_export.train.data import SentencePair
+from translane_server.bundle import load_bundle
+from translane_server.manifest import Languages
+from translane_server.quality_estimate import Calibration, estimated_quality
+from translane_server.requests.language_pairs import LanguagePairs
+from translane_server.requests.limits import RequestLimits, TokenLimits
+from translane_server.requests.translate import TranslateReader
+from translane_server.sentence import SentenceResult, Timing
+from translane_server.text.tokenizer import load_tokenizer
+
+WRONG = "zzz"  # nothing that the model writes
+
+
+def sentences(count, seed=0):
+    """Different sentences of the characters that random models know."""
+    random = np.random.default_rng(seed)
+    characters = list("".join(SOURCES))
+    return ["".join(random.choice(characters, size=random.integers(1, 12))) for _ in range(count)]
+
+
+def pair_of(bundle):
+    return LanguagePairs(bundle.manifest.languages, load_tokenizer(bundle)).default()
+
+
+def translations(bundle, texts, *, together=True, **options):
+    """The messages of a server's answers."""
+    limits = RequestLimits(len(texts), len(texts), TokenLimits(16, 16, 16), beam_size=4)
+    reader = TranslateReader(bundle.manifest, load_tokenizer(bundle), limits)
+    prepared = reader.read(pb.TranslateRequest(texts=texts, options=pb.DecodingOptions(**options)))
+    with BundleDecoder(bundle) as decoder:
+        found = (decoder.together if together else decoder.one_by_one)(prepared.sentences)
+    return prepared.translations([SentenceResult(each, Timing(0, 0, 0)) for each in found])
+
+
+def write(path, pairs):
+    with gzip.open(path, "wt", encoding="utf-8") as file:
+        file.writelines(f"{source}\t{target}\n" for source, target in pairs)
+    return path
+
+
+def rated_as(calibration, count=2000, noise=0.0):
+    """Sentences whose chrF is what `calibration` estimates, plus noise."""
+    random = np.random.default_rng(0)
+    log_probs = [
+        (random.normal(-1, 1) + random.normal(0, 0.3, random.integers(1, 20))).clip(max=-0.01).tolist()
+        for _ in range(count)
+    ]
+    chrf = np.array([estimated_quality(each, calibration) for each in log_probs])
+    return RatedSentences(log_probs, (chrf + random.normal(0, noise, count)).clip(0, 1) if noise else chrf)
+
+
+@pytest.mark.parametrize("calibration", [Calibration(1, 0), Calibration(0.5, -2), Calibration(2, 1.5)])
+def test_the_calibration_behind_the_scores_is_found(calibration):
+    found = fit(rated_as(calibration))
+    assert found is not None
+    assert tuple(found) == pytest.approx(tuple(calibration), rel=0.05)
+
+
+def test_it_is_found_below_noise_and_its_mean_is_that_of_the_scores():
+    rated = rated_as(Calibration(0.8, -0.5), noise=0.1)
+    found = fit(rated)
+    assert found is not None
+    assert tuple(found) == pytest.approx((0.8, -0.5), rel=0.1)
+    assert rated.estimates(found).mean() == pytest.approx(rated.chrf.mean(), abs=1e-3)
+    assert correlation(rated.estimates(found), rated.chrf) > 0.8
+
+
+def test_scores_that_fall_with_probability_have_no_calibration():
+    rated = rated_as(Calibration(1, 0))
+    assert fit(RatedSentences(rated.log_probs, 1 - rated.chrf)) is None
+
+
+@pytest.mark.parametrize("chrf", [0.0, 1.0])
+def test_scores_that_are_all_the_same_have_finite_parameters(chrf):
+    rated = rated_as(Calibration(1, 0), count=100)
+    found = fit(RatedSentences(rated.log_probs, np.full(100, chrf)))
+    assert found is None or np.isfinite(found).all()
+    assert correlation(rated.chrf, np.full(100, chrf)) == 0
+
+
+def test_a_long_file_is_sampled_evenly(tmp_path):
+    path = write(tmp_path / "long.tsv.gz", ((f"s{number}", "t") for number in range(3 * MOST_SENTENCES)))
+    found = [int(pair.source[1:]) for pair in read_quality_data(path)]
+    assert found == list(range(0, 3 * MOST_SENTENCES, 3))
+
+
+@pytest.mark.parametrize("count", [1, FEWEST_SENTENCES - 1])
+def test_a_short_file_is_refused(tmp_path, count):
+    path = write(tmp_path / "short.tsv.gz", [("s", "t")] * count)
+    with pytest.raises(ExportError, match=f"--quality-data has {count} sentences"):
+        read_quality_data(path)
+
+
+def test_a_wrong_line_is_named(tmp_path):
+    path = tmp_path / "wrong.tsv"
+    path.write_text("s\tt\nalone\n")
+    with pytest.raises(ExportError, match=r"^--quality-data .*wrong.tsv:2: 1 column"):
+        read_quality_data(path)
+
+
+@pytest.fixture(scope="module")
+def plain(checkpoint, tmp_path_factory):
+    """A bundle without calibration."""
+    output = tmp_path_factory.mktemp("plain") / "bundle"
+    assert main([str(checkpoint), "-o", str(output), "--threads", "1"]) == 0
+    return load_bundle(output)
+
+
+@pytest.fixture(scope="module")
+def rated_pairs(plain):
+    """Sentences, their translations, and whether a translation is among the more probable half."""
+    sources = sentences(2 * FEWEST_SENTENCES)
+    found = translations(plain, sources, return_quality=True)
+    kept = [(source, each.hypotheses[0]) for source, each in zip(sources, found, strict=True)]
+    middle = np.median([each.quality for _, each in kept])
+    return [(source, each.text, each.quality > middle) for source, each in kept if each.text]
+
+
+@pytest.fixture(scope="module")
+def data(rated_pairs, tmp_path_factory):
+    """Text in which the probable translations of a random model are right, and the improbable ones are wrong."""
+    path = tmp_path_factory.mktemp("quality") / "data.tsv.gz"
+    return write(path, ((source, text if probable else WRONG) for source, text, probable in rated_pairs))
+
+
+@pytest.fixture(scope="module")
+def calibrated(checkpoint, data, tmp_path_factory):
+    output = tmp_path_factory.mktemp("calibrated") / "bundle"
+    assert main([str(checkpoint), "-o", str(output), "--threads", "1", "--quality-data", str(data)]) == 0
+    return output
+
+
+def test_the_calibration_is_in_the_manifest_and_the_model_card(calibrated):
+    found = load_bundle(calibrated).manifest.quality_estimation
+    assert found is not None
+    assert found.fitted + found.tested >= FEWEST_SENTENCES
+    assert 0.3 < found.correlation <= 1
+    card = (calibrated / "README.md").read_text(encoding="utf-8")
+    assert f"correlation of estimate and chrF is {found.correlation:.2f}" in card
+
+
+@pytest.mark.parametrize("options", [{}, {"beam_size": 3, "num_hypotheses": 3}], ids=["greedy", "beams"])
+def test_the_server_estimates_as_the_exporter_does_alone_and_in_a_batch(calibrated, options):
+    bundle = load_bundle(calibrated)
+    estimation = bundle.manifest.quality_estimation
+    assert estimation is not None
+    calibration = Calibration(estimation.weight, estimation.bias)
+    sources = sentences(20, seed=1)
+    asked = {"return_quality": True, "return_token_scores": True, **options}
+    batched = translations(bundle, sources, **asked)
+    for each in (hypothesis for translation in batched for hypothesis in translation.hypotheses):
+        assert each.quality == pytest.approx(estimated_quality(each.token_log_probs, calibration), rel=1e-5)
+    assert translations(bundle, sources, together=False, **asked) == batched
+    if not options:
+        rated = rate(bundle, pair_of(bundle), [SentencePair(source, WRONG) for source in sources], threads=1)
+        expected = rated.estimates(calibration).astype(np.float32)  # as in the message
+        assert [each.hypotheses[0].quality for each in batched] == expected.tolist()
+
+
+def test_an_exported_bundle_keeps_its_calibration(calibrated, tmp_path):
+    assert main([str(calibrated), "-o", str(tmp_path / "again"), "--threads", "1"]) == 0
+    again = load_bundle(tmp_path / "again").manifest
+    assert again.quality_estimation == load_bundle(calibrated).manifest.quality_estimation
+
+
+@pytest.mark.parametrize("precision", ["int8", "bf16"])
+def test_other_precisions_are_calibrated_by_their_own_probabilities(checkpoint, data, calibrated, tmp_path, precision):
+    flags = ["--precision", precision, "--threads", "1", "--quality-data", str(data)]
+    assert main([str(checkpoint), "-o", str(tmp_path / "bundle"), *flags]) == 0
+    found = load_bundle(tmp_path / "bundle").manifest.quality_estimation
+    assert found is not None
+    assert found != load_bundle(calibrated).manifest.quality_estimation
+
+
+def test_a_bundle_without_calibration_has_no_entry_so_that_older_servers_read_it(plain):
+    assert "quality_estimation" not in json.loads(plain.path("manifest.json").read_text())
+
+
+def test_probabilities_that_say_nothing_are_not_calibrated(plain, rated_pairs):
+    turned = [SentencePair(source, WRONG if probable else text) for source, text, probable in rated_pairs]
+    lines: list[str] = []
+    assert calibrate(plain, pair_of(plain), turned, 1, lines.append) is None
+    assert "no calibration is stored" in lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (["--format", "torchscript"], "the server, which reads no TorchScript files"),
+        (["--quality-data", "missing.tsv"], "missing.tsv: the file is missing"),
+    ],
+)
+def test_what_cannot_be_is_refused(checkpoint, data, tmp_path, capsys, flags, problem):
+    given = [str(checkpoint), "-o", str(tmp_path / "no"), "--quality-data", str(data), *flags]
+    assert main(given) == 1
+    assert problem in capsys.readouterr().err
+    assert not (tmp_path / "no").exists()
+
+
+def test_a_model_of_several_pairs_is_refused(checkpoint, data, tmp_path):
+    read = load_checkpoint(checkpoint)
+    several = dataclasses.replace(read, languages=Languages(source=("zh",), target=("en", "fr")))
+    settings = ExportSettings(checkpoint=checkpoint, output=tmp_path, quality_data=data)
+    check_checkpoint(settings, read)
+    with pytest.raises(ExportError, match="--quality-data is for models of one pair of languages"):
+        check_checkpoint(settings, several)

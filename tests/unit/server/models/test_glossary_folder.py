@@ -1,0 +1,214 @@
+"""Stored glossaries are what the files of a folder are, and a bad file changes nothing."""
+
+import asyncio
+import logging
+import os
+import re
+import socket
+
+import pytest
+
+from translane_server.errors import GlossaryError, SettingsError
+from translane_server.models import glossary_folder
+from translane_server.models.glossary_folder import GlossaryFolder
+from translane_server.text.glossary import Term
+
+
+@pytest.fixture(autouse=True)
+def _log(caplog):
+    caplog.set_level(logging.INFO)
+
+
+def put(folder, name="medical.de.en.tsv", content="Haus\thouse\n"):
+    (folder / f".{name}").write_bytes(content if isinstance(content, bytes) else content.encode())
+    (folder / f".{name}").rename(folder / name)
+
+
+def opened(folder):
+    glossaries = GlossaryFolder(folder)
+    glossaries.load()
+    return glossaries
+
+
+def terms(glossaries, name="medical", source="de", target="en"):
+    found = glossaries.current.find(name, source, target)
+    return None if found is None else list(found.terms)
+
+
+def refresh(glossaries):
+    for _ in range(2):
+        glossaries.refresh()
+
+
+def test_a_server_without_a_folder_has_none():
+    assert len(opened(None).current) == 0
+
+
+def test_every_file_is_a_glossary(tmp_path):
+    put(tmp_path)
+    put(tmp_path, "law.de.en.tsv", "Gesetz\tlaw\n")
+    put(tmp_path, "README.md", "no glossary")
+    put(tmp_path, ".hidden.tsv", b"\xff")
+    glossaries = opened(tmp_path)
+    assert terms(glossaries) == [Term("Haus", "house")]
+    assert terms(glossaries, "law") == [Term("Gesetz", "law")]
+    assert len(glossaries.current) == 2
+
+
+def test_a_changed_file_is_read_after_it_has_rested(tmp_path):
+    put(tmp_path)
+    glossaries = opened(tmp_path)
+    before = glossaries.current
+    put(tmp_path, content="Haus\tbuilding\n")
+    glossaries.refresh()
+    assert glossaries.current is before
+    glossaries.refresh()
+    assert terms(glossaries) == [Term("Haus", "building")]
+    after = glossaries.current
+    refresh(glossaries)
+    assert glossaries.current is after
+    assert before.find("medical", "de", "en").terms == (Term("Haus", "house"),)
+
+
+def test_files_come_and_go(tmp_path):
+    glossaries = opened(tmp_path)
+    assert terms(glossaries) is None
+    put(tmp_path)
+    refresh(glossaries)
+    assert terms(glossaries) == [Term("Haus", "house")]
+    (tmp_path / "medical.de.en.tsv").unlink()
+    refresh(glossaries)
+    assert terms(glossaries) is None
+
+
+def test_a_bad_file_is_logged_once_and_the_version_before_goes_on(tmp_path, caplog):
+    put(tmp_path)
+    glossaries = opened(tmp_path)
+    put(tmp_path, content="Haus\thouse\nBaum tree\n")
+    for _ in range(3):
+        refresh(glossaries)
+    assert terms(glossaries) == [Term("Haus", "house")]
+    (message,) = [record.message for record in caplog.records if record.levelno == logging.ERROR]
+    assert message.startswith(f"glossary {tmp_path / 'medical.de.en.tsv'}: line 2: it has no tab")
+    assert message.endswith("; the version before goes on")
+    put(tmp_path, content="Baum\ttree\n")
+    refresh(glossaries)
+    assert terms(glossaries) == [Term("Baum", "tree")]
+
+
+def hostile_link(path):
+    path.symlink_to("/dev/zero")
+
+
+def large(path):
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+
+
+def hostile_socket(path):
+    with socket.socket(socket.AF_UNIX) as end:
+        end.bind(str(path))
+
+
+HOSTILE = {
+    "a folder": lambda path: path.mkdir(),
+    "a pipe": os.mkfifo,
+    "a device": hostile_link,
+    "a link to nothing": lambda path: path.symlink_to("nothing"),
+    "a binary file": lambda path: path.write_bytes(bytes(range(256)) * 100),
+    "a long line": lambda path: path.write_bytes(b"x" * 10_000_000),
+    "a large file": large,
+    "a socket": hostile_socket,
+    "UTF-16": lambda path: path.write_text("a\tb\n", encoding="utf-16"),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_hostile_file_is_refused_in_one_sentence(tmp_path, caplog, kind):
+    path = tmp_path / "x.de.en.tsv"
+    HOSTILE[kind](path)
+    with pytest.raises(GlossaryError, match=f"^glossary {re.escape(str(path))}: ") as caught:
+        opened(tmp_path)
+    assert len(str(caught.value)) < 400
+    # while a server runs, it is the same
+    path.rename(tmp_path / "away")
+    put(tmp_path)
+    glossaries = opened(tmp_path)
+    (tmp_path / "away").rename(path)
+    refresh(glossaries)
+    assert terms(glossaries) == [Term("Haus", "house")]
+    assert [record.message for record in caplog.records if record.levelno == logging.ERROR] == [str(caught.value)]
+
+
+@pytest.mark.parametrize("name", ["medical.tsv", "b\udc80d.de.en.tsv", "a\nb.de.en.tsv"])
+def test_a_name_without_languages_is_refused(tmp_path, name):
+    put(tmp_path, name)
+    with pytest.raises(GlossaryError, match=r"its name must be NAME\.SOURCE\.TARGET\.tsv") as caught:
+        opened(tmp_path)
+    assert str(caught.value).isprintable()
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(SettingsError, match="the folder cannot be read: No such file or directory") as caught:
+        opened(tmp_path / "none")
+    assert str(caught.value).startswith(f"--glossaries {tmp_path / 'none'}: ")
+
+
+def test_a_folder_that_goes_changes_nothing(tmp_path, caplog):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    put(folder)
+    glossaries = opened(folder)
+    folder.rename(tmp_path / "away")
+    for _ in range(3):
+        refresh(glossaries)
+    assert terms(glossaries) == [Term("Haus", "house")]
+    assert [record.levelno for record in caplog.records].count(logging.ERROR) == 1
+    (tmp_path / "away").rename(folder)
+    refresh(glossaries)
+    assert terms(glossaries) == [Term("Haus", "house")]
+
+
+def test_files_and_terms_are_bounded(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(glossary_folder, "MOST_FILES", 2)
+    monkeypatch.setattr(glossary_folder, "MOST_TERMS", 2)
+    put(tmp_path, "a.de.en.tsv")
+    glossaries = opened(tmp_path)
+    put(tmp_path, "b.de.en.tsv", "a\tx\nb\ty\n")
+    for _ in range(3):
+        refresh(glossaries)
+    assert len(glossaries.current) == 1
+    assert caplog.text.count("there are 3 terms with it, at most 2 are accepted") == 1
+    with pytest.raises(GlossaryError, match=r"b\.de\.en\.tsv: there are 3 terms with it"):
+        opened(tmp_path)
+    put(tmp_path, "a.de.en.tsv", "# nothing\n")
+    refresh(glossaries)
+    assert terms(glossaries, "b") == [Term("a", "x"), Term("b", "y")]
+    put(tmp_path, "c.de.en.tsv")
+    refresh(glossaries)
+    assert "there are 3 files, at most 2 are accepted" in caplog.text
+    with pytest.raises(GlossaryError, match="there are 3 files"):
+        opened(tmp_path)
+    (tmp_path / "b.de.en.tsv").unlink()
+    refresh(glossaries)
+    assert terms(glossaries, "c") == [Term("Haus", "house")]
+
+
+async def test_watching_goes_on_after_a_bug(tmp_path, monkeypatch, caplog):
+    put(tmp_path)
+    glossaries = GlossaryFolder(tmp_path, interval=0.001)
+    glossaries.load()
+    looks = []
+
+    def refresh():
+        looks.append(1)
+        if len(looks) == 1:
+            raise RuntimeError("a bug")
+
+    monkeypatch.setattr(glossaries, "refresh", refresh)
+    watching = asyncio.create_task(glossaries.watch())
+    async with asyncio.timeout(10):
+        while len(looks) < 3:  # noqa: ASYNC110 nobody tells
+            await asyncio.sleep(0.001)
+    watching.cancel()
+    assert "looking at the glossaries has failed" in caplog.text

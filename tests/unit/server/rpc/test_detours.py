@@ -1,0 +1,358 @@
+"""Requests in several steps: which requests the steps get, and what becomes of their answers."""
+
+import asyncio
+import time
+
+import pytest
+from google.protobuf.duration_pb2 import Duration
+
+from fakes.models import Model
+from translane.v1 import translation_pb2 as pb
+from translane_server import errors
+from translane_server.errors import FieldViolation, InvalidRequestError, QueueFullError
+from translane_server.metrics import Metrics
+from translane_server.models.registry import Registry
+from translane_server.rpc.detours import Detours
+from translane_server.rpc.pivoted import first_step
+from translane_server.rpc.text_workers import TextWorkers
+
+GERMAN = "Das Wetter ist heute sehr schön, und wir gehen in den Park."
+ENGLISH = "The weather is very nice today, and we are going to the park."
+FRENCH = "Il fait très beau aujourd'hui et nous allons au parc."
+CUT = pb.FINISH_REASON_MAX_LENGTH
+
+
+def never(name, folder):
+    """No model is found in a folder here."""
+    raise AssertionError(name)
+
+
+def seconds(duration):
+    return duration.ToTimedelta().total_seconds()
+
+
+class Steps:
+    """Models that put their name before a text. `problems` has the errors of models, `checks` those of checks."""
+
+    def __init__(self):
+        self.requests = []
+        self.checked = []
+        self.problems = {}
+        self.checks = {}
+        self.ended = []
+        self.gate = None
+        self.cut = set()
+
+    async def check(self, request, served):
+        self.checked.append((served.name, request))
+        if served.name in self.checks:
+            raise self.checks[served.name]
+
+    async def translate(self, request, served):
+        self.requests.append((served.name, request))
+        try:
+            await (self.gate.wait() if self.gate else asyncio.sleep(0))
+        except asyncio.CancelledError:
+            self.ended.append(served.name)
+            raise
+        if served.name in self.problems:
+            raise self.problems[served.name]
+        reason = CUT if served.name in self.cut else pb.FINISH_REASON_END_OF_SENTENCE
+        translations = [
+            pb.Translation(
+                hypotheses=[pb.Hypothesis(text=f"{served.name}({text})", finish_reason=reason)],
+                source_tokens=len(text),
+                treatment=pb.Treatment(sentences=len(served.name), cut_sentences=1, preserved=2),
+            )
+            for text in request.texts
+        ]
+        return pb.TranslateResponse(translations=translations, model=served.name, timing=self._timing(served))
+
+    async def stream(self, request, served, context):
+        self.requests.append((served.name, request))
+        if served.name in self.problems:
+            raise self.problems[served.name]
+        text = f"{served.name}({request.text})"
+        await context.write(pb.TranslateStreamResponse(text_delta=text[:3]))
+        await context.write(
+            pb.TranslateStreamResponse(
+                text_delta=text[3:], hypothesis=pb.Hypothesis(text=text), timing=self._timing(served)
+            )
+        )
+
+    @staticmethod
+    def _timing(served):
+        length = len(served.name)
+        return pb.Timing(queue=Duration(seconds=length), encode=Duration(seconds=1), decode=Duration(seconds=2))
+
+
+@pytest.fixture
+def steps():
+    return Steps()
+
+
+@pytest.fixture
+def make_detours(steps):
+    workers = TextWorkers(1)
+
+    def make(*pairs, **settings):
+        registry, metrics = Registry(dict, never, **settings), Metrics()
+        for pair in pairs:
+            source, target = (side.split(".") for side in pair.split("--"))
+            registry.add(Model(metrics, pair, source_languages=source, target_languages=target))
+        return Detours(registry, steps, workers, 4, time.perf_counter)
+
+    yield make
+    workers.stop()
+
+
+def texts_of(response):
+    return [translation.hypotheses[0].text for translation in response.translations]
+
+
+def pivoted(*texts, **fields):
+    return pb.TranslateRequest(texts=texts, source_language="de", target_language="zh", **fields)
+
+
+def automatic(*texts, target="en", **fields):
+    return pb.TranslateRequest(texts=texts, source_language="auto", target_language=target, **fields)
+
+
+class Written(list[pb.TranslateStreamResponse]):
+    async def write(self, message):
+        self.append(message)
+
+
+async def collect(detours, request):
+    await detours.stream(request, messages := Written())
+    return messages
+
+
+# Two models
+
+
+async def test_the_second_model_translates_what_the_first_one_did(make_detours, steps):
+    request = pivoted("a", "b", priority=-2, format=pb.FORMAT_HTML)
+    response = await make_detours("de--en", "en--zh").translate(request)
+    assert texts_of(response) == ["en--zh(de--en(a))", "en--zh(de--en(b))"]
+    assert response.model == "de--en + en--zh"
+    (_, first), (_, second) = steps.requests
+    assert (first.source_language, first.target_language, first.model) == ("de", "en", "de--en")
+    assert (second.source_language, second.target_language, second.model) == ("en", "zh", "en--zh")
+    assert {(each.priority, each.format) for each in (first, second)} == {(-2, pb.FORMAT_HTML)}
+    assert request.texts == ["a", "b"]
+
+
+async def test_the_answer_tells_of_both_steps(make_detours, steps):
+    response = await make_detours("de--en", "en--zho_Hans").translate(pivoted("a"))
+    (translation,) = response.translations
+    expected = pb.Treatment(sentences=len("de--en"), cut_sentences=2, preserved=2, pivot_language="en")
+    assert translation.treatment == expected
+    assert translation.source_tokens == len("de--en(a)")
+    assert seconds(response.timing.queue) == len("de--en") + len("en--zho_Hans")
+    assert (seconds(response.timing.encode), seconds(response.timing.decode)) == (2, 4)
+    assert 0 < seconds(response.timing.total) < 2
+
+
+async def test_a_translation_of_a_cut_translation_is_cut(make_detours, steps):
+    steps.cut.add("de--en")
+    response = await make_detours("de--en", "en--zh").translate(pivoted("a"))
+    assert response.translations[0].hypotheses[0].finish_reason == CUT
+
+
+async def test_each_step_has_its_options(make_detours, steps):
+    options = pb.DecodingOptions(
+        beam_size=3,
+        num_hypotheses=2,
+        length_penalty=0.5,
+        target_prefix="x",
+        max_length=7,
+        split_sentences=True,
+        preserve=["[a-z]"],
+        preserve_untranslatable=False,
+        return_tokens=True,
+        suppressed_phrases=["y"],
+    )
+    await make_detours("de--en", "en--zh").translate(pivoted("a", options=options))
+    (_, first), (_, second) = steps.requests
+    assert first.options == pb.DecodingOptions(
+        beam_size=3, length_penalty=0.5, split_sentences=True, preserve=["[a-z]"], preserve_untranslatable=False
+    )
+    assert second.options == options
+
+
+def test_the_first_step_takes_every_option_that_it_should(make_detours):
+    """A new option is for the translation, unless the module says that it is for both steps."""
+    options = pb.DecodingOptions(temperature=0.5, top_k=1, top_p=0.5, seed=3, min_length=1, return_quality=True)
+    pivot = make_detours("de--en", "en--zh")._models.pivot("de", "zh")
+    assert first_step(pivoted("a", options=options), pivot).options == pb.DecodingOptions()
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("terminology", pb.DecodingOptions(terminology=[pb.Term(source="a", target="b")])),
+        ("glossaries", pb.DecodingOptions(glossaries=["g"])),
+    ],
+)
+async def test_terms_are_refused(make_detours, steps, name, options):
+    with pytest.raises(InvalidRequestError, match=f"^options.{name}: cannot be kept through a third language, en: "):
+        await make_detours("de--en", "en--zh").translate(pivoted("a", options=options))
+    assert steps.requests == []
+
+
+async def test_a_request_that_the_second_model_refuses_takes_no_work(make_detours, steps):
+    steps.checks["en--zh"] = QueueFullError("full", retry_after=1)
+    with pytest.raises(QueueFullError):
+        await make_detours("de--en", "en--zh").translate(pivoted("a", "b"))
+    assert steps.requests == []
+    ((_, checked),) = steps.checked
+    assert checked.texts == ["", ""]
+
+
+async def test_errors_of_the_second_step_are_about_the_text_between(make_detours, steps):
+    steps.problems["en--zh"] = InvalidRequestError(FieldViolation("texts[1]", "has 99 tokens"))
+    with pytest.raises(InvalidRequestError) as caught:
+        await make_detours("de--en", "en--zh").translate(pivoted("a", "b"))
+    assert str(caught.value) == "texts[1]: its translation into en has 99 tokens"
+
+
+async def test_a_caller_who_goes_ends_the_step_that_runs(make_detours, steps):
+    steps.gate = asyncio.Event()
+    task = asyncio.create_task(make_detours("de--en", "en--zh").translate(pivoted("a")))
+    while not steps.requests:  # noqa: ASYNC110 nobody tells
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert steps.ended == ["de--en"]
+    assert len(steps.requests) == 1
+
+
+async def test_the_second_step_of_a_stream_streams(make_detours, steps):
+    request = pb.TranslateStreamRequest(text="a", source_language="de", target_language="zh", priority=-1)
+    first, last = await collect(make_detours("de--en", "en--zh"), request)
+    assert first.text_delta + last.text_delta == last.hypothesis.text == "en--zh(de--en(a))"
+    assert not first.HasField("treatment")
+    assert (last.treatment.pivot_language, last.treatment.source_language) == ("en", "")
+    assert seconds(last.timing.queue) == 12
+    assert [request.priority for _, request in steps.requests] == [-1, -1]
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [("de--en", "text: has 99 tokens"), ("en--zh", "text: its translation into en has 99 tokens")],
+)
+async def test_errors_of_a_stream_name_its_text(make_detours, steps, model, expected):
+    field = "texts[0]" if model == "de--en" else "text"
+    steps.problems[model] = InvalidRequestError(FieldViolation(field, "has 99 tokens"))
+    request = pb.TranslateStreamRequest(text="a", source_language="de", target_language="zh")
+    with pytest.raises(InvalidRequestError) as caught:
+        await collect(make_detours("de--en", "en--zh"), request)
+    assert str(caught.value) == expected
+
+
+# The language of the source
+
+
+async def test_texts_of_each_language_are_a_request_of_their_own(make_detours, steps):
+    request = automatic(GERMAN, FRENCH, GERMAN, "1 + 1", options=pb.DecodingOptions(beam_size=2))
+    response = await make_detours("fr--en", "de--en").translate(request)
+    assert [translation.treatment.source_language for translation in response.translations] == ["de", "fr", "de", "fr"]
+    assert texts_of(response) == [
+        f"de--en({GERMAN})",
+        f"fr--en({FRENCH})",
+        f"de--en({GERMAN})",
+        "fr--en(1 + 1)",
+    ]
+    assert response.model == "de--en, fr--en"
+    assert [list(each.texts) for _, each in steps.requests] == [[GERMAN, GERMAN], [FRENCH, "1 + 1"]]
+    assert {each.options.beam_size for _, each in steps.requests} == {2}
+    assert seconds(response.timing.queue) == 6
+
+
+async def test_one_language_of_one_model_is_one_request(make_detours, steps):
+    response = await make_detours("de.fr--en").translate(automatic(GERMAN, GERMAN, target=""))
+    assert [(name, each.source_language) for name, each in steps.requests] == [("de.fr--en", "de")]
+    assert response.model == "de.fr--en"
+
+
+async def test_the_only_language_needs_no_library(make_detours, steps, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "py3langid", None)
+    response = await make_detours("de--en").translate(automatic(FRENCH))
+    assert response.translations[0].treatment.source_language == "de"
+    with pytest.raises(InvalidRequestError, match=r"translane\[language-id\]"):
+        await make_detours("de.fr--en").translate(automatic(FRENCH))
+
+
+async def test_a_language_may_need_two_models(make_detours, steps):
+    response = await make_detours("de--en", "en--zh").translate(automatic(GERMAN, ENGLISH, target="zh"))
+    assert texts_of(response) == [f"en--zh(de--en({GERMAN}))", f"en--zh({ENGLISH})"]
+    treatments = [translation.treatment for translation in response.translations]
+    assert [(each.source_language, each.pivot_language) for each in treatments] == [("de", "en"), ("en", "")]
+    assert response.model == "de--en + en--zh, en--zh"
+
+
+async def test_errors_name_the_texts_of_the_whole_request(make_detours, steps):
+    steps.problems["fr--en"] = InvalidRequestError(
+        FieldViolation("texts[1]", "is long"), FieldViolation("options.seed", "x")
+    )
+    with pytest.raises(InvalidRequestError) as caught:
+        await make_detours("fr--en", "de--en").translate(automatic(FRENCH, GERMAN, FRENCH))
+    assert str(caught.value) == "texts[2]: is long; options.seed: x"
+
+
+async def test_the_first_failure_ends_the_requests_of_the_other_languages(make_detours, steps):
+    detours = make_detours("fr--en", "de--en")
+    steps.gate = asyncio.Event()
+    task = asyncio.create_task(detours.translate(automatic(FRENCH, GERMAN)))
+    while len(steps.requests) < 2:  # noqa: ASYNC110 nobody tells
+        await asyncio.sleep(0.001)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert sorted(steps.ended) == ["de--en", "fr--en"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "expected"),
+    [
+        (automatic(), "texts: is empty; at least one is needed"),
+        (automatic(*"abcde"), "texts: has 5 entries, at most 4 are accepted"),
+        (automatic("a", target="ja"), "target_language: no model translates to 'ja'; this server has fr--en, de--en"),
+        (automatic("a", model="xx"), "model: there is no model 'xx'; this server has fr--en, de--en"),
+    ],
+)
+async def test_refusals(make_detours, steps, request_, expected):
+    with pytest.raises(errors.RequestError) as caught:
+        await make_detours("fr--en", "de--en").translate(request_)
+    assert str(caught.value) == expected
+    assert steps.requests == []
+
+
+async def test_the_language_of_a_stream(make_detours, steps):
+    request = pb.TranslateStreamRequest(text=GERMAN, source_language="auto", target_language="en")
+    messages = await collect(make_detours("fr--en", "de--en"), request)
+    assert "".join(each.text_delta for each in messages) == f"de--en({GERMAN})"
+    assert [each.treatment.source_language for each in messages] == ["", "de"]
+    assert steps.requests[0][1].source_language == "de"
+
+
+async def test_a_stream_finds_its_language_and_takes_two_models(make_detours, steps):
+    request = pb.TranslateStreamRequest(text=GERMAN, source_language="auto", target_language="zh")
+    *_, last = await collect(make_detours("de--en", "en--zh", "ja--zh"), request)
+    assert last.hypothesis.text == f"en--zh(de--en({GERMAN}))"
+    assert (last.treatment.source_language, last.treatment.pivot_language) == ("de", "en")
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"source_language": "de", "target_language": "zh"}, True),
+        ({"source_language": "de", "target_language": "zh", "model": "de--en"}, False),
+        ({"source_language": "zh", "target_language": "de"}, False),
+    ],
+)
+def test_only_requests_without_a_model_take_two(make_detours, fields, expected):
+    assert make_detours("de--en", "en--zh").needs_one(pb.TranslateRequest(**fields)) is expected
+    assert make_detours("de--en", "en--zh", pivots=False).needs_one(pb.TranslateRequest(**fields)) is False

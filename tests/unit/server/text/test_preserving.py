@@ -1,0 +1,121 @@
+"""What of a text is not translated, by rules."""
+
+from itertools import pairwise
+
+import pytest
+import regex
+from hypothesis import given
+from hypothesis import strategies as st
+
+from translane_server.text.kept import Kept, Kind, cut_at, without_overlaps
+from translane_server.text.preserving import may_preserve, untranslatable
+
+
+def kept(text):
+    return [text[part.start : part.end] for part in untranslatable(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Hello {name}, {0} and {}", ["{name}", "{0}", "{}"]),
+        ("{{ user.name }} ${x} #{y} %{z} {% if a %}", ["{{ user.name }}", "${x}", "#{y}", "%{z}", "{% if a %}"]),
+        ("{n, plural, one {# file} other {{n} files}}!", ["{n, plural, one {# file} other {{n} files}}"]),
+        ("{a {b} c} {你好}", ["{b}", "{你好}"]),
+        ("%s %d%% %1$s %(name)s %.2f %5d %@ %-3i", ["%s", "%d", "%%", "%1$s", "%(name)s", "%.2f", "%5d", "%@", "%-3i"]),
+        ("第%d章 %s。", ["%d", "%s"]),
+        ('a <b>c</b> <x id="1"/> <br>', ["<b>", "</b>", '<x id="1"/>', "<br>"]),
+        ('<a href="x>y">z</a >', ['<a href="x>y">', "</a >"]),
+        ("<!-- no --> &nbsp;&#160;&#xA0;", ["<!-- no -->", "&nbsp;", "&#160;", "&#xA0;"]),
+        ("https://a.org/{id}/x https://a.org/x{n, select, other {y}}",
+         ["https://a.org/{id}/x", "https://a.org/x", "{n, select, other {y}}"]),
+        ("访问https://example.com/a?b=c。谢谢", ["https://example.com/a?b=c"]),
+        ("(see https://a.org/b_(c)), www.a.org.", ["https://a.org/b_(c)", "www.a.org"]),
+        ("at example.com/x or example.org.", ["example.com/x", "example.org"]),
+        ("写信给a.b+c@mail.example.org。", ["a.b+c@mail.example.org"]),
+        ("run `ls -l` or ``a`b``", ["`ls -l`", "``a`b``"][:1]),
+        ("in /usr/lib, ~/x/y, ./a.txt or C:\\Users\\me", ["/usr/lib", "~/x/y", "./a.txt", "C:\\Users\\me"]),
+        ("see readme.md and src/main.py.", ["readme.md", "src/main.py"]),
+        ("a snake_case, __init__ and f_x()", ["snake_case", "__init__", "f_x()"]),
+        ("ABC-1234 v1.2.3 192.168.0.1 3f2a9bc1 #ff00a0", ["ABC-1234", "v1.2.3", "192.168.0.1", "3f2a9bc1", "#ff00a0"]),
+        ("🙂 👩‍👩‍👧‍👦🏳️‍🌈 1️⃣ 🇩🇪 👍🏽", ["🙂", "👩‍👩‍👧‍👦🏳️‍🌈", "1️⃣", "🇩🇪", "👍🏽"]),
+    ],
+)  # fmt: skip
+def test_what_is_found(text, found):
+    assert kept(text) == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "100 % sure, 5% of them, 20%的人 and 50% discount.",
+        "He and/or she drove 90 km/h in the 1960s; 3.5 a.m., e.g. z.B. U.S. 1/2.",
+        "COVID-19, H1N1, MP3, 3D, B2B, F-16, 1960er, 20th.",
+        "a < b and c > d, <3, AT&T, R&D; x = {this is a sentence}.",
+        "C# and #1, @ 5 €, C++, 10:30, 2020-01-02, 1,000.50",
+        "He said: 'Stop'... \"Really?\" — yes (no).",
+        "汤姆昨天买了一辆新车，他很高兴！",
+    ],
+)
+def test_words_are_translated(text):
+    assert kept(text) == []
+
+
+def test_a_plain_text_is_not_searched():
+    assert not may_preserve("The weather is nice today, let's go to the park.")
+    assert not may_preserve("今天天气很好，我们去公园吧。")
+
+
+SIGNS = ["{", "}", "<", ">", "%", "&", "`", "@", "://", "www.", ".", "/", "\\", "_", "-", "#", "$", "=", '"', "'", " ",
+         "a", "A", "0", "é", "你", "🙂", "\u200d", "🇩", "\ufe0f", "\n", ";", "plural,", "!--", "(", ")"]  # fmt: skip
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "hostile",
+    ["{", "<", "%", "a@", "<a ", '<a b="', "<a b='", "&", "`", "```", "/", "a/", "a.", "{{", "<!--", "_", "a_", "://",
+     "http://(", "www.", "A-", "0a", "🙂", "\u200d", "🇩", "%(", "%1$", "a@a.", "c:\\", "{a,plural,", "1.", "~/", "A",
+     "</"],
+)  # fmt: skip
+def test_the_time_grows_with_the_length_of_the_text(hostile):
+    untranslatable(hostile * (500_000 // len(hostile)))
+
+
+@given(st.lists(st.sampled_from(SIGNS)).map("".join))
+def test_parts_are_in_order_and_do_not_overlap(text):
+    parts = untranslatable(text)
+    ends = [0, *(part.end for part in parts)]
+    assert all(end <= part.start < part.end <= len(text) for end, part in zip(ends, parts, strict=False))
+
+
+@given(st.text(st.sampled_from("🙂👩👧🏽🇩🇪\u200d\ufe0fa ♀✔1\u20e3"), max_size=12))
+def test_no_emoji_is_cut(text):
+    inner = {match.end() for match in regex.finditer(r"\X", text)} | {0}
+    for part in untranslatable(text):
+        assert part.kind is Kind.EMOJI
+        assert part.end in inner
+        assert part.start in inner
+
+
+SPANS = st.lists(
+    st.tuples(st.integers(0, 30), st.integers(1, 6)).map(lambda each: Kept(each[0], sum(each))), max_size=8
+)
+
+
+@given(SPANS, SPANS)
+def test_the_parts_of_the_first_kind_are_kept_in_any_case(first, second):
+    first = without_overlaps(first)
+    found = without_overlaps(second, first)
+    assert set(first) <= set(found)
+    assert all(one.end <= other.start for one, other in pairwise(found))
+    assert all(any(part.start < each.end and each.start < part.end for each in found) for part in second)
+
+
+@given(SPANS, st.lists(st.integers(0, 40)).map(sorted))
+def test_parts_are_cut_at_places_within_them(parts, places):
+    parts = without_overlaps(parts)
+    found = cut_at(parts, places)
+    assert {at for part in found for at in range(part.start, part.end)} == {
+        at for part in parts for at in range(part.start, part.end)
+    }
+    assert not any(part.start < place < part.end for part in found for place in places)
