@@ -41,6 +41,7 @@ MODULES = {
     "google-re2": {"re2"},
     "pystemmer": {"Stemmer"},
     "pydantic": {"pydantic", "pydantic_core"},  # pydantic pins its core exactly
+    "markdown-it-py": {"markdown_it"},
     "onnx-ir": {"onnx_ir"},
 }
 # The rooms of each package: what each may import, of the package itself, beside its own modules. A room that is not
@@ -74,6 +75,7 @@ ROOMS = {
         "metrics": {"model_metrics"},
         "metrics_server": set(),
         "healthcheck": set(),
+        "text.markup": {"text.marks"},
         "text": {"budget", "bundle", "errors", "files", "manifest", "printable"},
         "requests": {
             "text", "budget", "errors", "manifest", "options", "printable", "quality_estimate", "sentence",

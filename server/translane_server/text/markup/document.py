@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ..marks import MarkedText
+from translane_server.text.marks import MarkedText
 
-# A text with more blocks, marks in a block, or marks within each other is refused.
+# A text with more blocks, tags in a block, or tags within each other is refused.
 MOST_BLOCKS = 10_000
-MOST_MARKS = 10_000
+MOST_TAGS = 10_000
 MOST_DEPTH = 100
 
-# A slot is the number of a block between these two. Unicode keeps both from all texts that programs exchange. `escape`
-# lets neither into a slot, and a text that has one is refused.
-SLOT_START, SLOT_END = "\ufdd0", "\ufdd1"
-_SLOT = re.compile(f"{SLOT_START}([0-9]+){SLOT_END}")
+# In a block's marks, the number of a tag stands between these two for the tag. So all else that comes back, translated
+# or preserved, is text and is escaped. Unicode keeps both characters from all texts that programs exchange.
+_START, _END = "\ufdd0", "\ufdd1"
+_REFERENCE = re.compile(f"{_START}([0-9]{{1,9}}){_END}")
+_WITHOUT = str.maketrans({_START: "\ufffd", _END: "\ufffd"})
 
 
 class MarkupError(ValueError):
-    """A text is not well-formed, or has more parts than a text may have.
+    """A text is not well-formed, or has more parts than a text may have. The message goes on after "the text: ".
 
     Attributes:
         line: where, the first line being 1; None if the fault is of the whole text.
@@ -28,9 +29,30 @@ class MarkupError(ValueError):
     """
 
     def __init__(self, message: str, line: int | None = None, column: int | None = None) -> None:
-        super().__init__(message if line is None else f"line {line}, column {column}: {message}")
+        super().__init__(message if line is None else f"{message} (line {line}, column {column})")
         self.line = line
         self.column = column
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a block's translation: a tag, or the text between two tags.
+
+    Attributes:
+        text: the tag, or the text without escapes.
+        is_tag: whether it is a tag.
+        is_closing: whether it is the second tag of a pair.
+    """
+
+    text: str
+    is_tag: bool = False
+    is_closing: bool = False
+
+
+# Source text, and the numbers of blocks between.
+Template = Sequence[str | int]
+# Makes the parts of the block with a number one text. Text is escaped, a tag is not.
+Write = Callable[[int, Sequence[Part]], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,34 +60,58 @@ class Document:
     """A text as blocks to translate.
 
     Attributes:
-        blocks: n blocks: a paragraph, a heading, a table's cell. Their texts are plain: entities are decoded, white
-            space is collapsed. Their marks are as the format writes them.
-        template: the text with a slot for each block.
-        escape: makes a run of translated text that stands between marks fit the format. Marks are not escaped.
-        finish: makes a block's number and translation, escaped and with its marks, fit the block's surroundings.
+        blocks: n blocks: a paragraph, a heading, a table's cell, an attribute. Their texts are plain: entities are
+            decoded, and white space is collapsed. Their marks stand for tags.
+        template: the text with the blocks' numbers in their places.
+        tags: what the blocks' marks stand for. A tag with a translated attribute has the number of its block.
+        write: writes a block's translation in the text's format.
     """
 
     blocks: Sequence[MarkedText]
-    template: str
-    escape: Callable[[str], str]
-    finish: Callable[[int, str], str]
+    template: Template
+    tags: Sequence[Template]
+    write: Write
+
+    @staticmethod
+    def escape(text: str) -> str:
+        """Return text that can be taken for no mark of a block."""
+        return text.translate(_WITHOUT)
 
     def render(self, translations: Sequence[str]) -> str:
-        """Return the document with n translations in place of the blocks.
+        """Return the text with n translations in place of the blocks.
 
         Args:
-            translations: for each block, its translation with the block's marks; text between marks is escaped.
+            translations: for each block, its translation with the block's marks. All that is no mark is text, which
+                has been through `escape` and which the format's own rules escape here.
         """
         assert len(translations) == len(self.blocks)
-        finished = [self.finish(number, translation) for number, translation in enumerate(translations)]
+        written: dict[int, str] = {}
 
-        def fill(slot: re.Match[str]) -> str:
-            return finished[int(slot[1])]
+        def block(number: int) -> str:
+            if number not in written:
+                written[number] = self.write(number, list(self._parts(number, translations[number], fill)))
+            return written[number]
 
-        # The second pass fills the slots of attributes, which are in marks.
-        return _SLOT.sub(fill, _SLOT.sub(fill, self.template))
+        def fill(template: Template) -> str:
+            return "".join(part if isinstance(part, str) else block(part) for part in template)
+
+        return fill(self.template)
+
+    def _parts(self, number: int, translation: str, fill: Callable[[Template], str]) -> Iterator[Part]:
+        place = 0
+        closing = {mark.closing for mark in self.blocks[number].marks}
+        expected = closing | {mark.opening for mark in self.blocks[number].marks}
+        for match in _REFERENCE.finditer(translation):
+            if match[0] in expected:
+                expected.remove(match[0])
+                if place < match.start():
+                    yield Part(translation[place : match.start()])
+                yield Part(fill(self.tags[int(match[1])]), is_tag=True, is_closing=match[0] in closing)
+                place = match.end()
+        if place < len(translation):
+            yield Part(translation[place:])
 
 
-def slot(number: int) -> str:
-    """Return what stands in a template for a block."""
-    return f"{SLOT_START}{number}{SLOT_END}"
+def reference(number: int) -> str:
+    """Return what stands for a tag in the marks of a block."""
+    return f"{_START}{number}{_END}"

@@ -1,0 +1,259 @@
+"""HTML: pages, parts of pages, and malformed ones.
+
+A line of text between two block elements is a block to translate, with its inline elements as marks. So are the values
+of `alt` and `title`. Nothing else of the source changes, not even what is malformed: the tags of an element that is not
+closed, or that crosses another one, stay where they are, and cut the line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from translane_server.text.markup import elements
+from translane_server.text.markup.builder import Builder
+from translane_server.text.markup.document import Document, MarkupError, Part
+from translane_server.text.markup.html_tokens import attribute_values, tokens, translates
+from translane_server.text.markup.items import Item, Kind
+
+if TYPE_CHECKING:
+    import turbohtml
+
+# As many elements within each other as browsers allow.
+_MOST_OPEN = 512
+_MOST_CDATA = 20
+_CDATA = "<![CDATA["
+_TEXT_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "\u00a0": "&nbsp;"})
+_QUOTES = {'"': "&quot;", "'": "&#39;"}
+
+
+def parse_html(text: str) -> Document:
+    """Find what is translated of a page, or a part of a page.
+
+    Raises:
+        MarkupError: the text has too many blocks, or too many elements within each other.
+    """
+    tokenized = text
+    for _ in range(_MOST_CDATA):
+        reader = _Reader(text, tokenized)
+        hidden = reader.read()
+        if hidden is None:
+            return reader.document()
+        # The tokenizer takes a CDATA section for a comment that ends at the first ">".
+        inner = re.sub(r"[^\r\n]", "x", tokenized[hidden.start + 4 : hidden.stop - 3])
+        tokenized = f"{tokenized[: hidden.start]}<!--{inner}-->{tokenized[hidden.stop :]}"
+    raise MarkupError(f"{_MOST_CDATA} or more CDATA sections")
+
+
+def escape_html(text: str) -> str:
+    """Return HTML that says `text`."""
+    return text.translate(_TEXT_ESCAPES)
+
+
+@dataclass(slots=True)
+class _Open:
+    """An element that is open.
+
+    Attributes:
+        name: its name.
+        is_translated: whether its text is translated.
+        is_foreign: whether its content is that of a picture or a formula.
+    """
+
+    name: str
+    is_translated: bool
+    is_foreign: bool
+
+
+@dataclass(slots=True)
+class _Protected:
+    """A part of the source that is not translated, while it is read.
+
+    Attributes:
+        start: where it starts in the source.
+        depth: how many elements are open around it.
+        is_word: whether it is a part of a sentence.
+        can_move: whether it is an element in a line whose tags all pair up.
+    """
+
+    start: int
+    depth: int
+    is_word: bool
+    can_move: bool
+
+
+class _Reader:
+    """Reads a text tag by tag, and makes a document of it."""
+
+    def __init__(self, source: str, tokenized: str) -> None:
+        self._source = source
+        self._tokenized = tokenized
+        self._builder = Builder(source)
+        self._quotes: dict[int, str] = {}  # of attributes' blocks: what is around the value in the source
+        self._line: list[Item] = []
+        self._open: list[_Open] = []
+        self._counts: Counter[str] = Counter()
+        self._protected: _Protected | None = None
+
+    def read(self) -> range | None:
+        """Read all of the text; or return where a CDATA section is that the tokenizer does not know."""
+        for token, start, end in tokens(self._tokenized):
+            if end <= start:
+                continue
+            kind = token.type.name
+            if kind == "TEXT":
+                if self._is_translated():
+                    self._line.append(Item(Kind.TEXT, start, end, Document.escape(token.data or "")))
+            elif kind == "START_TAG":
+                self._start_tag(token, token.tag or "", start, end)
+            elif kind == "END_TAG":
+                self._end_tag(token.tag or "", start, end)
+            elif self._in_foreign() and self._tokenized.startswith(_CDATA, start):
+                close = self._tokenized.find("]]>", start)
+                return range(start, len(self._source) if close < 0 else close + 3)
+            elif self._is_translated():
+                self._line.append(Item(Kind.SINGLE, start, end))
+        self._pop_to(0, len(self._source))
+        self._flush()
+        return None
+
+    def document(self) -> Document:
+        return self._builder.document(self._write)
+
+    def _write(self, number: int, parts: Sequence[Part]) -> str:
+        written = "".join(part.text if part.is_tag else escape_html(part.text) for part in parts)
+        if number not in self._quotes:
+            return written
+        quote = self._quotes[number]
+        if not quote and written.isalnum():
+            return written
+        inner = written.replace(quote or '"', _QUOTES[quote or '"'])
+        return inner if quote else f'"{inner}"'
+
+    def _is_translated(self) -> bool:
+        return self._open[-1].is_translated if self._open else True
+
+    def _in_foreign(self) -> bool:
+        return bool(self._open) and self._open[-1].is_foreign
+
+    def _flush(self) -> None:
+        """End the line."""
+        if self._line:
+            self._builder.add_line(self._line)
+            self._line = []
+
+    def _start_tag(self, token: turbohtml.Token, name: str, start: int, end: int) -> None:
+        self._end_elements_before(name, start)
+        was_translated = self._is_translated()
+        is_translated = translates(name, token, inherited=was_translated)
+        is_block = name in elements.BLOCKS and not self._in_foreign()
+        is_foreign = name in elements.FOREIGN or self._in_foreign()
+        is_empty = token.self_closing if is_foreign else name in elements.VOID
+        if is_translated:
+            self._add_attributes(token, name, start, end)
+        if is_block and was_translated:
+            self._flush()
+        if is_empty:
+            if was_translated and not is_block:
+                self._line.append(Item(Kind.SINGLE, start, end))
+            return
+        if len(self._open) == _MOST_OPEN:
+            raise MarkupError(f"more than {_MOST_OPEN} elements within each other")
+        if was_translated and not is_translated:
+            if self._protected is not None:  # within an element that is translated in one that is not
+                self._flush()
+            else:
+                self._protected = _Protected(start, len(self._open), name not in elements.NO_WORDS, not is_block)
+        elif was_translated and not is_block:
+            self._line.append(Item(Kind.OPEN, start, end, name=name))
+        elif is_translated and self._protected is not None:
+            self._protected.can_move = False
+            self._flush()
+        self._open.append(_Open(name, is_translated, is_foreign and name not in elements.HTML_WITHIN_FOREIGN))
+        self._counts[name] += 1
+
+    def _end_elements_before(self, name: str, start: int) -> None:
+        """End the elements that a start tag ends."""
+        if self._in_foreign() and name in elements.ENDS_FOREIGN:
+            depth = len(self._open)
+            while depth and self._open[depth - 1].is_foreign:
+                depth -= 1
+            self._pop_to(depth, start)
+        if name in elements.NOT_WITHIN_ITSELF and self._counts[name]:
+            self._flush()
+            if self._protected is not None:
+                self._protected.can_move = False
+        ended, beyond = elements.ENDED_BY.get(name, (frozenset(), frozenset()))
+        if not any(self._counts[other] for other in ended):
+            return
+        depth = found = len(self._open)
+        while depth and self._open[depth - 1].name not in beyond:
+            depth -= 1
+            if self._open[depth].name in ended:
+                found = depth
+        if found < len(self._open):
+            self._pop_to(found, start)
+
+    def _end_tag(self, name: str, start: int, end: int) -> None:
+        was_translated = self._is_translated()
+        depth = self._depth_of(name)
+        if depth is None:
+            if self._protected is not None:
+                self._protected.can_move = False
+        elif depth == len(self._open) - 1:
+            protected = self._protected
+            self._pop_to(depth, end, has_end_tag=True)
+            if protected is not None and self._protected is None:
+                return
+        else:
+            self._pop_to(depth, start)
+        if not (was_translated or self._is_translated()):
+            return
+        if name in elements.BLOCKS or not was_translated:
+            self._flush()
+        else:
+            self._line.append(Item(Kind.CLOSE, start, end, name=name))
+
+    def _depth_of(self, name: str) -> int | None:
+        """Return which open element an end tag ends; None if it ends none. In a line, it ends none beyond the block."""
+        if not self._counts[name]:
+            return None
+        for depth in range(len(self._open) - 1, -1, -1):
+            other = self._open[depth].name
+            if other == name:
+                return depth
+            if other in elements.BLOCKS and name not in elements.BLOCKS:
+                return None
+        return None
+
+    def _pop_to(self, depth: int, place: int, *, has_end_tag: bool = False) -> None:
+        """End elements until `depth` are open. The last one ends at `place`."""
+        while len(self._open) > depth:
+            element = self._open.pop()
+            self._counts[element.name] -= 1
+            if self._protected is None:
+                continue
+            if not has_end_tag:
+                self._protected.can_move = False
+            if self._protected.depth < len(self._open):
+                if element.is_translated != self._is_translated():
+                    self._flush()
+                continue
+            protected, self._protected = self._protected, None
+            if protected.can_move:
+                self._line.append(Item(Kind.SINGLE, protected.start, place, is_word=protected.is_word))
+            else:
+                self._flush()
+
+    def _add_attributes(self, token: turbohtml.Token, name: str, start: int, end: int) -> None:
+        """Add the values of attributes that readers see to what is translated."""
+        wanted = {"title", "alt"} if name in ("img", "area", "input") else {"title"}
+        for value, first, last in attribute_values(token, wanted, self._source, start, end):
+            if not any(character.isalnum() for character in value):
+                continue
+            quote = self._source[first] if self._source[first] in _QUOTES else ""
+            number = self._builder.add_attribute(first + len(quote), last - len(quote), Document.escape(value))
+            self._quotes[number] = quote

@@ -1,0 +1,160 @@
+"""Writes translations as Markdown, so that no text becomes markup and all tags stay tags."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from translane_server.text.markup.document import Part
+from translane_server.text.markup.items import Item, Kind
+from translane_server.text.markup.markdown_inline import items_of
+
+_SPECIAL = re.compile(r"[\\`*_\[\]<&~!]")
+_SPACE = re.compile(r"\s*[\r\n\t]\s*")
+_ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{0,40});")
+_PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
+# What makes something else of a line than a paragraph. The character after the group is escaped.
+_BLOCK_START = re.compile(
+    r"(?=[-+](?:[\s-]|$)|=(?:[=\s]|$)|#{1,6}(?:\s|$)|>|\|[-:\s|]|:-|~~~)|[0-9]{1,9}(?=[.)](?:\s|$))"
+)
+# Tags that do so at the start of a line: of HTML, and "~~" twice.
+_TAG_BLOCK_START = re.compile(r"<(?:[!?]|/?[A-Za-z][A-Za-z0-9-]*)|~~~")
+_HEADING_END = re.compile(r"(?:(?<=\s)|^)(?=#+\s*$)")
+_EMPHASIS = {"*": "em", "_": "em", "**": "strong", "__": "strong", "~~": "del"}
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What is around a block.
+
+    Attributes:
+        starts_line: whether a line starts with it, so that its first characters may begin another kind of block.
+        in_heading: whether it is in a heading. A heading may end with "#", or have "---" below.
+        in_cell: whether it is in a table's cell.
+        bar: how "|" is written. A line with one is the head of a table if "---" follows.
+    """
+
+    starts_line: bool = False
+    in_heading: bool = False
+    in_cell: bool = False
+    bar: str = "\\|"
+
+
+def write_line(parts: Sequence[Part], references: dict[str, Any], around: Surroundings) -> str:
+    """Return what stands in the source for a translation.
+
+    Args:
+        parts: the translation.
+        references: the link reference definitions of the document, as the parser has them.
+        around: what is around the block.
+    """
+    parts = _apart([part if part.is_tag else replace(part, text=_SPACE.sub(" ", part.text)) for part in parts])
+    written = _written(parts, around.bar)
+    if not _says(written, parts, references, in_cell=around.in_cell):
+        written = _written([_as_html(part) for part in parts], around.bar)
+    written = written.strip()
+    if around.starts_line:
+        match = _BLOCK_START.match(written)
+        if match:
+            written = f"{written[: match.end()]}\\{written[match.end() :]}"
+        elif parts and parts[0].is_tag and _TAG_BLOCK_START.match(written):
+            written = f"&#8203;{written}"
+    if around.in_heading:
+        written = _HEADING_END.sub(lambda _: "\\", written, count=1)
+    return written
+
+
+def emphasis_as_html(item: Item) -> str:
+    """Return a tag of HTML for one of emphasis; "" for all else.
+
+    Emphasis starts and ends at some places only: it depends on the characters beside it. HTML does not.
+    """
+    if item.kind not in (Kind.OPEN, Kind.CLOSE) or item.name not in _EMPHASIS:
+        return ""
+    return f"<{'/' if item.kind is Kind.CLOSE else ''}{_EMPHASIS[item.name]}>"
+
+
+def write_alternative(text: str, around: Surroundings) -> str:
+    """Return what stands in the source for the text of an image; `around` is what is around the image's block."""
+    return _written([Part("[", is_tag=True), Part(_SPACE.sub(" ", text)), Part("]", is_tag=True)], around.bar)[1:-1]
+
+
+def _apart(parts: Sequence[Part]) -> list[Part]:
+    """Put spaces between pieces of code side by side, whose backquotes would be taken for one run."""
+    found: list[Part] = []
+    for part in parts:
+        if found and found[-1].is_tag and part.is_tag and found[-1].text[-1:] == part.text[:1] == "`":
+            found.append(Part(" "))
+        found.append(part)
+    return found
+
+
+def _as_html(part: Part) -> Part:
+    if not part.is_tag or part.text not in _EMPHASIS:
+        return part
+    kind = Kind.CLOSE if part.is_closing else Kind.OPEN
+    return replace(part, text=emphasis_as_html(Item(kind, 0, 0, name=part.text)))
+
+
+def _written(parts: Sequence[Part], bar: str) -> str:
+    written = []
+    for i, part in enumerate(parts):
+        if part.is_tag:
+            written.append(part.text)
+            continue
+        before = parts[i - 1].text[-1:] if i else ""
+        after = parts[i + 1].text[:1] if i + 1 < len(parts) else ""
+        written.append(_escaped(part.text, before, after).replace("|", bar))
+    return "".join(written)
+
+
+def _escaped(text: str, before: str, after: str) -> str:
+    """Return text with escapes, which stands between two characters; "" is the end of a line."""
+    whole = f"{before}{text}{after}"
+
+    def escape(match: re.Match[str]) -> str:
+        place = match.start() + len(before)
+        last, following = whole[place - 1 : place], whole[place + 1 : place + 2]
+        match match[0]:
+            case "\\":
+                needed = following in _PUNCTUATION or not following
+            case "*":
+                needed = not (last.isspace() and following.isspace())
+            case "_":
+                needed = not (last.isalnum() and following.isalnum())
+            case "<":
+                needed = following.isalpha() or following in ("/", "!", "?") or not following
+            case "&":
+                needed = _ENTITY.match(whole, place) is not None
+            case "~":
+                needed = "~" in (last, following)
+            case "!":
+                needed = match.end() == len(text) and after == "["
+            case _:
+                needed = True
+        return f"\\{match[0]}" if needed else match[0]
+
+    return _SPECIAL.sub(escape, text)
+
+
+def _says(written: str, parts: Sequence[Part], references: dict[str, Any], *, in_cell: bool) -> bool:
+    """Whether a parser finds the parts in what is written."""
+    if not any(part.is_tag for part in parts):
+        return True
+    if in_cell:
+        written = written.replace("\\|", "|")
+    items = items_of(written, references)
+    if items is None:
+        return False
+    found: list[Part] = []
+    for item in items:
+        is_tag = item.kind is not Kind.TEXT
+        text = written[item.start : item.end] if is_tag else item.text
+        if found and not is_tag and not found[-1].is_tag:
+            found[-1] = Part(found[-1].text + text)
+        else:
+            found.append(Part(text, is_tag, item.kind is Kind.CLOSE))
+    wanted = [replace(part, text=part.text.replace("\\|", "|")) if part.is_tag and in_cell else part for part in parts]
+    return found == wanted

@@ -1,0 +1,46 @@
+"""Made-up translations of texts with marks: the same text, and random words in a random order."""
+
+from __future__ import annotations
+
+import random
+
+from translane_server.text.aligned_text import AlignedText
+from translane_server.text.markup.document import Document
+from translane_server.text.placing import place
+
+# What no translation may turn into markup.
+WORDS = [
+    "cat", "Baum", "树木", "<b>", "</p>", "<!--", "&amp;", "&", '"', "'", "x|y", "*", "_", "**", "[a](b)", "`", "#",
+    "1.", "-", "<x", "a>b", "\\", "~~", "]]>", "!", "](", "http://x.y", "&#35;", "+", "=", "---", "…", "“q”", "a*b",
+    "_c_", "|", ":", "\u00a0", "\ufdd00\ufdd1",
+]  # fmt: skip
+
+
+def identity(document: Document) -> str:
+    """Return the document with each block translated to itself, character by character."""
+    return document.render(
+        [
+            place(
+                block,
+                AlignedText(block.text, list(block.text), [(i, i + 1) for i in range(len(block.text))]),
+                spaced=True,
+                escape=document.escape,
+            )
+            for block in document.blocks
+        ]
+    )
+
+
+def nonsense(document: Document, generator: random.Random) -> str:
+    """Return the document with random words that are aligned to random characters."""
+    translations = []
+    for block in document.blocks:
+        pieces = [f"{generator.choice(['', ' '])}{generator.choice(WORDS)}" for _ in range(generator.randint(1, 12))]
+        sources: list[tuple[int, int] | None] = []
+        for _ in pieces:
+            start = generator.randrange(len(block.text))
+            sources.append(generator.choice([None, (start, start + 1), (start, start + 1)]))
+        target = AlignedText("".join(pieces).strip(), pieces, sources)
+        spaced = generator.random() < 0.8
+        translations.append(place(block, target, spaced=spaced, escape=document.escape))
+    return document.render(translations)

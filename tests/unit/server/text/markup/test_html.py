@@ -1,0 +1,217 @@
+"""HTML comes back with each tag once, around the words that it was around; all that is not translated stays."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers.random_pages import kept, libxml_tree, random_page, random_soup, spec_tree, text_of
+from helpers.translations import identity, nonsense
+from translane_server.text.markup.document import MOST_BLOCKS, MOST_TAGS, MarkupError
+from translane_server.text.markup.html import parse_html
+
+
+def texts(source):
+    return [block.text for block in parse_html(source).blocks]
+
+
+def upper(source):
+    """The document with all its blocks in upper case, which have no marks."""
+    document = parse_html(source)
+    assert not any(block.marks for block in document.blocks)
+    return document.render([block.text.upper() for block in document.blocks])
+
+
+def test_a_sentence_is_translated_as_a_whole():
+    document = parse_html('<p>The <b>old <i>cat</i></b> sees <a href="/x">me</a>.</p>')
+    (block,) = document.blocks
+    assert block.text == "The old cat sees me."
+    assert [(block.text[mark.start : mark.end], mark.parent) for mark in block.marks] == [
+        ("old cat", -1),
+        ("cat", 0),
+        ("me", -1),
+    ]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '<!DOCTYPE html>\n<html lang="en">\n<head><title>Hi</title>\n<meta name="x" content="a > b"></head>\n<body  >\n'
+        "<p class='a'>Hello <b>big</b> world!\n</p></body></html>\n",
+        "<ul><li>one<li>two <br> three</ul>",
+        "just text &amp; more",
+        '<div>Text <p>para</p> tail <br>line<img alt="A cat" src=x></div>',
+        '<p>Use <code>ls -l</code> to <a href="x" title="the list">list <i>files</i></a>. See <kbd>F1</kbd>.</p>',
+        "<p><b>x <i>y</b> z</i> end</p>",
+        "<p>a <!-- c --> b</p><!-- d -->",
+        "<P TITLE='Up'>Hi&nbsp;there</P>",
+        '<a name="top"></a>Hello<i class="icon"></i>',
+    ],
+)
+def test_a_document_translated_to_itself_is_the_same(source):
+    assert identity(parse_html(source)) == source
+
+
+@pytest.mark.parametrize(
+    ("source", "blocks"),
+    [
+        ("<div>one<p>two</p>three</div>", ["one", "two", "three"]),
+        ("one<br>two", ["one", "two"]),
+        ("<table><tr><td>a<td><b>b</b></table>", ["a", "b"]),
+        ("<select><option>a<option>b</select>", ["a", "b"]),
+        ("<custom-tag>a</custom-tag> b", ["a b"]),
+        ("<title>a &lt;b&gt;</title>", ["a <b>"]),
+        ("<p>  a\n\t b </p>", ["a b"]),
+        ("<p>a<b> b</b>  c</p>", ["a b c"]),
+        ("<p>...</p><p>&nbsp;</p><p><code>x</code></p><p></p>", []),
+        ('<img alt="a cat">', ["a cat"]),
+        ('<p alt="no">', []),
+        ('<img alt="">', []),
+        ('<input placeholder="no" value="no" alt="yes">', ["yes"]),
+    ],
+)
+def test_lines_between_blocks_are_blocks(source, blocks):
+    assert texts(source) == blocks
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "<pre>a b</pre>",
+        "<script>a < b</script>",
+        "<style>a b</style>",
+        "<textarea>a b</textarea>",
+        "<svg><title>a b</title></svg>",
+        "<svg><![CDATA[ </svg> a b ]]></svg>",
+        "<math><mi>a</mi></math>",
+        '<div translate="no">a <p>b</p></div>',
+        '<p class="x notranslate">a</p>',
+        "<iframe>a</iframe>",
+        "<script translate=yes>a</script>",
+        "<plaintext>a <b>",
+        "<!-- a b --><?a b?><!DOCTYPE a><![CDATA[a]]>",
+        '<img translate="no" alt="a">',
+        "<p title=''>",
+        "",
+    ],
+)
+def test_what_is_no_language_stays(source):
+    assert texts(source) == []
+    assert identity(parse_html(source)) == source
+
+
+def test_text_within_what_is_not_translated_may_be_translated():
+    source = '<p translate="no">a <b translate="yes">b c</b> d <code translate=yes>e</code></p> f'
+    assert texts(source) == ["b c", "e", "f"]
+    assert identity(parse_html(source)) == source
+
+
+def test_code_is_a_part_of_the_sentence():
+    document = parse_html("<p>Run <code>a <b>b</b></code> and <kbd>F1</kbd>.</p>")
+    (block,) = document.blocks
+    assert block.text == "Run and."
+    assert [(mark.start, mark.space_before, mark.space_after) for mark in block.marks] == [
+        (4, True, True),
+        (7, True, False),
+    ]
+    assert identity(document) == "<p>Run <code>a <b>b</b></code> and <kbd>F1</kbd>.</p>"
+
+
+def test_entities_are_decoded_and_text_is_escaped():
+    source = "<p>&lt;b&gt; &amp;amp; &eacute;&#x1F600;&copy; &notit; R&D</p>"
+    assert texts(source) == ["<b> &amp; é😀© ¬it; R&D"]
+    assert identity(parse_html(source)) == "<p>&lt;b&gt; &amp;amp; é😀© ¬it; R&amp;D</p>"
+
+
+@pytest.mark.parametrize(
+    ("source", "written"),
+    [
+        ("<img alt='a b'>", "<img alt='C&#39;\"D&lt;'>"),
+        ('<img alt="a b">', '<img alt="C\'&quot;D&lt;">'),
+        ("<img alt=ab>", '<img alt="C\'&quot;D&lt;">'),
+    ],
+)
+def test_an_attribute_keeps_its_quotes(source, written):
+    assert parse_html(source).render(["C'\"D<"]) == written
+
+
+def test_an_attribute_of_a_tag_within_a_sentence_is_translated():
+    document = parse_html('<p>See <a title="the list" href=x>here</a> now</p>')
+    assert [block.text for block in document.blocks] == ["the list", "See here now"]
+    (mark,) = document.blocks[1].marks
+    rendered = document.render(["die Liste", f"Siehe {mark.opening}hier{mark.closing} jetzt"])
+    assert rendered == '<p>Siehe <a title="die Liste" href=x>hier</a> jetzt</p>'
+
+
+def test_tags_that_cross_stay_where_they_are():
+    assert upper("<p>a <b>b <i>c</b> d</i> e <u>f</p>") == "<p>A <b>B <i>C</b> D</i> E <u>F</p>"
+
+
+def test_a_link_in_a_link_stays_where_it_is():
+    assert texts("<p>a <a>b <a>c</a> d") == ["a", "b", "c d"]
+    assert identity(parse_html("<p>a <a>b <a>c</a> d")) == "<p>a <a>b <a>c</a> d"
+
+
+def test_nothing_that_comes_back_becomes_a_tag():
+    document = parse_html("<p>a <b>b</b></p>")
+    (mark,) = document.blocks[0].marks
+    forged = f"<i>{mark.opening}x{mark.closing}{mark.opening}</i>\ufdd0999\ufdd1"
+    rendered = document.render([forged])
+    assert rendered.count("<b>") == rendered.count("</b>") == 1
+    assert "<i>" not in rendered
+
+
+def test_a_text_with_the_characters_of_references_has_none():
+    document = parse_html("<p>a \ufdd00\ufdd1 <b>b</b></p>")
+    assert identity(document) == "<p>a \ufffd0\ufffd <b>b</b></p>"
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_pages_keep_all_but_their_words(seed):
+    generator = random.Random(seed)
+    page = random_page(generator)
+    document = parse_html(page)
+    same, other = identity(document), nonsense(document, generator)
+    for tree in (spec_tree, libxml_tree):
+        expected = kept(tree, page, protected=True)
+        assert kept(tree, same, protected=True) == expected
+        assert kept(tree, other, protected=True) == expected
+        # Words stay whole, so a tag within a word moves to its end.
+        assert Counter(text_of(tree(same))) == Counter(text_of(tree(page)))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_tag_soup_keeps_its_tags(seed):
+    generator = random.Random(seed)
+    page = random_soup(generator)
+    document = parse_html(page)
+    same, other = identity(document), nonsense(document, generator)
+    for tree in (spec_tree, libxml_tree):
+        expected = kept(tree, page, protected=False)
+        assert kept(tree, same, protected=False) == expected
+        assert kept(tree, other, protected=False) == expected
+
+
+@given(st.text(alphabet="<>/ab!-'\"=&; \r\n\t\0é😀", max_size=60))
+def test_any_text_is_read_and_keeps_its_elements(source):
+    document = parse_html(source)
+    assert kept(spec_tree, identity(document), protected=False) == kept(spec_tree, source, protected=False)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("<b>" * 600, "512 elements within each other"),
+        ("<p><i>a</i>" + "<b>" * 101 + "x" + "</b>" * 101 + "y", "100 pairs"),
+        ("a<br>" * (MOST_BLOCKS + 1), "10000 parts"),
+        ("<p>a" + " <wbr>b" * (MOST_TAGS + 1), "10000 tags"),
+        ("<svg>" + "<![CDATA[]]>" * 20, "CDATA"),
+    ],
+)
+def test_a_text_with_too_many_parts_is_refused(source, message):
+    with pytest.raises(MarkupError, match=message):
+        parse_html(source)

@@ -1,0 +1,166 @@
+"""Markdown comes back with the same structure, as a parser finds it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers.random_markdown import RENDERER, is_nested, letters, random_document, tags
+from helpers.translations import identity, nonsense
+from translane_server.text.markup.document import MarkupError
+from translane_server.text.markup.markdown import parse_markdown
+
+DOCUMENT = """---
+title: a page
+---
+# Title *here* #
+
+Some **bold** text with `code`, a [link](http://x "t") and <http://y.z>.\\
+A second line.
+
+Setext _title_
+---
+
+> quoted *text*
+>
+> 1. one
+> 2. [ ] two `a|b`
+> 10) **all bold**
+
+* * *
+
+| a | b \\| c |
+|---|:-:|
+| x **y** | `p\\|q` z |
+|  | only |
+
+```python
+code
+```
+
+    indented
+
+<div align="center">
+  raw
+</div>
+
+[the foo][foo] ![a picture](i.png "t") <b>bold</b> <kbd>F1</kbd> a_b_c 1 * 2
+
+[foo]: http://foo
+"""
+
+
+def texts(source):
+    return [block.text for block in parse_markdown(source).blocks]
+
+
+def test_a_document_translated_to_itself_is_the_same():
+    assert identity(parse_markdown(DOCUMENT)) == DOCUMENT
+    assert identity(parse_markdown(DOCUMENT.replace("\n", "\r\n"))) == DOCUMENT.replace("\n", "\r\n")
+
+
+def test_blocks_are_paragraphs_headings_and_cells():
+    assert texts(DOCUMENT) == [
+        "Title here",
+        "Some bold text with, a link and.",
+        "A second line.",
+        "Setext title",
+        "quoted text",
+        "one",
+        "two",
+        "all bold",
+        "a",
+        "b | c",
+        "x y",
+        "z",
+        "only",
+        "a picture",
+        "the foo bold a_b_c 1 * 2",
+    ]
+
+
+def test_line_breaks_within_a_paragraph_are_spaces():
+    assert texts("> one\n> two\nthree") == ["one two three"]
+    assert identity(parse_markdown("> one\n> *two\n> three*\n\nfour")) == "> one *two three*\n\nfour"
+
+
+def test_a_link_that_is_named_by_its_text_keeps_its_name():
+    document = parse_markdown("[foo] bar ![foo] [foo][] baz\n\n[foo]: u")
+    assert identity(document) == "[foo][foo] bar ![foo][foo] [foo][foo] baz\n\n[foo]: u"
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "written"),
+    [
+        ("x", "# a", "\\# a"),
+        ("x", "1. a", "1\\. a"),
+        ("x", "- a", "\\- a"),
+        ("x", "---", "\\---"),
+        ("x", "> a", "\\> a"),
+        ("x", "a * b_c *d*", "a * b_c \\*d\\*"),
+        ("x", "[a](b) <b> &amp; R&D", "\\[a\\](b) \\<b> \\&amp; R&D"),
+        ("x", "a\n\nb", "a b"),
+        ("x", "`a` \\. \\a ~~b~~", "\\`a\\` \\\\. \\a \\~\\~b\\~\\~"),
+        ("x", "| a |\n|-|", "\\| a | |-|"),
+        ("# x", "C #", "# C \\#"),
+        ("x\n---", "a|b", "a&#124;b\n---"),
+        ("| x |\n|---|", "a|b", "| a\\|b |\n|---|"),
+        ("![x](i)", "a]b", "![a\\]b](i)"),
+    ],
+)
+def test_no_text_becomes_markup(source, translation, written):
+    assert parse_markdown(source).render([translation]) == written
+
+
+def test_emphasis_that_markdown_cannot_write_is_html():
+    document = parse_markdown("one *two* three")
+    (mark,) = document.blocks[0].marks
+    assert document.render([f"三{mark.opening}“二”{mark.closing}一"]) == "三<em>“二”</em>一"
+    assert document.render([f"a{mark.opening}{mark.closing}"]) == "a<em></em>"
+
+
+def test_code_side_by_side_stays_apart():
+    document = parse_markdown("a `b` c `d`")
+    first, second = document.blocks[0].marks
+    assert document.render([f"x{first.opening}{second.opening}"]) == "x`b` `d`"
+
+
+def test_a_comment_starts_no_block():
+    document = parse_markdown("a <!-- c --> b")
+    (mark,) = document.blocks[0].marks
+    assert tags(document.render([f"{mark.opening}x"])) == tags("a <!-- c --> b")
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_random_documents_keep_their_structure(seed):
+    generator = random.Random(seed)
+    source = random_document(generator)
+    document = parse_markdown(source)
+    same, other = identity(document), nonsense(document, generator)
+    assert tags(same) == tags(source) == tags(other)
+    assert letters(same) == letters(source)
+    if is_nested(source):
+        assert is_nested(same)
+        assert is_nested(other)
+
+
+@given(st.text(alphabet="*_`[]()<>!&\\|-#~ab \n\r\t\0é😀:;\"'=+1.", max_size=60))
+def test_any_text_is_read(source):
+    document = parse_markdown(source)
+    assert RENDERER.render(document.render([block.text for block in document.blocks])) is not None
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("[" * 5_001, "brackets"),
+        ("*" * 20_001, "signs of markup"),
+        ("\n" * 20_001, "signs of markup"),
+    ],
+)
+def test_a_text_with_too_many_signs_is_refused(source, message):
+    with pytest.raises(MarkupError, match=message):
+        parse_markdown(source)
