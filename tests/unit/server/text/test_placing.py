@@ -125,7 +125,8 @@ def random_marks(rng, length, first, last, parent, marks, depth=0):
 
 def chains(text, singles):
     """Which marks each mark is within, as the tags of a text say. Raises if tags are not well nested."""
-    found, stack = {}, []
+    found: dict[int, tuple[int, ...]] = {}
+    stack: list[int] = []
     for closing, digits in TAG.findall(text):
         number = int(digits)
         if closing:
