@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import grpc
 
@@ -13,6 +14,9 @@ from translane_server.model_places import ModelPlace
 from translane_server.models.build import build_registry
 from translane_server.server import Server
 from translane_server.settings import ServerSettings
+
+# Options of a request whose texts are translated as they are, as other programs translate them.
+AS_THEY_ARE: dict[str, Any] = {"split_sentences": False, "preserve_untranslatable": False}
 
 
 @dataclass

@@ -8,7 +8,7 @@ import pytest
 from helpers import hugging_face
 from helpers.bundles import TARGETS
 from helpers.foreign_models import FOREIGN_MODELS, PREFIX, export
-from helpers.real_server import serving_bundle
+from helpers.real_server import AS_THEY_ARE, serving_bundle
 from translane.v1 import translation_pb2 as pb
 
 pytestmark = pytest.mark.slow
@@ -21,7 +21,7 @@ NAMES = {"de": "German", "fr": "French"}
 async def check(stub, folder, sources, forced=None, beam_size=1, **languages):
     """Translations of `TARGETS` are what `generate` makes of `sources`, their ids by transformers' tokenizer."""
     options = pb.DecodingOptions(
-        max_length=MAX_LENGTH, beam_size=beam_size, return_tokens=True, return_token_scores=True
+        max_length=MAX_LENGTH, beam_size=beam_size, return_tokens=True, return_token_scores=True, **AS_THEY_ARE
     )
     request = pb.TranslateRequest(texts=TARGETS, options=options, **languages)
     translations = (await stub.Translate(request)).translations
@@ -59,7 +59,7 @@ async def test_m2m100_translates_between_the_languages_of_the_request():
             for beam_size in (1, 4):
                 found[source, target, beam_size] = await check(stub, folder, sources, forced, beam_size, **languages)
         stream = pb.TranslateStreamRequest(
-            text=TARGETS[0], options=pb.DecodingOptions(max_length=MAX_LENGTH), **languages
+            text=TARGETS[0], options=pb.DecodingOptions(max_length=MAX_LENGTH, **AS_THEY_ARE), **languages
         )
         deltas = [message async for message in stub.TranslateStream(stream)]
         assert "".join(message.text_delta for message in deltas) == found[*PAIRS[-1], 1][0].text

@@ -14,7 +14,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from helpers.architectures import VARIANTS
-from helpers.real_server import serving_bundle
+from helpers.real_server import AS_THEY_ARE, serving_bundle
 from helpers.tiny_corpus import PAIRS, write_pairs
 from translane.v1 import translation_pb2 as pb
 from translane_export import command as export_command
@@ -147,7 +147,7 @@ async def test_a_served_variant_translates_as_pytorch_does(tmp_path, name):
     tokenizer = load_tokenizer(bundle)
     expected = greedy_decode(model, tokenizer.encode(TEXTS), MAX_LENGTH, complete=True)
     async with serving_bundle(bundle, rows=8) as running:
-        options = pb.DecodingOptions(max_length=MAX_LENGTH, return_tokens=True)
+        options = pb.DecodingOptions(max_length=MAX_LENGTH, return_tokens=True, **AS_THEY_ARE)
         translations = (await running.stub.Translate(pb.TranslateRequest(texts=TEXTS, options=options))).translations
     for translation, ids in zip(translations, expected, strict=True):
         (hypothesis,) = translation.hypotheses
