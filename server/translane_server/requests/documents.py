@@ -10,10 +10,17 @@ from translane_server.errors import FieldViolation
 from translane_server.quality_estimate import combined_quality
 from translane_server.requests.combinations import best_combinations
 from translane_server.text.markup.document import Document
+from translane_server.text.markup.html import parse_html
+from translane_server.text.markup.markdown import parse_markdown
+from translane_server.text.markup.xliff import parse_xliff
 from translane_server.text.splitting import target_gaps
 
 # What reads each format. Plain text needs no reader.
-FORMATS: Mapping[int, Callable[[str], Document]] = {}
+FORMATS: Mapping[int, Callable[[str], Document]] = {
+    pb.FORMAT_HTML: parse_html,
+    pb.FORMAT_MARKDOWN: parse_markdown,
+    pb.FORMAT_XLIFF: parse_xliff,
+}
 
 _PLAIN = (pb.FORMAT_UNSPECIFIED, pb.FORMAT_TEXT)
 
