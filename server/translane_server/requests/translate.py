@@ -350,7 +350,7 @@ class TranslateReader:
             try:
                 documents.append(FORMATS[request.format](text))
             except MarkupError as error:
-                wrong.append(FieldViolation(_field(request).format(number), f"is not well-formed: {error}"))
+                wrong.append(FieldViolation(_field(request).format(number), str(error)))
         if wrong:
             return [], wrong
         return self._cut(request, texts, [None] * len(texts), manner, budget, documents)

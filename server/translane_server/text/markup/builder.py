@@ -69,7 +69,7 @@ class Builder:
 
     def _add(self, marked: MarkedText) -> int:
         if len(self._blocks) == MOST_BLOCKS:
-            raise MarkupError(f"more than {MOST_BLOCKS} parts to translate")
+            raise MarkupError(f"has more than {MOST_BLOCKS} parts to translate")
         self._blocks.append(marked)
         return len(self._blocks) - 1
 

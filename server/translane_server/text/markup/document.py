@@ -21,7 +21,7 @@ _WITHOUT = str.maketrans({_START: "\ufffd", _END: "\ufffd"})
 
 
 class MarkupError(ValueError):
-    """A text is not well-formed, or has more parts than a text may have. The message goes on after "the text: ".
+    """A text is not well-formed, or has more parts than it may have. The message goes on after the name of its field.
 
     Attributes:
         line: where, the first line being 1; None if the fault is of the whole text.

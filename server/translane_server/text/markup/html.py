@@ -45,7 +45,7 @@ def parse_html(text: str) -> Document:
         # The tokenizer takes a CDATA section for a comment that ends at the first ">".
         inner = re.sub(r"[^\r\n]", "x", tokenized[hidden.start + 4 : hidden.stop - 3])
         tokenized = f"{tokenized[: hidden.start]}<!--{inner}-->{tokenized[hidden.stop :]}"
-    raise MarkupError(f"{_MOST_CDATA} or more CDATA sections")
+    raise MarkupError(f"has {_MOST_CDATA} or more CDATA sections")
 
 
 def escape_html(text: str) -> str:
@@ -161,7 +161,7 @@ class _Reader:
                 self._line.append(Item(Kind.SINGLE, start, end))
             return
         if len(self._open) == _MOST_OPEN:
-            raise MarkupError(f"more than {_MOST_OPEN} elements within each other")
+            raise MarkupError(f"has more than {_MOST_OPEN} elements within each other")
         if was_translated and not is_translated:
             if self._protected is not None:  # within an element that is translated in one that is not
                 self._flush()

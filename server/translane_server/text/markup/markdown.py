@@ -39,7 +39,7 @@ def parse_markdown(text: str) -> Document:
         MarkupError: the text has too many blocks or signs of markup, or a paragraph has too many brackets.
     """
     if sum(map(text.count, _SIGNS)) > _MOST_SIGNS:
-        raise MarkupError(f"more than {_MOST_SIGNS} signs of markup, such as * and line breaks")
+        raise MarkupError(f"has more than {_MOST_SIGNS} signs of markup, such as * and line breaks")
     return _Reader(text).document()
 
 
@@ -170,7 +170,7 @@ class _Reader:
 
     def _add(self, line: _Line, around: Surroundings) -> None:
         if line.content.count("[") > _MOST_BRACKETS:
-            raise MarkupError(f"more than {_MOST_BRACKETS} brackets in a paragraph")
+            raise MarkupError(f"has more than {_MOST_BRACKETS} brackets in a paragraph")
         items = items_of(line.content, self._references)
         if items is None:
             return

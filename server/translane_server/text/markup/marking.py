@@ -37,7 +37,7 @@ class Marking:
                     self._write(item.text)
                 case Kind.OPEN:
                     if len(self._open) == MOST_DEPTH:
-                        raise MarkupError(f"more than {MOST_DEPTH} pairs of tags within each other")
+                        raise MarkupError(f"has more than {MOST_DEPTH} pairs of tags within each other")
                     self._add(Mark(0, 0, self._refer(item.start, item.end), is_single=False))
                     self._open.append(len(self._marks) - 1)
                     self._unset += 1
@@ -90,7 +90,7 @@ class Marking:
 
     def _add(self, mark: Mark) -> None:
         if len(self._marks) == MOST_TAGS:
-            raise MarkupError(f"more than {MOST_TAGS} tags in one block")
+            raise MarkupError(f"has more than {MOST_TAGS} tags in one block")
         self._marks.append(replace(mark, parent=self._open[-1] if self._open else -1))
 
     def _add_single(self, written: str, next_to: str, after_things: str) -> None:

@@ -84,7 +84,7 @@ def _events(text: str) -> list[_Event]:
         nonlocal depth
         depth += 1
         if depth > MOST_DEPTH + 1:
-            raise MarkupError(f"more than {MOST_DEPTH} elements within each other")
+            raise MarkupError(f"has more than {MOST_DEPTH} elements within each other")
         found.append((_What.START, parser.CurrentByteIndex, [name.rpartition(":")[2]], attributes))
 
     def end(name: str) -> None:
@@ -111,7 +111,7 @@ def _events(text: str) -> list[_Event]:
     except expat.ExpatError as error:
         column = error.offset + 1 - (len(_ROOT) + 2 if error.lineno == 1 else 0)
         reason = expat.ErrorString(error.code)
-        raise MarkupError(f"no well-formed XML: {reason}", error.lineno, column) from None
+        raise MarkupError(f"is no well-formed XML: {reason}", error.lineno, column) from None
     return _placed(text, data, found)
 
 

@@ -158,3 +158,21 @@ def test_a_pattern_that_cannot_be_used_is_refused(pattern, problem):
 def test_a_format_without_a_reader_is_refused():
     assert list(violations("x", format_=77)) == ["format"]
     assert sentences("x", format_=pb.FORMAT_TEXT) == [["x"]]
+
+
+@pytest.mark.parametrize(
+    ("format_", "text"),
+    [
+        (pb.FORMAT_HTML, "<p>A <b>cat</b>!</p><pre>no</pre><p>B!"),
+        (pb.FORMAT_MARKDOWN, "# A *cat*!\n\n    no\n\nB!"),
+        (pb.FORMAT_XLIFF, 'A <g id="1">cat</g>! <ph id="2">no</ph>B!'),
+    ],
+)
+def test_markup_is_taken_out_of_sentences(format_, text):
+    assert sentences(text, format_=format_) == [["A cat!", "B!"]]
+
+
+def test_a_text_that_is_not_well_formed_is_named():
+    assert violations("x", "a <b>", format_=pb.FORMAT_XLIFF) == {
+        "texts[1]": "is no well-formed XML: mismatched tag (line 1, column 8)"
+    }
