@@ -52,7 +52,7 @@ class MarianModel:
     output_bias: bool = True
     transposed: bool = False
     float16: bool = False
-    ends: float = 1.0
+    ends: float = 1.5
     width: int = 32
     heads: int = 4
     ffn: int = 48
@@ -142,7 +142,7 @@ def _arrays(model: MarianModel, source: int, target: int, seed: int) -> dict[str
     draw = np.random.default_rng(seed)
     arrays: dict[str, np.ndarray[Any, Any]] = {}
 
-    def matrix(name: str, rows: int, columns: int, spread: float = 0.3) -> None:
+    def matrix(name: str, rows: int, columns: int, spread: float = 0.25) -> None:
         arrays[name] = (draw.standard_normal((rows, columns)) * spread).astype(np.float32)
 
     def norm(name: str, suffix: str) -> None:
@@ -162,7 +162,7 @@ def _arrays(model: MarianModel, source: int, target: int, seed: int) -> dict[str
         for layer in range(1, depth + 1):
             for part in parts:
                 for kind in "qkvo":
-                    spread = 1.5 if kind in "qk" else 2.0 if part == "context" else 0.3
+                    spread = 0.8 if kind in "qk" else 0.5 if part == "context" else 0.25
                     matrix(f"{side}_l{layer}_{part}_W{kind}", width, width, spread)
                     matrix(f"{side}_l{layer}_{part}_b{kind}", 1, width, 0.1)
                 norm(f"{side}_l{layer}_{part}_Wo", suffix)
@@ -172,13 +172,13 @@ def _arrays(model: MarianModel, source: int, target: int, seed: int) -> dict[str
             matrix(f"{side}_l{layer}_ffn_b2", 1, width, 0.1)
             norm(f"{side}_l{layer}_ffn_ffn", suffix)
     if model.tying in ("all", "source"):
-        matrix("Wemb", source, width, 0.2)
+        matrix("Wemb", source, width)
     else:
-        matrix("encoder_Wemb", source, width, 0.2)
-        matrix("decoder_Wemb", target, width, 0.2)
+        matrix("encoder_Wemb", source, width)
+        matrix("decoder_Wemb", target, width)
     if model.tying in ("source", "none"):
         rows = (target, width) if model.transposed else (width, target)
-        matrix("decoder_ff_logit_out_Wt" if model.transposed else "decoder_ff_logit_out_W", *rows, 0.2)
+        matrix("decoder_ff_logit_out_Wt" if model.transposed else "decoder_ff_logit_out_W", *rows)
     if model.output_bias:
         matrix("decoder_ff_logit_out_b", 1, target, 0.1)
         arrays["decoder_ff_logit_out_b"][0, 0] += model.ends
