@@ -24,6 +24,7 @@ from translane_export.errors import ExportError
 from translane_export.model.config import Activation
 from translane_export.sources.fairseq import sinusoids
 from translane_export.sources.flat_yaml import read_settings
+from translane_export.sources.generation_config import read_search
 from translane_export.sources.marian_vocabularies import MarianVocabularies, find_vocabularies, read_decoder_settings
 from translane_export.sources.model_settings import ModelSettings
 from translane_export.sources.npz_files import read_npz
@@ -88,26 +89,30 @@ class MarianNpzReader:
             unbiased=r".*\.(q_proj|k_proj|v_proj|out_proj)",
         )
         generation = generation_settings(decoder)
+        search = read_search(ModelSettings({folder / "decoder.yml": generation}))
         return Checkpoint(
             **model._asdict(),
             tokenizer=vocabularies.tokenizer,
             languages=vocabularies.languages,
             samples=(),
             metadata={"generation": generation} if generation else {},
+            settings={"decoding_defaults": search.defaults},
+            left_out_search=search.left_out,
         )
 
 
 def generation_settings(decoder: Mapping[str, Any]) -> dict[str, Any]:
     """How decoder.yml has translations generated, in the terms of Hugging Face's generation_config.json.
 
-    Marian divides a hypothesis's score by its length to the power of ``normalize``, as ``length_penalty`` does.
+    Marian divides a hypothesis's score by its length to the power of ``normalize``, as ``length_penalty`` does. Without
+    ``normalize`` it divides by nothing.
     """
     found: dict[str, Any] = {}
-    beams, power = decoder.get("beam-size"), decoder.get("normalize")
+    beams, power = decoder.get("beam-size"), decoder.get("normalize", 0)
     if isinstance(beams, int) and not isinstance(beams, bool) and beams > 0:
         found["num_beams"] = beams
-    if isinstance(power, int | float) and power >= 0:
-        found["length_penalty"] = float(power)
+        if isinstance(power, int | float) and power >= 0:
+            found["length_penalty"] = float(power)
     return found
 
 

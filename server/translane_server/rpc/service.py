@@ -25,7 +25,7 @@ from translane_server.requests.translate import PreparedRequest
 from translane_server.rpc.detours import Detours, Writer
 from translane_server.rpc.interceptors import caller, note
 from translane_server.rpc.streaming import StreamedSentence, stream_text
-from translane_server.rpc.text_workers import TextWorkers
+from translane_server.rpc.text_workers import LITTLE_WORK, TextWorkers
 from translane_server.sentence import CertainTokens, SentenceResult
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["TranslationService"].full_name
@@ -103,7 +103,7 @@ class TranslationService(TranslationServiceServicer):
             prepared = await self._read(request, model)
             results = await model.dispatcher.decode(prepared.sentences, request.priority, caller())
             generated = _generated_tokens(results)
-            work = request.ByteSize() + generated
+            work = _work(request) + generated
             translations = await self._workers.build(work, partial(prepared.translations, results), caller())
             response = pb.TranslateResponse(
                 translations=translations, model=model.name, timing=self._timed(model, started, results)
@@ -124,12 +124,12 @@ class TranslationService(TranslationServiceServicer):
             gaps = text.stream_gaps(prepared.target_language)
             is_sent_whole = gaps is None
             translations: list[pb.Translation] = []
-            sentences = self._streamed(prepared, request.ByteSize(), translations, is_sent_whole=is_sent_whole)
+            sentences = self._streamed(prepared, _work(request), translations, is_sent_whole=is_sent_whole)
             gaps = gaps or [""] * (len(sentences) + 1)
             end = await stream_text(model.dispatcher, sentences, gaps, send, priority=request.priority, caller=caller())
             generated = _generated_tokens(end.results)
             translation = await self._workers.build(
-                request.ByteSize() + generated, lambda _budget: prepared.translation(text, translations), caller()
+                _work(request) + generated, lambda _budget: prepared.translation(text, translations), caller()
             )
             await context.write(
                 pb.TranslateStreamResponse(
@@ -212,7 +212,7 @@ class TranslationService(TranslationServiceServicer):
         self, request: pb.TranslateRequest | pb.TranslateStreamRequest, model: LoadedModel
     ) -> PreparedRequest:
         model.dispatcher.check_room(model.translate.check(request), caller())
-        prepared = await self._workers.read(request.ByteSize(), partial(model.translate.read, request), caller())
+        prepared = await self._workers.read(_work(request), partial(model.translate.read, request), caller())
         note(source_tokens=sum([len(sentence.source_ids) for sentence in prepared.sentences]))
         return prepared
 
@@ -288,6 +288,12 @@ class _Accepted:
         assert self._model is not None
         self._model.end_request()
         self._service.end_request()
+
+
+def _work(request: TranslationRequest) -> int:
+    """Return the size of a request [bytes], or more: markup and patterns take longer than the event loop may wait."""
+    size = request.ByteSize()
+    return max(size, LITTLE_WORK + 1) if request.format or request.options.preserve else size
 
 
 def _nothing(_tokens: CertainTokens) -> Sequence[bytes]:

@@ -18,7 +18,7 @@ _THREADS = 2
 
 # The maximum work that is done on the event loop [bytes of the request + tokens of the answer]. It takes less than a
 # millisecond, and mostly less than handing the work to another thread and back.
-_LITTLE = 1024
+LITTLE_WORK = 1024
 
 # More work than this may not take all threads, so that the requests of most callers find a thread [the same units].
 _LARGE = 65536
@@ -84,7 +84,7 @@ class TextWorkers:
             QueueFullError: too much work waits for the threads.
             UnavailableError: the workers have stopped.
         """
-        if size <= _LITTLE:
+        if size <= LITTLE_WORK:
             return call(UNLIMITED)
         if self._bytes + size > self._most_bytes:
             problem = f"{self._bytes} bytes of requests wait to be read, {size} more would exceed the limit"
@@ -102,7 +102,7 @@ class TextWorkers:
         Raises:
             UnavailableError: the workers have stopped.
         """
-        if work <= _LITTLE:
+        if work <= LITTLE_WORK:
             return call(UNLIMITED)
         return await self._on_thread(work, 0, Budget(), call, caller)
 

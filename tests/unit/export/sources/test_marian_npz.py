@@ -78,8 +78,11 @@ def test_unknown_words_may_be_generated_if_the_folder_says_so(made):
 
 def test_how_translations_are_generated(kept):
     assert read(kept).metadata == {"generation": {"num_beams": 6, "length_penalty": 0.6}}
+    assert str(read(kept).settings["decoding_defaults"]) == "beam_size=6,length_penalty=0.6"
     assert generation_settings({}) == {}
-    assert generation_settings({"beam-size": "many", "normalize": True}) == {"length_penalty": 1.0}
+    assert generation_settings({"beam-size": "many", "normalize": True}) == {}
+    assert generation_settings({"beam-size": 4, "normalize": True}) == {"num_beams": 4, "length_penalty": 1.0}
+    assert generation_settings({"beam-size": 4}) == {"num_beams": 4, "length_penalty": 0.0}
 
 
 def test_languages_that_have_tokens(made):
