@@ -19,9 +19,9 @@ from translane_server.models.registry import Registry
 from translane_server.models.served_model import ServedModel
 from translane_server.requests.limits import TranslationRequest, check_names
 from translane_server.requests.model_list import model_list
+from translane_server.requests.prepared import PreparedRequest
 from translane_server.requests.resolved_options import Source
 from translane_server.requests.responses import timing
-from translane_server.requests.translate import PreparedRequest
 from translane_server.rpc.detours import Detours, Writer
 from translane_server.rpc.interceptors import caller, note
 from translane_server.rpc.streaming import StreamedSentence, stream_text

@@ -9,7 +9,7 @@ from translane.v1 import translation_pb2 as pb
 from translane_server.budget import Budget, WorkEndedError
 from translane_server.errors import FieldViolation, InvalidRequestError
 from translane_server.models.limits import token_limits
-from translane_server.requests import translate as reading
+from translane_server.requests import manners
 from translane_server.requests.limits import RequestLimits, TokenLimits
 from translane_server.requests.resolved_options import resolve
 from translane_server.requests.translate import TranslateReader
@@ -26,7 +26,7 @@ def resolved(monkeypatch):
         seen.append(options)
         return resolve(options, *others)
 
-    monkeypatch.setattr(reading, "resolve", seen_resolve)
+    monkeypatch.setattr(manners, "resolve", seen_resolve)
     return seen
 
 
@@ -99,12 +99,12 @@ def test_every_hypothesis_has_its_estimated_quality(prepare):
 
 
 def test_what_is_remembered_is_bounded(prepare, resolved):
-    for seed in range(reading._MANNERS + 1):
+    for seed in range(manners._MANNERS + 1):
         prepare(top_k=2, seed=seed)
-    prepare(top_k=2, seed=reading._MANNERS)
-    assert len(resolved) == reading._MANNERS + 1
+    prepare(top_k=2, seed=manners._MANNERS)
+    assert len(resolved) == manners._MANNERS + 1
     prepare(top_k=2, seed=0)
-    assert len(resolved) == reading._MANNERS + 2
+    assert len(resolved) == manners._MANNERS + 2
 
 
 def test_options_of_any_length_are_not_remembered(prepare, resolved):
