@@ -13,7 +13,7 @@ from translane_server.text.markup.document import Document
 from translane_server.text.markup.html import parse_html
 from translane_server.text.markup.markdown import parse_markdown
 from translane_server.text.markup.xliff import parse_xliff
-from translane_server.text.splitting import target_gaps
+from translane_server.text.spacing import target_gaps
 
 # What reads each format. Plain text needs no reader.
 FORMATS: Mapping[int, Callable[[str], Document]] = {

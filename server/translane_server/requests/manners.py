@@ -21,7 +21,7 @@ from translane_server.requests.spelling import Spelling
 from translane_server.text.glossary import Glossary
 from translane_server.text.language_tags import standard_tag
 from translane_server.text.preserve_patterns import PreservePatternError, PreservePatterns
-from translane_server.text.splitting import spaces_words
+from translane_server.text.spacing import spaces_words
 from translane_server.text.stored_glossaries import StoredGlossaries
 from translane_server.text.tokenizer import Tokenizer
 

@@ -12,7 +12,7 @@ from translane_server.requests.kept_terms import SentenceTerms, most_reports
 from translane_server.requests.resolved_options import Source
 from translane_server.requests.responses import TranslationBuilder, empty_translation, rate_nothing
 from translane_server.sentence import Sentence, SentenceResult
-from translane_server.text.splitting import target_gaps
+from translane_server.text.spacing import target_gaps
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from translane_server.requests.manners import Manner, Manners
 from translane_server.requests.prepared import PreparedRequest, PreparedText
 from translane_server.requests.resolved_options import Source
 from translane_server.requests.tokenizing import tokenize
+from translane_server.text.halving import TooManySentencesError
 from translane_server.text.markup.document import Document, MarkupError
-from translane_server.text.splitting import TooManySentencesError
 from translane_server.text.stored_glossaries import StoredGlossaries
 from translane_server.text.tokenizer import Tokenizer
 

@@ -1,92 +1,23 @@
-"""Cuts a text of any length into sentences that a model can take, and joins their translations to one text.
+"""Cuts a text of any length into sentences that a model can take.
 
-A text consists of sentences and of the gaps between them, so that nothing is lost. The library sentencex finds the ends
-of sentences. A line break always ends a sentence. A sentence that is too long is halved until its parts fit.
+A text consists of sentences and of the gaps between them, so that nothing is lost. A sentence that is too long is
+halved until its parts fit.
 """
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
-
-import sentencex
 
 from translane_server.budget import UNLIMITED, Budget
-from translane_server.text.graphemes import boundary_before, is_boundary
-from translane_server.text.kept import Kept, Kind
+from translane_server.text.halving import Encode, Halving, SplitLimits, TooManySentencesError
+from translane_server.text.kept import Kept
+from translane_server.text.sentence_ends import sentences, stripped
+from translane_server.text.spacing import primary_subtag
 
-# How much of a line sentencex gets at once [characters]. The time of sentencex grows with the square of this length.
-_WINDOW = 4096
-
-_LINE = re.compile(r"[^\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+")
-_WHITE_SPACE = re.compile(r"\s+")
-_WHITE_SPACE_CHARACTER = re.compile(r"\s")
-# Ends of clauses: punctuation, and closing quotes and brackets after it. In scripts that write a space after
-# punctuation, the space must follow, because the comma in 1,000 ends no clause.
-_CLAUSE_END = re.compile(r"(?:[，、；：。！？…，،؛؟۔।॥။፣፤]|[,;:.!?–—](?=[)\]\"'”’»]*\s))[)\]\"'”’»）」』】》〉]*")
-
-# The number of a list item. sentencex takes the number for a sentence, but it is not translated.
-_ITEM_NUMBER = re.compile(r"\(?[0-9]{1,3}[.)]")
-
-# Languages without a space between sentences, if they are written in their own script. Languages of South East Asia
-# write no space between words, but they write one between sentences.
-_UNSPACED_LANGUAGES = frozenset({"zh", "cmn", "yue", "wuu", "gan", "hsn", "lzh", "ja"})
-_UNSPACED_WORDS = frozenset({"th", "tha", "lo", "lao", "km", "khm", "my", "mya", "bo", "bod", "dz", "dzo"})
-_UNSPACED_SCRIPTS = frozenset({"hans", "hant", "hani", "hanb", "bopo", "jpan", "hira", "kana", "hrkt"})
-
-# Signs of list items, which stay as they are.
-_BULLET = re.compile(r"\s*[-*+•‣▪◦·–—]\s+")
-
-# What a text of several sentences has: a line break or the end of a sentence, and something after it. Only some scripts
-# write a space after the end of a sentence. A bullet is no sentence, but it is cut off.
-_MAYBE_SEVERAL = re.compile(
-    r"[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]\s*\S|[.!?…‥;\u037e·][^\w\s]*\s+\S"
-    r"|[。．！？｡؟۔।॥။።፧։՜՞᠃᠉…‼⁇⁈⁉][^\w\s]*\s*[^\s”’」』】）》〉\"')\]]"
-)
-# Where one of these is not, `_MAYBE_SEVERAL` does not match. A set of characters is searched several times as fast.
-_MAYBE_END = re.compile(r"[\n\v\f\r\x1c-\x1e\x85\u2028\u2029.!?…‥;\u037e·。．！？｡؟۔।॥။።፧։՜՞᠃᠉‼⁇⁈⁉]")
-_MAYBE_BULLET = frozenset("-*+•‣▪◦·–— \t\u3000\xa0")
-
-_PLAIN_GAPS = frozenset({"", " ", "\u3000"})
 _MASK = "w"
 
 _Span = tuple[int, int]
-
-# Returns the tokens of the parts of the text at these places; no tokens for a part that needs no translation.
-Encode = Callable[[Sequence[_Span]], Sequence[Sequence[int]]]
-
-# A span, and its tokens; None if the span is too long to be tokenized.
-_Piece = tuple[_Span, tuple[int, ...] | None]
-
-
-class TooManySentencesError(ValueError):
-    """The text has more sentences than are accepted."""
-
-
-class LongCharacterError(ValueError):
-    """A single character is too long to be tokenized. `length` is its number of code points."""
-
-    def __init__(self, length: int) -> None:
-        self.length = length
-        super().__init__(f"a character of {length} code points")
-
-
-@dataclass(frozen=True, slots=True)
-class SplitLimits:
-    """Limits of the sentences that a text is cut into.
-
-    Attributes:
-        tokens: maximum tokens of a sentence.
-        characters: maximum characters of a sentence. A longer one is not tokenized, but halved first.
-        sentences: maximum sentences of the text.
-    """
-
-    tokens: int
-    characters: int
-    sentences: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,36 +38,6 @@ class SplitText:
     gaps: tuple[str, ...]
     spans: tuple[_Span, ...] = ()
     halved: int = 0
-
-    def target_gaps(self, target_language: str) -> list[str]:
-        """Return the gaps of a translation to `target_language`, a BCP-47 tag.
-
-        A gap between sentences that is empty or a single space follows the habit of the target language. All other gaps
-        stay as they are.
-        """
-        return target_gaps(self.gaps, target_language)
-
-    def join(self, translations: Sequence[str], target_language: str) -> str:
-        """Join the sentences' translations to the translation of the text."""
-        first, *others = self.target_gaps(target_language)
-        return first + "".join(text + gap for text, gap in zip(translations, others, strict=True))
-
-
-def target_gaps(gaps: Sequence[str], target_language: str) -> list[str]:
-    """Return the gaps of a translation to `target_language`; see `SplitText.target_gaps`."""
-    if len(gaps) < 2:
-        return list(gaps)
-    space = "" if is_unspaced(target_language) else " "
-    first, *between, last = gaps
-    return [first, *(space if gap in _PLAIN_GAPS else gap for gap in between), last]
-
-
-def maybe_several(text: str) -> bool:
-    """Whether `split_text` may find several sentences or a bullet in `text`. This is cheap."""
-    end = _MAYBE_END.search(text)
-    if end and _MAYBE_SEVERAL.search(text, end.start()):
-        return True
-    return text[:1] in _MAYBE_BULLET and _BULLET.match(text) is not None
 
 
 def split_text(
@@ -170,14 +71,13 @@ def split_text(
     """
     spans: list[_Span] = []
     plain = _masked(text, kept)
-    stripped = _stripped(plain, 0, len(plain))
-    sentences = _sentences(plain, _primary_subtag(language), kept, budget) if not whole else [stripped]
-    for span in sentences:
+    found = [stripped(plain, 0, len(plain))] if whole else sentences(plain, primary_subtag(language), kept, budget)
+    for span in found:
         if span:
             spans.append(span)
         if len(spans) > limits.sentences:
             raise TooManySentencesError
-    pieces, halved = _Halving(plain, encode, limits, kept, budget).pieces(spans)
+    pieces, halved = Halving(plain, encode, limits, kept, budget).pieces(spans)
     starts = [start for (start, _), _ in pieces]
     ends = [end for (_, end), _ in pieces]
     return SplitText(
@@ -198,205 +98,3 @@ def _masked(text: str, kept: Sequence[Kept]) -> str:
         parts += [text[done : part.start], _MASK * (part.end - part.start)]
         done = part.end
     return "".join([*parts, text[done:]])
-
-
-def _sentences(text: str, language: str, kept: Sequence[Kept], budget: Budget) -> Iterator[_Span]:
-    """Yield the span of each sentence of `text`."""
-    goes_on = {part.start: part.end for part in kept if part.ends_sentence}
-    unseen = [part for part in kept if part.kind is not Kind.OTHER]
-    starts = [part.start for part in unseen]
-    for match in _LINE.finditer(text):
-        if match.group().isspace():
-            continue
-        bullet = _BULLET.match(match.group())
-        start = first = match.start() + (bullet.end() if bullet else 0)
-        line = text[start : match.end()]
-        of_line = unseen[bisect_left(starts, start) : bisect_left(starts, match.end())]
-        for end in _ends_around(line, first, of_line, language, budget):
-            while first + end in goes_on:
-                end = goes_on[first + end] - first
-            if is_boundary(line, end) and first + end > start:
-                span = _stripped(text, start, first + end)
-                if span and not _ITEM_NUMBER.fullmatch(text, *span):
-                    yield span
-                start = first + end
-
-
-def _ends_around(line: str, first: int, unseen: Sequence[Kept], language: str, budget: Budget) -> Iterator[int]:
-    """Yield the end of each sentence of `line`, as if its tags and emoji were not there.
-
-    Args:
-        line: a line.
-        first: where it starts in the text.
-        unseen: the tags and emoji, in order; their places are those of the text.
-        language: selects the abbreviations.
-        budget: is checked between the pieces of the work.
-    """
-    if not unseen:
-        yield from _sentence_ends(line, language, budget)
-        return
-    removed = list(accumulate((part.end - part.start for part in unseen), initial=0))
-    places = [part.start - first - before for part, before in zip(unseen, removed, strict=False)]
-    ends = [0, *(part.end - first for part in unseen)]
-    left = (
-        "".join(line[start : part.start - first] for start, part in zip(ends, unseen, strict=False)) + line[ends[-1] :]
-    )
-    for end in _sentence_ends(left, language, budget):
-        yield end + removed[bisect_left(places, end)]
-
-
-def _sentence_ends(line: str, language: str, budget: Budget) -> Iterator[int]:
-    """Yield the end of each sentence of `line`, in order. The last sentence ends with the line.
-
-    The last sentence of a window may go on after the window, so the next window starts with this sentence. If the
-    sentence is longer than half a window, the next window starts at the end of this window instead.
-    """
-    start = 0
-    budget.check()
-    while start + _WINDOW < len(line):
-        budget.check()
-        position = start
-        for length in _segment(line[start : start + _WINDOW], language)[:-1]:
-            position += length
-            yield position
-        start = position if position - start >= _WINDOW // 2 else start + _WINDOW
-    for length in _segment(line[start:], language):
-        start += length
-        yield start
-
-
-def _segment(line: str, language: str) -> list[int]:
-    """Return the length of each sentence of `line`, including the white space after it."""
-    # sentencex panics at some white space that is not ASCII, and a panic is not an Exception
-    plain = _WHITE_SPACE_CHARACTER.sub(" ", line)
-    try:
-        lengths = list(map(len, sentencex.segment(language, plain)))
-    except BaseException as error:
-        if isinstance(error, KeyboardInterrupt | SystemExit):
-            raise
-        return [len(line)]
-    return lengths if sum(lengths) == len(line) else [len(line)]
-
-
-class _Halving:
-    """Halves sentences until they are within the limits.
-
-    Args:
-        text: the text of the sentences, in which nothing is left of the kept parts.
-        encode: returns the tokens of parts of the text.
-        limits: the limits of the sentences.
-        kept: parts that are not cut and do not count.
-        budget: is checked between the pieces of the work.
-    """
-
-    def __init__(self, text: str, encode: Encode, limits: SplitLimits, kept: Sequence[Kept], budget: Budget) -> None:
-        self._text = text
-        self._encode = encode
-        self._limits = limits
-        self._budget = budget
-        self._kept = kept
-        self._starts = [part.start for part in kept]
-        self._lengths = list(accumulate((part.end - part.start for part in kept), initial=0))
-
-    def pieces(self, spans: Sequence[_Span]) -> tuple[list[tuple[_Span, tuple[int, ...]]], int]:
-        """Return the sentences at `spans` in pieces within the limits, without the pieces that have no tokens.
-
-        With them comes how many sentences were halved.
-        """
-        pieces = self._tokens(spans)
-        halved = 0
-        while True:
-            if sum(self._least_sentences(piece) for piece in pieces) > self._limits.sentences:  # saves the halving
-                raise TooManySentencesError
-            halves: list[tuple[_Span, ...]] = []
-            for piece in pieces:
-                self._budget.check()
-                halves.append(self._halves(*piece[0]) if self._is_too_long(piece) else ())
-            if not any(halves):
-                return _tokenized(pieces), halved
-            halved = halved or sum(map(bool, halves))
-            smaller = iter(self._tokens([half for pair in halves for half in pair]))
-            pieces = [
-                piece
-                for whole, pair in zip(pieces, halves, strict=True)
-                for piece in ([next(smaller) for _ in pair] if pair else [whole])
-            ]
-
-    def _tokens(self, spans: Sequence[_Span]) -> list[_Piece]:
-        short = [self._length(*span) <= self._limits.characters for span in spans]
-        encoded = [span for span, is_short in zip(spans, short, strict=True) if is_short]
-        ids = iter(self._encode(encoded) if encoded else ())
-        return [(span, tuple(next(ids)) if is_short else None) for span, is_short in zip(spans, short, strict=True)]
-
-    def _length(self, start: int, end: int) -> int:
-        """Return how many characters are not of kept parts."""
-        first, last = bisect_left(self._starts, start), bisect_left(self._starts, end)
-        return end - start - (self._lengths[last] - self._lengths[first])
-
-    def _is_too_long(self, piece: _Piece) -> bool:
-        _, ids = piece
-        return ids is None or len(ids) > self._limits.tokens
-
-    def _least_sentences(self, piece: _Piece) -> int:
-        """Return how many sentences a piece becomes at least."""
-        _, ids = piece
-        return 1 if ids is None else -(-len(ids) // self._limits.tokens)
-
-    def _halves(self, start: int, end: int) -> tuple[_Span, ...]:
-        """Return the two halves of a sentence, cut at the best place near its middle; none if it cannot be cut."""
-        cut = start + _cut(self._text[start:end])
-        number = bisect_left(self._starts, cut) - 1
-        if number >= 0 and self._kept[number].end > cut:  # within a kept part: beside it
-            first, last, _ = self._kept[number]
-            cut = first if first > start else last
-        parts = (_stripped(self._text, start, cut), _stripped(self._text, cut, end)) if cut < end else ()
-        return tuple(part for part in parts if part) if all(parts) else ()
-
-
-def _tokenized(pieces: Sequence[_Piece]) -> list[tuple[_Span, tuple[int, ...]]]:
-    """Return the pieces that have tokens."""
-    found: list[tuple[_Span, tuple[int, ...]]] = []
-    for (start, end), ids in pieces:
-        if ids is None:
-            raise LongCharacterError(end - start)
-        if ids:
-            found.append(((start, end), ids))
-    return found
-
-
-def _cut(sentence: str) -> int:
-    middle, quarter = len(sentence) // 2, len(sentence) // 4
-    for pattern in (_CLAUSE_END, _WHITE_SPACE):
-        ends = [match.end() for match in pattern.finditer(sentence, middle - quarter, middle + quarter)]
-        if near := [end for end in ends if is_boundary(sentence, end)]:
-            return min(near, key=lambda end: abs(end - middle))
-    if before := boundary_before(sentence, middle):
-        return before
-    return next(index for index in range(middle + 1, len(sentence) + 1) if is_boundary(sentence, index))
-
-
-def _stripped(text: str, start: int, end: int) -> _Span | None:
-    """Return the span without white space around it, or None if nothing is left."""
-    part = text[start:end]
-    start += len(part) - len(part.lstrip())
-    return (start, start + len(part.strip())) if part.strip() else None
-
-
-def _primary_subtag(language: str) -> str:
-    return _subtags(language)[0]
-
-
-def is_unspaced(language: str) -> bool:
-    """Whether sentences in `language`, a BCP-47 tag, have no space between them."""
-    primary, *others = _subtags(language)
-    script = next((subtag for subtag in others if len(subtag) == 4 and subtag.isalpha()), None)
-    return primary in _UNSPACED_LANGUAGES if script is None else script in _UNSPACED_SCRIPTS
-
-
-def spaces_words(language: str) -> bool:
-    """Whether `language`, a BCP-47 tag, has spaces between words."""
-    return not is_unspaced(language) and _primary_subtag(language) not in _UNSPACED_WORDS
-
-
-def _subtags(language: str) -> list[str]:
-    return language.lower().replace("_", "-").split("-")

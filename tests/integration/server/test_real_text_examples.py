@@ -6,7 +6,9 @@ from benchmarks.runs import real_text_examples
 from benchmarks.runs.real_text_examples import EXAMPLES, PAGE
 
 # What each example must not lose: placeholders, addresses, emoji, tags and code.
-_SURVIVES = re.compile(r"\{\w+\}|%\d\$s|https?://[\w./?=]+\w|[\w.]+@[\w.]+\w|\U0001f468\u200d\S*\U0001f467|</?\w[^<>]*>|`make`")
+_SURVIVES = re.compile(
+    r"\{\w+\}|%\d\$s|https?://[\w./?=]+\w|[\w.]+@[\w.]+\w|\U0001f468\u200d\S*\U0001f467|</?\w[^<>]*>|`make`"
+)
 
 
 def test_the_page_is_what_the_server_answers():

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from translane_server.budget import Budget, WorkEndedError
 from translane_server.text.graphemes import is_boundary
-from translane_server.text.splitting import LongCharacterError, SplitLimits, TooManySentencesError, split_text
+from translane_server.text.halving import LongCharacterError, SplitLimits, TooManySentencesError
+from translane_server.text.spacing import target_gaps
+from translane_server.text.splitting import split_text
 
 EOS = 3
 PIECES = (
@@ -109,7 +111,7 @@ def test_sentences(language, text, sentences):
 def test_numbers_of_items_are_kept():
     parts = split("1. One.\n2. Two. (3) 4\n12.", "en")
     assert parts.sentences == ("One.", "Two.", "(3) 4")
-    assert parts.join(["一。", "二。", "三"], "zh") == "1. 一。\n2. 二。三\n12."
+    assert target_gaps(parts.gaps, "zh") == ["1. ", "\n2. ", "", "\n12."]
     assert split("Er kam am\n2. Mai an. Ja!", "de").sentences[1:] == ("2. Mai an.", "Ja!")
 
 
@@ -140,7 +142,9 @@ def test_a_sentence_without_tokens_belongs_to_the_gap():
 )
 def test_translations_stand_as_the_target_language_has_it(target, text, translated):
     parts = split(text)
-    assert parts.join([str(index) for index, _ in enumerate(parts.sentences, 1)], target) == translated
+    numbers = [str(index) for index, _ in enumerate(parts.sentences, 1)]
+    gaps = target_gaps(parts.gaps, target)
+    assert "".join(gap + number for gap, number in zip(gaps, [*numbers, ""], strict=True)) == translated
 
 
 def test_a_sentence_that_is_too_long_is_cut_at_clauses():

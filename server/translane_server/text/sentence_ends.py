@@ -1,0 +1,134 @@
+"""Finds the sentences of a text.
+
+The library sentencex finds the ends of sentences. A line break always ends a sentence.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+
+import sentencex
+
+from translane_server.budget import Budget
+from translane_server.text.graphemes import is_boundary
+from translane_server.text.kept import Kept, Kind
+
+# How much of a line sentencex gets at once [characters]. The time of sentencex grows with the square of this length.
+_WINDOW = 4096
+
+_LINE = re.compile(r"[^\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+")
+_WHITE_SPACE_CHARACTER = re.compile(r"\s")
+
+# The number of a list item. sentencex takes the number for a sentence, but it is not translated.
+_ITEM_NUMBER = re.compile(r"\(?[0-9]{1,3}[.)]")
+
+# Signs of list items, which stay as they are.
+_BULLET = re.compile(r"\s*[-*+•‣▪◦·–—]\s+")
+
+# What a text of several sentences has: a line break or the end of a sentence, and something after it. Only some scripts
+# write a space after the end of a sentence. A bullet is no sentence, but it is cut off.
+_MAYBE_SEVERAL = re.compile(
+    r"[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]\s*\S|[.!?…‥;\u037e·][^\w\s]*\s+\S"
+    r"|[。．！？｡؟۔।॥။።፧։՜՞᠃᠉…‼⁇⁈⁉][^\w\s]*\s*[^\s”’」』】）》〉\"')\]]"
+)
+# Where one of these is not, `_MAYBE_SEVERAL` does not match. A set of characters is searched several times as fast.
+_MAYBE_END = re.compile(r"[\n\v\f\r\x1c-\x1e\x85\u2028\u2029.!?…‥;\u037e·。．！？｡؟۔।॥။።፧։՜՞᠃᠉‼⁇⁈⁉]")
+_MAYBE_BULLET = frozenset("-*+•‣▪◦·–— \t\u3000\xa0")
+
+_Span = tuple[int, int]
+
+
+def maybe_several(text: str) -> bool:
+    """Whether `sentences` may find several sentences or a bullet in `text`. This is cheap."""
+    end = _MAYBE_END.search(text)
+    if end and _MAYBE_SEVERAL.search(text, end.start()):
+        return True
+    return text[:1] in _MAYBE_BULLET and _BULLET.match(text) is not None
+
+
+def sentences(text: str, language: str, kept: Sequence[Kept], budget: Budget) -> Iterator[_Span]:
+    """Yield the span of each sentence of `text`."""
+    goes_on = {part.start: part.end for part in kept if part.ends_sentence}
+    unseen = [part for part in kept if part.kind is not Kind.OTHER]
+    starts = [part.start for part in unseen]
+    for match in _LINE.finditer(text):
+        if match.group().isspace():
+            continue
+        bullet = _BULLET.match(match.group())
+        start = first = match.start() + (bullet.end() if bullet else 0)
+        line = text[start : match.end()]
+        of_line = unseen[bisect_left(starts, start) : bisect_left(starts, match.end())]
+        for end in _ends_around(line, first, of_line, language, budget):
+            while first + end in goes_on:
+                end = goes_on[first + end] - first
+            if is_boundary(line, end) and first + end > start:
+                span = stripped(text, start, first + end)
+                if span and not _ITEM_NUMBER.fullmatch(text, *span):
+                    yield span
+                start = first + end
+
+
+def _ends_around(line: str, first: int, unseen: Sequence[Kept], language: str, budget: Budget) -> Iterator[int]:
+    """Yield the end of each sentence of `line`, as if its tags and emoji were not there.
+
+    Args:
+        line: a line.
+        first: where it starts in the text.
+        unseen: the tags and emoji, in order; their places are those of the text.
+        language: selects the abbreviations.
+        budget: is checked between the pieces of the work.
+    """
+    if not unseen:
+        yield from _sentence_ends(line, language, budget)
+        return
+    removed = list(accumulate((part.end - part.start for part in unseen), initial=0))
+    places = [part.start - first - before for part, before in zip(unseen, removed, strict=False)]
+    ends = [0, *(part.end - first for part in unseen)]
+    left = (
+        "".join(line[start : part.start - first] for start, part in zip(ends, unseen, strict=False)) + line[ends[-1] :]
+    )
+    for end in _sentence_ends(left, language, budget):
+        yield end + removed[bisect_left(places, end)]
+
+
+def _sentence_ends(line: str, language: str, budget: Budget) -> Iterator[int]:
+    """Yield the end of each sentence of `line`, in order. The last sentence ends with the line.
+
+    The last sentence of a window may go on after the window, so the next window starts with this sentence. If the
+    sentence is longer than half a window, the next window starts at the end of this window instead.
+    """
+    start = 0
+    budget.check()
+    while start + _WINDOW < len(line):
+        budget.check()
+        position = start
+        for length in _segment(line[start : start + _WINDOW], language)[:-1]:
+            position += length
+            yield position
+        start = position if position - start >= _WINDOW // 2 else start + _WINDOW
+    for length in _segment(line[start:], language):
+        start += length
+        yield start
+
+
+def _segment(line: str, language: str) -> list[int]:
+    """Return the length of each sentence of `line`, including the white space after it."""
+    # sentencex panics at some white space that is not ASCII, and a panic is not an Exception
+    plain = _WHITE_SPACE_CHARACTER.sub(" ", line)
+    try:
+        lengths = list(map(len, sentencex.segment(language, plain)))
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise
+        return [len(line)]
+    return lengths if sum(lengths) == len(line) else [len(line)]
+
+
+def stripped(text: str, start: int, end: int) -> _Span | None:
+    """Return the span without white space around it, or None if nothing is left."""
+    part = text[start:end]
+    start += len(part) - len(part.lstrip())
+    return (start, start + len(part.strip())) if part.strip() else None
