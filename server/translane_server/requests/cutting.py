@@ -8,21 +8,24 @@ from dataclasses import dataclass
 from translane.v1 import translation_pb2 as pb
 from translane_server.budget import Budget
 from translane_server.errors import FieldViolation, InvalidRequestError
-from translane_server.requests.documents import CutText
 from translane_server.requests.language_pairs import LanguagePair
 from translane_server.requests.limits import CHARACTERS_PER_TOKEN, TokenLimits
+from translane_server.requests.merging import CutText
 from translane_server.requests.resolved_options import Source
 from translane_server.requests.tokenizing import tokenize
 from translane_server.text.halving import LongCharacterError, SplitLimits
 from translane_server.text.kept import Kept, cut_at, without_overlaps
-from translane_server.text.marked_block import MarkedBlock, Span, TakenOut
+from translane_server.text.marked_block import MarkedBlock, TakenOut
 from translane_server.text.marks import MarkedText
 from translane_server.text.markup.document import Document
 from translane_server.text.preserve_patterns import PreservePatterns
 from translane_server.text.preserving import may_preserve, untranslatable
+from translane_server.text.removal import Span
 from translane_server.text.sentence_ends import maybe_several
 from translane_server.text.splitting import SplitText, split_text
 from translane_server.text.unknown_parts import unknown_parts
+
+SPLIT_ADVICE = "; split_sentences cuts it into sentences"
 
 # How often a sentence is searched for unknown characters. Tokens around a part that is taken out may be others.
 _SEARCHES = 3
@@ -108,9 +111,6 @@ class Cutting:
         if len(sources) > 1:
             treatment.sentences = len(sources)
         return sources, CutText(gaps, document, treatment if treatment.ByteSize() else None)
-
-
-SPLIT_ADVICE = "; split_sentences cuts it into sentences"
 
 
 class _BlockCutting:

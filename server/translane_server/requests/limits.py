@@ -83,14 +83,14 @@ def check_sizes(request: Request, limits: RequestLimits) -> None:
     refuse(wrong)
 
 
-def splits(options: pb.DecodingOptions) -> bool:
-    """Whether texts may be cut into sentences.
+def splitting(options: pb.DecodingOptions) -> bool | None:
+    """Return whether texts are cut into sentences; None if each text decides.
 
-    By default they may, but with options that are for one sentence.
+    Each text decides if the options do not say, unless an option is for one sentence.
     """
     if options.HasField("split_sentences"):
         return options.split_sentences
-    return not (options.target_prefix or options.return_alternatives)
+    return False if options.target_prefix or options.return_alternatives else None
 
 
 def check_tokens(field: str, ids: Sequence[Sequence[int]], limit: int, advice: str = "") -> list[FieldViolation]:
@@ -128,7 +128,7 @@ def takes_too_long(field: str, budget: Budget) -> InvalidRequestError:
 def _texts(request: TranslationRequest, options: pb.DecodingOptions, limits: RequestLimits) -> list[FieldViolation]:
     characters = CHARACTERS_PER_TOKEN * limits.tokens.source
     if isinstance(request, pb.TranslateStreamRequest):
-        if len(request.text) > characters and splits(options):
+        if len(request.text) > characters and splitting(options) is not False:
             characters *= limits.sentences_waiting
         return _long("text", request.text, characters)
     texts = request.texts
@@ -136,7 +136,7 @@ def _texts(request: TranslationRequest, options: pb.DecodingOptions, limits: Req
         return wrong
     if max(map(len, texts), default=0) <= characters:
         return []
-    if splits(options):
+    if splitting(options) is not False:
         characters *= limits.sentences_waiting
     return [_too_long(f"texts[{n}]", text, characters) for n, text in enumerate(texts) if len(text) > characters]
 

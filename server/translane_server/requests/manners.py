@@ -12,7 +12,7 @@ from translane_server.manifest import Manifest
 from translane_server.quality_estimate import UNCALIBRATED, Calibration
 from translane_server.requests.cutting import Cutting
 from translane_server.requests.language_pairs import LanguagePairs
-from translane_server.requests.limits import RequestLimits, TranslationRequest, splits
+from translane_server.requests.limits import RequestLimits, TranslationRequest, splitting
 from translane_server.requests.model_defaults import search_options, with_defaults
 from translane_server.requests.option_checks import OptionLimits, check_options
 from translane_server.requests.resolved_options import TermSources, resolve
@@ -113,7 +113,7 @@ class Manners:
             pair,
             source,
             ids.unk,
-            splits=_splits(options),
+            splits=splitting(options),
             preserves=options.preserve_untranslatable or not options.HasField("preserve_untranslatable"),
             patterns=patterns,
             tokens=self._options.tokens,
@@ -123,13 +123,6 @@ class Manners:
             builder = TranslationBuilder(pair, ids, resolved, self._calibration, spaced=spaces_words(language))
         named_wrong = [] if wrong else wrong_glossaries
         return Manner(cutting, builder, [*wrong, *wrong_options, *named_wrong, *wrong_patterns], language)
-
-
-def _splits(options: pb.DecodingOptions) -> bool | None:
-    """Return whether texts are cut into sentences; None if each text decides."""
-    if options.HasField("split_sentences"):
-        return options.split_sentences
-    return None if splits(options) else False
 
 
 def _patterns(patterns: Sequence[str]) -> tuple[PreservePatterns, list[FieldViolation]]:

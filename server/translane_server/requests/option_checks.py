@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from translane.v1 import translation_pb2 as pb
 from translane_server.errors import FieldViolation
-from translane_server.requests.documents import check_split
 from translane_server.requests.limits import TokenLimits
 
 # The beam size of texts in which a term occurs, if the request does not set beam_size.
@@ -128,7 +127,7 @@ def check_options(options: pb.DecodingOptions, limits: OptionLimits) -> list[Fie
         *_check_phrases(options),
         *_check_terms(options),
         *_check_alignment(options, limits),
-        *check_split(options),
+        *_check_split(options),
     ]
 
 
@@ -167,6 +166,18 @@ def _combinations(options: pb.DecodingOptions, limits: OptionLimits) -> Iterator
             yield _violation(name, f"needs beams: it cannot be combined with {other}")
     if options.HasField("max_length") and options.min_length > max(0, options.max_length):
         yield _violation("min_length", f"is {options.min_length}, more than max_length, {options.max_length}")
+
+
+def _check_split(options: pb.DecodingOptions) -> list[FieldViolation]:
+    """Return the options that cannot be combined with split_sentences, because they are for one sentence."""
+    if not options.split_sentences:
+        return []
+    refused = {"return_alternatives": options.return_alternatives, "target_prefix": bool(options.target_prefix)}
+    return [
+        FieldViolation(f"options.{name}", "cannot be combined with split_sentences")
+        for name, present in refused.items()
+        if present
+    ]
 
 
 def _check_phrases(options: pb.DecodingOptions) -> Iterator[FieldViolation]:

@@ -9,7 +9,7 @@ from translane_server.budget import UNLIMITED, Budget, OverBudgetError
 from translane_server.errors import FieldViolation, InvalidRequestError
 from translane_server.manifest import Manifest
 from translane_server.requests.cutting import SPLIT_ADVICE
-from translane_server.requests.documents import FORMATS, check_format
+from translane_server.requests.formats import FORMATS, check_format
 from translane_server.requests.limits import (
     RequestLimits,
     TranslationRequest,

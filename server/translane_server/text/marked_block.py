@@ -7,48 +7,17 @@ sentence has a tag whose other tag is elsewhere as a mark without an opening or 
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from enum import Enum, auto
+from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-from translane_server.text.kept import Kept, Kind
-from translane_server.text.marks import Mark, MarkedText
+from translane_server.text.kept import Kept
+from translane_server.text.marks import MarkedText
+from translane_server.text.removal import Span, removed
+from translane_server.text.tags import Role, marks_of, merged, paired, tags_of
 
-Span = tuple[int, int]
 Escape = Callable[[str], str]
-
-_TAG_NAME = re.compile(r"</?([\w:.-]+)")
-_CLOSING_SIGNS = frozenset(",.;:!?…%)]}”’»，。；：！？、）】》」』")
-_OPENING_SIGNS = frozenset("([{“‘«„（【《「『")
-
-
-class _Role(Enum):
-    OPENS = auto()
-    CLOSES = auto()
-    SINGLE = auto()
-
-
-class _Tag(NamedTuple):
-    """A tag or a single thing at a place of the block's text.
-
-    Attributes:
-        place: where it is [characters].
-        role: what it is.
-        number: the same number for both tags of a pair.
-        text: how it is written.
-        is_empty: whether its pair encloses no text.
-        spaces: whether white space is before and after a single thing.
-    """
-
-    place: int
-    role: _Role
-    number: int
-    text: str
-    is_empty: bool = True
-    spaces: tuple[bool, bool] = (False, False)
 
 
 class TakenOut(NamedTuple):
@@ -82,7 +51,7 @@ class MarkedBlock:
         self.text = block.text
         self.kept = kept
         self._kept_starts = [part.start for part in kept]
-        self._tags = list(_tags(block.marks))
+        self._tags = list(tags_of(block.marks))
         self._places = [tag.place for tag in self._tags]
 
     def kept_in(self, start: int, end: int) -> Sequence[Kept]:
@@ -100,8 +69,8 @@ class MarkedBlock:
         kept = self.kept_in(start, end)
         if not kept and not self._tags:
             return TakenOut(MarkedText(self.text[start:end]), (end - start,), (start,))
-        removed = [(start, start), *_removed(self.text, start, end, kept), (end, end)]
-        left = [(one, other) for (_, one), (other, _) in pairwise(removed)]
+        spans = [(start, start), *removed(self.text, start, end, kept), (end, end)]
+        left = [(one, other) for (_, one), (other, _) in pairwise(spans)]
         text = "".join(self.text[one:other] for one, other in left)
         lengths = list(accumulate(other - one for one, other in left))
         starts = [one for one, _ in left]
@@ -112,10 +81,10 @@ class MarkedBlock:
 
         if self._tags:
             first, stop = self._zone(start, end, last)
-            tags = _merged(self._tags[first:stop], self.text, kept)
+            tags = merged(self._tags[first:stop], self.text, kept)
         else:
-            tags = list(_paired(self.text, kept))
-        return TakenOut(MarkedText(text, _marks(tags, in_sentence, len(text))), lengths, starts)
+            tags = list(paired(self.text, kept))
+        return TakenOut(MarkedText(text, marks_of(tags, in_sentence, len(text))), lengths, starts)
 
     def gaps(self, sentences: Sequence[Span], escape: Escape = str) -> list[str]:
         """Return the n + 1 texts before, between and after n sentences, with their tags.
@@ -157,7 +126,7 @@ class MarkedBlock:
         closing = [
             number
             for number in range(low, high)
-            if self._tags[number].role is _Role.CLOSES and not self._tags[number].is_empty
+            if self._tags[number].role is Role.CLOSES and not self._tags[number].is_empty
         ]
         return closing[-1] + 1 if closing else low
 
@@ -168,135 +137,7 @@ class MarkedBlock:
             (
                 number
                 for number in range(low, high)
-                if self._tags[number].role is _Role.OPENS and not self._tags[number].is_empty
+                if self._tags[number].role is Role.OPENS and not self._tags[number].is_empty
             ),
             high,
         )
-
-
-def _tags(marks: Sequence[Mark]) -> Iterator[_Tag]:
-    """Yield the tags and the single things of all marks, in the order in which they are written."""
-    opened: list[int] = []
-
-    def closed(until: int) -> Iterator[_Tag]:
-        while opened and opened[-1] != until:
-            number = opened.pop()
-            mark = marks[number]
-            yield _Tag(mark.end, _Role.CLOSES, number, mark.closing, mark.start == mark.end)
-
-    for number, mark in enumerate(marks):
-        yield from closed(mark.parent)
-        if mark.is_single:
-            yield _Tag(mark.start, _Role.SINGLE, number, mark.opening, spaces=(mark.space_before, mark.space_after))
-        else:
-            yield _Tag(mark.start, _Role.OPENS, number, mark.opening, mark.start == mark.end)
-            opened.append(number)
-    yield from closed(-1)
-
-
-def _merged(tags: Sequence[_Tag], text: str, kept: Sequence[Kept]) -> list[_Tag]:
-    """Return the tags of markup and the kept parts, as single things, in order."""
-    found: list[_Tag] = []
-    waiting = list(reversed(tags))
-    for number, part in enumerate(kept):
-        while waiting and waiting[-1].place <= part.start:
-            found.append(waiting.pop())
-        found.append(_single(text, part, ~number))
-    return found + waiting[::-1]
-
-
-def _paired(text: str, kept: Sequence[Kept]) -> Iterator[_Tag]:
-    """Yield the kept parts as single things, and tags of the same name as pairs."""
-    partners: dict[int, int] = {}  # the number of each tag of a pair, to that of the other
-    opened: dict[str, list[int]] = {}
-    stack: list[int] = []
-    for number, part in enumerate(kept):
-        if part.kind is Kind.OPENING_TAG:
-            opened.setdefault(_tag_name(text, part), []).append(number)
-            stack.append(number)
-        elif part.kind is Kind.CLOSING_TAG and (same := opened.get(_tag_name(text, part))):
-            partner = same[-1]
-            while (top := stack.pop()) != partner:  # a tag that is never closed within the pair is a single thing
-                opened[_tag_name(text, kept[top])].pop()
-            same.pop()
-            partners[partner], partners[number] = number, partner
-    for number, part in enumerate(kept):
-        partner = partners.get(number, -1)
-        if partner < 0:
-            yield _single(text, part, number)
-        else:
-            role = _Role.OPENS if partner > number else _Role.CLOSES
-            yield _Tag(part.start, role, min(number, partner), text[part.start : part.end])
-
-
-def _tag_name(text: str, part: Kept) -> str:
-    name = _TAG_NAME.match(text, part.start)
-    assert name, "a tag has a name"
-    return name[1].lower()
-
-
-def _single(text: str, part: Kept, number: int) -> _Tag:
-    before, after = text[max(0, part.start - 1) : part.start], text[part.end : part.end + 1]
-    spaces = (before.isspace(), after.isspace())
-    return _Tag(part.start, _Role.SINGLE, number, text[part.start : part.end], spaces=spaces)
-
-
-def _marks(tags: Sequence[_Tag], in_sentence: Callable[[int], int], length: int) -> tuple[Mark, ...]:
-    """Return the tags of a sentence as marks.
-
-    Args:
-        tags: the tags, in order.
-        in_sentence: turns a place of the block into a place of the sentence.
-        length: how long the sentence is [characters].
-    """
-    closing = {tag.number: tag for tag in tags if tag.role is _Role.CLOSES}
-    marks: list[Mark] = []
-    open_marks: list[int] = []  # the numbers of marks
-    opened_here = {tag.number for tag in tags if tag.role is _Role.OPENS}
-    for number in reversed([number for number in closing if number not in opened_here]):  # the outer one closes last
-        tag = closing[number]
-        marks.append(Mark(0, in_sentence(tag.place), "", tag.text, len(marks) - 1, is_single=False))
-        open_marks.append(len(marks) - 1)
-    for tag in tags:
-        parent = open_marks[-1] if open_marks else -1
-        place = in_sentence(tag.place)
-        if tag.role is _Role.CLOSES:
-            open_marks.pop()
-        elif tag.role is _Role.SINGLE:
-            marks.append(Mark(place, place, tag.text, "", parent, True, *tag.spaces))
-        else:
-            end = closing.get(tag.number)
-            reach = in_sentence(end.place) if end else length
-            marks.append(Mark(place, reach, tag.text, end.text if end else "", parent, is_single=False))
-            open_marks.append(len(marks) - 1)
-    return tuple(marks)
-
-
-def _removed(text: str, start: int, end: int, kept: Sequence[Kept]) -> list[Span]:
-    """Return the spans of `text[start:end]` that are taken out: kept parts, and white space that they leave double."""
-    found: list[Span] = []
-    number = 0
-    while number < len(kept):
-        one, other, kind = kept[number]
-        number += 1
-        if kind in (Kind.OPENING_TAG, Kind.CLOSING_TAG):
-            found.append((one, other))
-            continue
-        while number < len(kept) and kept[number].kind not in (Kind.OPENING_TAG, Kind.CLOSING_TAG):
-            between = text[other : kept[number].start]
-            if between and not between.isspace():
-                break
-            other = kept[number].end
-            number += 1
-        floor = found[-1][1] if found else start
-        before = one - len(text[floor:one]) + len(text[floor:one].rstrip())
-        ceiling = kept[number].start if number < len(kept) else end
-        after = other + len(text[other:ceiling]) - len(text[other:ceiling].lstrip())
-        sign_after, sign_before = text[after : min(after + 1, end)], text[max(before - 1, start) : before]
-        if other < after and (before < one or before == start or sign_before in _OPENING_SIGNS):
-            other = after
-        if before < one and (after == end or sign_after in _CLOSING_SIGNS):
-            one = before
-            other = after
-        found.append((one, other))
-    return found

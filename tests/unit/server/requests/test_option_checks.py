@@ -96,3 +96,13 @@ def test_alignment_needs_a_bundle_that_gives_it(name):
 def test_terminology_needs_a_server_with_beams():
     limits = OptionLimits(LIMITS.tokens, 1, alignment=True)
     assert wrong(limits, terminology=[term()]) == ["terminology"]
+
+
+def test_options_for_one_sentence_are_refused_where_texts_are_cut():
+    options = pb.DecodingOptions(split_sentences=True, return_alternatives=True, num_hypotheses=2, target_prefix="x")
+    found = {violation.field for violation in check_options(options, LIMITS)}
+    assert found == {"options.return_alternatives", "options.target_prefix"}
+    options.split_sentences = False
+    assert not check_options(options, LIMITS)
+    whole = pb.DecodingOptions(split_sentences=True, num_hypotheses=1, target_prefix="", beam_size=4)
+    assert not check_options(whole, LIMITS)

@@ -1,28 +1,15 @@
-"""Texts of many sentences in the protocol's terms: checks their options, and merges their sentences' translations."""
+"""Merges the translations of a text's sentences."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from translane.v1 import translation_pb2 as pb
-from translane_server.errors import FieldViolation
 from translane_server.quality_estimate import combined_quality
 from translane_server.requests.combinations import best_combinations
 from translane_server.text.markup.document import Document
-from translane_server.text.markup.html import parse_html
-from translane_server.text.markup.markdown import parse_markdown
-from translane_server.text.markup.xliff import parse_xliff
 from translane_server.text.spacing import target_gaps
-
-# What reads each format. Plain text needs no reader.
-FORMATS: Mapping[int, Callable[[str], Document]] = {
-    pb.FORMAT_HTML: parse_html,
-    pb.FORMAT_MARKDOWN: parse_markdown,
-    pb.FORMAT_XLIFF: parse_xliff,
-}
-
-_PLAIN = (pb.FORMAT_UNSPECIFIED, pb.FORMAT_TEXT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,27 +36,6 @@ class CutText:
             done += len(others)
             blocks.append(first + "".join(text + gap for text, gap in zip(texts, others, strict=True)))
         return self.document.render(blocks) if self.document else "".join(blocks)
-
-
-def check_split(options: pb.DecodingOptions) -> list[FieldViolation]:
-    """Return the options that cannot be combined with split_sentences, because they are for one sentence."""
-    if not options.split_sentences:
-        return []
-    refused = {"return_alternatives": options.return_alternatives, "target_prefix": bool(options.target_prefix)}
-    return [
-        FieldViolation(f"options.{name}", "cannot be combined with split_sentences")
-        for name, present in refused.items()
-        if present
-    ]
-
-
-def check_format(format_: int) -> list[FieldViolation]:
-    """Return what is wrong with a request's format."""
-    if format_ in _PLAIN or format_ in FORMATS:
-        return []
-    known = format_ in pb.Format.values()
-    name = pb.Format.Name(pb.Format.ValueType(format_)) if known else str(format_)
-    return [FieldViolation("format", f"{name} is not supported by this server")]
 
 
 def merge_translations(

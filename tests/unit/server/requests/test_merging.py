@@ -1,7 +1,7 @@
-"""Documents: what is refused for them, and one translation of those of their sentences."""
+"""Translations of a text's sentences as one translation."""
 
 from translane.v1 import translation_pb2 as pb
-from translane_server.requests.documents import CutText, check_format, check_split, merge_translations
+from translane_server.requests.merging import CutText, merge_translations
 
 
 def document(*gaps):
@@ -73,15 +73,6 @@ def test_without_scores_of_its_sentences_a_text_has_none():
     assert not merged.hypotheses[0].HasField("score")
 
 
-def test_options_for_one_sentence_are_refused():
-    options = pb.DecodingOptions(split_sentences=True, num_hypotheses=2, return_alternatives=True, target_prefix="x")
-    found = {violation.field for violation in check_split(options)}
-    assert found == {"options.return_alternatives", "options.target_prefix"}
-    options.split_sentences = False
-    assert not check_split(options)
-    assert not check_split(pb.DecodingOptions(split_sentences=True, num_hypotheses=1, target_prefix="", beam_size=4))
-
-
 def ranked(*hypotheses):
     return pb.Translation(hypotheses=[pb.Hypothesis(text=text, score=score) for text, score in hypotheses])
 
@@ -102,10 +93,3 @@ def test_what_was_done_with_a_text_is_told():
     text = CutText([("", " ", "")], treatment=pb.Treatment(sentences=2, preserved=1))
     assert merge_translations(text, [translation("a"), translation("b")], "en").treatment.sentences == 2
     assert not merge_translations(document("", ""), [translation("a")], "en").HasField("treatment")
-
-
-def test_a_format_that_nothing_reads_is_refused():
-    assert check_format(pb.FORMAT_UNSPECIFIED) == check_format(pb.FORMAT_TEXT) == []
-    assert [(each.field, each.description) for each in check_format(99)] == [
-        ("format", "99 is not supported by this server")
-    ]
