@@ -54,15 +54,17 @@ def format_message(format: Format | str) -> pb.Format:
 
 
 class DecodingOptions(TypedDict, total=False):
-    """How to search for a translation. An option that is left out, or None, takes the default named here.
+    """How to search for a translation.
 
-    A beam_size above 1 selects beam search. One of temperature, top_k and top_p selects sampling. Otherwise greedy
-    search takes the most probable token. Names and meanings are those of `translane.v1.DecodingOptions`. The server
-    refuses options that it does not offer, or that exclude each other, with an InvalidArgument that names the field.
+    An option that is left out, or None, takes the model's default (`ModelInfo.decoding_defaults`), or else the default
+    named here. A beam_size above 1, the request's or the model's default, selects beam search. One of temperature,
+    top_k and top_p selects sampling. Otherwise greedy search takes the most probable token. Names and meanings are
+    those of `translane.v1.DecodingOptions`. The server refuses options that it does not offer, or that exclude each
+    other, with an InvalidArgument that names the field.
     """
 
     beam_size: int | None
-    """Number of beams; 1 is greedy search. Default: 1, or 4 in texts where a term occurs."""
+    """Number of beams; 1 is greedy search. Default: 1, or 4 in sentences where a term occurs."""
     num_hypotheses: int | None
     """Hypotheses to return for each text: at most beam_size, unless tokens are sampled or return_alternatives is set.
     Default: 1."""

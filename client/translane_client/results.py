@@ -60,7 +60,7 @@ class TermOutcome(StrEnum):
     APPLIED = "applied"
     """The target is in the translation."""
     NOT_FOUND = "not_found"
-    """The source does not occur in the text."""
+    """The source does not occur in the text, or only where another term counts."""
     UNSPELLABLE = "unspellable"
     """The model's vocabulary cannot spell the target."""
     TOO_MANY = "too_many"
@@ -93,7 +93,7 @@ class Treatment:
     preserved: int = 0
     """How many places were preserved."""
     terms: tuple[TermReport, ...] = ()
-    """The terms that occur in the text, and the terms of the request that cannot be kept."""
+    """All terms of the request, and the stored terms that occur in the text."""
     source_language: str | None = None
     """BCP-47 tag of the language that the server found where the request said "auto"; otherwise None."""
     pivot_language: str | None = None
@@ -123,7 +123,7 @@ class Translation:
     source_tokens: int
     """Length of the source in tokens, with the end-of-sentence token; 0 for an empty text."""
     model: str = ""
-    """Name of the model that translated the text."""
+    """Name of the model that translated the request; several names with ", " ("auto") or " + " (a third language)."""
     timing: Timing | None = None
     """Timing of the request that the text travelled in."""
     source_pieces: tuple[str, ...] = ()
@@ -227,9 +227,9 @@ class ModelInfo:
     parameters: int
     """Number of weights."""
     max_source_tokens: int
-    """Longest source of one text, with the end-of-sentence token."""
+    """Longest sentence of a source, with the end-of-sentence token."""
     max_target_tokens: int
-    """Longest translation of one text, with the end-of-sentence token."""
+    """Longest translation of a sentence, with the end-of-sentence token."""
     default_max_length: int
     """Most tokens to generate where a request sets no max_length."""
     decoding_defaults: Mapping[str, Any] = field(default_factory=dict, hash=False)

@@ -1,4 +1,4 @@
-"""Reads --decoding-defaults: how the server searches where a request does not say."""
+"""Reads --decoding-defaults: the search of requests that set no search."""
 
 from __future__ import annotations
 

@@ -88,8 +88,8 @@ class ExportSettings(Settings):
     )
     decoding_defaults: Annotated[SearchDefaults | None, BeforeValidator(read_defaults), Flag("NAME=VALUE,…")] = Field(
         default=None,
-        description="How the server searches where a request does not say, such as beam_size=4,length_penalty=0.6;"
-        " none is greedily; by default as the checkpoint's generation_config.json says.",
+        description="Search of requests that set no search, such as beam_size=4,length_penalty=0.6;"
+        " none is greedy search; by default as the checkpoint's generation_config.json says.",
     )
     samples: Annotated[Path | None, Flag("FILE", heading="verification")] = Field(
         default=None,

@@ -102,7 +102,7 @@ class ModelLimits(_Model):
 
 
 class SearchDefaults(_Model):
-    """How to search where a request does not say: decoding options by name. None leaves an option at its own default.
+    """The search of requests that set no search: decoding options by name. None leaves an option at its own default.
 
     `str()` gives the options that are set, such as beam_size=4,length_penalty=0.6, or none.
     """

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 MOST_CHARACTERS = 1000
 _KEPT_AT_THE_END = 200
 _GAP = " … "
+_SHOWN_NAMES = 12
 
 
 def printable(text: str, most: int = MOST_CHARACTERS) -> str:
@@ -27,3 +30,10 @@ def shown(value: object, most: int = 60) -> str:
     if isinstance(value, list | dict) and len(value) > most:
         return f"a {type(value).__name__} of {len(value):,} items"
     return printable(repr(value), most)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the first 12 of `names`, separated by commas, and how many more there are."""
+    more = len(names) - _SHOWN_NAMES
+    first = ", ".join(printable(name, 100) for name in names[:_SHOWN_NAMES])
+    return f"{first} and {more} more" if more > 0 else first

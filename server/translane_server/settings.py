@@ -123,16 +123,17 @@ class ServerSettings(Settings):
         default=None,
         ge=2,
         le=_MAX_COUNT,
-        description="Longest source text [tokens]; by default the model's limit, 256 at most.",
+        description="Longest sentence of a source [tokens]; by default the model's limit, 256 at most.",
     )
     max_target_tokens: int | None = Field(
         default=None,
         ge=1,
         le=_MAX_COUNT,
-        description="Longest translation [tokens]; by default the model's limit, 256 at most.",
+        description="Longest translation of a sentence [tokens]; by default the model's limit, 256 at most.",
     )
     decoding_defaults: bool = Field(
-        default=True, description="Search as the model's bundle says where a request sets nothing; without, greedily."
+        default=True,
+        description="Take the bundle's search for requests that set no search; without, greedy search.",
     )
     texts_per_request: int = Field(default=256, ge=1, le=_MAX_COUNT, description="Most texts of a request.")
     sentences_waiting: int = Field(

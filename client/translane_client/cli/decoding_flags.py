@@ -21,7 +21,7 @@ from translane_client.cli.term_files import read_terms
 from translane_client.options import DecodingOptions
 
 _BEAMS_WITH_TERMS = 4
-"""The server's beam size for a request with terms and without a beam size."""
+"""The server's beam size for a request with terms, where neither the request nor the model's default has one."""
 
 _VALUES: Mapping[int, tuple[str, Callable[[str], Any]]] = {
     FieldDescriptor.TYPE_INT32: ("N", integer),
@@ -73,7 +73,7 @@ class _Flag:
 
 
 _SECTIONS: Mapping[str, tuple[_Flag, ...]] = {
-    "decoding (greedy search, unless flags of beam search or of sampling are set)": (
+    "decoding (a flag that is not set takes the model's default, or else the default named here)": (
         _Flag("beam_size", "number of beams; 1 is greedy search", "1, or 4 where a term occurs", type=count),
         _Flag("min_length", "fewest tokens of a translation", "0"),
         _Flag("max_length", "most tokens of a translation", "the model's", type=count),
@@ -113,7 +113,7 @@ _SECTIONS: Mapping[str, tuple[_Flag, ...]] = {
             metavar="NAME",
         ),
     ),
-    "beam search (where --beam-size is above 1)": (
+    "beam search (where there are several beams)": (
         _Flag("length_penalty", "rank hypotheses by log-probability / length^X", "1"),
         _Flag("early_stopping", "stop as soon as --beam-size hypotheses have ended", "no"),
         _Flag("patience", "wait for X times as many ended hypotheses", "1"),

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 
 from translane_export.errors import ExportError
 from translane_server.manifest import Languages, LanguageTemplates, LanguageTokens
-from translane_server.printable import printable, shown
+from translane_server.printable import listed, shown
 from translane_server.text.language_tags import lookup
-
-_SHOWN = 12
 
 
 def keep_languages(languages: Languages, wanted: Sequence[str]) -> Languages:
@@ -25,10 +23,10 @@ def keep_languages(languages: Languages, wanted: Sequence[str]) -> Languages:
     for tag in wanted:
         if not lookup(tag, languages.source) and not lookup(tag, languages.target):
             known = tuple(dict.fromkeys([*languages.source, *languages.target]))
-            raise ExportError(f"--languages: {shown(tag)} is not a language of the model, which has: {_listed(known)}")
+            raise ExportError(f"--languages: {shown(tag)} is not a language of the model, which has: {listed(known)}")
     for side, found, there in (("from", source, languages.source), ("to", target, languages.target)):
         if not found:
-            raise ExportError(f"--languages: the model translates {side} none of them, but {side} {_listed(there)}")
+            raise ExportError(f"--languages: the model translates {side} none of them, but {side} {listed(there)}")
     templates = languages.templates
     pairs = {
         one: {other: text for other, text in templates.pair_prefixes.get(one, {}).items() if other in target}
@@ -38,7 +36,7 @@ def keep_languages(languages: Languages, wanted: Sequence[str]) -> Languages:
     if templates.pair_prefixes:
         if not pairs:
             possible = [f"{one} to {other}" for one, others in templates.pair_prefixes.items() for other in others]
-            raise ExportError(f"--languages: no pair of them is one of the model's, which are {_listed(possible)}")
+            raise ExportError(f"--languages: no pair of them is one of the model's, which are {listed(possible)}")
         source = tuple(one for one in source if one in pairs)
         target = tuple(other for other in target if any(other in others for others in pairs.values()))
     return Languages(
@@ -66,9 +64,3 @@ def _kept(available: Sequence[str], wanted: Sequence[str]) -> tuple[str, ...]:
     if len(available) == 1:
         return tuple(available)
     return tuple(dict.fromkeys(tag for tag in (lookup(each, available) for each in wanted) if tag))
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _SHOWN
-    first = ", ".join(printable(name, 100) for name in names[:_SHOWN])
-    return f"{first} and {more} more" if more > 0 else first

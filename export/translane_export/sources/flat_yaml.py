@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-_LINE = re.compile(r"""("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^\s#'"-].*?|-|-\S.*?)\s*:(?:\s+(.*))?""")
+# White space before the colon is part of a name without quotes: to look for its end at each of n spaces takes n² steps.
+_LINE = re.compile(r"""("(?:[^"\\]|\\.)*"\s*|'(?:[^']|'')*'\s*|[^\s#'"-].*?|-\s*|-\S.*?):(?:\s+(.*))?""")
 _ITEM = re.compile(r"\s*-\s+(.*)")
 _ESCAPE = re.compile(r"\\(x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b"}
@@ -39,7 +40,7 @@ def read_settings(text: str) -> dict[str, Any]:
             if name and settings[name] is None and line.strip() == "[]":
                 settings[name] = []
         elif found := _LINE.fullmatch(line):
-            name = unquoted(found[1])
+            name = unquoted(found[1].rstrip())
             settings[name] = scalar(found[2] or "")
         else:
             raise ValueError(f"line {number} is no setting")

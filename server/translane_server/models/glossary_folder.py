@@ -104,7 +104,10 @@ class GlossaryFolder:
                 _log.exception("looking at the glossaries has failed")
 
     def refresh(self) -> None:
-        """Read the files that have changed before the last look, and not since. So a file that is written is left."""
+        """Read each file that has changed and then stayed the same for one look.
+
+        So no file is read while it is written.
+        """
         try:
             stamps = self._stamps()
         except OSError as error:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from translane_server.manifest import Languages
 from translane_server.models.choice import has_pair, names, sources_of, targets_of
 from translane_server.models.served_model import ServedModel
-from translane_server.text.language_tags import UNDETERMINED, standard_tag
+from translane_server.text.language_tags import UNDETERMINED, language_of
 
 # Most models have English on one side, and more text to learn from.
 _PREFERRED = "en"
@@ -47,11 +47,11 @@ def find_pivot(models: Iterable[ServedModel], source: str, target: str) -> Pivot
     """
     known = list(models)
     seconds = _with_target(known, target)
-    if not seconds or not source or _language(source) == _language(target):
+    if not seconds or not source or language_of(source) == language_of(target):
         return None
     firsts = [model for model in known if names(_languages(model).source, source)]
     steps = [(first, language) for first in firsts for language in targets_of(_languages(first), source)]
-    steps.sort(key=lambda step: _language(step[1]) != _PREFERRED)
+    steps.sort(key=lambda step: language_of(step[1]) != _PREFERRED)
     for first, language in steps:
         if second := _reader(seconds, first, language, target):
             return Pivot(first, second, language)
@@ -75,7 +75,8 @@ def sources_through(models: Iterable[ServedModel], target: str, direct: Containe
         for language in _languages(first).target:
             if _reader(seconds, first, language, target):
                 found |= dict.fromkeys(sources_of(_languages(first), language))
-    return [tag for tag in found if tag not in direct and tag != UNDETERMINED and _language(tag) != _language(target)]
+    of_target = language_of(target)
+    return [tag for tag in found if tag not in direct and tag != UNDETERMINED and language_of(tag) != of_target]
 
 
 def _with_target(models: Sequence[ServedModel], target: str) -> list[ServedModel]:
@@ -94,7 +95,3 @@ def _reader(seconds: Sequence[ServedModel], first: ServedModel, language: str, t
 
 def _languages(model: ServedModel) -> Languages:
     return model.description.manifest.languages
-
-
-def _language(tag: str) -> str:
-    return standard_tag(tag).partition("-")[0]

@@ -83,7 +83,8 @@ class Cutting:
             budget: is checked between the pieces of the work.
 
         Raises:
-            InvalidRequestError: the text has more sentences, or a part that cannot be cut is too long.
+            InvalidRequestError: a part that cannot be cut is too long, or a text that stays whole has too many
+                tokens.
             TooManySentencesError: the text has more than `sentences`.
         """
         blocks = document.blocks if document else (MarkedText(text),)

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 from translane_server.errors import FieldViolation
 from translane_server.manifest import Languages, LanguageTokens
-from translane_server.printable import shown
+from translane_server.printable import listed, shown
 from translane_server.text.language_tags import AUTO, is_auto, lookup, meaning
 from translane_server.text.tokenizer import Tokenizer
 
 _NO_TOKENS = LanguageTokens()
-_SHOWN_LANGUAGES = 12
 
 
 class LanguagePair:
@@ -97,7 +96,7 @@ class LanguagePairs:
         pairs = self._languages.templates.pair_prefixes
         if not wrong and pairs and found[1] not in pairs.get(found[0], {}):
             possible = [f"{one} to {other}" for one, others in pairs.items() for other in others]
-            problem = f"the model does not translate {found[0]} to {found[1]}; it does {_listed(possible)}"
+            problem = f"the model does not translate {found[0]} to {found[1]}; it does {listed(possible)}"
             wrong.append(FieldViolation("target_language", problem))
         return self._pair(*found), wrong
 
@@ -125,17 +124,11 @@ def _check(name: str, wanted: str, available: Sequence[str]) -> list[FieldViolat
     if not wanted:
         if len(available) == 1:
             return []
-        return [FieldViolation(name, f"is needed, the model has several: {_listed(available)}")]
+        return [FieldViolation(name, f"is needed, the model has several: {listed(available)}")]
     if lookup(wanted, available):
         return []
     if means := meaning(wanted):
         auto = f' or "{AUTO}"' if name == "source_language" and not is_auto(wanted) else ""
-        problem = f"{shown(wanted)} means {means}; send a language of the model ({_listed(available)}){auto}"
+        problem = f"{shown(wanted)} means {means}; send a language of the model ({listed(available)}){auto}"
         return [FieldViolation(name, problem)]
-    return [FieldViolation(name, f"{shown(wanted)} is not a language of the model, which has: {_listed(available)}")]
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _SHOWN_LANGUAGES
-    first = ", ".join(names[:_SHOWN_LANGUAGES])
-    return f"{first} and {more} more" if more > 0 else first
+    return [FieldViolation(name, f"{shown(wanted)} is not a language of the model, which has: {listed(available)}")]

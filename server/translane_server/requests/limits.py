@@ -43,7 +43,7 @@ class TokenLimits:
 
 @dataclass(frozen=True)
 class RequestLimits:
-    """The limits of every request, and how a request is searched that does not say."""
+    """The limits of every request, and the search of a request that sets none."""
 
     texts_per_request: int
     sentences_waiting: int

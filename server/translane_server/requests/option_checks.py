@@ -14,7 +14,7 @@ from translane.v1 import translation_pb2 as pb
 from translane_server.errors import FieldViolation
 from translane_server.requests.limits import TokenLimits
 
-# The beam size of texts in which a term occurs, if the request does not set beam_size.
+# The beam size of sentences in which a term occurs, if neither the request nor the model's default sets beam_size.
 _TERMINOLOGY_BEAMS = 4
 
 # Options without a range. Any value is valid, or a separate function checks the option.

@@ -11,7 +11,7 @@ from typing import Any
 
 from translane_server.budget import UNLIMITED, Budget
 from translane_server.errors import FieldViolation, InvalidRequestError
-from translane_server.text.language_tags import AUTO, lookup, standard_tag
+from translane_server.text.language_tags import AUTO, language_of, lookup
 
 # How much of a text is looked at [characters].
 LOOKED_AT = 1000
@@ -48,7 +48,7 @@ class LanguageIdentifier:
         """
         tags: dict[str, list[str]] = {}
         for tag in candidates:
-            tags.setdefault(_language(tag), []).append(tag)
+            tags.setdefault(language_of(tag), []).append(tag)
         by_language = {language: lookup(language, same) or same[0] for language, same in tags.items()}
         return [self._find(text[:LOOKED_AT], by_language, candidates[0], budget) for text in texts]
 
@@ -56,9 +56,5 @@ class LanguageIdentifier:
         budget.check()
         if not any(map(str.isalpha, text)):
             return default
-        ranked = (_language(label) for label, _ in self._model.rank(text))
+        ranked = (language_of(label) for label, _ in self._model.rank(text))
         return next((by_language[language] for language in ranked if language in by_language), default)
-
-
-def _language(tag: str) -> str:
-    return standard_tag(tag).partition("-")[0]

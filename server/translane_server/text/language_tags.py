@@ -118,6 +118,11 @@ def standard_tag(code: str) -> str:
     return "-".join([language, *([script] if script else [])])
 
 
+def language_of(tag: str) -> str:
+    """Return the language of a tag, without script and region, in the shortest code of ISO 639."""
+    return standard_tag(tag).partition("-")[0]
+
+
 @dataclass(frozen=True)
 class _Known:
     """A model's tags, by the three keys of a lookup. Tags by language come with their script and region."""

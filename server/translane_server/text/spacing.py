@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from translane_server.text.language_tags import language_of, standard_tag
+
 # Languages without a space between sentences, if they are written in their own script. Languages of South East Asia
 # write no space between words, but they write one between sentences.
 _UNSPACED_LANGUAGES = frozenset({"zh", "cmn", "yue", "wuu", "gan", "hsn", "lzh", "ja"})
@@ -30,22 +32,13 @@ def target_gaps(gaps: Sequence[str], target_language: str) -> list[str]:
     return [first, *(space if gap in _PLAIN_GAPS else gap for gap in between), last]
 
 
-def primary_subtag(language: str) -> str:
-    """Return the language of a BCP-47 tag."""
-    return _subtags(language)[0]
-
-
 def is_unspaced(language: str) -> bool:
     """Whether sentences in `language`, a BCP-47 tag, have no space between them."""
-    primary, *others = _subtags(language)
+    primary, *others = standard_tag(language).split("-")
     script = next((subtag for subtag in others if len(subtag) == 4 and subtag.isalpha()), None)
     return primary in _UNSPACED_LANGUAGES if script is None else script in _UNSPACED_SCRIPTS
 
 
 def spaces_words(language: str) -> bool:
     """Whether `language`, a BCP-47 tag, has spaces between words."""
-    return not is_unspaced(language) and primary_subtag(language) not in _UNSPACED_WORDS
-
-
-def _subtags(language: str) -> list[str]:
-    return language.lower().replace("_", "-").split("-")
+    return not is_unspaced(language) and language_of(language) not in _UNSPACED_WORDS

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from translane_server.budget import UNLIMITED, Budget
 from translane_server.text.halving import Encode, Halving, SplitLimits, TooManySentencesError
 from translane_server.text.kept import Kept
+from translane_server.text.language_tags import language_of
 from translane_server.text.sentence_ends import sentences, stripped
-from translane_server.text.spacing import primary_subtag
 
 _MASK = "w"
 
@@ -71,7 +71,7 @@ def split_text(
     """
     spans: list[_Span] = []
     plain = _masked(text, kept)
-    found = [stripped(plain, 0, len(plain))] if whole else sentences(plain, primary_subtag(language), kept, budget)
+    found = [stripped(plain, 0, len(plain))] if whole else sentences(plain, language_of(language), kept, budget)
     for span in found:
         if span:
             spans.append(span)

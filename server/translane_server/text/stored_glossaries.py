@@ -6,12 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from translane_server.printable import shown
+from translane_server.printable import listed, shown
 from translane_server.text.glossary import Glossary
-from translane_server.text.language_tags import UNDETERMINED, lookup, standard_tag
+from translane_server.text.language_tags import UNDETERMINED, language_of, lookup
 
 _REMEMBERED_MODELS = 256
-_SHOWN_NAMES = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +58,9 @@ class StoredGlossaries:
             return "this server stores no glossaries"
         pair = f"{source} to {target}"
         if pairs := [f"{each.source} to {each.target}" for each in self._glossaries if each.name == name]:
-            return f"{shown(name)} is a glossary for {_listed(pairs)}, and not for {pair}"
+            return f"{shown(name)} is a glossary for {listed(pairs)}, and not for {pair}"
         if fit := self.names((source,), (target,)):
-            return f"{shown(name)} is not a glossary of this server; for {pair} there is {_listed(fit)}"
+            return f"{shown(name)} is not a glossary of this server; for {pair} there is {listed(fit)}"
         return f"{shown(name)} is not a glossary of this server, which has none for {pair}"
 
     def _names(self, sources: tuple[str, ...], targets: tuple[str, ...]) -> Sequence[str]:
@@ -77,17 +76,7 @@ class StoredGlossaries:
 
 def _fits(tag: str, others: Sequence[str]) -> bool:
     """Whether `lookup` finds `tag` for any of `others`. A glossary or a model without languages may have any."""
-    language = _language(tag)
+    language = language_of(tag)
     return tag == UNDETERMINED or any(
-        each == UNDETERMINED or (_language(each) == language and lookup(each, [tag]) is not None) for each in others
+        each == UNDETERMINED or (language_of(each) == language and lookup(each, [tag]) is not None) for each in others
     )
-
-
-def _language(tag: str) -> str:
-    return standard_tag(tag).partition("-")[0]
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _SHOWN_NAMES
-    first = ", ".join(names[:_SHOWN_NAMES])
-    return f"{first} and {more} more" if more > 0 else first

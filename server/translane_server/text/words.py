@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import Stemmer
 
-from translane_server.text.language_tags import standard_tag
+from translane_server.text.language_tags import language_of
 from translane_server.text.normal_form import composed
 
 # First words of the Unicode names of letters of scripts that write no space between words.
@@ -98,7 +98,7 @@ class Words:
 
 def stemmer_of(language: str) -> str:
     """Return the name of the stemmer for a BCP-47 tag; "" if there is none."""
-    return STEMMERS.get(standard_tag(language).partition("-")[0], "")
+    return STEMMERS.get(language_of(language), "")
 
 
 def _in_form(words: Sequence[str], form: Form) -> Sequence[str]:

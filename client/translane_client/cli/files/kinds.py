@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from translane_client.cli.files.cue_tags import CUE_TAGS
 from translane_client.cli.files.part import Part
 from translane_client.cli.formats import TranslationFormat
 from translane_client.options import Format
@@ -25,9 +26,6 @@ class Settings:
     replace: bool = False
     """Whether to replace translations that are there already."""
 
-
-CUE_TAGS = (r"<[^<>]*>", r"\{\\[^{}]*\}")
-"""Regular expressions of the tags in a cue of subtitles, such as <i>, <v Bob>, <00:19.000> and {\\an8}."""
 
 Parts = Callable[[BinaryIO, str, Settings], Iterator[Part]]
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import BinaryIO
 
+from translane_client.cli.files.cue_tags import CUE_TAGS
 from translane_client.cli.files.document import Document, Edit, parts_of, read_document
-from translane_client.cli.files.kinds import CUE_TAGS
 from translane_client.cli.files.line_breaks import BrokenLines
 from translane_client.cli.files.part import Part, is_worth_translating
 from translane_client.cli.text_files import FileError, on_a_line

@@ -1,7 +1,9 @@
 """Markdown: CommonMark with the tables and the strikethrough of GitHub.
 
-A paragraph, a heading and a table's cell is a block, with emphasis, links, images and code as its marks. A paragraph's
-line breaks become spaces. Nothing else of the source changes.
+A paragraph, a heading and a table's cell is a block, with emphasis, links, images and code as its marks. White space
+within a block becomes one space, line breaks too. A link or an image that is named by its text gets this name beside
+its new text. Emphasis that Markdown cannot write beside its new neighbours is written as HTML. All around the blocks
+stays as it is.
 """
 
 from __future__ import annotations

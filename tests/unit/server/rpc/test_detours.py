@@ -13,7 +13,7 @@ from translane_server.errors import FieldViolation, InvalidRequestError, QueueFu
 from translane_server.metrics import Metrics
 from translane_server.models.registry import Registry
 from translane_server.rpc.detours import Detours
-from translane_server.rpc.pivoted import first_step
+from translane_server.rpc.pivoted import check_pivoted, first_step, second_step
 from translane_server.rpc.text_workers import TextWorkers
 
 GERMAN = "Das Wetter ist heute sehr schön, und wir gehen in den Park."
@@ -181,11 +181,54 @@ async def test_each_step_has_its_options(make_detours, steps):
     assert second.options == options
 
 
-def test_the_first_step_takes_every_option_that_it_should(make_detours):
-    """A new option is for the translation, unless the module says that it is for both steps."""
-    options = pb.DecodingOptions(temperature=0.5, top_k=1, top_p=0.5, seed=3, min_length=1, return_quality=True)
+OF_BOTH_STEPS = {
+    *("beam_size", "length_penalty", "early_stopping", "patience", "coverage_penalty", "repetition_penalty"),
+    *("no_repeat_ngram_size", "suppress_unknown", "replace_unknowns", "split_sentences", "preserve"),
+    "preserve_untranslatable",
+}
+OF_NO_STEP = {"terminology", "glossaries"}
+OF_THE_SECOND_STEP = {
+    *("num_hypotheses", "min_length", "max_length", "top_k", "top_p", "temperature", "seed", "target_prefix"),
+    *("suppressed_phrases", "return_tokens", "return_token_scores", "return_alignment", "return_alternatives"),
+    "return_quality",
+}
+
+
+def all_options():
+    """Options of which each field is set."""
+    options = pb.DecodingOptions(terminology=[pb.Term(source="a", target="b")])
+    for field in pb.DecodingOptions.DESCRIPTOR.fields:
+        value = {field.CPPTYPE_STRING: "x", field.CPPTYPE_BOOL: True}.get(field.cpp_type, 2)
+        if field.name in ("suppressed_phrases", "preserve", "glossaries"):
+            getattr(options, field.name).append(value)
+        elif field.name != "terminology":
+            setattr(options, field.name, value)
+    return options
+
+
+def names(options):
+    return {field.name for field, _ in options.ListFields()}
+
+
+def test_each_option_is_of_both_steps_of_the_second_or_of_none(make_detours):
+    """A new option takes a decision: which of the three sets is it in?"""
+    options = all_options()
+    sets = [OF_BOTH_STEPS, OF_NO_STEP, OF_THE_SECOND_STEP]
+    assert sorted(name for each in sets for name in each) == sorted(names(options))
+    assert names(options) == {field.name for field in pb.DecodingOptions.DESCRIPTOR.fields}
     pivot = make_detours("de--en", "en--zh")._models.pivot("de", "zh")
-    assert first_step(pivoted("a", options=options), pivot).options == pb.DecodingOptions()
+    with pytest.raises(InvalidRequestError) as caught:
+        check_pivoted(options, pivot)
+    assert {violation.field.removeprefix("options.") for violation in caught.value.violations} == OF_NO_STEP
+    for name in OF_NO_STEP:
+        options.ClearField(name)
+    check_pivoted(options, pivot)
+    request = pivoted("a", options=options)
+    first = first_step(request, pivot).options
+    assert names(first) == OF_BOTH_STEPS
+    assert all(getattr(first, name) == getattr(options, name) for name in OF_BOTH_STEPS)
+    answer = pb.TranslateResponse(translations=[pb.Translation(hypotheses=[pb.Hypothesis(text="b")])])
+    assert second_step(request, pivot, answer).options == options
 
 
 @pytest.mark.parametrize(
