@@ -76,7 +76,9 @@ class Manners:
     def of(self, request: TranslationRequest) -> Manner:
         """Return the manner of a request."""
         options = request.options.SerializeToString()
-        manner_of = self._remembered if len(options) <= _MANNER_BYTES else self._new
+        # Compiled patterns keep what they have seen in memory, so they are not remembered.
+        is_remembered = len(options) <= _MANNER_BYTES and not request.options.preserve
+        manner_of = self._remembered if is_remembered else self._new
         return manner_of(request.source_language, request.target_language, options, self._stored_for(request))
 
     def check(self, request: TranslationRequest) -> list[FieldViolation]:

@@ -158,7 +158,7 @@ class TranslateReader:
                 else:
                     document = documents[number] if documents else None
                     cut = cutting.cut(name, text, document, remaining, budget)
-                    prepared.append(PreparedText(*cut, None if document else text))
+                    prepared.append(PreparedText(*cut, text))
             except TooManySentencesError:
                 problem = f"has too many sentences, at most {most} are accepted in a request"
                 return [], [*wrong, FieldViolation(name, problem)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 
 from translane.v1 import translation_pb2 as pb
@@ -15,6 +16,10 @@ from translane_server.text.language_id import LanguageIdentifier
 
 # The work of finding the language of a short text [bytes of a request that take as long to read].
 _WORK_OF_A_TEXT = 128
+
+
+# Tags of markup. Their names and attributes belong to no language.
+_TAG = re.compile("<[^<>]*+>")
 
 
 class SourceLanguages:
@@ -48,7 +53,8 @@ class SourceLanguages:
 
         def find(budget: Budget) -> list[str]:
             try:
-                return identifier.find(texts, candidates, budget)
+                written = [_TAG.sub(" ", text) for text in texts] if request.format else texts
+                return identifier.find(written, candidates, budget)
             except OverBudgetError:
                 field = "texts" if isinstance(request, pb.TranslateRequest) else "text"
                 raise takes_too_long(field, budget) from None

@@ -102,11 +102,17 @@ class MarkedBlock:
                 continue
             first = self._opening_at(start) if number else 0
             stop = self._zone(end, end, start if number else -1)[0] if number < len(sentences) else len(self._tags)
-            parts, done = [], start
+            parts, done, spaced = [""], start, False
             for tag in self._tags[first:stop]:
-                parts += [escape(self.text[done : tag.place]), tag.text]
+                parts.append(_apart(escape(self.text[done : tag.place]), spaced))
+                spaced = spaced and not parts[-1]
+                if tag.role is Role.SINGLE and (spaced or tag.spaces[0]):
+                    before = next((part[-1] for part in reversed(parts) if part), " ")
+                    parts.append("" if before.isspace() else " ")
+                parts.append(tag.text)
+                spaced = tag.spaces[1]
                 done = tag.place
-            parts.append(escape(self.text[done:end]))
+            parts.append(_apart(escape(self.text[done:end]), spaced))
             found.append("".join(parts))
         return found
 
@@ -141,3 +147,8 @@ class MarkedBlock:
             ),
             high,
         )
+
+
+def _apart(text: str, spaced: bool) -> str:
+    """Return `text` with the space that was before it, which a single thing has taken along."""
+    return f" {text}" if spaced and text and not text[0].isspace() else text

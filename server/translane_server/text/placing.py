@@ -240,8 +240,10 @@ class _Placing:
         if not self._spaced:
             return was_space and SPACED_LETTER.match(neighbour) is not None
         source = self._source[mark.start - 1 : mark.start] if before else self._source[mark.start : mark.start + 1]
-        # A text that starts or ends here, or whose script writes no spaces, does not say that there is none.
-        says_nothing = not source or unicodedata.east_asian_width(source) in "WF" or UNSPACED_LETTER.match(source)
+        # A text that starts or ends here, or whose script writes no spaces, does not say that there is none. Neither
+        # does a bracket that the translation lacks.
+        is_lost_sign = source != neighbour and not SPACED_LETTER.match(source)
+        says_nothing = not source or is_lost_sign or UNSPACED_LETTER.match(source)
         if not (was_space or says_nothing):
             return False
         closing = unicodedata.category(neighbour) in {"Pe", "Pf"} or neighbour in ",.;:!?…%"

@@ -29,12 +29,12 @@ _ITEM_NUMBER = re.compile(r"\(?[0-9]{1,3}[.)]")
 _BULLET = re.compile(r"\s*[-*+•‣▪◦·–—]\s+")
 
 # What a text of several sentences has: a line break or the end of a sentence, and something after it. Only some scripts
-# write a space after the end of a sentence. A bullet is no sentence, but it is cut off.
-_MAYBE_SEVERAL = re.compile(
-    r"[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]\s*\S|[.!?…‥;\u037e·][^\w\s]*\s+\S"
-    r"|[。．！？｡؟۔।॥။።፧։՜՞᠃᠉…‼⁇⁈⁉][^\w\s]*\s*[^\s”’」』】）》〉\"')\]]"
-)
-# Where one of these is not, `_MAYBE_SEVERAL` does not match. A set of characters is searched several times as fast.
+# write a space after the end of a sentence. A bullet is no sentence, but it is cut off. No pattern tries a place twice.
+_BREAK = re.compile(r"[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
+_SPACED_END = re.compile(r"[.!?…‥;\u037e·]")
+_SIGNS_BEFORE_SPACE = re.compile(r"(?<![^\w\s])[^\w\s]++(?=\s++\S)")
+_UNSPACED_END = re.compile(r"[。．！？｡؟۔।॥။።፧։՜՞᠃᠉…‼⁇⁈⁉][^\w\s]*\s*[^\s”’」』】）》〉\"')\]]")
+# A text without any of these is one sentence. A set of characters is searched several times as fast as the patterns.
 _MAYBE_END = re.compile(r"[\n\v\f\r\x1c-\x1e\x85\u2028\u2029.!?…‥;\u037e·。．！？｡؟۔।॥။።፧։՜՞᠃᠉‼⁇⁈⁉]")
 _MAYBE_BULLET = frozenset("-*+•‣▪◦·–— \t\u3000\xa0")
 
@@ -43,10 +43,19 @@ _Span = tuple[int, int]
 
 def maybe_several(text: str) -> bool:
     """Whether `sentences` may find several sentences or a bullet in `text`. This is cheap."""
-    end = _MAYBE_END.search(text)
-    if end and _MAYBE_SEVERAL.search(text, end.start()):
+    if (end := _MAYBE_END.search(text)) and _goes_on(text, end.start()):
         return True
     return text[:1] in _MAYBE_BULLET and _BULLET.match(text) is not None
+
+
+def _goes_on(text: str, start: int) -> bool:
+    """Whether anything may follow the end of a sentence, the first of which is at `start`."""
+    if _UNSPACED_END.search(text, start):
+        return True
+    if (line := _BREAK.search(text, start)) and line.end() < len(text.rstrip()):
+        return True
+    signs = _SIGNS_BEFORE_SPACE.finditer(text)
+    return any(_SPACED_END.search(text, match.start(), match.end()) for match in signs)
 
 
 def sentences(text: str, language: str, kept: Sequence[Kept], budget: Budget) -> Iterator[_Span]:

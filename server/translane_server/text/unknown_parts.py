@@ -56,7 +56,7 @@ def unknown_parts(text: str, ids: Sequence[int], surfaces: Sequence[str], unknow
     """
     parts: list[tuple[int, int]] = []
     for id_, span in zip(ids, token_spans(text, surfaces), strict=False):
-        if id_ != unknown or span is None:
+        if id_ != unknown or span is None or (parts and span[1] <= parts[-1][1]):
             continue
         surface = text[span[0] : span[1]]
         start = span[0] + len(surface) - len(surface.lstrip())

@@ -73,6 +73,20 @@ class Journal:
         except (ValueError, TypeError, AttributeError) as error:
             raise FileError(f"{self.path}: not a journal of translane; --resume needs one") from error
 
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing is written in the journal yet.
+
+        Raises:
+            FileError: the file is no journal. It is not to be overwritten.
+        """
+        file = self._opened()
+        file.seek(0)
+        line = file.readline()
+        if line and not line.startswith(b"{"):
+            raise FileError(f"{self.path}: not a journal of translane; it is in the way")
+        return not line
+
     def checkpoints(self) -> Iterator[Checkpoint]:
         """The checkpoints, in order, up to a line that is broken."""
         file = self._opened()
@@ -81,7 +95,10 @@ class Journal:
             if not line.endswith(b"\n"):
                 return
             try:
-                checkpoint = Checkpoint(*json.loads(line)) if index else None
+                values = json.loads(line) if index else []
+                if index and [type(value) for value in values] != [int, int, str, str]:
+                    return
+                checkpoint = Checkpoint(*values) if index else None
             except (ValueError, TypeError):
                 return
             if checkpoint:

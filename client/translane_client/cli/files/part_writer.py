@@ -38,7 +38,7 @@ class PartWriter:
         """Lines that were written; of a document, texts."""
         self.can_be_resumed = journal is not None
         self.is_document = is_document
-        self._path = path.resolve() if path else None  # the file that a link leads to
+        self._path = _resolved(path) if path else None
         self._working = self._path
         if self._path and journal and is_document:
             self._working = self._path.with_name(f"{self._path.name}.part")
@@ -162,6 +162,9 @@ class PartWriter:
             if self._working is None:
                 raise FileError(f"{self.name} is closed")
             if self._journal:
+                if self._journal.is_new and self._working != self._path and self._working.exists():
+                    self._journal.remove()
+                    raise FileError(f"{self._working}: it is in the way, and no command has left it")
                 self._journal.begin(Checkpoint())  # before the output is emptied
             try:
                 self._file = self._working.open("wb")
@@ -170,6 +173,14 @@ class PartWriter:
                     self._journal.remove()
                 raise FileError(f"{self.name}: {error.strerror or error}") from error
         return self._file
+
+
+def _resolved(path: Path) -> Path:
+    """The file that a link leads to."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):
+        raise FileError(f"{path}: its links lead nowhere") from None
 
 
 def _kept(path: Path, checkpoints: Iterable[Checkpoint]) -> tuple[Checkpoint, hashlib.blake2b]:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from translane_server.text.markup import elements
 from translane_server.text.markup.builder import Builder
 from translane_server.text.markup.document import Document, MarkupError, Part
-from translane_server.text.markup.html_tokens import attribute_values, tokens, translates
+from translane_server.text.markup.html_tokens import attribute_values, tokens, translates, unfinished_tag
 from translane_server.text.markup.items import Item, Kind
 
 if TYPE_CHECKING:
@@ -36,12 +36,15 @@ def parse_html(text: str) -> Document:
     Raises:
         MarkupError: the text has too many blocks, or too many elements within each other.
     """
+    end = unfinished_tag(text)
+    text, rest = text[:end], text[end:]
     tokenized = text
     for _ in range(_MOST_CDATA):
         reader = _Reader(text, tokenized)
         hidden = reader.read()
         if hidden is None:
-            return reader.document()
+            document = reader.document()
+            return replace(document, template=[*document.template, rest]) if rest else document
         # The tokenizer takes a CDATA section for a comment that ends at the first ">".
         inner = re.sub(r"[^\r\n]", "x", tokenized[hidden.start + 4 : hidden.stop - 3])
         tokenized = f"{tokenized[: hidden.start]}<!--{inner}-->{tokenized[hidden.stop :]}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -22,11 +22,38 @@ def tokens(source: str) -> Iterator[tuple[turbohtml.Token, int, int]]:
     """Yield each token of a text, with its start and its end in the text [characters]."""
     import turbohtml  # takes a while, and most servers never see markup
 
-    lines = [0, *(match.end() for match in re.finditer(r"\r\n?|\n", source))]
     found = list(turbohtml.tokenize(source))
-    starts = [lines[token.line - 1] + token.col for token in found]
-    for token, (start, end) in zip(found, pairwise([*starts, len(source)]), strict=True):
+    places = _places(source, found)
+    for token, (start, end) in zip(found, pairwise([*places, len(source)]), strict=True):
         yield token, start, end
+
+
+def unfinished_tag(source: str) -> int:
+    """Return where the tag begins that `source` ends within; the length of `source` if it ends outside of tags.
+
+    The tokenizer says nothing of such a tag. So the text is tokenized again, with what may finish the tag.
+    """
+    import turbohtml
+
+    if source.rfind("<") < 0:
+        return len(source)
+    known = list(turbohtml.tokenize(source))
+    for finish in (">", '">', "'>"):
+        found = list(turbohtml.tokenize(source + finish))
+        last = found[-1]
+        if last.type is turbohtml.TokenType.TEXT:
+            if (last.data or "").endswith(finish):
+                break  # it is text after the last tag
+            continue
+        place = _places(source + finish, [last])[0]
+        return place if len(found) > len(known) and place < len(source) else len(source)
+    return len(source)
+
+
+def _places(source: str, found: Sequence[turbohtml.Token]) -> list[int]:
+    """Return where each token starts."""
+    lines = [0, *(match.end() for match in re.finditer(r"\r\n?|\n", source))]
+    return [lines[token.line - 1] + token.col for token in found]
 
 
 def translates(name: str, token: turbohtml.Token, *, inherited: bool) -> bool:

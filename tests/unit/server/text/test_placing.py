@@ -169,3 +169,11 @@ def test_whatever_the_alignment_every_mark_is_there_once_and_within_the_marks_th
             expected = (*within[mark.parent], mark.parent) if mark.parent >= 0 else ()
             assert within[number] == tuple(each for each in expected if each not in begun), text
         assert "".join(TAG.sub("", text).split()) == "".join(target.text.split())
+
+
+def test_a_placeholder_whose_bracket_is_lost_is_apart_from_words():
+    source = "请看()。"
+    target = aligned(source, (" Please", "请"), (" see", "看"), (".", "。"))
+    assert place(MarkedText(source, (single(3, "{url}"),)), target, spaced=True) == "Please see {url}."
+    kept = aligned(source, (" Please", "请"), (" see", "看"), (" (", "("), (")", ")"), (".", "。"))
+    assert place(MarkedText(source, (single(3, "{url}"),)), kept, spaced=True) == "Please see ({url})."

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from translane_server.budget import Budget, WorkEndedError
 from translane_server.text.graphemes import is_boundary
 from translane_server.text.halving import LongCharacterError, SplitLimits, TooManySentencesError
+from translane_server.text.sentence_ends import maybe_several
 from translane_server.text.spacing import target_gaps
 from translane_server.text.splitting import split_text
 
@@ -275,3 +276,11 @@ def test_the_work_ends_between_two_rounds_of_halving():
 
     with pytest.raises(WorkEndedError):
         split("好" * 1000, encode=encode, max_tokens=64, budget=budget)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("unit", [".", "!", "·", "\n", "\r", "\x85", "<!--", ". ", "。", "。”", "… ", "\n "])
+def test_whether_a_text_holds_several_sentences_is_found_in_linear_time(unit):
+    signs = unit * 200_000
+    assert maybe_several(f"猫{signs} b")
+    assert maybe_several(f"猫{signs}") == maybe_several(f"猫{unit * 3}")

@@ -280,3 +280,16 @@ def test_what_cannot_be_resumed_is_wrong_usage(command: Command, capsys, argv, p
         command("translate", *argv)
     assert caught.value.code == 2
     assert problem in capsys.readouterr().err
+
+
+def test_files_that_no_command_has_left_are_not_overwritten(job: Job, command: Command):
+    job.journal.write_text("my diary\n", encoding="utf-8")
+    assert command(*job.argv) == 1
+    assert f"{job.journal}: not a journal of translane; it is in the way" in command.err
+    assert job.journal.read_text(encoding="utf-8") == "my diary\n"
+
+
+def test_an_output_that_links_to_itself(job: Job, command: Command):
+    job.target.symlink_to(job.target)
+    assert command(*job.argv) == 1
+    assert "its links lead nowhere" in command.err

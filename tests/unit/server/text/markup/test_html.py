@@ -215,3 +215,24 @@ def test_any_text_is_read_and_keeps_its_elements(source):
 def test_a_text_with_too_many_parts_is_refused(source, message):
     with pytest.raises(MarkupError, match=message):
         parse_html(source)
+
+
+@pytest.mark.parametrize(
+    ("source", "written"),
+    [
+        ("one<a", "ONE<a"),
+        ("one</b", "ONE</b"),
+        ("one<?x", "ONE<?x"),
+        ('<p>one <a href="http://x.y/z', '<p>ONE <a href="http://x.y/z'),
+        ("<p>one</p>two</p", "<p>ONE</p>TWO</p"),
+        ("x<a title='y>z", "X<a title='y>z"),
+    ],
+)
+def test_a_tag_that_the_text_ends_within_stays_at_the_end(source, written):
+    assert upper(source) == written
+
+
+def test_a_text_that_ends_with_a_sign_of_less_has_no_unfinished_tag():
+    assert upper("a <") == "A &lt;"
+    assert upper("<script>foo") == "<script>foo"
+    assert upper("<!-- x") == "<!-- x"
