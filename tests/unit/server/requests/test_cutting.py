@@ -129,6 +129,21 @@ def test_a_text_of_which_nothing_is_left_stays_as_it_is():
     assert text.cut.join([], "en") == "{a} - {b}!\n"
 
 
+@pytest.mark.parametrize(
+    ("format_", "source"),
+    [
+        (pb.FORMAT_XLIFF, '<x id="1"/> {name}'),
+        (pb.FORMAT_XLIFF, '<g id="1">{a}</g> <x id="2"/> <x id="3"/>{b}'),
+        (pb.FORMAT_HTML, "<p><code>ls</code> {file}</p>"),
+        (pb.FORMAT_MARKDOWN, "`x` https://a.b/c"),
+    ],
+)
+def test_spaces_stay_between_tags_and_what_is_kept(format_, source):
+    (text,) = prepared(source, format_=format_).texts
+    assert not text.sources
+    assert text.cut.join([], "en") == source
+
+
 def test_words_with_unknown_characters_are_kept():
     assert sentences("a βγd, e") == [["a, e"]]
     assert marks("a βγd, e") == [[("βγd", "")]]
