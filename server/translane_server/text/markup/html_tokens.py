@@ -40,6 +40,8 @@ def unfinished_tag(source: str) -> int:
     known = list(turbohtml.tokenize(source))
     for finish in (">", '">', "'>"):
         found = list(turbohtml.tokenize(source + finish))
+        if not found:
+            continue
         last = found[-1]
         if last.type is turbohtml.TokenType.TEXT:
             if (last.data or "").endswith(finish):

@@ -226,6 +226,7 @@ def test_a_text_with_too_many_parts_is_refused(source, message):
         ('<p>one <a href="http://x.y/z', '<p>ONE <a href="http://x.y/z'),
         ("<p>one</p>two</p", "<p>ONE</p>TWO</p"),
         ("x<a title='y>z", "X<a title='y>z"),
+        ('<a b="', '<a b="'),
     ],
 )
 def test_a_tag_that_the_text_ends_within_stays_at_the_end(source, written):
