@@ -22,6 +22,7 @@ from transformers import GenerationConfig
 
 from helpers import hugging_face
 from helpers.driver import BundleDecoder
+from helpers.real_server import AS_THEY_ARE
 from helpers.store import stored
 from translane.v1 import translation_pb2 as pb
 from translane_export.sources.generation_config import generation_settings, read_search
@@ -95,7 +96,7 @@ def compare(name: str, files: int, sentences: int, *, renormalize: bool = False,
 def _compare(model: Any, bundle: Bundle, folder: Path, driver: BundleDecoder, texts: list[str], tally: Tally) -> None:
     manifest = _manifest_of(bundle.manifest, folder, model.generation_config.forced_bos_token_id)
     reader = TranslateReader(manifest, driver.tokenizer, limits_of(ServerSettings.model_validate(_SETTINGS), manifest))
-    sentences = reader.read(pb.TranslateRequest(texts=texts)).sentences
+    sentences = reader.read(pb.TranslateRequest(texts=texts, options=pb.DecodingOptions(**AS_THEY_ARE))).sentences
     beams = model.generation_config.num_beams or 1
     sources = [sentence.source_ids for sentence in sentences]
     wanted = hugging_face.run_generate(model, sources, beams)

@@ -10,7 +10,7 @@ import transformers
 
 from helpers import default_search, hugging_face
 from helpers.foreign_models import FOREIGN_MODELS, export
-from helpers.real_server import serving_bundle
+from helpers.real_server import AS_THEY_ARE, serving_bundle
 from translane.v1 import translation_pb2 as pb
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")]
@@ -53,7 +53,9 @@ async def test_a_server_answers_what_generate_answers():
     exported = export(foreign)
     async with serving_bundle(exported.bundle, rows=16) as running:
         [listed] = (await running.stub.ListModels(pb.ListModelsRequest())).models
-        answer = await running.stub.Translate(pb.TranslateRequest(texts=TEXTS))
+        answer = await running.stub.Translate(
+            pb.TranslateRequest(texts=TEXTS, options=pb.DecodingOptions(**AS_THEY_ARE))
+        )
     assert listed.decoding_defaults == pb.DecodingOptions(
         beam_size=4, length_penalty=0.5, no_repeat_ngram_size=2, min_length=2, max_length=15
     )

@@ -50,4 +50,17 @@ def test_the_help_speaks_of_files_and_numbers(program, capsys):
     values = set(re.findall(r"^ +(?:-\w \S+, )?--[a-z0-9-]+ (\S+)", page, flags=re.MULTILINE))
     words = {value for value in values if not value.startswith("{")}
     assert {"FILE", "FOLDER", "TAG", "N", "X"} <= words
-    assert words <= {"FILE", "FOLDER", "TAG", "N", "X", "TEXT", "NAME", "NAMES", "MINUTES"}
+    assert words <= {
+        "FILE",
+        "FOLDER",
+        "TAG",
+        "N",
+        "X",
+        "TEXT",
+        "NAME",
+        "NAMES",
+        "MINUTES",
+        "FILES",
+        "TAGS",
+        "NAME=VALUE,…",
+    }

@@ -9,6 +9,7 @@ import pytest
 
 from helpers.bundles import SOURCES
 from helpers.driver import BundleDecoder
+from helpers.real_server import AS_THEY_ARE
 from translane.v1 import translation_pb2 as pb
 from translane_export.__main__ import main
 from translane_export.checkpoint import load_checkpoint
@@ -53,7 +54,7 @@ def translations(bundle, texts, *, together=True, **options):
     """The messages of a server's answers."""
     limits = RequestLimits(len(texts), len(texts), TokenLimits(16, 16, 16), beam_size=4)
     reader = TranslateReader(bundle.manifest, load_tokenizer(bundle), limits)
-    prepared = reader.read(pb.TranslateRequest(texts=texts, options=pb.DecodingOptions(**options)))
+    prepared = reader.read(pb.TranslateRequest(texts=texts, options=pb.DecodingOptions(**AS_THEY_ARE, **options)))
     with BundleDecoder(bundle) as decoder:
         found = (decoder.together if together else decoder.one_by_one)(prepared.sentences)
     return prepared.translations([SentenceResult(each, Timing(0, 0, 0)) for each in found])
