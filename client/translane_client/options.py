@@ -102,7 +102,7 @@ class DecodingOptions(TypedDict, total=False):
     suppressed_phrases: Iterable[str] | None
     """Phrases that must not occur in the translation, not even as a part of a word. Default: none."""
     terminology: Mapping[str, str] | Iterable[Sequence[str] | Term] | None
-    """Source phrase → target phrase, as a mapping, as pairs, or as values of `Term`: where the source phrase occurs in a
+    """Source phrase → target phrase, as a mapping, as pairs, or as `Term` values: where the source phrase occurs in a
     text, the target phrase occurs in the translation. Needs beam search. Default: none."""
     return_tokens: bool | None
     """Returns the tokens of each hypothesis and of the source. Default: False."""
