@@ -132,7 +132,7 @@ def _texts(request: TranslationRequest, options: pb.DecodingOptions, limits: Req
             characters *= limits.sentences_waiting
         return _long("text", request.text, characters)
     texts = request.texts
-    if wrong := _many("texts", len(texts), limits.texts_per_request):
+    if wrong := too_many("texts", len(texts), limits.texts_per_request):
         return wrong
     if max(map(len, texts), default=0) <= characters:
         return []
@@ -142,7 +142,7 @@ def _texts(request: TranslationRequest, options: pb.DecodingOptions, limits: Req
 
 
 def _inputs(request: pb.ScoreRequest, limits: RequestLimits) -> list[FieldViolation]:
-    if wrong := _many("inputs", len(request.inputs), limits.texts_per_request):
+    if wrong := too_many("inputs", len(request.inputs), limits.texts_per_request):
         return wrong
     source, target = CHARACTERS_PER_TOKEN * limits.tokens.source, CHARACTERS_PER_TOKEN * limits.tokens.target
     for number, each in enumerate(request.inputs):
@@ -155,10 +155,10 @@ def _options(options: pb.DecodingOptions, limits: RequestLimits) -> list[FieldVi
     phrases, terms, patterns = options.suppressed_phrases, options.terminology, options.preserve
     wrong = [
         *_long("options.target_prefix", options.target_prefix, CHARACTERS_PER_TOKEN * limits.tokens.target),
-        *(many_phrases := _many("options.suppressed_phrases", len(phrases), MAX_SUPPRESSED_PHRASES)),
-        *(many_terms := _many("options.terminology", len(terms), MAX_TERMS)),
-        *(many_patterns := _many("options.preserve", len(patterns), MAX_PRESERVE_PATTERNS)),
-        *(many_glossaries := _many("options.glossaries", len(options.glossaries), MAX_GLOSSARIES)),
+        *(many_phrases := too_many("options.suppressed_phrases", len(phrases), MAX_SUPPRESSED_PHRASES)),
+        *(many_terms := too_many("options.terminology", len(terms), MAX_TERMS)),
+        *(many_patterns := too_many("options.preserve", len(patterns), MAX_PRESERVE_PATTERNS)),
+        *(many_glossaries := too_many("options.glossaries", len(options.glossaries), MAX_GLOSSARIES)),
     ]
     if not many_patterns:
         for number, pattern in enumerate(patterns):
@@ -176,7 +176,8 @@ def _options(options: pb.DecodingOptions, limits: RequestLimits) -> list[FieldVi
     return wrong
 
 
-def _many(field: str, count: int, limit: int) -> list[FieldViolation]:
+def too_many(field: str, count: int, limit: int) -> list[FieldViolation]:
+    """Return a violation if `field` has a `count` of entries above `limit`."""
     return [FieldViolation(field, f"has {count} entries, at most {limit} are accepted")] if count > limit else []
 
 

@@ -12,7 +12,7 @@ from translane_server.errors import FieldViolation, InvalidRequestError, ModelNo
 from translane_server.models.pivots import Pivot
 from translane_server.models.registry import Registry
 from translane_server.models.served_model import ServedModel
-from translane_server.requests.limits import TranslationRequest
+from translane_server.requests.limits import TranslationRequest, refuse, too_many
 from translane_server.rpc.interceptors import note
 from translane_server.rpc.pivoted import (
     add_first_step,
@@ -145,9 +145,7 @@ class Detours:
         count = len(request.texts)
         if not count:
             raise InvalidRequestError(FieldViolation("texts", "is empty; at least one is needed"))
-        if count > self._most_texts:
-            problem = f"has {count} entries, at most {self._most_texts} are accepted"
-            raise InvalidRequestError(FieldViolation("texts", problem))
+        refuse(too_many("texts", count, self._most_texts))
         parts: dict[str, list[int]] = {}
         for number, language in enumerate(await self._languages.find(request, list(request.texts))):
             parts.setdefault(language, []).append(number)
