@@ -9,10 +9,10 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from translane_server.errors import StartupError
-from translane_server.log_writer import written_in_background
-from translane_server.logs import configure_logging
-from translane_server.metrics import Metrics
 from translane_server.models.build import build_registry
+from translane_server.observation.log_writer import written_in_background
+from translane_server.observation.logs import configure_logging
+from translane_server.observation.metrics import Metrics
 from translane_server.server import Server
 from translane_server.settings import ENV_PREFIX, ServerSettings
 from translane_server.settings_loader import load_settings

@@ -8,7 +8,7 @@ import os
 import resource
 from pathlib import Path
 
-from translane_server.logs import data
+from translane_server.observation.logs import data
 
 _log = logging.getLogger(__name__)
 

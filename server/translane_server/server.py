@@ -17,9 +17,9 @@ from grpc_reflection.v1alpha import reflection
 from translane.v1.translation_pb2_grpc import add_TranslationServiceServicer_to_server
 from translane_server.descriptors import connection_limit, watch_connections
 from translane_server.errors import StartupError
-from translane_server.metrics import Metrics
-from translane_server.metrics_server import MetricsServer
 from translane_server.models.registry import Registry
+from translane_server.observation.metrics import Metrics
+from translane_server.observation.metrics_server import MetricsServer
 from translane_server.rpc.health import HealthService
 from translane_server.rpc.model_service import ADMIN_HOST, AdminPort
 from translane_server.rpc.port import grpc_server

@@ -13,11 +13,11 @@ from fakes.serving import FakeTokenizer, make_manifest, make_settings
 from translane_server.dispatch.dispatcher import Dispatcher
 from translane_server.errors import UnavailableError
 from translane_server.manifest import Manifest
-from translane_server.metrics import Metrics
-from translane_server.model_metrics import ModelMetrics
 from translane_server.models.limits import limits_of
 from translane_server.models.loaded_model import LoadedModel
 from translane_server.models.served_model import ServedModel
+from translane_server.observation.metrics import Metrics
+from translane_server.observation.model_metrics import ModelMetrics
 from translane_server.requests.limits import RequestLimits
 from translane_server.requests.model_list import ModelDescription
 

@@ -15,13 +15,13 @@ from translane.v1 import translation_pb2_grpc
 from translane_server.backend import Backend
 from translane_server.dispatch.dispatcher import Dispatcher
 from translane_server.manifest import Manifest
-from translane_server.metrics import Metrics
-from translane_server.model_metrics import ModelMetrics
 from translane_server.models.glossary_folder import GlossaryFolder
 from translane_server.models.limits import limits_of
 from translane_server.models.loaded_model import LoadedModel
 from translane_server.models.registry import Registry
 from translane_server.models.served_model import ServedModel
+from translane_server.observation.metrics import Metrics
+from translane_server.observation.model_metrics import ModelMetrics
 from translane_server.requests.limits import RequestLimits
 from translane_server.requests.model_list import ModelDescription
 from translane_server.server import Server

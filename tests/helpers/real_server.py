@@ -9,9 +9,9 @@ import grpc
 
 from translane.v1 import translation_pb2_grpc
 from translane_server.bundle import Bundle
-from translane_server.metrics import Metrics
 from translane_server.model_places import ModelPlace
 from translane_server.models.build import build_registry
+from translane_server.observation.metrics import Metrics
 from translane_server.server import Server
 from translane_server.settings import ServerSettings
 

@@ -24,7 +24,7 @@ WALL_CLOCKS = {
     "datetime.now",
     "datetime.utcnow",
 }
-TELLS_THE_TIME = {"translane_server/logs.py"}  # to readers alone
+TELLS_THE_TIME = {"translane_server/observation/logs.py"}  # to readers alone
 
 # What a process sees as the wall clock: another time within two hours, ten times a second.
 JUMPING_CLOCK = r"""

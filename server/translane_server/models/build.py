@@ -7,7 +7,6 @@ from pathlib import Path
 
 from translane_server.dispatch.plan import divide_cpus
 from translane_server.errors import SettingsError, StartupError
-from translane_server.metrics import Metrics
 from translane_server.model_places import ModelPlace
 from translane_server.models.choice import listed
 from translane_server.models.folders import find_models
@@ -15,6 +14,7 @@ from translane_server.models.glossary_folder import GlossaryFolder
 from translane_server.models.loading import ModelLoader
 from translane_server.models.registry import Registry
 from translane_server.models.served_model import ServedModel
+from translane_server.observation.metrics import Metrics
 from translane_server.requests.model_list import ModelDescription
 from translane_server.settings import ServerSettings
 

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from translane_server.devices import Device
 from translane_server.dispatch.dispatcher import Dispatcher
 from translane_server.errors import StartupError
-from translane_server.logs import data
 from translane_server.manifest import Manifest
-from translane_server.model_metrics import ModelMetrics, Pids
 from translane_server.models.memory import shared_memory
+from translane_server.observation.logs import data
+from translane_server.observation.model_metrics import ModelMetrics, Pids
 from translane_server.requests.limits import RequestLimits
 from translane_server.requests.score import ScoreReader
 from translane_server.requests.translate import TranslateReader

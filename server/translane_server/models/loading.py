@@ -18,11 +18,11 @@ from translane_server.dispatch.processes import process_hosts
 from translane_server.dispatch.replica_connection import ReplicaConnection
 from translane_server.dispatch.supervisor import Supervisor
 from translane_server.errors import BundleError, StartupError
-from translane_server.logs import data
-from translane_server.model_metrics import ModelMetrics, Pids
 from translane_server.models.folders import fingerprint, manifest_names, pinned, versions
 from translane_server.models.limits import limits_of
 from translane_server.models.loaded_model import LoadedModel
+from translane_server.observation.logs import data
+from translane_server.observation.model_metrics import ModelMetrics, Pids
 from translane_server.replica.setup import ModelSetup, ReplicaSetup
 from translane_server.requests.limits import RequestLimits
 from translane_server.settings import ServerSettings

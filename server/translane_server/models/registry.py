@@ -18,11 +18,11 @@ from translane_server.errors import (
     shutting_down,
     starting,
 )
-from translane_server.logs import data
 from translane_server.models.choice import has_pair, listed, names_pair, sources_of
 from translane_server.models.glossary_folder import GlossaryFolder
 from translane_server.models.pivots import Pivot, find_pivot, sources_through
 from translane_server.models.served_model import ServedModel
+from translane_server.observation.logs import data
 from translane_server.printable import shown
 from translane_server.text.language_tags import UNDETERMINED, meaning
 

@@ -12,9 +12,9 @@ from typing import Protocol
 
 from translane.v1 import translation_pb2 as pb
 from translane_server.errors import QueueFullError, StartupError, UnavailableError, shutting_down, starting
-from translane_server.logs import data
-from translane_server.model_metrics import REFUSED, RELOADED, ModelMetrics
 from translane_server.models.loaded_model import LoadedModel
+from translane_server.observation.logs import data
+from translane_server.observation.model_metrics import REFUSED, RELOADED, ModelMetrics
 from translane_server.requests.model_list import ModelDescription, model_message
 from translane_server.text.stored_glossaries import StoredGlossaries
 

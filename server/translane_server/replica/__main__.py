@@ -49,7 +49,7 @@ def _load(setup: ReplicaSetup) -> Sessions:
         StartupError: the model or ONNX Runtime does not load, or the bundle's folder holds another version by now.
     """
     from translane_server.errors import StartupError
-    from translane_server.logs import configure_logging
+    from translane_server.observation.logs import configure_logging
 
     model = setup.model
     assert model is not None, "the setup of a process has a model"

@@ -14,8 +14,8 @@ import grpc
 from prometheus_client import Counter
 
 from translane_server.errors import RequestError, UnknownMethodError
-from translane_server.logs import data
-from translane_server.metrics import REJECTIONS, Metrics
+from translane_server.observation.logs import data
+from translane_server.observation.metrics import REJECTIONS, Metrics
 from translane_server.rpc import status
 from translane_server.rpc.callers import CallerOf, caller_naming
 from translane_server.rpc.handlers import kind, reading_handler, refusing_handler

@@ -12,8 +12,8 @@ from grpc_reflection.v1alpha import reflection
 from translane.v1 import models_pb2 as pb
 from translane.v1.models_pb2_grpc import ModelServiceServicer, add_ModelServiceServicer_to_server
 from translane_server.errors import ModelRefusedError, StartupError
-from translane_server.metrics import Metrics
 from translane_server.models.registry import Registry
+from translane_server.observation.metrics import Metrics
 from translane_server.rpc.interceptors import CallInterceptor
 from translane_server.rpc.open_calls import CallLimits
 

@@ -6,7 +6,7 @@ import logging
 
 import grpc
 
-from translane_server.metrics import Metrics
+from translane_server.observation.metrics import Metrics
 from translane_server.rpc.callers import caller_naming
 from translane_server.rpc.interceptors import CallInterceptor
 from translane_server.rpc.open_calls import CallLimits

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 import translane_client
 from translane_export.settings import ExportSettings
 from translane_export.train.settings import TrainSettings
-from translane_server.metrics import Metrics
+from translane_server.observation.metrics import Metrics
 from translane_server.settings import ServerSettings
 
 ROOT = Path(__file__).parents[3]

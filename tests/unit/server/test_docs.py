@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from translane.v1 import translation_pb2 as pb
-from translane_server import metrics_server
 from translane_server.manifest import LONGEST_MODEL_NAME
-from translane_server.metrics import Metrics
 from translane_server.models import glossary_folder
+from translane_server.observation import metrics_server
+from translane_server.observation.metrics import Metrics
 from translane_server.requests import kept_terms, limits, option_checks
 from translane_server.requests.limits import TokenLimits
 from translane_server.requests.option_checks import OptionLimits, ranges

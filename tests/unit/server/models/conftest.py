@@ -1,7 +1,7 @@
 import pytest
 
 from fakes.models import Model
-from translane_server.metrics import Metrics
+from translane_server.observation.metrics import Metrics
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from fakes.models import Model
 from translane.v1 import translation_pb2 as pb
 from translane_server import errors
 from translane_server.errors import FieldViolation, InvalidRequestError, QueueFullError
-from translane_server.metrics import Metrics
 from translane_server.models.registry import Registry
+from translane_server.observation.metrics import Metrics
 from translane_server.rpc.detours import Detours
 from translane_server.rpc.pivoted import check_pivoted, first_step, second_step
 from translane_server.rpc.text_workers import TextWorkers

@@ -10,7 +10,7 @@ import pytest
 from google.protobuf.message import DecodeError
 
 from translane_server import errors
-from translane_server.metrics import Metrics
+from translane_server.observation.metrics import Metrics
 from translane_server.rpc import interceptors
 from translane_server.rpc.interceptors import CallInterceptor, note
 from translane_server.rpc.open_calls import CallLimits

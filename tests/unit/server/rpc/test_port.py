@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 from fakes.serving import make_settings
-from translane_server.metrics import Metrics
+from translane_server.observation.metrics import Metrics
 from translane_server.rpc import port
 from translane_server.rpc.open_calls import CallLimits
 

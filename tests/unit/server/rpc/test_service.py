@@ -11,10 +11,10 @@ from fakes.backend import EOS
 from fakes.serving import UNKNOWN, FakeModel, FakeTokenizer, make_manifest, make_model, make_registry, make_settings
 from translane.v1 import translation_pb2 as pb
 from translane_server import errors
-from translane_server.metrics import Metrics
 from translane_server.models.glossary_folder import GlossaryFolder
 from translane_server.models.limits import token_limits
 from translane_server.models.registry import Registry
+from translane_server.observation.metrics import Metrics
 from translane_server.requests.limits import RequestLimits
 from translane_server.rpc.service import TranslationService
 from translane_server.rpc.text_workers import TextWorkers

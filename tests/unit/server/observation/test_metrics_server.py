@@ -8,8 +8,8 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from translane_server import metrics_server
-from translane_server.metrics_server import MetricsServer
+from translane_server.observation import metrics_server
+from translane_server.observation.metrics_server import MetricsServer
 
 REQUEST = b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n"
 
@@ -124,7 +124,7 @@ def test_without_descriptors_it_waits_and_tries_again(registry, monkeypatch):
         return accept(self)
 
     monkeypatch.setattr(socket.socket, "accept", failing)
-    monkeypatch.setattr("translane_server.metrics_server.time.sleep", pauses.append)
+    monkeypatch.setattr("translane_server.observation.metrics_server.time.sleep", pauses.append)
     server = MetricsServer(registry, "127.0.0.1", 0)
     assert "sentences_total 3.0" in scrape(server)
     assert pauses == [metrics_server._PAUSE] * 2

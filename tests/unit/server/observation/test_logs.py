@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from translane_server.logs import configure_logging, data
+from translane_server.observation.logs import configure_logging, data
 
 
 @pytest.fixture

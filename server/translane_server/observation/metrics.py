@@ -14,7 +14,7 @@ from prometheus_client import (
     ProcessCollector,
 )
 
-from translane_server.model_metrics import REQUEST_BUCKETS, ModelFamilies, ModelMetrics
+from translane_server.observation.model_metrics import REQUEST_BUCKETS, ModelFamilies, ModelMetrics
 
 # The reasons of errors.py that refuse a request before it is decoded.
 REJECTIONS = (

@@ -6,8 +6,8 @@ import pytest
 from prometheus_client import generate_latest
 
 from translane_server.measurements import Measurements
-from translane_server.metrics import REJECTIONS, Metrics
-from translane_server.model_metrics import RELOADED
+from translane_server.observation.metrics import REJECTIONS, Metrics
+from translane_server.observation.model_metrics import RELOADED
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from translane_server.log_writer import LineHandler
+from translane_server.observation.log_writer import LineHandler
 
 LONG = "x" * 4000
 PIPE = 65536  # what a pipe holds, unless the system is short of memory for pipes [bytes]
@@ -141,7 +141,7 @@ def test_a_reader_that_has_gone(pipe):
 
 
 def test_a_process_without_standard_error(monkeypatch):
-    from translane_server.logs import configure_logging
+    from translane_server.observation.logs import configure_logging
 
     root, ours = logging.getLogger(), logging.getLogger("translane_server")
     handlers, levels = root.handlers[:], (root.level, ours.level)

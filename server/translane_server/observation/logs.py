@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Literal, TextIO
 
-from translane_server.log_writer import LineHandler
+from translane_server.observation.log_writer import LineHandler
 
 _ATTRIBUTE = "translane_data"
 # A plain value may hold these characters, letters and digits. A value with any other character is quoted as JSON, so

@@ -1,0 +1,1 @@
+"""What operators see of the server: metrics and log lines."""
