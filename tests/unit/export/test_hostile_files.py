@@ -14,6 +14,7 @@ import torch
 
 from helpers import hostile_files
 from helpers.marian_files import marian_folder
+from helpers.opennmt_tf_folders import FOLDERS
 from helpers.pickled_checkpoints import fairseq_checkpoint, opennmt_checkpoint
 from translane_export import bundle_writer
 from translane_export.bundle_writer import export_checkpoint
@@ -35,6 +36,7 @@ def folders(tmp_path_factory, checkpoint):
     fairseq_checkpoint(made / "fairseq", "FSMT")
     opennmt_checkpoint(made / "opennmt")
     marian_folder(made / "marian")
+    shutil.copytree(FOLDERS / "base", made / "opennmt-tf", ignore=shutil.ignore_patterns("expected.json", "checkpoint"))
     shutil.copytree(checkpoint, made / "translane")
     shutil.copytree(BUNDLES / "v5", made / "bundle")
     return made
@@ -61,7 +63,7 @@ def check(error):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("kind", ["translane", "bundle", "fairseq", "opennmt", "marian"])
+@pytest.mark.parametrize("kind", ["translane", "bundle", "fairseq", "opennmt", "opennmt-tf", "marian"])
 def test_the_exporter_refuses_in_a_sentence(folders, tmp_path, kind, monkeypatch):
     def reached(*_):
         raise ExportError("as far as the graphs")
