@@ -29,7 +29,8 @@ from translane_server.text.tokenizer import Tokenizer
 
 DATA = ROOT.parent / "shared" / "data"
 FIXTURE = Path("fixtures") / "opus-mt-zh-en"
-TEXTS = Path("tatoeba-zh-en") / "train.tsv.gz"
+PAIRS = Path("tatoeba-zh-en") / "train.tsv.gz"
+MORE_ENGLISH = Path("tatoeba-de-en") / "train.tsv.gz"
 OTHERS = {"zh": Path("flores200") / "zho_Hans.devtest", "en": Path("flores200") / "eng_Latn.devtest"}
 
 
@@ -37,7 +38,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=DATA, help="folder of the data sets")
     data: Path = parser.parse_args().data
-    if missing := [str(data / path) for path in (FIXTURE, TEXTS, *OTHERS.values()) if not (data / path).exists()]:
+    if missing := [
+        str(data / path) for path in (FIXTURE, PAIRS, MORE_ENGLISH, *OTHERS.values()) if not (data / path).exists()
+    ]:
         sys.exit(f"{missing[0]} is not there")
     with tempfile.TemporaryDirectory() as scratch:
         print(narrowed(data, Path(scratch)))
@@ -47,10 +50,11 @@ def narrowed(data: Path, scratch: Path) -> str:
     """The table of a model with OPUS-MT's vocabulary, whose files are written into the folder `scratch`."""
     folder = scratch / "model"
     _write_model(data / FIXTURE, folder)
-    pairs = [fields[:2] for fields in read_fields(data / TEXTS)]
+    chinese, english = (list(side) for side in zip(*(fields[:2] for fields in read_fields(data / PAIRS)), strict=True))
+    english += [fields[1] for fields in read_fields(data / MORE_ENGLISH)]
     files = [scratch / "zh.txt", scratch / "en.txt"]
-    for path, lines in zip(files, zip(*pairs, strict=True), strict=True):
-        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    for path, texts in zip(files, (chinese, english), strict=True):
+        path.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
     reader = find_reader(folder)
     checkpoint = reader.read(folder)
     settings = ExportSettings(checkpoint=folder, output=scratch / "bundle", vocabulary_from=tuple(files), threads=1)
@@ -58,14 +62,14 @@ def narrowed(data: Path, scratch: Path) -> str:
     before, after = _parameters(checkpoint), _parameters(smaller)
     tokenizers = [each.tokenizer.load(each.config, each.languages) for each in (checkpoint, smaller)]
     lines = [
-        f"| texts | {len(pairs):,} pairs |",
+        f"| texts | {len(chinese):,} of zh, {len(english):,} of en |",
         f"| pieces | {checkpoint.config.target_vocab_size:,} → {smaller.config.target_vocab_size:,} |",
         f"| parameters | {before / 1e6:.1f} M → {after / 1e6:.1f} M |",
         f"| float32 | {4 * (before - after) / 1e6:.1f} MB less |",
     ]
     for language, path in OTHERS.items():
-        texts = (data / path).read_text(encoding="utf-8").splitlines()
-        old, new = (_tokens(tokenizer, texts, of_source=language == "zh") for tokenizer in tokenizers)
+        others = (data / path).read_text(encoding="utf-8").splitlines()
+        old, new = (_tokens(tokenizer, others, of_source=language == "zh") for tokenizer in tokenizers)
         lines.append(f"| tokens of other sentences, {language} | {new / old - 1:+.1%} |")
     return "\n".join(["| | |", "|---|--:|", *lines])
 

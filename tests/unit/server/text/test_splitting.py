@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from translane_server.budget import Budget, WorkEndedError
+from translane_server.text import sentence_ends
 from translane_server.text.graphemes import is_boundary
 from translane_server.text.halving import LongCharacterError, SplitLimits, TooManySentencesError
 from translane_server.text.sentence_ends import maybe_several
@@ -284,3 +285,19 @@ def test_whether_a_text_holds_several_sentences_is_found_in_linear_time(unit):
     signs = unit * 200_000
     assert maybe_several(f"猫{signs} b")
     assert maybe_several(f"猫{signs}") == maybe_several(f"猫{unit * 3}")
+
+
+@pytest.mark.parametrize(
+    ("language", "parts"),
+    [
+        ("en", ["He gave it to me. ", "I was glad."]),
+        ("en", ['"Listen to me." ', '"No."']),
+        ("en", ["He lives in Augusta, me. and likes it."]),
+        ("de", ["Sie mag mich. ", "Das ist gut."]),
+        ("de", ["Er kam im 19. Jahrhundert. ", "Es war der 3. Oktober."]),
+        ("zh", ["他来了。", "2017 年走了。"]),
+        ("zh", ["“他来了。”", "2017 年走了。"]),
+    ],
+)
+def test_sentences_that_sentencex_alone_cuts_otherwise(language, parts):
+    assert sentence_ends._segment("".join(parts), language) == [len(part) for part in parts]
