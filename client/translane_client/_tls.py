@@ -58,7 +58,7 @@ class TlsFiles:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         if ca:
             try:
-                context.load_verify_locations(cadata=ca.content.decode("ascii", "replace"))
+                context.load_verify_locations(cadata=ca.content.decode("ascii", "ignore"))
             except (ssl.SSLError, ValueError):
                 raise ValueError(f"ca: {ca.path} holds no sound certificate in PEM") from None
         if cert and key:

@@ -78,7 +78,7 @@ class Connection:
         if self._token.metadata() and not self.is_secure and tls is None and not are_local(self.servers):
             raise ValueError(
                 f"{'token' if token_file is None else 'token_file'}: a token over plain text can be read on its way to"
-                f" {self.name}; turn TLS on, or turn it off explicitly where the network encrypts"
+                f" {self.name}; tls=True encrypts it, and tls=False says that the network does"
             )
 
     @property

@@ -13,6 +13,7 @@ from translane_client.connection import Connection, ConnectionOptions
 from translane_client.errors import TranslaneError, Unauthenticated
 
 _NAMES = ("tls", "ca", "cert", "key", "server_name", "token", "token_file")
+_ADVICE = {"tls=True": "--tls", "tls=False": "--no-tls"}
 
 
 def add_flags(flags: Flags) -> None:
@@ -64,13 +65,9 @@ def _with_flags(message: str) -> str:
     names, colon, rest = message.partition(": ")
     if not re.fullmatch(rf"({'|'.join(_NAMES)})(, ({'|'.join(_NAMES)}))*", names):
         return message
-    return (
-        ", ".join(map(_flag, names.split(", ")))
-        + colon
-        + rest.replace("turn TLS on", "--tls turns TLS on").replace(
-            "or turn it off explicitly", "or --no-tls allows it"
-        )
-    )
+    for keyword, flag in _ADVICE.items():
+        rest = rest.replace(keyword, flag)
+    return ", ".join(map(_flag, names.split(", "))) + colon + rest
 
 
 def _flag(name: str) -> str:
