@@ -46,4 +46,5 @@ class Authority:
         """Credentials of a server with a new certificate, and with `clients` only for clients of that authority."""
         issued = self.issue(*names, expired=expired)
         pair = issued.private_key_pem.bytes(), issued.cert_chain_pems[0].bytes()
-        return grpc.ssl_server_credentials([pair], None if clients is None else clients.pem, require_client_auth=clients is not None)
+        root = None if clients is None else clients.pem
+        return grpc.ssl_server_credentials([pair], root, require_client_auth=clients is not None)

@@ -11,7 +11,7 @@ from functools import partial
 from importlib.metadata import version
 from typing import BinaryIO, TextIO
 
-from translane_client.cli import bench, connection_flags, models, score, translate
+from translane_client.cli import bench, completion, connection_flags, models, score, translate
 from translane_client.cli.bulk import CommandError
 from translane_client.cli.flags import ENV_PREFIX, Flags, count, seconds
 from translane_client.cli.printable import printable
@@ -76,6 +76,7 @@ def parse_arguments(argv: Sequence[str], environ: Mapping[str, str]) -> argparse
     parser.add_argument(
         "-V", "--version", action="version", version=f"translane {version('translane')}", help="show the version"
     )
+    completion.add_flag(parser)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     for name, command, operands, help, description in (
