@@ -7,7 +7,9 @@
     │   ├── SettingsError           a flag, environment variable or settings file is wrong (exit code 2)
     │   ├── BundleError             the model bundle is missing, corrupted or unsupported
     │   ├── DeviceError             the requested device cannot run the model
-    │   └── GlossaryError           a stored glossary cannot be read (exit code 2)
+    │   ├── GlossaryError           a stored glossary cannot be read (exit code 2)
+    │   ├── CertificateError        a certificate or its key cannot be used
+    │   └── KeysError               the file of callers' keys cannot be read
     └── RequestError              sent to the caller; `reason` is stable and machine-readable
         ├── InvalidRequestError     a field of the request is wrong
         ├── ModelNotFoundError      there is no model of that name, or none for those languages
@@ -73,6 +75,14 @@ class GlossaryError(StartupError):
     """A stored glossary cannot be read. While the server runs, the version before goes on."""
 
     exit_code = 2
+
+
+class CertificateError(StartupError):
+    """A certificate or its key cannot be used. While the server runs, the certificate before goes on."""
+
+
+class KeysError(StartupError):
+    """The file of callers' keys cannot be read. While the server runs, the keys before go on."""
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,7 @@ ROOMS = {
         "devices": {"errors", "manifest"},
         "bundle_choice": {"bundle", "devices", "errors"},
         "descriptors": {"observation"},
+        "access": {"errors", "files"},
         "healthcheck": set(),
         "text.markup": {"text.marks"},
         "text": {"budget", "bundle", "errors", "files", "manifest", "printable"},
