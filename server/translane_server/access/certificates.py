@@ -84,7 +84,7 @@ class Certificates:
         """Return credentials for a port of gRPC. The port takes the newest certificate for each new connection."""
         handed = self._current.configuration
 
-        def newest() -> grpc.ServerCertificateConfiguration | None:  # called on gRPC's threads
+        def newest() -> Any:  # called on gRPC's threads; None keeps what the port has
             nonlocal handed
             configuration = self._current.configuration
             if configuration is handed:

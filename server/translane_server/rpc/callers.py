@@ -23,7 +23,11 @@ _IPV6_PREFIX = 64
 _REMEMBERED = 4096
 
 
-def caller_naming(header: str = "") -> CallerOf:
+# The names of a peer's certificate, as gRPC has them (grpc_security_constants.h).
+_CERTIFICATE_NAMES = ("x509_subject_alternative_name", "x509_common_name")
+
+
+def caller_naming(header: str = "", others: CallerOf | None = None) -> CallerOf:
     """Return the function that names the caller of a call.
 
     Args:
@@ -39,8 +43,25 @@ def caller_naming(header: str = "") -> CallerOf:
         for name, value in context.invocation_metadata() or ():
             if name == key:
                 text = value if isinstance(value, str) else value.decode("latin-1")
-                return text if 0 < len(text) <= _LONGEST_NAME else _address(context)
-        return _address(context)
+                return text if 0 < len(text) <= _LONGEST_NAME else others(context)
+        return others(context)
+
+    return named
+
+
+def certificate_naming(others: CallerOf | None = None) -> CallerOf:
+    """Return the function that names a caller by the certificate of its connection (mutual TLS).
+
+    The name is the first alternative name of the certificate, or its common name; `others` names a caller whose
+    certificate has no name, or whose connection has no certificate; by default the address does.
+    """
+
+    def named(context: Context) -> str:
+        properties = context.auth_context()
+        for name in _CERTIFICATE_NAMES:
+            for value in properties.get(name, ()):
+                return str(value.decode("utf-8", "replace"))[:_LONGEST_NAME]
+        return (others or _address)(context)
 
     return named
 

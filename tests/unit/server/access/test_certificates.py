@@ -219,7 +219,7 @@ async def answer_of(port, authority, issuer=None):
     credentials = grpc.ssl_channel_credentials(authority.cert_pem.bytes(), *own)
     async with grpc.aio.secure_channel(f"localhost:{port}", credentials) as channel:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await channel.unary_unary("/a/b")(b"", timeout=5)
+            await channel.unary_unary("/a/b", None, None)(b"", timeout=5)
     return caught.value.code().name
 
 
