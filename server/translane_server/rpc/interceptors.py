@@ -15,7 +15,7 @@ import grpc
 from prometheus_client import Counter
 
 from translane_server.access.allowances import Account
-from translane_server.access.key_ring import Admission, KeyRing
+from translane_server.access.key_ring import Admission, KeyRing, Metadata
 from translane_server.errors import RequestError, UnknownMethodError
 from translane_server.observation.logs import data
 from translane_server.observation.metrics import REJECTIONS, Metrics
@@ -201,7 +201,7 @@ class _Call:
         """
         method, context = self._method, self._context
         if method.keys:
-            admission = method.keys.admit(context.invocation_metadata() or (), context.peer())
+            admission = method.keys.admit(cast("Metadata", context.invocation_metadata() or ()), context.peer())
             self._admission = admission
             name = admission.name
             _account.set(admission.account)

@@ -8,7 +8,7 @@ import grpc
 
 from translane_server.access.key_ring import KeyRing
 from translane_server.observation.metrics import Metrics
-from translane_server.rpc.callers import caller_naming, certificate_naming
+from translane_server.rpc.callers import caller_naming
 from translane_server.rpc.interceptors import CallInterceptor
 from translane_server.rpc.open_calls import CallLimits
 from translane_server.settings import ServerSettings
@@ -51,7 +51,7 @@ def grpc_server(
         keys: the keys that callers need; None if they need none.
     """
     logging.getLogger(_GRPC_LOGGER).addFilter(_is_news)
-    naming = caller_naming(settings.caller_header, certificate_naming() if settings.tls_client_ca else None)
+    naming = caller_naming(settings.caller_header, certified=settings.tls_client_ca is not None)
     interceptor = CallInterceptor(metrics, call_limits(settings), naming, keys=keys)
     calls = interceptor.open_calls
     metrics.watch_calls(lambda: calls.count, lambda: calls.size)
