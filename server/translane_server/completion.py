@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Iterator
 
 SHELLS = ("bash", "zsh", "tcsh")
 
@@ -27,7 +28,7 @@ class _PrintCompletion(argparse.Action):
             import shtab
         except ModuleNotFoundError:
             parser.error("shtab is not installed, which writes the script: pip install 'translane[completion]'")
-        for action in parser._actions:
+        for action in _actions(parser):
             words = re.fullmatch(r"\{(.+)\}", str(action.metavar))
             if words:
                 action.choices = words[1].split(",")
@@ -35,3 +36,11 @@ class _PrintCompletion(argparse.Action):
                 action.complete = shtab.FILE  # type: ignore[attr-defined]  # read by shtab
         print(shtab.complete(parser, str(shell)))
         parser.exit()
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    for action in parser._actions:
+        yield action
+        if isinstance(action, argparse._SubParsersAction):
+            for subparser in action.choices.values():
+                yield from _actions(subparser)

@@ -14,6 +14,7 @@ from translane_client.__main__ import main
 from translane_export.explain.settings import ExplainSettings
 from translane_export.settings import ExportSettings
 from translane_export.train.settings import TrainSettings
+from translane_server.access import key_command
 from translane_server.errors import SettingsError
 from translane_server.settings import ServerSettings
 from translane_server.settings_loader import Settings, load_settings
@@ -24,11 +25,14 @@ SETTINGS: dict[str, type[Settings]] = {
     "translane-export": ExportSettings,
     "translane-explain": ExplainSettings,
 }
+PROGRAMS = ["translane", "translane-keys", *SETTINGS]
 
 
 def run(prog: str, *argv: str) -> None:
     if prog == "translane":
         main(argv)
+    elif prog == "translane-keys":
+        key_command.run(argv, {})
     else:
         load_settings(SETTINGS[prog], argv, {}, prog=prog, env_prefix="TRANSLANE_")
 
@@ -97,6 +101,8 @@ def test_files(complete, tmp_path: Path):
         (("translane-train", "--target-l"), {"--target-language"}),
         (("translane-export", "--prec"), {"--precision"}),
         (("translane-explain", "--out"), {"--output"}),
+        (("translane-keys", "ro"), {"rotate"}),
+        (("translane-keys", "add", "--sentences-in"), {"--sentences-in-flight"}),
     ],
 )
 def test_flags_and_their_values(complete, typed: tuple[str, ...], offered: set[str]):
@@ -104,7 +110,7 @@ def test_flags_and_their_values(complete, typed: tuple[str, ...], offered: set[s
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
-@pytest.mark.parametrize("prog", ["translane", *SETTINGS])
+@pytest.mark.parametrize("prog", PROGRAMS)
 def test_every_shell_has_a_script(script, prog: str, shell: str):
     text = script(prog, shell).read_text()
     assert prog in text
@@ -129,7 +135,7 @@ def test_without_shtab_a_sentence_says_what_to_install(monkeypatch, capsys):
         load_settings(ServerSettings, ["--print-completion", "bash"], {}, prog="translane-server", env_prefix="X_")
 
 
-@pytest.mark.parametrize("prog", ["translane", *SETTINGS])
+@pytest.mark.parametrize("prog", PROGRAMS)
 def test_help_has_no_colours_where_they_are_not_wanted(monkeypatch, capsys, prog: str):
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.delenv("FORCE_COLOR", raising=False)

@@ -71,7 +71,7 @@ ROOMS = {
         "devices": {"errors", "manifest"},
         "bundle_choice": {"bundle", "devices", "errors"},
         "descriptors": {"observation"},
-        "access": {"errors", "files", "observation", "settings"},
+        "access": {"completion", "errors", "files", "observation", "settings"},
         "check": {"access", "errors", "models", "observation", "settings"},
         "healthcheck": set(),
         "text.markup": {"text.marks"},
