@@ -38,12 +38,12 @@ async def test_a_key_over_mutual_tls(tmp_path: Path, capsys):
     ) as running:
         tls: ConnectionOptions = {"ca": authority.file, "cert": own.cert, "key": own.key}
         address = f"localhost:{running.server.port}"
-        async with AsyncClient(address, token=key, **tls) as client:
+        async with AsyncClient(address, **tls | {"token": key}) as client:
             assert (await client.translate("hello")).text == "hello"
             assert "".join([delta async for delta in client.translate_stream("hello")]) == "hello"
         once = RetryPolicy(attempts=1)
         for token, reason in ((None, "MISSING_KEY"), (f"{key[:-1]}x", "UNKNOWN_KEY")):
-            async with AsyncClient(address, token=token, retry=once, **tls) as client:
+            async with AsyncClient(address, retry=once, **tls | {"token": token}) as client:
                 with pytest.raises(Unauthenticated) as caught:
                     await client.translate("hello")
                 assert caught.value.reason == reason
