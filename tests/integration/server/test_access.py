@@ -8,6 +8,7 @@ import logging
 import ssl
 from collections import Counter
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 import grpc
@@ -131,6 +132,12 @@ def value(running, name, **labels):
     return running.server.metrics.registry.get_sample_value(name, labels)
 
 
+def allowance_of(running, name):
+    keys = running.server.guard.keys
+    assert keys is not None
+    return keys._cabinet.allowances[name]
+
+
 async def test_tls_encrypts_and_knows_its_authority(secrets, authority, another):
     async with serving(**secrets.tls) as running:
         async with secure(running, authority) as channel:
@@ -144,7 +151,12 @@ async def test_mutual_tls_names_callers_by_their_certificates(secrets, authority
     async with serving(**secrets.tls, tls_client_ca=secrets.ca) as running:
         named = []
         check_room = running.dispatcher.check_room
-        running.dispatcher.check_room = lambda count, caller="": named.append(caller) or check_room(count, caller)
+
+        def noting(sentences, caller=""):
+            named.append(caller)
+            check_room(sentences, caller)
+
+        running.dispatcher.check_room = noting
         for caller, expected in (
             (authority.issue_cert("team-a@example.org"), "OK"),
             (authority.issue_cert(common_name="team-b"), "OK"),
@@ -192,7 +204,8 @@ async def test_what_needs_a_key(secrets, tokens):
 async def test_a_call_is_refused_before_its_message_is_received(secrets, tokens):
     secrets.write(a=holder(tokens[0]))
     async with serving(keys_file=secrets.keys) as running:
-        call = running.channel.stream_unary("/translane.v1.TranslationService/Translate", None, None)()
+        method: Any = running.channel.stream_unary("/translane.v1.TranslationService/Translate", None, None)
+        call = method()
         with pytest.raises(grpc.aio.AioRpcError) as caught:  # nothing is ever written
             await call
         assert details_of(caught.value)[0] == "MISSING_KEY"
@@ -200,7 +213,8 @@ async def test_a_call_is_refused_before_its_message_is_received(secrets, tokens)
 
 async def load(running, authority, token_of, seconds, *, lasting):
     """Call all the time, over one connection or over a new one for each call; count the outcomes."""
-    outcomes, end = Counter(), asyncio.get_running_loop().time() + seconds
+    outcomes: Counter[str] = Counter()
+    end = asyncio.get_running_loop().time() + seconds
     async with contextlib.AsyncExitStack() as stack:
         channel = await stack.enter_async_context(secure(running, authority))
         while asyncio.get_running_loop().time() < end:
@@ -258,7 +272,7 @@ async def test_certificates_and_keys_are_replaced_under_load_without_a_failed_ca
             current = after
             await asyncio.sleep(0.2)  # calls with the key before come in
             secrets.write(a=holder(after))
-        outcomes = sum(await asyncio.gather(*callers), Counter())
+        outcomes: Counter[str] = sum(await asyncio.gather(*callers), Counter())
         assert len(set(certificates)) == 3
         assert set(outcomes) == {"OK"}
         assert outcomes["OK"] > 100
@@ -276,7 +290,7 @@ async def test_a_flood_with_one_key_leaves_the_other_its_place(secrets, tokens):
         ended = asyncio.Event()
 
         async def flood():
-            outcomes = Counter()
+            outcomes: Counter[str] = Counter()
             while not ended.is_set():
                 call = running.stub.Translate(request(4), metadata=bearer(tokens[0]))
                 outcomes[await outcome(call)] += 1
@@ -285,15 +299,14 @@ async def test_a_flood_with_one_key_leaves_the_other_its_place(secrets, tokens):
         floods = [asyncio.create_task(flood()) for _ in range(16)]
         others = [await outcome(running.stub.Translate(request(4), metadata=bearer(tokens[1]))) for _ in range(50)]
         ended.set()
-        flooded = sum(await asyncio.gather(*floods), Counter())
+        flooded: Counter[str] = sum(await asyncio.gather(*floods), Counter())
         assert Counter(others) == {"OK": 50}
         assert set(flooded) == {"OK", "RESOURCE_EXHAUSTED TOO_MANY_SENTENCES"}
         rejected = value(running, "translane_key_rejected_total", key="flood", reason="TOO_MANY_SENTENCES")
         assert rejected == flooded["RESOURCE_EXHAUSTED TOO_MANY_SENTENCES"]
         assert value(running, "translane_key_rejected_total", key="other", reason="TOO_MANY_SENTENCES") is None
         assert value(running, "translane_key_sentences_total", key="other") == 200
-        allowances = running.server.guard.keys._cabinet.allowances
-        assert [allowance.in_flight for allowance in allowances.values()] == [0, 0]
+        assert [allowance_of(running, name).in_flight for name in ("flood", "other")] == [0, 0]
 
 
 async def test_a_rate_says_when_to_try_again(secrets, tokens):
@@ -332,7 +345,7 @@ async def test_a_call_that_is_cancelled_gives_back_its_sentences(secrets, tokens
     async with serving(keys_file=secrets.keys) as running:
         running.backend.hold()
         call = running.stub.Translate(request(4), metadata=bearer(tokens[0]))
-        allowance = running.server.guard.keys._cabinet.allowances["a"]
+        allowance = allowance_of(running, "a")
 
         async def is_in_flight():
             return allowance.in_flight == 4
@@ -393,7 +406,9 @@ async def test_the_health_check_works_over_tls_and_beside_mutual_tls(secrets):
         assert await problem(running, TRANSLANE_TLS_CERT="server.crt") is None
         assert await problem(running) is not None
     async with serving(**secrets.tls, tls_client_ca=secrets.ca, health_port=0) as running:
-        health_port = running.server._health_port.port
+        port = running.server._health_port
+        assert port is not None
+        health_port = port.port
         assert await problem(running, TRANSLANE_HEALTH_PORT=str(health_port)) is None
         async with grpc.aio.insecure_channel(f"127.0.0.1:{health_port}") as channel:
             assert await outcome(stub_of(channel).Translate(request())) == "UNIMPLEMENTED METHOD_NOT_FOUND"

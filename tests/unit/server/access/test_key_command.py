@@ -4,7 +4,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from translane_server.access import key_file
 from translane_server.access.__main__ import main
 from translane_server.access.key_command import run
 from translane_server.access.keys import MOST_KEYS_OF_A_HOLDER, digest_of, is_token, load_keys
@@ -34,6 +33,7 @@ def test_add_prints_the_key_and_keeps_its_hash_alone(keys, path):
     assert is_token(token)
     (key,) = load_keys(path)["team-a"].keys
     assert bytes.fromhex(key.sha256) == digest_of(token)
+    assert key.expires is not None
     assert abs(key.expires - datetime.now(UTC) - timedelta(days=30)) < timedelta(minutes=1)
     assert token[3:] not in path.read_text()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -151,7 +151,7 @@ def test_a_write_that_fails_leaves_the_file(keys, path, monkeypatch):
     def fail(_descriptor):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(key_file.os, "fsync", fail)
+    monkeypatch.setattr("os.fsync", fail)
     code, out, err = keys("add", "b")
     assert (code, out) == (1, "")
     assert err.endswith("it cannot be written: No space left on device\n")
