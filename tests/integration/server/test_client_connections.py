@@ -49,6 +49,53 @@ async def test_a_key_over_mutual_tls(tmp_path: Path, capsys):
                 assert caught.value.reason == reason
 
 
+async def test_certificates_and_keys_that_are_replaced_under_load_cost_no_call(tmp_path: Path, capsys):
+    authority = Authority(tmp_path)
+    files, own = authority.files("127.0.0.1", stem="server"), authority.files("client")
+    keys, token = tmp_path / "keys.toml", tmp_path / "token"
+    token.write_text(key_of(keys, "ours", capsys))
+    async with (
+        serving(
+            tls_cert=files.cert,
+            tls_key=files.key,
+            tls_client_ca=authority.file,
+            keys_file=keys,
+            max_connection_age=1,
+            grace_period=5,
+        ) as running,
+        AsyncClient(
+            f"127.0.0.1:{running.server.port}",
+            ca=authority.file,
+            cert=own.cert,
+            key=own.key,
+            token_file=token,
+            retry=RetryPolicy(attempts=1),
+        ) as client,
+    ):
+        stop = asyncio.Event()
+
+        async def caller() -> int:
+            calls = 0
+            while not stop.is_set():
+                assert (await client.translate("hello")).text == "hello"
+                calls += 1
+            return calls
+
+        callers = [asyncio.create_task(caller()) for _ in range(4)]
+        for _ in range(3):
+            await asyncio.sleep(0.5)
+            authority.files("127.0.0.1", stem="server")
+            authority.files("client")
+            assert key_command.run(["rotate", "ours", "--keep", "5m", "--file", str(keys)], {}) == 0
+            fresh = tmp_path / "fresh"
+            fresh.write_text(capsys.readouterr().out.split()[-1])
+            await asyncio.sleep(1.5)  # until the server knows the key
+            fresh.replace(token)
+        await asyncio.sleep(0.5)
+        stop.set()
+        assert min(await asyncio.gather(*callers)) > 10
+
+
 @pytest.fixture
 def servers(tmp_path: Path) -> Iterator[list[ServerProcess]]:
     if not BUNDLE.exists():
