@@ -6,6 +6,7 @@ import logging
 
 import grpc
 
+from translane_server.access.key_ring import KeyRing
 from translane_server.observation.metrics import Metrics
 from translane_server.rpc.callers import caller_naming
 from translane_server.rpc.interceptors import CallInterceptor
@@ -38,16 +39,20 @@ _METADATA_BYTES = 16 * 1024
 _GRPC_LOGGER = "grpc._cython.cygrpc"
 
 
-def grpc_server(settings: ServerSettings, metrics: Metrics, connections: int) -> grpc.aio.Server:
+def grpc_server(
+    settings: ServerSettings, metrics: Metrics, connections: int, keys: KeyRing | None = None
+) -> grpc.aio.Server:
     """Return a gRPC server that has neither services nor ports yet.
 
     Args:
         settings: settings of the server.
         metrics: takes what is counted and timed of each call.
         connections: most connections.
+        keys: the keys that callers need; None if they need none.
     """
     logging.getLogger(_GRPC_LOGGER).addFilter(_is_news)
-    interceptor = CallInterceptor(metrics, call_limits(settings), caller_naming(settings.caller_header))
+    naming = caller_naming(settings.caller_header, certified=settings.tls_client_ca is not None)
+    interceptor = CallInterceptor(metrics, call_limits(settings), naming, keys=keys)
     calls = interceptor.open_calls
     metrics.watch_calls(lambda: calls.count, lambda: calls.size)
     return grpc.aio.server(interceptors=[interceptor], options=_options(settings, connections))

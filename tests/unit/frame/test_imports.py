@@ -25,8 +25,8 @@ FIRST_PARTY = {
 }
 EXTRAS = {
     "translane": [],
-    "translane_client": ["files"],
-    "translane_server": ["server-base", "server", "language-id"],
+    "translane_client": ["files", "completion"],
+    "translane_server": ["server-base", "server", "language-id", "completion"],
     "translane_export": ["server-base", "server", "export", "plot"],
 }
 # What a distribution is imported as, where that is not its name.
@@ -66,10 +66,13 @@ ROOMS = {
         "bundle": {"errors", "files", "manifest"},
         "model_places": {"manifest"},
         "settings": {"manifest", "model_places", "settings_loader"},
-        "settings_loader": {"errors", "files", "printable"},
+        "completion": set(),
+        "settings_loader": {"completion", "errors", "files", "printable"},
         "devices": {"errors", "manifest"},
         "bundle_choice": {"bundle", "devices", "errors"},
         "descriptors": {"observation"},
+        "access": {"completion", "errors", "files", "observation", "settings"},
+        "check": {"access", "errors", "models", "observation", "settings"},
         "healthcheck": set(),
         "text.markup": {"text.marks"},
         "text": {"budget", "bundle", "errors", "files", "manifest", "printable"},
@@ -96,11 +99,11 @@ ROOMS = {
             "dispatch", "replica.setup", "requests", "text", "bundle", "bundle_choice", "devices", "errors", "files",
             "observation", "manifest", "model_places", "printable", "settings", "vocabulary",
         },
-        "rpc.port": {"rpc", "observation", "settings"},
-        "rpc": {"models", "requests", "dispatch", "text", "budget", "errors", "observation", "sentence"},
+        "rpc.port": {"rpc", "access", "observation", "settings"},
+        "rpc": {"access", "models", "requests", "dispatch", "text", "budget", "errors", "observation", "sentence"},
         "local": {"dispatch", "replica", "backend", "measurements", "sentence", "vocabulary"},
-        "server": {"rpc", "models", "descriptors", "errors", "observation", "settings"},
-        "command": {"models", "server", "errors", "observation", "settings", "settings_loader"},
+        "server": {"rpc", "access", "models", "descriptors", "errors", "observation", "settings"},
+        "command": {"check", "models", "server", "errors", "observation", "settings", "settings_loader"},
         "__main__": {"command", "errors", "printable", "rpc.text_workers"},
     },
     "translane_client": {"bench": {""}, "cli": {"bench", ""}, "__main__": {"cli"}, "": set()},
@@ -225,14 +228,15 @@ def test_nothing_but_export_can_import_torch():
         assert not declared(package) & {"torch", "onnx", "onnxscript"}
 
 
-def test_the_client_can_import_grpc_and_protobuf_alone_but_for_files():
-    assert declared("translane_client") == {"grpc", "grpc_status", "google.protobuf", "google.rpc", "polib"}
+def test_the_client_can_import_grpc_and_protobuf_alone_but_for_files_and_completion():
+    assert declared("translane_client") == {"grpc", "grpc_status", "google.protobuf", "google.rpc", "polib", "shtab"}
     users = {
-        name
+        wanted: name
         for name, path in modules("translane_client").items()
-        if any(is_in(wanted, {"polib"}) for _, wanted in imports(path.read_text(encoding="utf-8"), name))
+        for _, wanted in imports(path.read_text(encoding="utf-8"), name)
+        if is_in(wanted, {"polib", "shtab"})
     }
-    assert users == {"translane_client.cli.files.gettext_catalogs"}
+    assert users == {"polib": "translane_client.cli.files.gettext_catalogs", "shtab": "translane_client.cli.completion"}
 
 
 @pytest.mark.parametrize(
