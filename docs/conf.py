@@ -49,6 +49,7 @@ docs/real-texts
 docs/markup
 docs/glossaries
 docs/access
+docs/envoy
 docs/security
 docs/export
 docs/quality

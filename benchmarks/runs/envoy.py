@@ -36,7 +36,10 @@ from translane.v1.translation_pb2_grpc import TranslationServiceStub
 PAGE = ROOT / "docs" / "envoy.md"
 TEXT = "你好。"
 ROUNDS, CALLS = 30, 100
-NO_LIMIT = {"tokens_per_fill: 1000, ": "tokens_per_fill: 1000000, ", "tokens_per_fill: 200, ": "tokens_per_fill: 1000000, "}
+NO_LIMIT = {
+    "tokens_per_fill: 1000, ": "tokens_per_fill: 1000000, ",
+    "tokens_per_fill: 200, ": "tokens_per_fill: 1000000, ",
+}
 
 Call = Callable[[], object]
 
@@ -122,7 +125,10 @@ def over_http(envoy: Envoy, name: str) -> Call:
 
 def table(kinds: dict[str, list[Way]]) -> str:
     """A row for each way. The difference is the median of what each round has more than the same round's first way."""
-    lines = ["| call | way | median [ms] | to the first way [ms] | Envoy [ms] | server [ms] |", "|---|---|---:|---:|---:|---:|"]
+    lines = [
+        "| call | way | median [ms] | to the first way [ms] | Envoy [ms] | server [ms] |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
     for name, listed in kinds.items():
         for way in listed:
             more = statistics.median(a - b for a, b in zip(way.waits, listed[0].waits, strict=True))

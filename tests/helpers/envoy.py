@@ -124,10 +124,7 @@ def write_files(
     issued.cert.rename(folder / "server.crt")
     port, admin_port = free_port(), free_port()
     endpoints = (server.rsplit(":", 1) for server in servers)
-    lines = [
-        _ENDPOINT.replace("translane", host).replace("50051", number)
-        for host, number in endpoints
-    ]
+    lines = [_ENDPOINT.replace("translane", host).replace("50051", number) for host, number in endpoints]
     text = (DEPLOY / "envoy.yaml").read_text(encoding="utf-8")
     if tls:
         text = _UPSTREAM_TLS.sub(lambda found: re.sub(rf"(?m)^{found[1]}# ", found[1], found[0]), text)
@@ -175,7 +172,9 @@ def running_envoy(
     authority, port, admin_port = write_files(folder, servers, tls=tls, changes=changes)
     command = [path, "-c", str(folder / "envoy.yaml"), "--concurrency", "1", "--disable-hot-restart"]
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen([*command, "--log-level", "warning", "--file-flush-interval-msec", "50"], stdout=log, stderr=log)
+        process = subprocess.Popen(
+            [*command, "--log-level", "warning", "--file-flush-interval-msec", "50"], stdout=log, stderr=log
+        )
     envoy = Envoy(process, folder, authority, port, admin_port)
     try:
         end = time.monotonic() + STARTING_TIME

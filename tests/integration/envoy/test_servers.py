@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import threading
 import time
@@ -16,7 +17,7 @@ pytest.importorskip("trustme")
 
 from fakes.serving import serving
 from helpers.certificates import Authority
-from helpers.envoy import Envoy, program, running_envoy
+from helpers.envoy import Answer, Envoy, program, running_envoy
 from helpers.reliability.server_process import BUNDLE, ServerProcess
 from translane_client import Client, RetryPolicy, TranslaneError, Unauthenticated
 from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
@@ -28,8 +29,8 @@ CALLERS = 6
 ONCE = RetryPolicy(attempts=1)  # so that all retries are Envoy's
 
 
-def reason(answer) -> str:
-    return answer.json["details"][0]["reason"]
+def reason(answer: Answer) -> str:
+    return str(answer.json["details"][0]["reason"])
 
 
 async def test_keys_go_to_servers_over_tls(tmp_path: Path):
@@ -77,21 +78,42 @@ async def test_each_address_is_a_caller_with_limits_of_its_own(tmp_path: Path):
         def ask(envoy: Envoy, source: str, **headers: str):
             return asyncio.to_thread(envoy.call, "Translate", {"texts": ["abc"]}, source=source, headers=headers)
 
+        async def until_open(calls: int) -> None:
+            registry = running.server.metrics.registry
+            while registry.get_sample_value("translane_open_calls") != calls:  # noqa: ASYNC110 nobody tells
+                await asyncio.sleep(0.01)
+
         server = f"127.0.0.1:{running.server.port}"
-        with await asyncio.to_thread(ExitStack) as stack:
+        with ExitStack() as stack:
             envoy = await asyncio.to_thread(stack.enter_context, running_envoy(tmp_path / "envoy", [server]))
             running.backend.hold()
             first = asyncio.create_task(ask(envoy, "127.0.0.1"))
-            while running.server.metrics.registry.get_sample_value("translane_open_calls") != 1:
-                await asyncio.sleep(0.01)
+            await until_open(1)
             for spoofed in ({}, {"x-translane-caller": "another"}, {"x-forwarded-for": "127.0.0.9"}):
                 refused = await ask(envoy, "127.0.0.1", **spoofed)
                 assert (refused.status, reason(refused)) == (429, "TOO_MANY_CALLS")
             other = asyncio.create_task(ask(envoy, "127.0.0.2"))
-            while running.server.metrics.registry.get_sample_value("translane_open_calls") != 2:
-                await asyncio.sleep(0.01)
+            await until_open(2)
             running.backend.release()
             assert [(await first).status, (await other).status] == [200, 200]
+
+
+async def test_a_stream_of_json_that_breaks_off_has_no_hypothesis(tmp_path: Path):
+    async with serving(request_timeout=0.5) as running:
+        running.backend.hold()
+
+        def check(server: str) -> None:
+            with running_envoy(tmp_path / "envoy", [server]) as envoy:
+                running.backend.release(4)
+                answer = envoy.call("TranslateStream", {"text": "abcdefghij"})
+                messages = [json.loads(line) for line in answer.body.splitlines()]
+                assert answer.status == 200
+                assert messages
+                assert not any("hypothesis" in message for message in messages)
+                running.backend.release()
+                assert json.loads(envoy.call("TranslateStream", {"text": "abc"}).body.splitlines()[-1])["hypothesis"]
+
+        await asyncio.to_thread(check, f"127.0.0.1:{running.server.port}")
 
 
 class Load:
@@ -100,6 +122,7 @@ class Load:
     def __init__(self, envoy: Envoy) -> None:
         self.answers: list[str] = []
         self.errors: list[TranslaneError] = []
+        self.broken_streams = 0
         self._stop = threading.Event()
         self._client = Client(envoy.address, ca=envoy.authority.file, retry=ONCE)
         self._threads = [threading.Thread(target=self._call, args=(number,)) for number in range(CALLERS)]
@@ -117,7 +140,7 @@ class Load:
 
     def wait_for(self, more: int) -> None:
         """Wait until so many more calls have ended."""
-        end, seconds = len(self.answers) + more, time.monotonic() + 30
+        end, seconds = len(self.answers) + more, time.monotonic() + 60
         while len(self.answers) < end and not self.errors:
             assert time.monotonic() < seconds
             time.sleep(0.01)
@@ -132,9 +155,10 @@ class Load:
                     parts.extend(self._client.translate_stream(TEXT, timeout=20))
                 self.answers.append("".join(parts))
             except TranslaneError as error:
-                if not parts:  # nobody can repeat a stream whose beginning the caller has
+                if not parts:
                     self.errors.append(error)
                     return
+                self.broken_streams += 1  # nobody can repeat a stream whose beginning the caller has
 
 
 def test_servers_that_drain_or_are_killed_cost_no_call(tmp_path: Path):
@@ -152,6 +176,7 @@ def test_servers_that_drain_or_are_killed_cost_no_call(tmp_path: Path):
         load.wait_for(60)
         assert drained.terminate() == 0
         load.wait_for(60)
+        assert not load.broken_streams
         killed.process.send_signal(signal.SIGKILL)
         killed.process.wait()
         load.wait_for(120)
