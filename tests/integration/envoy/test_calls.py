@@ -289,7 +289,7 @@ def test_the_files_fit_each_other():
     class Loader(yaml.SafeLoader):
         """Reads Compose's own tags."""
 
-    Loader.add_constructor("!reset", lambda loader, node: loader.construct_sequence(node))
+    Loader.add_constructor("!reset", lambda _loader, _node: [])
     services = yaml.load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"), Loader)["services"]
     shipped = (DEPLOY / "envoy.yaml").read_text(encoding="utf-8")
     caller = services["translane"]["environment"]["TRANSLANE_CALLER_HEADER"]
