@@ -29,7 +29,7 @@ from translane_server.sentence import Sentence, SentenceResult
 _log = logging.getLogger(__name__)
 
 # Most sentences of a model's span that have spans of their own: those that ended last.
-MOST_SENTENCES = 32
+MOST_SENTENCES = 16
 
 # Longest time in which the last spans are sent when the server ends, and in which the exporter closes [seconds].
 LAST_SPANS_TIME = 2.0
