@@ -44,6 +44,9 @@ _FAULTS = frozenset({"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL"
 # The facts of a call that its span gets. No other fact is recorded: some are texts.
 _FACTS = ("model", "texts", "source_tokens", "target_tokens", "generated_tokens")
 
+# What callers may send beside their trace. The server uses none of it, and need not read it.
+_BAGGAGE = "baggage"
+
 _NANOSECONDS = 1_000_000_000  # of a second
 
 Metadata = Sequence[tuple[str, str | bytes]]
@@ -69,7 +72,7 @@ class Tracing:
             self._provider.add_span_processor(BatchSpanProcessor(exporter))
         self._tracer = self._provider.get_tracer("translane", version("translane"))
         self._propagator = propagate.get_global_textmap()
-        self._keys = self._propagator.fields
+        self._keys = self._propagator.fields - {_BAGGAGE}
 
     def begin(self, method: str, metadata: Iterable[tuple[str, str | bytes]], peer: str) -> RecordedCall:
         """See `call_trace.Tracer`."""
