@@ -13,6 +13,8 @@ from urllib.request import Request, urlopen
 
 import grpc
 import pytest
+from opentelemetry import propagate
+from opentelemetry.baggage.propagation import W3CBaggagePropagator
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from fakes.serving import serving
@@ -238,6 +240,14 @@ async def test_a_parent_that_is_none(sent, value):
     spans = await sent(lambda running: translate(running, "abc", metadata=[("traceparent", value)]))
     assert spans[0].parent_id == ""
     assert spans[0].trace_id != TRACE
+
+
+async def test_baggage_is_not_read(sent, monkeypatch):
+    read = []
+    monkeypatch.setattr(W3CBaggagePropagator, "extract", lambda _self, carrier, *_others: read.append(carrier))
+    monkeypatch.setattr(propagate, "get_global_textmap", W3CBaggagePropagator)
+    await sent(lambda running: translate(running, "abc", metadata=[("baggage", "a=b")]))
+    assert read == []
 
 
 # Logs and exemplars
