@@ -23,7 +23,8 @@ from typing import Any, ClassVar
 import grpc
 
 from translane_client._exchange import Deadline, Exchange
-from translane_client._requests import Call, stub_of
+from translane_client._requests import SERVICE_NAME, Call, stub_of
+from translane_client._tracing import traced
 from translane_client.errors import Cancelled
 from translane_client.results import ServerInfo
 from translane_client.retry import RetryPolicy
@@ -126,7 +127,7 @@ class BaseClient:
                 else:
                     self._channel = self._grpc.secure_channel(self.address, self._credentials, options=options)
                 self._stub = stub_of(self._channel)
-        return getattr(self._stub, call.method)
+        return traced(getattr(self._stub, call.method), f"{SERVICE_NAME}/{call.method}", self.address)
 
     def _closing(self) -> Any:
         """Refuses calls from now on; returns the channel to close, or None where none was opened."""

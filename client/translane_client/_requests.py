@@ -15,6 +15,8 @@ from translane_client.errors import FieldViolation, InvalidArgument
 from translane_client.options import Format, format_message, options_message
 from translane_client.results import Score, ServerInfo, Translation
 
+SERVICE_NAME = pb.DESCRIPTOR.services_by_name["TranslationService"].full_name
+
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 

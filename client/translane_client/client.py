@@ -25,6 +25,7 @@ from translane_client._requests import (
     translate_job,
 )
 from translane_client._responses import ReceivedStream
+from translane_client._tracing import in_context
 from translane_client.options import DecodingOptions, Format
 from translane_client.results import ModelInfo, Score, ServerInfo, Translation
 from translane_client.translation_stream import TranslationStream
@@ -239,7 +240,7 @@ class Client(BaseClient):
         with ThreadPoolExecutor(self._concurrency, "translane") as pool, RunningCalls(self._sleep) as calls:
             size = size or self._batch_size or self._adopt_limits(self._run(calls, server_call(), deadline()))
             for batch in batches(items, size, job.size_of, job.overhead):
-                window.append(pool.submit(self._run_batch, calls, job, batch, deadline(), patient))
+                window.append(pool.submit(in_context(self._run_batch), calls, job, batch, deadline(), patient))
                 if len(window) == self._concurrency:
                     yield from window.popleft().result()
             while window:

@@ -1,6 +1,7 @@
 """`translane-server` as a process: its exit codes, its signals, and what it says."""
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -16,6 +17,7 @@ import grpc
 import psutil
 import pytest
 
+from helpers.otlp_receiver import Receiver, tree_of
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
 
@@ -249,6 +251,33 @@ def test_a_port_in_use(start):
 def test_json_logs(start):
     server = start("--log-format=json")
     server.wait_for(r'"message": "serving on cpu with 64 rows", "model": "fake", "version": "2.1"')
+
+
+def test_traces(start, call):
+    """The variables of the environment alone switch them on. The last spans are sent before the process ends."""
+    with Receiver() as receiver:
+        variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.address, "OTEL_SERVICE_NAME": "tested"}
+        server = start("--log-format=json", "--log-level=debug", **variables)
+        server.wait_for("traces are sent by otlp")
+        server.wait_for("serving on")
+        assert call(server, "abc").result().translations
+        line = json.loads(server.wait_for(r'{.*"message": "request".*"Translate".*}')[0])
+        server.stop()
+        assert server.exit_code() == 0
+        spans = receiver.spans
+    assert {span.resource["service.name"] for span in spans} == {"tested"}
+    assert (spans[0].trace_id, spans[0].span_id) == (line["trace_id"], line["span_id"])
+    phases = ["    read", "    sentence", "      queue", "      encode", "      decode", "    build"]
+    assert tree_of(spans) == ["translane.v1.TranslationService/Translate", "  model fake", *phases]
+
+
+def test_a_receiver_that_is_away_is_told_and_stops_nothing(start, call):
+    server = start(OTEL_TRACES_EXPORTER="otlp", OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:1")
+    server.wait_for("serving on")
+    assert call(server, "abc").result().translations
+    server.stop()
+    assert server.exit_code() == 0
+    server.wait_for("the last spans are dropped")
 
 
 def run(*argv, **environ):

@@ -25,8 +25,8 @@ FIRST_PARTY = {
 }
 EXTRAS = {
     "translane": [],
-    "translane_client": ["files"],
-    "translane_server": ["server-base", "server", "language-id"],
+    "translane_client": ["files", "otel"],
+    "translane_server": ["server-base", "server", "language-id", "otel"],
     "translane_export": ["server-base", "server", "export", "plot"],
 }
 # What a distribution is imported as, where that is not its name.
@@ -43,6 +43,8 @@ MODULES = {
     "pydantic": {"pydantic", "pydantic_core"},  # pydantic pins its core exactly
     "markdown-it-py": {"markdown_it"},
     "onnx-ir": {"onnx_ir"},
+    "opentelemetry-sdk": {"opentelemetry"},
+    "opentelemetry-exporter-otlp-proto-grpc": {"opentelemetry"},
 }
 # The rooms of each package: what each may import, of the package itself, beside its own modules. A room that is not
 # listed for another one is closed to it; "" is the package's root. The first row that fits a module counts.
@@ -55,7 +57,7 @@ ROOMS = {
         "budget": set(),
         "vocabulary": set(),
         "measurements": set(),
-        "observation": {"measurements"},
+        "observation": {"measurements", "sentence"},
         "priority_queue": set(),
         "cpus": set(),
         "options": set(),
@@ -225,14 +227,19 @@ def test_nothing_but_export_can_import_torch():
         assert not declared(package) & {"torch", "onnx", "onnxscript"}
 
 
-def test_the_client_can_import_grpc_and_protobuf_alone_but_for_files():
-    assert declared("translane_client") == {"grpc", "grpc_status", "google.protobuf", "google.rpc", "polib"}
-    users = {
-        name
-        for name, path in modules("translane_client").items()
-        if any(is_in(wanted, {"polib"}) for _, wanted in imports(path.read_text(encoding="utf-8"), name))
+def test_the_client_can_import_grpc_and_protobuf_alone_but_for_files_and_traces():
+    optional = {
+        "polib": {"translane_client.cli.files.gettext_catalogs"},
+        "opentelemetry": {"translane_client._tracing"},
     }
-    assert users == {"translane_client.cli.files.gettext_catalogs"}
+    assert declared("translane_client") == {"grpc", "grpc_status", "google.protobuf", "google.rpc", *optional}
+    for package, modules_that_import in optional.items():
+        users = {
+            name
+            for name, path in modules("translane_client").items()
+            if any(is_in(wanted, {package}) for _, wanted in imports(path.read_text(encoding="utf-8"), name))
+        }
+        assert users == modules_that_import
 
 
 @pytest.mark.parametrize(
