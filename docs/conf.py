@@ -49,6 +49,7 @@ docs/observability
 docs/real-texts
 docs/markup
 docs/glossaries
+docs/access
 docs/security
 docs/export
 docs/quality
