@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from translane_client.aio import AsyncClient
     from translane_client.client import Client
+    from translane_client.connection import Connection, ConnectionOptions
     from translane_client.errors import (
         Cancelled,
         DeadlineExceeded,
@@ -54,6 +55,8 @@ __all__ = [
     "AsyncTranslationStream",
     "Cancelled",
     "Client",
+    "Connection",
+    "ConnectionOptions",
     "DeadlineExceeded",
     "DecodingOptions",
     "FieldViolation",
@@ -90,6 +93,7 @@ _MODULES = {
     for module, names in {
         "aio": ("AsyncClient",),
         "client": ("Client",),
+        "connection": ("Connection", "ConnectionOptions"),
         "errors": (
             "Cancelled",
             "DeadlineExceeded",

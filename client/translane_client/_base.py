@@ -14,22 +14,21 @@ from __future__ import annotations
 
 import math
 import random
-import re
 import threading
 import time
-from collections.abc import Callable
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Unpack
 
-import grpc
-
+from translane_client._addresses import DEFAULT_PORT
 from translane_client._exchange import Deadline, Exchange
 from translane_client._requests import SERVICE_NAME, Call, stub_of
+from translane_client._token import Metadata
 from translane_client._tracing import traced
+from translane_client.connection import Connection, ConnectionOptions
 from translane_client.errors import Cancelled
 from translane_client.results import ServerInfo
 from translane_client.retry import RetryPolicy
 
-DEFAULT_PORT = 50051
 DEFAULT_BATCH_SIZE = 64
 
 DEFAULT_CONNECT_TIMEOUT = 5.0
@@ -59,17 +58,6 @@ def channel_options(connect_timeout: float = DEFAULT_CONNECT_TIMEOUT) -> list[tu
     ]
 
 
-def target_of(address: str) -> str:
-    """`address` with the default port where it is a bare host name or IPv4 address.
-
-    Raises:
-        ValueError: the address is empty or a web address.
-    """
-    if not address.strip() or re.match(r"https?://", address):
-        raise ValueError(f"HOST:PORT is needed, not {address!r}")
-    return f"{address}:{DEFAULT_PORT}" if re.fullmatch(r"[\w.-]+|\[[0-9a-fA-F:]+\]", address) else address
-
-
 class BaseClient:
     """Settings and connection of a client, and what follows from them without waiting."""
 
@@ -78,9 +66,8 @@ class BaseClient:
 
     def __init__(
         self,
-        address: str = f"localhost:{DEFAULT_PORT}",
+        address: str | Iterable[str] | Connection = f"localhost:{DEFAULT_PORT}",
         *,
-        credentials: grpc.ChannelCredentials | None = None,
         timeout: float | None = None,
         connect_timeout: float = DEFAULT_CONNECT_TIMEOUT,
         retry: RetryPolicy | None = None,
@@ -89,6 +76,7 @@ class BaseClient:
         clock: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
         sleep: Callable[[float], Any] | None = None,
+        **connection: Unpack[ConnectionOptions],
     ) -> None:
         if batch_size is not None and batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, not {batch_size}")
@@ -96,8 +84,10 @@ class BaseClient:
             raise ValueError(f"connect_timeout must be a positive number of seconds, not {connect_timeout}")
         if concurrency < 1:
             raise ValueError(f"concurrency must be at least 1, not {concurrency}")
-        self.address = target_of(address)
-        self._credentials = credentials
+        if isinstance(address, Connection) and connection:
+            raise TypeError(f"a Connection has its own {', '.join(connection)}")
+        self._connection = address if isinstance(address, Connection) else Connection(address, **connection)
+        self.address = self._connection.name
         self._connect_timeout = connect_timeout
         self._timeout = math.inf if timeout is None else timeout
         self._retry = RetryPolicy() if retry is None else retry
@@ -108,6 +98,9 @@ class BaseClient:
         self._sleep = sleep
         self._opening = threading.Lock()
         self._channel: Any = None
+        self._previous: Any = None
+        self._generation = 0
+        self._discarding = set[Any]()
         self._stub: Any = None
         self._closed = False
         self._deadline(None)  # refuses a timeout that is not positive now, and not at the first call
@@ -115,25 +108,35 @@ class BaseClient:
     def _method(self, call: Call[Any]) -> Any:
         """The stub's method that sends `call`.
 
-        The first call opens the channel, because a channel of grpc.aio belongs to the event loop that runs then.
+        The first call opens the channel, because a channel of grpc.aio belongs to the event loop that runs then. The
+        first call after the certificates were replaced opens another one. The channel before stays open for the calls
+        that it has, until the certificates are replaced again.
         """
         with self._opening:
             if self._closed:
                 raise Cancelled("the client was closed")
-            if self._channel is None:
-                options = channel_options(self._connect_timeout)
-                if self._credentials is None:
-                    self._channel = self._grpc.insecure_channel(self.address, options=options)
-                else:
-                    self._channel = self._grpc.secure_channel(self.address, self._credentials, options=options)
-                self._stub = stub_of(self._channel)
+            generation = self._connection.generation()
+            if self._channel is None or generation != self._generation:
+                channel = self._connection.channel(self._grpc, channel_options(self._connect_timeout))
+                if self._previous is not None:
+                    self._discard(self._previous)
+                self._generation = generation
+                self._previous, self._channel, self._stub = self._channel, channel, stub_of(channel)
         return traced(getattr(self._stub, call.method), f"{SERVICE_NAME}/{call.method}", self.address)
 
-    def _closing(self) -> Any:
-        """Refuses calls from now on; returns the channel to close, or None where none was opened."""
+    def _discard(self, channel: Any) -> None:
+        """Closes a channel without waiting."""
+        raise NotImplementedError
+
+    def _closing(self) -> list[Any]:
+        """Refuses calls from now on; returns the channels to close."""
         with self._opening:
             self._closed = True
-        return self._channel
+        return [channel for channel in (self._channel, self._previous) if channel is not None]
+
+    def _metadata(self) -> Metadata | None:
+        """What the next attempt carries beside its request."""
+        return self._connection.metadata()
 
     def _deadline(self, timeout: float | None) -> Deadline:
         return Deadline(self._timeout if timeout is None else timeout, self._clock)
@@ -143,7 +146,7 @@ class BaseClient:
             raise RuntimeError("the client is closed")
         return Exchange(
             call,
-            address=self.address,
+            connection=self._connection,
             retry=self._retry,
             deadline=deadline,
             jitter=self._jitter,

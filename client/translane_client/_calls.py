@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import grpc
 
+from translane_client._token import Metadata
 from translane_client.errors import Cancelled
 
 
@@ -39,29 +40,29 @@ class RunningCalls:
         for call in running:
             call.cancel()
 
-    def result(self, method: Any, request: object, timeout: float | None) -> Any:
+    def result(self, method: Any, request: object, timeout: float | None, metadata: Metadata | None) -> Any:
         """The response.
 
         Raises:
             grpc.RpcError: the call failed.
             Cancelled: another thread has stopped the calls, or the client was closed.
         """
-        with self._begun(method.future, request, timeout) as call:
+        with self._begun(method.future, request, timeout, metadata) as call:
             return call.result()
 
-    def messages(self, method: Any, request: object, timeout: float | None) -> Iterator[Any]:
+    def messages(self, method: Any, request: object, timeout: float | None, metadata: Metadata | None) -> Iterator[Any]:
         """The messages of a stream; raises as `result` does."""
-        with self._begun(method, request, timeout) as call:
+        with self._begun(method, request, timeout, metadata) as call:
             yield from call
 
     @contextmanager
-    def _begun(self, begin: Any, request: object, timeout: float | None) -> Iterator[Any]:
+    def _begun(self, begin: Any, request: object, timeout: float | None, metadata: Metadata | None) -> Iterator[Any]:
         """Begins a call. Leaving the context cancels the call if it is not over."""
         with self._lock:
             if self._stopped.is_set():
                 raise Cancelled("the call was cancelled")
             try:
-                call = begin(request, timeout=timeout)
+                call = begin(request, timeout=timeout, metadata=metadata)
             except ValueError as error:  # gRPC's way to say that the channel is closed
                 raise Cancelled("the client was closed") from error
             self._running.add(call)

@@ -9,7 +9,8 @@ from typing import Any
 import grpc
 
 from translane_client._requests import Call
-from translane_client._status import connection_timed_out, exception_from
+from translane_client._status import exception_from, is_hopeless
+from translane_client.connection import Connection
 from translane_client.errors import Cancelled, DeadlineExceeded, QueueFull, TranslaneError
 from translane_client.retry import RetryPolicy
 
@@ -53,7 +54,7 @@ class Exchange:
         self,
         call: Call[Any],
         *,
-        address: str,
+        connection: Connection,
         retry: RetryPolicy,
         deadline: Deadline,
         jitter: Callable[[], float],
@@ -61,7 +62,7 @@ class Exchange:
         patient: bool,
     ) -> None:
         self._offset = call.offset
-        self._address = address
+        self._connection = connection
         self._retry = retry
         self._deadline = deadline
         self._jitter = jitter
@@ -80,7 +81,7 @@ class Exchange:
         self._attempt += 1
         remaining = self._deadline.remaining()
         if remaining <= 0:
-            raise DeadlineExceeded(f"no answer from {self._address} before the deadline")
+            raise DeadlineExceeded(f"no answer from {self._connection.name} before the deadline")
         return None if math.isinf(remaining) else remaining
 
     def answered(self) -> None:
@@ -96,8 +97,8 @@ class Exchange:
         """
         if self._closed() and _code(failure) is grpc.StatusCode.CANCELLED:
             raise Cancelled("the client was closed") from failure
-        error: TranslaneError = exception_from(failure, address=self._address, offset=self._offset)
-        if self._answered or connection_timed_out(failure):  # another attempt would take as long, for nothing
+        error: TranslaneError = exception_from(failure, connection=self._connection, offset=self._offset)
+        if self._answered or is_hopeless(failure):
             raise error from failure
         if self._retry.is_too_long(error):
             raise error from failure

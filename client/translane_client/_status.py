@@ -11,6 +11,7 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
 from translane_client import errors
+from translane_client.connection import Connection
 
 DOMAIN = "translane"
 
@@ -30,15 +31,26 @@ _CLASSES: dict[grpc.StatusCode, type[errors.TranslaneError]] = {
     )
 }
 
-# A part of gRPC's own description of a lost or refused connection → the cause that the message names.
+# A part of gRPC's own description of what TLS refuses → the cause that the message names. It stays so until somebody
+# changes a file or a setting.
+_TLS_CAUSES = {
+    "certificate has expired": "its TLS certificate has expired",
+    "certificate is not yet valid": "its TLS certificate is not valid yet",
+    "hostname verification": "its TLS certificate is for another name",
+    "certificate_verify_failed": "its TLS certificate is not signed by an authority that the client trusts",
+    "wrong_version_number": "it does not speak TLS",
+    "security handshaker": "the certificates or the key cannot be used",
+    "handshake failed": "the TLS handshake failed",
+    "ssl_error": "the TLS handshake failed",
+}
+
+# The same for lost and refused connections; the first part that fits counts.
 _CAUSES = {
     "connection refused": "connection refused",
     "tcp handshaker shutdown": "the connection timed out",
     "dns resolution failed": "the host name is not known",
     "domain name not found": "the host name is not known",
-    "certificate_verify_failed": "its TLS certificate is not trusted",
-    "handshake": "the TLS handshake failed",
-    "ssl_error": "the TLS handshake failed",
+    **_TLS_CAUSES,
     "ping timeout": "it gives no sign of life",
     "keepalive": "it gives no sign of life",
     "before receiving settings": "nobody answers there",
@@ -57,7 +69,7 @@ _CAUSES = {
 }
 
 
-def exception_from(error: grpc.RpcError, *, address: str, offset: int = 0) -> errors.TranslaneError:
+def exception_from(error: grpc.RpcError, *, connection: Connection, offset: int = 0) -> errors.TranslaneError:
     """The TranslaneError for `error`.
 
     A call that the server cancelled without an ErrorInfo becomes Unavailable. The caller has to know whether the client
@@ -65,7 +77,7 @@ def exception_from(error: grpc.RpcError, *, address: str, offset: int = 0) -> er
 
     Args:
         error: The exception that a call of grpc or grpc.aio raised.
-        address: The server's address, for messages that the server did not write.
+        connection: How the servers were called, for messages that no server wrote.
         offset: Index of the request's first item in the caller's list. The message counts "texts[i]" and "inputs[i]" in
             the caller's list.
     """
@@ -87,7 +99,7 @@ def exception_from(error: grpc.RpcError, *, address: str, offset: int = 0) -> er
         code = grpc.StatusCode.UNAVAILABLE
         message = "the server cancelled the call; it may be shutting down"
     else:
-        message = call.details() if ours and call.details() else _message(code, call.details() or "", address)
+        message = call.details() if ours and call.details() else _message(code, call.details() or "", connection)
     kind = _CLASSES.get(code, errors.TranslaneError)
     if kind is errors.ResourceExhausted and retry_after is not None:
         kind = errors.QueueFull
@@ -103,12 +115,22 @@ def exception_from(error: grpc.RpcError, *, address: str, offset: int = 0) -> er
     )
 
 
-def connection_timed_out(error: grpc.RpcError) -> bool:
-    """Whether a call failed because no connection came about in time, as at an address where nobody answers."""
+def is_hopeless(error: grpc.RpcError) -> bool:
+    """Whether another attempt would fail alike.
+
+    It would take as long for nothing where no connection came about in time, as at an address where nobody answers. It
+    would be refused again where TLS refuses a certificate.
+    """
     call: Any = error
     details = (call.details() or "").lower()
     timed_out = "timed out" in details or "tcp handshaker shutdown" in details
-    return call.code() is grpc.StatusCode.UNAVAILABLE and "failed to connect" in details and timed_out
+    refused = any(part in details for part in _TLS_CAUSES)
+    return call.code() is grpc.StatusCode.UNAVAILABLE and _is_about_connecting(details) and (timed_out or refused)
+
+
+def _is_about_connecting(details: str) -> bool:
+    """Whether no connection was made; the second wording is that of calls that are spread over servers."""
+    return "failed to connect" in details or "connections to all backends failing" in details
 
 
 def _details(call: Any) -> list[Any]:
@@ -120,12 +142,18 @@ def _details(call: Any) -> list[Any]:
     return list(status.details) if status else []
 
 
-def _message(code: grpc.StatusCode, details: str, address: str) -> str:
+def _message(code: grpc.StatusCode, details: str, connection: Connection) -> str:
     """A sentence for an error that did not come from Translane, but from gRPC or a proxy."""
     if code is grpc.StatusCode.UNAVAILABLE:
-        lowered = details.lower()
-        cause = next((cause for part, cause in _CAUSES.items() if part in lowered), details or "no reason given")
-        return f"cannot reach {address}: {cause}"
+        return f"cannot reach {connection.name}: {_cause(details, connection)}"
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return f"no answer from {address} before the deadline"
-    return f"{address} answered {code.name}" + (f": {details}" if details else "")
+        return f"no answer from {connection.name} before the deadline"
+    return f"{connection.name} answered {code.name}" + (f": {details}" if details else "")
+
+
+def _cause(details: str, connection: Connection) -> str:
+    lowered = details.lower()
+    if _is_about_connecting(lowered) and "socket closed" in lowered:  # all that gRPC says where only one side has TLS
+        what = "a certificate of the client" if connection.is_secure else "TLS"
+        return f"it closed the connection at once; does it want {what}?"
+    return next((cause for part, cause in _CAUSES.items() if part in lowered), details or "no reason given")

@@ -48,9 +48,14 @@ class AsyncClient(BaseClient):
 
     async def close(self) -> None:
         """Cancels the calls under way and closes the connection. May be called again."""
-        channel = self._closing()
-        if channel is not None:
+        for channel in self._closing():
             await channel.close(grace=None)
+        await asyncio.gather(*self._discarding)
+
+    def _discard(self, channel: Any) -> None:
+        task = asyncio.get_running_loop().create_task(channel.close(grace=None))
+        self._discarding.add(task)  # the event loop alone would forget the task
+        task.add_done_callback(self._discarding.discard)
 
     @overload
     async def translate(  # type: ignore[overload-overlap]  # a str is an iterable of str as well
@@ -224,11 +229,11 @@ class AsyncClient(BaseClient):
 
     async def _run(self, call: Call[Answer], deadline: Deadline, patient: bool = False) -> Answer:
         exchange = self._exchange(call, deadline, patient)
-        method = self._method(call)
         while True:
             try:
                 with self._closing_as_cancelled():
-                    return call.parse(await method(call.request, timeout=exchange.timeout()))
+                    method, metadata = self._method(call), self._metadata()
+                    return call.parse(await method(call.request, timeout=exchange.timeout(), metadata=metadata))
             except grpc.RpcError as failure:
                 await self._pause(exchange.pause_after(failure))
 
@@ -241,11 +246,11 @@ class AsyncClient(BaseClient):
     ) -> AsyncGenerator[str, None]:
         """The deltas that are not empty. No call stays under way, wherever the caller leaves the iteration."""
         exchange = self._exchange(call, self._deadline(timeout))
-        method = self._method(call)
         while True:
             try:
                 with self._closing_as_cancelled(running):
-                    running.call = method(call.request, timeout=exchange.timeout())
+                    method, metadata = self._method(call), self._metadata()
+                    running.call = method(call.request, timeout=exchange.timeout(), metadata=metadata)
                     try:
                         async for response in running.call:
                             exchange.answered()

@@ -35,8 +35,8 @@ class Client(BaseClient):
     """Translates over gRPC. Threads may share a client; it is a context manager.
 
     Args:
-        address: HOST:PORT of the server, with 50051 as the default port; or any target that gRPC understands.
-        credentials: TLS credentials, as `grpc.ssl_channel_credentials()` makes them. None: plain text.
+        address: HOST:PORT of the server, with 50051 as the default port; or several, as a sequence or with commas
+            between them; or any target that gRPC understands; or a Connection. Calls take several servers in turn.
         timeout: Default deadline of a call, in seconds. None or math.inf: no deadline.
         connect_timeout: Seconds for a connection to be made. A call that gets none within this time is not tried again.
         retry: When to try again. None: the defaults of RetryPolicy.
@@ -45,6 +45,7 @@ class Client(BaseClient):
         clock: Monotonic seconds, for tests.
         jitter: Gives random numbers from 0 to 1, for tests.
         sleep: Waits the given number of seconds, for tests.
+        connection: TLS and the caller's token, such as `ca="ca.pem"`; ConnectionOptions describes them.
 
     Every method raises TranslaneError where the call fails, TypeError or ValueError where an argument makes no sense,
     and RuntimeError where the client is closed.
@@ -60,9 +61,11 @@ class Client(BaseClient):
 
     def close(self) -> None:
         """Cancels the calls under way and closes the connection. May be called again."""
-        channel = self._closing()
-        if channel is not None:
+        for channel in self._closing():
             channel.close()
+
+    def _discard(self, channel: Any) -> None:
+        channel.close()
 
     @overload
     def translate(  # type: ignore[overload-overlap]  # a str is an iterable of str as well
@@ -253,10 +256,10 @@ class Client(BaseClient):
 
     def _run(self, calls: RunningCalls, call: Call[Answer], deadline: Deadline, patient: bool = False) -> Answer:
         exchange = self._exchange(call, deadline, patient)
-        method = self._method(call)
         while True:
             try:
-                return call.parse(calls.result(method, call.request, exchange.timeout()))
+                response = calls.result(self._method(call), call.request, exchange.timeout(), self._metadata())
+                return call.parse(response)
             except grpc.RpcError as failure:
                 calls.sleep(exchange.pause_after(failure))
 
@@ -266,10 +269,10 @@ class Client(BaseClient):
         """The deltas that are not empty. No call stays under way, wherever the caller leaves the iteration."""
         with calls:
             exchange = self._exchange(call, self._deadline(timeout))
-            method = self._method(call)
             while True:
                 try:
-                    for response in calls.messages(method, call.request, exchange.timeout()):
+                    method, metadata = self._method(call), self._metadata()
+                    for response in calls.messages(method, call.request, exchange.timeout(), metadata):
                         exchange.answered()
                         if delta := call.parse(response):
                             yield delta

@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from translane_server.completion import add_flag
 from translane_server.errors import SettingsError
 from translane_server.files import read_regular
 from translane_server.printable import shown
@@ -152,6 +153,7 @@ def _parser(cls: type[Settings], prog: str, env_prefix: str) -> argparse.Argumen
     parser.add_argument(
         "-V", "--version", action="version", version=f"{prog} {version('translane')}", help="show the version"
     )
+    add_flag(parser)
     parser.add_argument(f"--{_CONFIG}", metavar="FILE", help="TOML file of settings; its keys are flags with _ for -")
     section: argparse._ActionsContainer = parser
     for name, setting in cls.model_fields.items():

@@ -18,6 +18,7 @@ from translane.v1 import translation_pb2 as pb
 from translane_client._base import channel_options
 from translane_client._status import exception_from
 from translane_client.bench.measurement import Measurement
+from translane_client.connection import Connection
 from translane_client.errors import Internal, TranslaneError
 
 _METHOD = "/translane.v1.TranslationService/Translate"
@@ -64,7 +65,7 @@ class Load:
     Requests and answers stay bytes, because the generator may share the server's processors and has to cost little.
 
     Args:
-        address: The server's address.
+        connection: How the servers are reached.
         requests: Serialised TranslateRequests without end.
         texts_per_request: Texts in each request.
         timeout: Deadline of each request [s].
@@ -74,7 +75,7 @@ class Load:
 
     def __init__(
         self,
-        address: str,
+        connection: Connection,
         requests: Iterator[bytes],
         *,
         texts_per_request: int,
@@ -82,7 +83,7 @@ class Load:
         connections: int = 1,
         count_tokens: bool = False,
     ) -> None:
-        self._address = address
+        self._connection = connection
         self._requests = requests
         self._texts_per_request = texts_per_request
         self._timeout = timeout
@@ -97,7 +98,7 @@ class Load:
         options = [*channel_options(), ("grpc.use_local_subchannel_pool", 1)]  # else all channels share a connection
         senders = list[Send]()
         for _ in range(self._connections):
-            channel = await self._stack.enter_async_context(grpc.aio.insecure_channel(self._address, options=options))
+            channel = await self._stack.enter_async_context(self._connection.channel(grpc.aio, options))
             senders.append(channel.unary_unary(_METHOD, None, None))  # requests and answers stay bytes
         self._senders = itertools.cycle(senders)
         return self
@@ -114,9 +115,13 @@ class Load:
             TranslaneError: the request failed.
         """
         try:
-            await next(self._senders)(next(self._requests), timeout=self._timeout)
+            await self._send()
         except grpc.aio.AioRpcError as error:
-            raise exception_from(error, address=self._address) from error
+            raise exception_from(error, connection=self._connection) from error
+
+    def _send(self) -> Awaitable[bytes]:
+        metadata = self._connection.metadata()
+        return next(self._senders)(next(self._requests), timeout=self._timeout, metadata=metadata)
 
     async def offer(
         self, times: Iterable[float], measurement: Measurement, *, warm_up: float, duration: float, bound: Bound | None
@@ -172,12 +177,12 @@ class Load:
         sent, tokens = clock(), 0
         failure: TranslaneError | None = None
         try:
-            response = await next(self._senders)(next(self._requests), timeout=self._timeout)
+            response = await self._send()
             tokens = tokens_of(response) if self._count_tokens else 0
         except grpc.aio.AioRpcError as error:
-            failure = exception_from(error, address=self._address)
+            failure = exception_from(error, connection=self._connection)
         except DecodeError:
-            failure = Internal(f"the answer of {self._address} is no TranslateResponse")
+            failure = Internal(f"the answer of {self._connection.name} is no TranslateResponse")
         except asyncio.CancelledError:
             measurement.unanswered += due in window
             raise

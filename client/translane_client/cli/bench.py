@@ -16,6 +16,7 @@ from translane_client.bench.schedule import Text, serialized_requests
 from translane_client.bench.sentences import BUILT_IN, built_in
 from translane_client.cli import bulk, decoding_flags
 from translane_client.cli.bulk import CommandError
+from translane_client.cli.connection_flags import explained
 from translane_client.cli.flags import ENV_PREFIX, Flags, count, duration, integer, positive, unsigned
 from translane_client.cli.printable import printable
 from translane_client.cli.standard_streams import StandardStreams
@@ -97,7 +98,7 @@ def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:
         _check_writable(arguments.json_file)
     texts = _texts(arguments, streams)
     load = Load(
-        arguments.server,
+        arguments.connection,
         serialized_requests(texts, arguments.texts_per_request, settings, arguments.schedule_seed),
         texts_per_request=arguments.texts_per_request,
         timeout=arguments.timeout,
@@ -140,7 +141,7 @@ def _message(error: TranslaneError, arguments: argparse.Namespace) -> str:
         flag = decoding_flags.flag_of(violation.field, arguments)
         if flag and violation.description:
             return f"{flag}: {decoding_flags.with_flags(violation.description)}"
-    return str(error)
+    return explained(error)
 
 
 def _pause(text: str) -> float:
@@ -168,7 +169,7 @@ def _texts(arguments: argparse.Namespace, streams: StandardStreams) -> list[Text
     if arguments.input is None:
         if arguments.max_lengths:
             arguments.parser.error("--max-lengths needs -i")
-        with Client(arguments.server, retry=RetryPolicy(attempts=1)) as client:
+        with Client(arguments.connection, retry=RetryPolicy(attempts=1)) as client:
             info = client.server_info(timeout=arguments.timeout)
         sentences = built_in(_source_languages(info, arguments))
         if not sentences:

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
+from translane_client.cli.connection_flags import explained
 from translane_client.cli.decoding_flags import flag_of, with_flags
 from translane_client.cli.flags import Flags, count, unicode
 from translane_client.cli.inputs import Inputs, Lines, Written, is_same, is_terminal
@@ -64,7 +65,7 @@ def lines_of(path: Path | None, streams: StandardStreams, stack: ExitStack) -> L
 def client_of(arguments: argparse.Namespace, inputs: Inputs[Any]) -> Client:
     """The client that the arguments describe."""
     return Client(
-        arguments.server,
+        arguments.connection,
         retry=RetryPolicy(attempts=arguments.attempts),
         batch_size=1 if inputs.typed else arguments.batch_size,  # a person who types waits for each line's answer
         concurrency=1 if inputs.typed else arguments.concurrency,
@@ -155,7 +156,7 @@ class Output(Generic[AnyWriter]):
     def _message(self, error: TranslaneError, index: int) -> str:
         """The error's message, with the line or the flag at fault where the error names one."""
         if not error.violations:
-            return str(error)
+            return explained(error)
         messages = list(
             dict.fromkeys(
                 f"{self._place(violation.field, index)}: {with_flags(violation.description)}"

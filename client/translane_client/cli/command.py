@@ -11,10 +11,9 @@ from functools import partial
 from importlib.metadata import version
 from typing import BinaryIO, TextIO
 
-from translane_client._base import target_of
-from translane_client.cli import bench, models, score, translate
+from translane_client.cli import bench, completion, connection_flags, models, score, translate
 from translane_client.cli.bulk import CommandError
-from translane_client.cli.flags import ENV_PREFIX, Flags, count, seconds, unicode
+from translane_client.cli.flags import ENV_PREFIX, Flags, count, seconds
 from translane_client.cli.printable import printable
 from translane_client.cli.standard_streams import StandardStreams
 from translane_client.cli.text_files import FileError
@@ -42,9 +41,15 @@ def run(
     )
     arguments = parse_arguments(argv, environ)
     try:
+        arguments.connection = connection_flags.connection_of(arguments)
+    except ValueError as error:
+        print(f"translane: {printable(str(error))}", file=streams.stderr)
+        return 1
+    try:
         exit_code: int = arguments.run(arguments, streams)
     except (TranslaneError, FileError, CommandError) as error:
-        print(f"translane: {printable(str(error))}", file=streams.stderr)
+        message = connection_flags.explained(error) if isinstance(error, TranslaneError) else str(error)
+        print(f"translane: {printable(message)}", file=streams.stderr)
         _forget_unwritten(stdout)
         return 1
     except BrokenPipeError:
@@ -71,6 +76,7 @@ def parse_arguments(argv: Sequence[str], environ: Mapping[str, str]) -> argparse
     parser.add_argument(
         "-V", "--version", action="version", version=f"translane {version('translane')}", help="show the version"
     )
+    completion.add_flag(parser)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     for name, command, operands, help, description in (
@@ -117,16 +123,10 @@ def parse_arguments(argv: Sequence[str], environ: Mapping[str, str]) -> argparse
 
 def _server_flags(parser: argparse.ArgumentParser, *, retries: bool) -> Flags:
     flags = Flags(parser)
-    flags.add("--server", default="localhost:50051", type=_server, metavar="HOST:PORT", help="address of the server")
+    flags.section("connection")
+    connection_flags.add_flags(flags)
     if not retries:
         return flags
     flags.add("--timeout", type=seconds, metavar="SECONDS", help="deadline of each request, retries included")
     flags.add("--attempts", type=count, default=RetryPolicy().attempts, metavar="N", help="attempts at each request")
     return flags
-
-
-def _server(text: str) -> str:
-    try:
-        return target_of(unicode(text))
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None

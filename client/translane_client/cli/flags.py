@@ -50,14 +50,18 @@ class Flags:
         """Adds a flag that is yes or no: --json and --no-json."""
         self.add(*names, action=argparse.BooleanOptionalAction, default=default, help=help, **settings)
 
+    def add_variable(self, dest: str) -> None:
+        """Adds an environment variable without a flag, for what is no business of those who list processes."""
+        self._defaults[dest] = (argparse.Action([], dest), None)
+
     def fill(self, arguments: argparse.Namespace, environ: Mapping[str, str]) -> None:
         """Sets each flag that is still None in `arguments`. A variable with a wrong value is a usage error.
 
         `arguments.given` becomes the set of flags on the command line.
         """
-        arguments.given = {name for name in self._defaults if getattr(arguments, name) is not None}
+        arguments.given = {name for name in self._defaults if getattr(arguments, name, None) is not None}
         for name, (action, default) in self._defaults.items():
-            if getattr(arguments, name) is not None:
+            if getattr(arguments, name, None) is not None:
                 continue
             if text := environ.get(self._variable(action), ""):
                 setattr(arguments, name, self._converted(action, text))

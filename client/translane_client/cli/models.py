@@ -28,7 +28,7 @@ def add_flags(parser: argparse.ArgumentParser, flags: Flags) -> None:
 def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:
     """Lists the server's models and limits; returns the exit code."""
     stdout = streams.stdout
-    with Client(arguments.server, retry=RetryPolicy(attempts=arguments.attempts)) as client:
+    with Client(arguments.connection, retry=RetryPolicy(attempts=arguments.attempts)) as client:
         info = client.server_info(timeout=arguments.timeout)
     shown = json.dumps(asdict(info), ensure_ascii=False, indent=2) if arguments.json else table(info)
     with LineWriter(None, stdout) as output:

@@ -25,6 +25,7 @@ from translane_server.access.keys import (
     make_token,
     without_secrets,
 )
+from translane_server.completion import add_flag
 from translane_server.errors import KeysError, SettingsError, StartupError
 
 _PROG = "translane-keys"
@@ -192,6 +193,7 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog=_PROG, description=__doc__, allow_abbrev=False)
     parser.add_argument("-V", "--version", action="version", version=f"{_PROG} {version('translane')}")
+    add_flag(parser)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, text in (
         ("add", "give NAME a key, and print the key; nothing shows it again"),

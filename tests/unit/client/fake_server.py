@@ -138,6 +138,7 @@ class FakeServer(translation_pb2_grpc.TranslationServiceServicer):
     )
     requests: list[Any] = field(default_factory=list)
     time_remaining: list[float] = field(default_factory=list)  # [s]; infinite where there is no deadline
+    peers: set[str] = field(default_factory=set)  # addresses of the callers' connections
     listings: int = 0
     decoding_defaults: pb.DecodingOptions | None = None
     glossaries: Sequence[str] = ()
@@ -146,17 +147,23 @@ class FakeServer(translation_pb2_grpc.TranslationServiceServicer):
     cancelled: threading.Event = field(default_factory=threading.Event)
     released: threading.Event = field(default_factory=threading.Event)
 
-    def start(self, credentials: grpc.ServerCredentials | None = None) -> FakeServer:
+    def start(
+        self,
+        credentials: grpc.ServerCredentials | None = None,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        options: Sequence[tuple[str, int]] = (),
+    ) -> FakeServer:
         self._pool = ThreadPoolExecutor(8)
         self._lock = threading.Lock()
-        self._server = grpc.server(self._pool)
+        self._server = grpc.server(self._pool, options=options)
         translation_pb2_grpc.add_TranslationServiceServicer_to_server(self, self._server)
-        any_port = "127.0.0.1:0"
         if credentials is None:
-            port = self._server.add_insecure_port(any_port)
+            port = self._server.add_insecure_port(f"{host}:{port}")
         else:
-            port = self._server.add_secure_port(any_port, credentials)
-        self.address = f"127.0.0.1:{port}"
+            port = self._server.add_secure_port(f"{host}:{port}", credentials)
+        self.address = f"{host}:{port}"
         self._server.start()
         return self
 
@@ -197,6 +204,7 @@ class FakeServer(translation_pb2_grpc.TranslationServiceServicer):
     def _answered(self, request: Any, context: grpc.ServicerContext) -> Any:
         with self._lock:
             self.requests.append(request)
+            self.peers.add(context.peer())
             remaining = context.time_remaining()
             self.time_remaining.append(math.inf if remaining is None else remaining)
             behave = self.script.popleft() if self.script else self.always

@@ -63,3 +63,18 @@ def test_a_server_cannot_write_to_the_terminal(server, command: Command):
     server.script.append(fails(grpc.StatusCode.INTERNAL, "\x1b]0;title\x07 no\nline", reason("INTERNAL")))
     assert command("translate", "a") == 1
     assert command.err == "translane: \\x1b]0;title\\x07 no\\nline\n"
+
+
+def test_several_addresses_where_nobody_answers(silent, connect, time):
+    client = connect([silent, silent.replace("127.0.0.1", "127.0.0.2")], connect_timeout=0.5)
+    with pytest.raises(
+        Unavailable, match=r"cannot reach .*: (the connection timed out|nobody answers|connection refused)"
+    ):
+        client.translate("a")
+
+
+def test_an_address_where_nobody_answers_holds_up_no_other(silent, server, connect, time):
+    client = connect([silent, server.address])
+    for _ in range(10):
+        assert client.translate("a").text == "<a>"
+    assert time.pauses == []

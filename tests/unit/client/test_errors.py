@@ -10,7 +10,7 @@ import pytest
 from unit.client.fake_server import FakeServer, bad_fields, fails, reason, retry_in
 
 import translane_client
-from translane_client import FieldViolation, InvalidArgument, QueueFull, TranslaneError, Unavailable
+from translane_client import Connection, FieldViolation, InvalidArgument, QueueFull, TranslaneError, Unavailable
 from translane_client._status import exception_from
 
 CODES = {
@@ -93,7 +93,7 @@ class FakeFailure(grpc.RpcError):
 @pytest.mark.parametrize("payload", [b"\xff\xff", b"\x08\x05"], ids=["garbage", "of another code"])
 def test_unsound_details_are_ignored(payload: bytes):
     failure = FakeFailure(grpc.StatusCode.INTERNAL, "x", (("grpc-status-details-bin", payload),))
-    assert str(exception_from(failure, address="here")) == "here answered INTERNAL: x"
+    assert str(exception_from(failure, connection=Connection("here"))) == "here:50051 answered INTERNAL: x"
 
 
 @pytest.mark.parametrize(
@@ -110,13 +110,13 @@ def test_unsound_details_are_ignored(payload: bytes):
     ],
 )
 def test_why_a_server_cannot_be_reached_is_told_briefly(details, cause: str):
-    error = exception_from(FakeFailure(grpc.StatusCode.UNAVAILABLE, details), address="here:1")
+    error = exception_from(FakeFailure(grpc.StatusCode.UNAVAILABLE, details), connection=Connection("here:1"))
     assert isinstance(error, Unavailable)
     assert str(error) == f"cannot reach here:1: {cause}"
 
 
 def test_an_error_without_code_or_details_is_told():
-    assert str(exception_from(FakeFailure(None), address="here")) == "here answered UNKNOWN"
+    assert str(exception_from(FakeFailure(None), connection=Connection("here"))) == "here:50051 answered UNKNOWN"
 
 
 def test_errors_can_be_pickled(server: FakeServer, connect):

@@ -25,8 +25,8 @@ FIRST_PARTY = {
 }
 EXTRAS = {
     "translane": [],
-    "translane_client": ["files", "otel"],
-    "translane_server": ["server-base", "server", "language-id", "otel"],
+    "translane_client": ["files", "completion", "otel"],
+    "translane_server": ["server-base", "server", "language-id", "completion", "otel"],
     "translane_export": ["server-base", "server", "export", "plot"],
 }
 # What a distribution is imported as, where that is not its name.
@@ -68,11 +68,12 @@ ROOMS = {
         "bundle": {"errors", "files", "manifest"},
         "model_places": {"manifest"},
         "settings": {"manifest", "model_places", "settings_loader"},
-        "settings_loader": {"errors", "files", "printable"},
+        "completion": set(),
+        "settings_loader": {"completion", "errors", "files", "printable"},
         "devices": {"errors", "manifest"},
         "bundle_choice": {"bundle", "devices", "errors"},
         "descriptors": {"observation"},
-        "access": {"errors", "files", "observation", "settings"},
+        "access": {"completion", "errors", "files", "observation", "settings"},
         "check": {"access", "errors", "models", "observation", "settings"},
         "healthcheck": set(),
         "text.markup": {"text.marks"},
@@ -229,9 +230,10 @@ def test_nothing_but_export_can_import_torch():
         assert not declared(package) & {"torch", "onnx", "onnxscript"}
 
 
-def test_the_client_can_import_grpc_and_protobuf_alone_but_for_files_and_traces():
+def test_the_client_can_import_grpc_and_protobuf_alone_but_for_optional_parts():
     optional = {
         "polib": {"translane_client.cli.files.gettext_catalogs"},
+        "shtab": {"translane_client.cli.completion"},
         "opentelemetry": {"translane_client._tracing"},
     }
     assert declared("translane_client") == {"grpc", "grpc_status", "google.protobuf", "google.rpc", *optional}

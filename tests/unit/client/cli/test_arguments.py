@@ -117,7 +117,10 @@ def test_help_has_words_for_values_and_each_default_once(capsys, name: str, usag
     words = set(re.findall(r"^  (?:-\w \S+, )?--[a-z0-9-]+ ([^ \n]+)", page, re.MULTILINE))
     assert words <= {"FILE", "HOST:PORT", "N", "N,N", "NAME", "R", "REGEX", "SECONDS", "TAG", "TEXT", "TIME", "X"}
     entries = [" ".join(entry.split()) for entry in re.split(r"\n  (?=-)|\n\n", page)]
-    assert "--server HOST:PORT address of the server (default: localhost:50051)" in entries
+    assert (
+        "--server HOST:PORT address of the server, or of several with commas between them, which requests take in turn"
+        " (default: localhost:50051)"
+    ) in entries
     assert max(entry.count("default:") for entry in entries) == 1
     assert "None" not in page
 

@@ -1,0 +1,140 @@
+"""Calls that are spread over servers, with servers that come and go."""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import grpc
+import pytest
+from unit.client.command import Command
+from unit.client.fake_server import PATIENCE, FakeServer, fails
+
+from helpers.name_server import NameServer
+from translane_client import Client, Unavailable
+
+
+@pytest.fixture
+def servers() -> Iterator[list[FakeServer]]:
+    servers = [FakeServer().start() for _ in range(2)]
+    yield servers
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture
+def several(servers: list[FakeServer]) -> list[str]:
+    return [server.address for server in servers]
+
+
+def until_all_have_calls(translate: Callable[[str], object], servers: list[FakeServer]) -> None:
+    """Waits until a client is connected to all servers: until then, it calls those that it is connected to."""
+    for server in servers:
+        server.requests.clear()
+    end = clock.monotonic() + PATIENCE
+    while not all(server.requests for server in servers):
+        assert clock.monotonic() < end, "a server has no call"
+        translate("first")
+    for server in servers:
+        server.requests.clear()
+
+
+def test_calls_take_servers_in_turn(servers, several: list[str], connect):
+    client = connect(several)
+    until_all_have_calls(client.translate, servers)
+    for _ in range(40):
+        client.translate("a")
+    assert [len(server.requests) for server in servers] == [20, 20]
+
+
+def test_streams_scores_and_batches_take_servers_in_turn(servers, several: list[str], connect):
+    client = connect(several, batch_size=1)
+    until_all_have_calls(client.translate, servers)
+    for _ in range(10):
+        assert "".join(client.translate_stream("a")) == "<a>"
+        client.score([("a", "b")])
+    assert [len(server.requests) for server in servers] == [10, 10]
+    assert [translation.text for translation in client.translate(map(str, range(40)))] == [f"<{n}>" for n in range(40)]
+    assert [len(server.requests) for server in servers] == [30, 30]
+
+
+def test_another_server_answers_what_one_refuses(servers, several: list[str], connect, time):
+    client = connect(several)
+    until_all_have_calls(client.translate, servers)
+    servers[0].always = fails(grpc.StatusCode.UNAVAILABLE, "draining")
+    for _ in range(10):
+        assert client.translate("a").text == "<a>"
+        assert "".join(client.translate_stream("b")) == "<b>"
+    assert len(servers[1].requests) == 20
+    assert max(time.pauses) == pytest.approx(0.05)  # one pause at most before a server answers
+
+
+def test_a_server_that_is_gone_costs_no_call(servers, several: list[str], connect):
+    client = connect(several)
+    until_all_have_calls(client.translate, servers)
+    servers[0].stop()
+    for _ in range(20):
+        assert client.translate("a").text == "<a>"
+    assert len(servers[1].requests) == 20
+    servers[1].stop()
+    with pytest.raises(Unavailable, match=f"^cannot reach {several[0]}, {several[1]}: "):
+        client.translate("a")
+
+
+def test_a_name_with_several_servers(connect):
+    with ExitStack() as stack:
+        servers = [FakeServer() for _ in range(3)]
+        port = 0
+        for number, server in enumerate(servers):
+            server.start(host=f"127.0.0.{number + 1}", port=port)
+            stack.callback(server.stop)
+            port = port or int(server.address.rpartition(":")[2])
+        names = stack.enter_context(NameServer("127.0.0.1", "127.0.0.2"))
+        client = connect(f"dns://{names.address}/translane.test:{port}")
+        until_all_have_calls(client.translate, servers[:2])
+        for _ in range(20):
+            client.translate("a")
+        assert [len(server.requests) for server in servers] == [10, 10, 0]
+        # gRPC looks names up again when a connection ends.
+        names.addresses = ["127.0.0.2", "127.0.0.3"]
+        servers[0].stop()
+        until_all_have_calls(client.translate, servers[1:])
+        for _ in range(20):
+            client.translate("a")
+        assert [len(server.requests) for server in servers[1:]] == [10, 10]
+
+
+def test_connections_that_end_by_age_cost_no_call(connect):
+    server = FakeServer().start(options=[("grpc.max_connection_age_ms", 100), ("grpc.max_connection_age_grace_ms", 0)])
+    try:
+        client = Client(server.address)
+        end = clock.monotonic() + 1.5
+        calls = 0
+        while clock.monotonic() < end:
+            assert client.translate("a").text == "<a>"
+            calls += 1
+        client.close()
+        assert calls >= 10
+        assert len(server.peers) > 3
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize("argv", [["translate", "a"], ["score", "a", "b"], ["models"]])
+def test_every_command_takes_several_servers(several: list[str], refused: str, argv: list[str]):
+    assert Command(f"{refused},{several[0]}")(*argv) == 0
+    assert Command(refused)(*argv, "--server", f"{several[0]}, {several[1]}") == 0
+
+
+def test_bench_loads_several_servers(servers, several: list[str]):
+    command = Command(",".join(several))
+    assert command("bench", "--clients", "4", "--duration", "500ms", "--warm-up", "100ms") == 0
+    counts = [len(server.requests) for server in servers]
+    assert min(counts) > 0.3 * max(counts)
+
+
+def test_bench_names_the_servers_that_are_away(refused: str):
+    command = Command(f"{refused},127.0.0.2:1")
+    assert command("bench", "-i", __file__) == 1
+    assert command.err == f"translane: cannot reach {refused}, 127.0.0.2:1: connection refused\n"

@@ -1,0 +1,237 @@
+"""TLS and mutual TLS: what is trusted, what is refused and how it is told, and files that are replaced."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import grpc
+import pytest
+from unit.client.command import Command
+from unit.client.fake_server import FakeServer, answer
+
+from helpers.certificates import Authority
+from translane_client import AsyncClient, Client, Connection, Unavailable
+
+
+@contextmanager
+def serving(credentials: grpc.ServerCredentials | None = None) -> Iterator[FakeServer]:
+    server = FakeServer().start(credentials)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+def message_of(connect, address: str, **options) -> str:
+    with pytest.raises(Unavailable) as caught:
+        connect(address, **options).translate("a")
+    prefix = f"cannot reach {address}: "
+    assert str(caught.value).startswith(prefix)
+    return str(caught.value).removeprefix(prefix)
+
+
+def test_a_server_with_a_trusted_certificate(connect, authority: Authority):
+    with serving(authority.server_credentials("127.0.0.1")) as server:
+        client = connect(server.address, ca=authority.file)
+        assert client.translate("a").text == "<a>"
+        assert "".join(client.translate_stream("b")) == "<b>"
+        assert [score.total_log_prob for score in client.score([("a", "b")])] == [-2.0]
+
+
+def test_mutual_tls(connect, authority: Authority, tmp_path: Path):
+    strangers = Authority(tmp_path, "strangers")
+    own, strange = authority.files("client"), strangers.files("client", stem="strange")
+    with serving(authority.server_credentials("127.0.0.1", clients=authority)) as server:
+        client = connect(server.address, ca=authority.file, cert=own.cert, key=own.key)
+        assert client.translate("a").text == "<a>"
+        wants = "it closed the connection at once; does it want a certificate of the client?"
+        for files in ({}, {"cert": strange.cert, "key": strange.key}):
+            assert message_of(connect, server.address, ca=authority.file, **files) in (wants, "the connection was lost")
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_certificate_that_is_refused_is_told_at_once(connect, time, authority, tmp_path, several: bool):
+    def told(names: list[str], trusted: Authority, **settings) -> str:
+        with serving(authority.server_credentials(*names, **settings)) as server:
+            address = f"{server.address},{server.address.replace('127.0.0.1', '127.0.0.2')}"
+            with pytest.raises(Unavailable) as caught:
+                connect(address if several else server.address, ca=trusted.file).translate("a")
+            return str(caught.value).rpartition(": ")[2]
+
+    strangers = Authority(tmp_path, "strangers")
+    untrusted = "its TLS certificate is not signed by an authority that the client trusts"
+    assert told(["127.0.0.1"], strangers) in (untrusted, "connection refused")
+    assert told(["example.org"], authority) in ("its TLS certificate is for another name", "connection refused")
+    assert told(["127.0.0.1"], authority, expired=True) in ("its TLS certificate has expired", "connection refused")
+    if not several:  # of several servers, gRPC tells one failure
+        assert time.pauses == []
+
+
+def test_public_authorities_are_trusted_where_none_is_named(connect, authority: Authority):
+    with serving(authority.server_credentials("127.0.0.1")) as server:
+        message = message_of(connect, server.address, tls=True)
+    assert message == "its TLS certificate is not signed by an authority that the client trusts"
+
+
+def test_one_side_without_tls(connect, authority: Authority):
+    with serving() as server:
+        assert message_of(connect, server.address, ca=authority.file) == "it does not speak TLS"
+    with serving(authority.server_credentials("127.0.0.1")) as server:
+        message = message_of(connect, server.address)
+        assert message == "it closed the connection at once; does it want TLS?"
+
+
+def test_the_name_that_servers_have(connect, authority: Authority):
+    with serving(authority.server_credentials("translane.example")) as server:
+        client = connect(server.address, ca=authority.file, server_name="translane.example")
+        assert client.translate("a").text == "<a>"
+
+
+def test_several_servers_have_the_name_of_the_first(connect, authority: Authority):
+    with (
+        serving(authority.server_credentials("127.0.0.1")) as first,
+        serving(authority.server_credentials("127.0.0.1")) as second,
+    ):
+        client = connect([first.address, second.address], ca=authority.file)
+        both_answer(client, first, second)
+
+
+def both_answer(client, *servers: FakeServer) -> None:
+    for _ in range(1000):
+        client.translate("a")
+        if all(server.requests for server in servers):
+            return
+    pytest.fail("one server had no call")
+
+
+def test_new_certificates_are_taken_without_a_new_client(authority: Authority, tmp_path: Path):
+    others = Authority(tmp_path, "others")
+    own = authority.files("client")
+    trusted = tmp_path / "trusted.pem"
+    trusted.write_bytes(authority.pem)
+    with (
+        serving(authority.server_credentials("127.0.0.1", clients=authority)) as old,
+        serving(others.server_credentials("127.0.0.1", clients=others)) as new,
+        Client([old.address, new.address], ca=trusted, cert=own.cert, key=own.key) as client,
+    ):
+        release = threading.Event()
+        old.always = lambda request, _: release.wait(60) and answer(request)
+        under_way = threading.Thread(target=lambda: answers.append(client.translate("long").text))
+        answers: list[str] = []
+        under_way.start()
+        old.wait_for_requests(1)
+        trusted.write_bytes(others.pem)
+        others.files("client")  # in place of the old ones
+        assert client.translate("a").text == "<a>"
+        assert len(new.requests) == 1
+        release.set()
+        under_way.join()
+        assert answers == ["<long>"]
+
+
+async def test_new_certificates_are_taken_by_an_asynchronous_client(authority: Authority, tmp_path: Path):
+    others = Authority(tmp_path, "others")
+    trusted = tmp_path / "trusted.pem"
+    trusted.write_bytes(authority.pem)
+    with (
+        serving(authority.server_credentials("127.0.0.1")) as first,
+        serving(others.server_credentials("127.0.0.1")) as second,
+    ):
+        async with AsyncClient([first.address, second.address], ca=trusted) as client:
+            for round, server in enumerate([first, second, first, second]):
+                trusted.write_bytes((authority if server is first else others).pem + b"\n" * round)
+                assert (await client.translate("a")).text == "<a>"
+            assert (len(first.requests), len(second.requests)) == (2, 2)
+
+
+def test_files_that_do_not_fit_together_yet_change_nothing(authority: Authority, tmp_path: Path):
+    own = authority.files("client")
+    connection = Connection("example.org", ca=authority.file, cert=own.cert, key=own.key)
+    next_pair = authority.files("client", stem="next")
+    own.cert.write_bytes(next_pair.cert.read_bytes())
+    assert connection.generation() == 0
+    own.key.write_bytes(next_pair.key.read_bytes())
+    assert connection.generation() == 1
+    assert connection.generation() == 1
+    authority.file.unlink()
+    assert connection.generation() == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"ca": "absent.pem"}, "ca: absent.pem cannot be read: No such file or directory"),
+        ({"ca": "."}, "ca: . is not a file"),
+        ({"ca": "pipe"}, "ca: pipe is not a file"),
+        ({"ca": "text"}, "ca: text holds no sound certificate in PEM"),
+        ({"ca": "empty"}, "ca: empty holds no sound certificate in PEM"),
+        ({"ca": "long"}, "ca: long is longer than 1048576 bytes"),
+        ({"cert": "own.pem"}, "cert, key: a client certificate needs both"),
+        ({"cert": "own.pem", "key": "other.key"}, "cert, key: other.key is not the key of own.pem"),
+        (
+            {"cert": "text", "key": "own.key"},
+            "cert, key: text holds no sound certificate, or own.key no sound key, in PEM",
+        ),
+        (
+            {"cert": "own.pem", "key": "encrypted"},
+            "key: encrypted is encrypted; a key without a password is needed",
+        ),
+        ({"ca": "ca.pem", "tls": False}, "tls, ca: without TLS there are no certificates"),
+        (
+            {"ca": "ca.pem", "credentials": grpc.local_channel_credentials()},
+            "credentials, ca: credentials stand alone",
+        ),
+    ],
+)
+def test_wrong_settings_are_told_when_the_client_is_made(authority, tmp_path, monkeypatch, options, message: str):
+    monkeypatch.chdir(tmp_path)
+    authority.files("client")
+    authority.files("client", stem="other")
+    os.mkfifo("pipe")
+    Path("text").write_text("no certificate, 我")
+    Path("empty").touch()
+    Path("long").write_bytes(b"x" * (2**20 + 1))
+    Path("encrypted").write_text("-----BEGIN ENCRYPTED PRIVATE KEY-----\n-----END ENCRYPTED PRIVATE KEY-----\n")
+    with pytest.raises(ValueError) as caught:
+        Client("example.org", **options)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("argv", [["translate", "a"], ["score", "a", "b"], ["models"]])
+def test_every_command_speaks_tls(authority: Authority, argv: list[str]):
+    with serving(authority.server_credentials("127.0.0.1")) as server:
+        command = Command(server.address)
+        assert command(*argv, "--ca", str(authority.file)) == 0
+        command.environ["TRANSLANE_CLIENT_CA"] = str(authority.file)
+        command.environ["TRANSLANE_CLIENT_TLS"] = "true"
+        assert command(*argv) == 0
+
+
+def test_bench_over_mutual_tls(authority: Authority):
+    own = authority.files("client")
+    with serving(authority.server_credentials("127.0.0.1", clients=authority)) as server:
+        command = Command(server.address)
+        argv = ["bench", "--clients", "2", "--duration", "100ms", "--warm-up", "0"]
+        assert command(*argv, "--ca", str(authority.file), "--cert", str(own.cert), "--key", str(own.key)) == 0
+        assert len(server.requests) > 1
+
+
+def test_the_commands_name_their_flags(authority: Authority, tmp_path: Path):
+    command = Command("example.org")
+    assert command("models", "--ca", str(tmp_path / "absent")) == 1
+    assert command.err == f"translane: --ca: {tmp_path / 'absent'} cannot be read: No such file or directory\n"
+    command = Command("example.org")
+    assert command("models", "--cert", "own.pem") == 1
+    assert command.err == "translane: --cert, --key: a client certificate needs both\n"
+    command = Command("example.org")
+    assert command("models", "--no-tls", "--ca", str(authority.file)) == 1
+    assert command.err == "translane: --tls, --ca: without TLS there are no certificates\n"
