@@ -78,7 +78,7 @@ class Server(ServerProcess):
 
     def channel(self) -> grpc.Channel:
         """A connection of its own."""
-        options = [("grpc.use_local_subchannel_pool", 1)]
+        options: list[tuple[str, str | int]] = [("grpc.use_local_subchannel_pool", 1)]
         if not self.access.tls:
             return grpc.insecure_channel(self.address, options)
         options.append(("grpc.ssl_target_name_override", "localhost"))
