@@ -58,6 +58,9 @@ class Metrics:
         )
         for reason in REJECTIONS:
             self.rejected.labels(reason)
+        self.http_requests = Counter(
+            "translane_http_requests_total", "Requests that the HTTP port answered.", ("status",), registry=registry
+        )
 
     def of_model(self, name: str) -> ModelMetrics:
         """Make the series of the model `name`. `ModelMetrics.remove` removes them."""

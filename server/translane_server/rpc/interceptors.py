@@ -17,7 +17,7 @@ from translane_server.errors import RequestError, UnknownMethodError
 from translane_server.observation.logs import data
 from translane_server.observation.metrics import REJECTIONS, Metrics
 from translane_server.rpc import status
-from translane_server.rpc.callers import CallerOf, caller_naming
+from translane_server.rpc.callers import CallerOf, PeerOf, caller_naming, peer_of_connection
 from translane_server.rpc.handlers import kind, reading_handler, refusing_handler
 from translane_server.rpc.open_calls import CallLimits, OpenCall, OpenCalls
 
@@ -64,6 +64,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
         limits: limits of the calls that are open together.
         caller_of: names the caller of a call.
         clock: seconds, monotonic.
+        peer_of: names the other end of a call.
     """
 
     def __init__(
@@ -72,9 +73,11 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
         limits: CallLimits,
         caller_of: CallerOf | None = None,
         clock: Clock = time.perf_counter,
+        peer_of: PeerOf = peer_of_connection,
     ) -> None:
         self._metrics = metrics
         self._caller_of = caller_of or caller_naming()
+        self._peer_of = peer_of
         self._clock = clock
         self._handlers: dict[str, Any] = {}  # by path, for registered methods that were called
         self.open_calls = OpenCalls(limits)
@@ -98,7 +101,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
         return wrapped
 
     def _begin(self, method: _Method, context: Context) -> _Call:
-        return _Call(method, context, self.open_calls, self._caller_of, self._clock)
+        return _Call(method, context, self.open_calls, self._caller_of, self._clock, self._peer_of)
 
 
 class _Method:
@@ -128,13 +131,20 @@ class _Call:
     """An RPC in progress. It is made when the RPC arrives. `handlers.Call` tells the order of its methods."""
 
     def __init__(
-        self, method: _Method, context: Context, open_calls: OpenCalls, caller_of: CallerOf, clock: Clock
+        self,
+        method: _Method,
+        context: Context,
+        open_calls: OpenCalls,
+        caller_of: CallerOf,
+        clock: Clock,
+        peer_of: PeerOf,
     ) -> None:
         self._method = method
         self._context = context
         self._open_calls = open_calls
         self._caller_of = caller_of
         self._clock = clock
+        self._peer_of = peer_of
         self._started = clock()
         self._code = grpc.StatusCode.UNKNOWN
         self._open: OpenCall | None = None
@@ -222,4 +232,4 @@ class _Call:
         if _log.isEnabledFor(logging.DEBUG):
             milliseconds = round(seconds * 1000, 3)
             facts = {"method": method.name, "code": code.name, "milliseconds": milliseconds}
-            _log.debug("request", extra=data(**facts, peer=self._context.peer(), **_facts.get({})))
+            _log.debug("request", extra=data(**facts, peer=self._peer_of(self._context), **_facts.get({})))

@@ -7,7 +7,7 @@ import logging
 import grpc
 
 from translane_server.observation.metrics import Metrics
-from translane_server.rpc.callers import caller_naming
+from translane_server.rpc.callers import caller_naming, peer_naming, peer_of_connection
 from translane_server.rpc.interceptors import CallInterceptor
 from translane_server.rpc.open_calls import CallLimits
 from translane_server.settings import ServerSettings
@@ -38,16 +38,21 @@ _METADATA_BYTES = 16 * 1024
 _GRPC_LOGGER = "grpc._cython.cygrpc"
 
 
-def grpc_server(settings: ServerSettings, metrics: Metrics, connections: int) -> grpc.aio.Server:
+def grpc_server(
+    settings: ServerSettings, metrics: Metrics, connections: int, forwarding_secret: str = ""
+) -> grpc.aio.Server:
     """Return a gRPC server that has neither services nor ports yet.
 
     Args:
         settings: settings of the server.
         metrics: takes what is counted and timed of each call.
         connections: most connections.
+        forwarding_secret: what the HTTP port shows with a call that it forwards; empty without an HTTP port.
     """
     logging.getLogger(_GRPC_LOGGER).addFilter(_is_news)
-    interceptor = CallInterceptor(metrics, call_limits(settings), caller_naming(settings.caller_header))
+    peer_of = peer_naming(forwarding_secret) if forwarding_secret else peer_of_connection
+    callers = caller_naming(settings.caller_header, peer_of)
+    interceptor = CallInterceptor(metrics, call_limits(settings), callers, peer_of=peer_of)
     calls = interceptor.open_calls
     metrics.watch_calls(lambda: calls.count, lambda: calls.size)
     return grpc.aio.server(interceptors=[interceptor], options=_options(settings, connections))

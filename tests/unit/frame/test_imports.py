@@ -26,7 +26,7 @@ FIRST_PARTY = {
 EXTRAS = {
     "translane": [],
     "translane_client": ["files"],
-    "translane_server": ["server-base", "server", "language-id"],
+    "translane_server": ["server-base", "server", "language-id", "http"],
     "translane_export": ["server-base", "server", "export", "plot"],
 }
 # What a distribution is imported as, where that is not its name.
@@ -43,6 +43,7 @@ MODULES = {
     "pydantic": {"pydantic", "pydantic_core"},  # pydantic pins its core exactly
     "markdown-it-py": {"markdown_it"},
     "onnx-ir": {"onnx_ir"},
+    "protobuf-py": {"protobuf"},
 }
 # The rooms of each package: what each may import, of the package itself, beside its own modules. A room that is not
 # listed for another one is closed to it; "" is the package's root. The first row that fits a module counts.
@@ -97,9 +98,11 @@ ROOMS = {
             "observation", "manifest", "model_places", "printable", "settings", "vocabulary",
         },
         "rpc.port": {"rpc", "observation", "settings"},
+        "http.port": {"http", "observation", "settings"},
+        "http": {"rpc.callers", "rpc.status", "errors"},
         "rpc": {"models", "requests", "dispatch", "text", "budget", "errors", "observation", "sentence"},
         "local": {"dispatch", "replica", "backend", "measurements", "sentence", "vocabulary"},
-        "server": {"rpc", "models", "descriptors", "errors", "observation", "settings"},
+        "server": {"http", "rpc", "models", "descriptors", "errors", "observation", "settings"},
         "command": {"models", "server", "errors", "observation", "settings", "settings_loader"},
         "__main__": {"command", "errors", "printable", "rpc.text_workers"},
     },
