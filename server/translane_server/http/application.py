@@ -119,7 +119,7 @@ class Application:
         peer = peer_of(scope)
         metadata = [(name, value) for name, value in headers if name.encode() in self._forwarded]
         metadata += [(FORWARDED_PEER, peer), (FORWARDED_SECRET, self._secret)]
-        with self._bodies.place(caller_ofpeer_of(peer)) as place:
+        with self._bodies.place(caller_of_peer(peer)) as place:
             content = await self._bodies.receive(place, receive, declared_size(scope))
             forwarded_metadata.set(metadata)
             known = [(name.encode(), value.encode()) for name, value in headers if name.encode() in _READ]
@@ -134,7 +134,7 @@ class Application:
         if size > _SMALL_BODY:
             return False
         try:
-            with self._bodies.place(caller_ofpeer_of(peer_of(scope))) as place:
+            with self._bodies.place(caller_of_peer(peer_of(scope))) as place:
                 await self._bodies.receive(place, receive, size)
         except (RequestError, ClientGoneError):
             return False

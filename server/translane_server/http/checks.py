@@ -68,6 +68,11 @@ def checked_headers(scope: Scope, names: set[bytes]) -> list[tuple[str, str]]:
 
 
 def declared_size(scope: Scope) -> int | None:
+    """The size of the body, if the request names it [bytes].
+
+    Raises:
+        MessageTooLargeError: the number has too many digits.
+    """
     size = header(scope, b"content-length")
     if size is not None and len(size) > _DIGITS:
         raise MessageTooLargeError("the body is too large")
@@ -83,6 +88,7 @@ def peer_of(scope: Scope) -> str:
 
 
 def header(scope: Scope, name: bytes) -> bytes | None:
+    """The first header of this name; None if there is none."""
     value: bytes | None = next((value for each, value in scope["headers"] if each == name), None)
     return value
 
@@ -92,5 +98,6 @@ def _unsupported(problem: FieldViolation, headers: Mapping[str, str]) -> Refused
 
 
 def wrong_method(allowed: str) -> RefusedError:
+    """The refusal of a method that is none of `allowed`."""
     error = InvalidRequestError(FieldViolation("method", f"must be {allowed.replace(',', ' or')} for this path"))
     return RefusedError(HTTPStatus.METHOD_NOT_ALLOWED, error, {"allow": allowed})

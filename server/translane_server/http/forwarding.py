@@ -54,7 +54,7 @@ class Forwarder:
             return answer
 
     async def stream(
-        self, path: str, message: bytes, metadata: Metadata, timeout: float | None
+        self, path: str, message: bytes, metadata: Metadata, seconds: float | None
     ) -> AsyncIterator[bytes]:
         """Yield the answers of a method. If the generator is closed, the call is cancelled.
 
