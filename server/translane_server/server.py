@@ -15,12 +15,16 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from translane.v1.translation_pb2_grpc import add_TranslationServiceServicer_to_server
+from translane_server.access.certificates import Certificates
+from translane_server.access.guard import Guard
 from translane_server.descriptors import connection_limit, watch_connections
 from translane_server.errors import SettingsError, StartupError
 from translane_server.models.registry import Registry
 from translane_server.observation.metrics import Metrics
 from translane_server.observation.metrics_server import MetricsServer
+from translane_server.rpc.forwarded import Forwarding
 from translane_server.rpc.health import HealthService
+from translane_server.rpc.health_port import HealthPort
 from translane_server.rpc.model_service import ADMIN_HOST, AdminPort
 from translane_server.rpc.port import grpc_server
 from translane_server.rpc.service import SERVICE_NAME, TranslationService
@@ -52,13 +56,18 @@ class Server:
         metrics: the metrics of the server.
 
     Attributes:
+        guard: the certificates and keys of the server.
         failed: set when decoding has failed for good, and no model translates any more.
+
+    Raises:
+        StartupError: a certificate or the file of keys is wrong.
     """
 
     def __init__(self, settings: ServerSettings, models: Registry, metrics: Metrics) -> None:
         self._settings = settings
         self.models = models
         self.metrics = metrics
+        self.guard = Guard(settings, metrics)
         self._workers = TextWorkers()
         self._service = TranslationService(
             models, settings.texts_per_request, self._workers, log_texts=settings.log_texts
@@ -66,6 +75,8 @@ class Server:
         self._health = HealthService()
         self._told: set[str] = set()  # the services whose health is told
         self._connection_watch: asyncio.Task[None] | None = None
+        self._following: asyncio.Task[None] | None = None
+        self._health_port: HealthPort | None = None
         self._metrics_server: MetricsServer | None = None
         self._admin: AdminPort | None = None
         self._grpc: grpc.aio.Server | None = None
@@ -86,22 +97,28 @@ class Server:
         self._tell_health()
         self.models.changed = self._tell_health
         connections = connection_limit(settings.max_connections)
-        self._http = _http_port(settings, self.metrics, connections)
-        self._grpc = grpc_server(settings, self.metrics, connections, self._http.door.secret if self._http else "")
+        self._http = _http_port(settings, self.metrics, connections, self.guard.certificates)
+        forwarding = Forwarding(self._http.door.secret) if self._http else None
+        self._grpc = grpc_server(settings, self.metrics, connections, self.guard.keys, forwarding)
         add_TranslationServiceServicer_to_server(self._service, self._grpc)  # type: ignore[no-untyped-call]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._grpc)
         if settings.reflection:
             names = (SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME)
             reflection.enable_server_reflection(names, self._grpc)
         try:
-            self.port = self._grpc.add_insecure_port(_address(settings.host, settings.port))
+            address = _address(settings.host, settings.port)
+            if certificates := self.guard.certificates:
+                self.port = self._grpc.add_secure_port(address, certificates.grpc_credentials())
+            else:
+                self.port = self._grpc.add_insecure_port(address)
         except RuntimeError:
             raise StartupError(_refusal(settings.host, settings.port)) from None
         if self._http:
             self._grpc.add_insecure_port(self._http.door.address)
             self.http_port = self._http.port
         try:
-            self._metrics_server = MetricsServer(self.metrics.registry, settings.host, settings.metrics_port)
+            context = certificates.ssl_context() if certificates and settings.metrics_tls else None
+            self._metrics_server = MetricsServer(self.metrics.registry, settings.host, settings.metrics_port, context)
         except OSError as error:
             raise StartupError(_refusal(settings.host, settings.metrics_port, error)) from None
         self.metrics_port = self._metrics_server.port
@@ -111,13 +128,26 @@ class Server:
             except RuntimeError:
                 raise StartupError(_refusal(ADMIN_HOST, settings.admin_port)) from None
             await self._admin.start()
+        if settings.health_port is not None:
+            try:
+                health_address = _address(settings.host, settings.health_port)
+                self._health_port = HealthPort(self._health, self.metrics, health_address)
+            except RuntimeError:
+                raise StartupError(_refusal(settings.host, settings.health_port)) from None
+            await self._health_port.start()
+        self._following = asyncio.create_task(self.guard.follow())
         self._connection_watch = asyncio.create_task(watch_connections(connections))
         await self._grpc.start()
         _log.info("listening on %s", _address(settings.host, self.port))
+        self.guard.warn()
         if self._http:
             await self._http.start()
-            _log.info("JSON on http://%s", _address(settings.host, self._http.port))
-        _log.info("metrics on http://%s/metrics", _address(settings.host, self.metrics_port))
+            scheme = "https" if certificates else "http"
+            _log.info("JSON on %s://%s", scheme, _address(settings.host, self._http.port))
+        scheme = "https" if settings.metrics_tls else "http"
+        _log.info("metrics on %s://%s/metrics", scheme, _address(settings.host, self.metrics_port))
+        if self._health_port:
+            _log.info("health on %s", _address(settings.host, self._health_port.port))
         if self._admin:
             _log.info("models are loaded and unloaded on %s", _address(ADMIN_HOST, self._admin.port))
 
@@ -148,6 +178,8 @@ class Server:
         self._health.close()
         if self._connection_watch:
             self._connection_watch.cancel()
+        if self._following:
+            self._following.cancel()
         drained = await _first(self._service.idle(), hurry, grace)
         if drained and self.models.can_translate:
             await _first(asyncio.sleep(_LAST_CALLS_TIME), hurry, _LAST_CALLS_TIME)
@@ -160,6 +192,8 @@ class Server:
             if self._http:
                 await self._http.stop(closing_time)
             await self._grpc.stop(closing_time)
+        if self._health_port:
+            await self._health_port.stop()
         if self._metrics_server:
             await asyncio.to_thread(self._metrics_server.stop)
         return drained
@@ -190,7 +224,9 @@ async def _first(wanted: Coroutine[Any, Any, None], hurry: asyncio.Event | None,
     return done.done() and not done.cancelled()
 
 
-def _http_port(settings: ServerSettings, metrics: Metrics, connections: int) -> HttpPort | None:
+def _http_port(
+    settings: ServerSettings, metrics: Metrics, connections: int, certificates: Certificates | None
+) -> HttpPort | None:
     """Return the HTTP port; None if there is none.
 
     Raises:
@@ -206,7 +242,7 @@ def _http_port(settings: ServerSettings, metrics: Metrics, connections: int) -> 
             raise
         raise SettingsError("--http-port needs packages of its own: install translane[server,http]") from None
     try:
-        return HttpPort(settings, metrics, connections)
+        return HttpPort(settings, metrics, connections, certificates)
     except OSError as error:
         raise StartupError(_refusal(settings.host, settings.http_port, error)) from None
 

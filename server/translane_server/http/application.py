@@ -18,6 +18,7 @@ from translane_server.http.calls import Calls, forwarded_metadata
 from translane_server.http.checks import (
     RefusedError,
     Scope,
+    certificate_name,
     checked_headers,
     checked_type,
     declared_size,
@@ -28,7 +29,8 @@ from translane_server.http.checks import (
 from translane_server.http.lines import JsonLines
 from translane_server.http.origins import Headers, Origins
 from translane_server.http.pages import JSON_TYPE, Pages
-from translane_server.rpc.callers import FORWARDED_PEER, FORWARDED_SECRET
+from translane_server.rpc.callers import caller_of_peer
+from translane_server.rpc.forwarded import CERTIFICATE_NAME, PEER, SECRET
 
 _log = logging.getLogger(__name__)
 
@@ -118,7 +120,9 @@ class Application:
         headers = checked_headers(scope, _READ | self._forwarded)
         peer = peer_of(scope)
         metadata = [(name, value) for name, value in headers if name.encode() in self._forwarded]
-        metadata += [(FORWARDED_PEER, peer), (FORWARDED_SECRET, self._secret)]
+        metadata += [(PEER, peer), (SECRET, self._secret)]
+        if name := certificate_name(scope):
+            metadata.append((CERTIFICATE_NAME, name))
         with self._bodies.place(caller_of_peer(peer)) as place:
             content = await self._bodies.receive(place, receive, declared_size(scope))
             forwarded_metadata.set(metadata)

@@ -101,3 +101,19 @@ def wrong_method(allowed: str) -> RefusedError:
     """The refusal of a method that is none of `allowed`."""
     error = InvalidRequestError(FieldViolation("method", f"must be {allowed.replace(',', ' or')} for this path"))
     return RefusedError(HTTPStatus.METHOD_NOT_ALLOWED, error, {"allow": allowed})
+
+
+def certificate_name(scope: Scope) -> str:
+    """The name of the caller's certificate, percent-encoded: its first alternative name, or its common name.
+
+    Empty if the connection has no such certificate.
+    """
+    connection = scope.get("state", {}).get("connection")
+    certificate = connection.certificate if connection else {}
+    for _, name in certificate.get("subjectAltName", ()):
+        return quote(name)
+    for part in certificate.get("subject", ()):
+        for key, value in part:
+            if key == "commonName":
+                return quote(value)
+    return ""

@@ -50,6 +50,9 @@ class Connection(H11Protocol):
         state: the connections and tasks of the port.
         times: times of the connection.
         body_bytes: largest body of a request [bytes].
+
+    Attributes:
+        certificate: the client's certificate, as Python's ssl has it; empty without one.
     """
 
     def __init__(self, config: Config, state: ServerState, times: ConnectionTimes, body_bytes: int) -> None:
@@ -59,6 +62,7 @@ class Connection(H11Protocol):
         self._times = times
         self._made = time.monotonic()
         self._drains = False
+        self.certificate: dict[str, Any] = {}
         self._late_headers: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
 
@@ -69,6 +73,8 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        tls = transport.get_extra_info("ssl_object")
+        self.certificate = (tls.getpeercert() or {}) if tls else {}
         self._await_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import ssl
 
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from translane.v1 import translation_pb2 as pb
+from translane_server.access.certificates import Certificates
 from translane_server.http.application import Application
 from translane_server.http.bodies import Bodies
 from translane_server.http.calls import Calls, Conversions
@@ -47,7 +47,7 @@ class HttpPort:
         settings: settings of the server.
         metrics: counts requests.
         connections: most connections.
-        tls: TLS of the port; None without.
+        certificates: the certificate of the port; None without TLS.
 
     Attributes:
         door: the socket on which the gRPC service takes the calls of this port.
@@ -63,13 +63,13 @@ class HttpPort:
         settings: ServerSettings,
         metrics: Metrics,
         connections: int,
-        tls: ssl.SSLContext | None = None,
+        certificates: Certificates | None = None,
     ) -> None:
         assert settings.http_port is not None
         self.door = PrivateSocket()
         self._listener = Listener(settings.host, settings.http_port, connections)
         self.port = self._listener.port
-        self._tls = tls
+        self._tls = certificates.ssl_context() if certificates else None
         self._forwarder = Forwarder(self.door.address, settings.max_streams)
         self._conversions = Conversions(most_values(settings.texts_per_request))
         body_bytes = _BYTES_OF_JSON * settings.max_message_bytes

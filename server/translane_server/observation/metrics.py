@@ -20,10 +20,15 @@ from translane_server.observation.model_metrics import REQUEST_BUCKETS, ModelFam
 REJECTIONS = (
     "INVALID_FIELD",
     "MODEL_NOT_FOUND",
+    "MISSING_KEY",
+    "UNKNOWN_KEY",
+    "EXPIRED_KEY",
     "MESSAGE_TOO_LARGE",
     "MESSAGE_TIMEOUT",
     "TOO_MANY_CALLS",
     "TOO_MANY_BYTES",
+    "TOO_MANY_SENTENCES",
+    "TOO_MANY_SENTENCES_PER_SECOND",
     "QUEUE_FULL",
     "UNAVAILABLE",
 )
@@ -60,6 +65,15 @@ class Metrics:
             self.rejected.labels(reason)
         self.http_requests = Counter(
             "translane_http_requests_total", "Requests that the HTTP port answered.", ("status",), registry=registry
+        )
+        self.key_rejected = Counter(
+            "translane_key_rejected_total",
+            "Requests with a key that were refused before decoding.",
+            ("key", "reason"),
+            registry=registry,
+        )
+        self.key_sentences = Counter(
+            "translane_key_sentences_total", "Sentences of requests with a key.", ("key",), registry=registry
         )
 
     def of_model(self, name: str) -> ModelMetrics:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import ipaddress
 from collections.abc import Callable
 from functools import lru_cache
@@ -13,11 +12,6 @@ import grpc
 
 Context = grpc.aio.ServicerContext[Any, Any]
 CallerOf = Callable[[Context], str]
-PeerOf = Callable[[Context], str]
-
-# With these the HTTP port tells whose call it forwards, and shows that it may.
-FORWARDED_PEER = "translane-forwarded-peer"
-FORWARDED_SECRET = "translane-forwarded-secret"  # noqa: S105  the key, and not the secret
 
 # Longest name of a caller that a header gives [characters].
 _LONGEST_NAME = 100
@@ -29,55 +23,51 @@ _IPV6_PREFIX = 64
 _REMEMBERED = 4096
 
 
-def peer_of_connection(context: Context) -> str:
-    """Return gRPC's name of the other end of a call's connection."""
-    return context.peer()
+# The names of a peer's certificate, as gRPC has them (grpc_security_constants.h).
+_CERTIFICATE_NAMES = ("x509_subject_alternative_name", "x509_common_name")
 
 
-def peer_naming(secret: str) -> PeerOf:
-    """Return the function that names the other end of a call, as gRPC does.
-
-    The other end of a forwarded call is the other end of the HTTP connection. A call is forwarded if it comes over a
-    unix socket and shows `secret`. What any other call says is ignored.
-    """
-    expected = secret.encode()
-
-    def peer_of(context: Context) -> str:
-        peer = context.peer()
-        if not peer.startswith("unix:"):
-            return peer
-        said = {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
-        shown = said.get(FORWARDED_SECRET, "").encode()
-        return said.get(FORWARDED_PEER, peer) if hmac.compare_digest(shown, expected) else peer
-
-    return peer_of
-
-
-def caller_naming(header: str = "", peer_of: PeerOf = peer_of_connection) -> CallerOf:
+def caller_naming(header: str = "", others: CallerOf | None = None) -> CallerOf:
     """Return the function that names the caller of a call.
 
     Args:
         header: the metadata key whose value names the caller; empty if the address does. A key that any client can set
             is no limit: a proxy in front of the server must set it. A call with a value that is missing, empty or too
             long is named by its address.
-        peer_of: names the other end of a call.
     """
-
-    def address(context: Context) -> str:
-        return caller_of_peer(peer_of(context))
-
     if not header:
-        return address
+        return _address
     key = header.lower()
 
     def named(context: Context) -> str:
         for name, value in context.invocation_metadata() or ():
             if name == key:
                 text = value if isinstance(value, str) else value.decode("latin-1")
-                return text if 0 < len(text) <= _LONGEST_NAME else address(context)
-        return address(context)
+                return text if 0 < len(text) <= _LONGEST_NAME else others(context)
+        return others(context)
 
     return named
+
+
+def certificate_naming(others: CallerOf | None = None) -> CallerOf:
+    """Return the function that names a caller by the certificate of its connection (mutual TLS).
+
+    The name is the first alternative name of the certificate, or its common name; `others` names a caller whose
+    certificate has no name, or whose connection has no certificate; by default the address does.
+    """
+
+    def named(context: Context) -> str:
+        properties = context.auth_context()
+        for name in _CERTIFICATE_NAMES:
+            for value in properties.get(name, ()):
+                return str(value.decode("utf-8", "replace"))[:_LONGEST_NAME]
+        return (others or _address)(context)
+
+    return named
+
+
+def _address(context: Context) -> str:
+    return caller_of_peer(context.peer())
 
 
 @lru_cache(_REMEMBERED)

@@ -6,8 +6,10 @@ import logging
 
 import grpc
 
+from translane_server.access.key_ring import KeyRing
 from translane_server.observation.metrics import Metrics
-from translane_server.rpc.callers import caller_naming, peer_naming, peer_of_connection
+from translane_server.rpc.callers import caller_naming, certificate_naming
+from translane_server.rpc.forwarded import Forwarding, peer_of_connection
 from translane_server.rpc.interceptors import CallInterceptor
 from translane_server.rpc.open_calls import CallLimits
 from translane_server.settings import ServerSettings
@@ -39,7 +41,11 @@ _GRPC_LOGGER = "grpc._cython.cygrpc"
 
 
 def grpc_server(
-    settings: ServerSettings, metrics: Metrics, connections: int, forwarding_secret: str = ""
+    settings: ServerSettings,
+    metrics: Metrics,
+    connections: int,
+    keys: KeyRing | None = None,
+    forwarding: Forwarding | None = None,
 ) -> grpc.aio.Server:
     """Return a gRPC server that has neither services nor ports yet.
 
@@ -47,12 +53,16 @@ def grpc_server(
         settings: settings of the server.
         metrics: takes what is counted and timed of each call.
         connections: most connections.
-        forwarding_secret: what the HTTP port shows with a call that it forwards; empty without an HTTP port.
+        keys: the keys that callers need; None if they need none.
+        forwarding: tells whose the calls of the HTTP port are; None without an HTTP port.
     """
     logging.getLogger(_GRPC_LOGGER).addFilter(_is_news)
-    peer_of = peer_naming(forwarding_secret) if forwarding_secret else peer_of_connection
-    callers = caller_naming(settings.caller_header, peer_of)
-    interceptor = CallInterceptor(metrics, call_limits(settings), callers, peer_of=peer_of)
+    others = forwarding.address if forwarding else None
+    if settings.tls_client_ca:
+        others = certificate_naming(forwarding.certificate_or_address if forwarding else None)
+    naming = caller_naming(settings.caller_header, others)
+    peer_of = forwarding.peer if forwarding else peer_of_connection
+    interceptor = CallInterceptor(metrics, call_limits(settings), naming, keys=keys, peer_of=peer_of)
     calls = interceptor.open_calls
     metrics.watch_calls(lambda: calls.count, lambda: calls.size)
     return grpc.aio.server(interceptors=[interceptor], options=_options(settings, connections))
