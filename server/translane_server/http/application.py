@@ -16,6 +16,7 @@ from translane_server.http.answers import Answer, Send
 from translane_server.http.bodies import Bodies, ClientGoneError
 from translane_server.http.calls import Calls, forwarded_metadata
 from translane_server.http.checks import (
+    COMPRESSED,
     RefusedError,
     Scope,
     certificate_name,
@@ -37,7 +38,7 @@ _log = logging.getLogger(__name__)
 Receive = Callable[[], Awaitable[Any]]
 
 # The headers that Connect and gRPC-Web read, and the headers that go on to the gRPC service.
-_READ = {b"content-type", b"connect-protocol-version", b"connect-timeout-ms", b"grpc-timeout", b"host"}
+_READ = {b"content-type", b"connect-protocol-version", b"connect-timeout-ms", b"grpc-timeout", *COMPRESSED}
 _FORWARDED = {b"authorization", b"traceparent", b"tracestate"}
 
 # The body of a refused request is received up to this size, and beyond it the connection is closed [bytes].

@@ -21,6 +21,7 @@ from google.rpc import status_pb2
 from translane_server.errors import RequestError
 from translane_server.http.codecs import CODECS, Encoded
 from translane_server.http.forwarding import Forwarder, Metadata
+from translane_server.http.gunzip import Gunzip
 from translane_server.http.json_messages import read_json, write_json
 from translane_server.http.statuses import connect_error, headers_of, status_of_call
 from translane_server.rpc.status import status_of
@@ -90,12 +91,11 @@ class Calls(ConnectASGIApplication[Forwarder]):
     ) -> None:
         self._descriptor = service
         self._conversions = conversions
-        # No compression: a small body could become a very large one, and texts are short.
         super().__init__(
             service=forwarder,
             endpoints=self._made_endpoints,
             read_max_bytes=body_bytes,
-            compressions=(),
+            compressions=(Gunzip(),),
             codecs=CODECS,
         )
 

@@ -16,7 +16,9 @@ _WEB_TYPES = ("application/grpc-web", "application/grpc-web+proto", "application
 _UNARY_TYPES = (JSON_TYPE, "application/proto", *_WEB_TYPES)
 _STREAM_TYPES = (JSON_TYPE, "application/connect+json", "application/connect+proto", *_WEB_TYPES)
 
-_COMPRESSED = (b"content-encoding", b"connect-content-encoding", b"grpc-encoding")
+# The headers that name a compression, and the compressions.
+COMPRESSED = (b"content-encoding", b"connect-content-encoding", b"grpc-encoding")
+_ENCODINGS = (b"identity", b"gzip")
 
 # Longest number of a body's size [digits].
 _DIGITS = 18
@@ -35,7 +37,7 @@ def checked_type(scope: Scope, *, streams: bool) -> str:
     """The content type of a call.
 
     Raises:
-        RefusedError: the method does not take it, or the body is compressed.
+        RefusedError: the method does not take it, or the compression is unknown.
     """
     given = (header(scope, b"content-type") or b"").decode("latin-1")
     kind, _, parameters = given.partition(";")
@@ -46,9 +48,9 @@ def checked_type(scope: Scope, *, streams: bool) -> str:
         wanted = "application/json" if not streams else "application/json or application/connect+json"
         problem = FieldViolation("content-type", f"must be {wanted}, in UTF-8")
         raise _unsupported(problem, {"accept-post": ", ".join(taken)})
-    for name in _COMPRESSED:
-        if header(scope, name) not in (None, b"", b"identity"):
-            raise _unsupported(FieldViolation(name.decode(), "must be identity: bodies are not compressed"), {})
+    for name in COMPRESSED:
+        if header(scope, name) not in (None, b"", *_ENCODINGS):
+            raise _unsupported(FieldViolation(name.decode(), "must be gzip or identity"), {})
     return kind
 
 

@@ -157,6 +157,8 @@ class _Parser(h11.Connection):
         event = super().next_event()
         if isinstance(event, h11.Request):
             self._left = self._most
+            if {b"content-length", b"transfer-encoding"} <= {name for name, _ in event.headers}:
+                raise h11.RemoteProtocolError("two lengths")  # a proxy in front may take the other one
         elif isinstance(event, h11.Data):
             self._left -= 1
             if self._left < 0:

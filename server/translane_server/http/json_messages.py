@@ -56,6 +56,8 @@ def read_json(body: bytes, message: type[Message], values: int) -> bytes:
     tree = _tree(body)
     if any(number >= values for number, _ in enumerate(_values(tree))):
         raise _wrong("body", f"has more than {values} JSON values")
+    if not isinstance(tree, dict):
+        raise _wrong("body", "must be an object")
     made = message()
     try:
         json_format.ParseDict(tree, made, max_recursion_depth=_DEEPEST)
