@@ -23,7 +23,8 @@ def check(settings: ServerSettings) -> Iterator[str]:
     if certificates := certificates_of(settings.tls_cert, settings.tls_key, settings.tls_client_ca):
         if certificates.problem:
             raise CertificateError(f"certificate {settings.tls_cert}: {certificates.problem}")
-        yield f"certificate {settings.tls_cert}: for {', '.join(certificates.names)}; valid until {certificates.expires}"
+        names = ", ".join(certificates.names)
+        yield f"certificate {settings.tls_cert}: for {names}; valid until {certificates.expires}"
         if settings.tls_client_ca:
             yield f"certificates of callers: those of {settings.tls_client_ca}"
     if settings.keys_file:

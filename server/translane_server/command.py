@@ -25,7 +25,8 @@ _log = logging.getLogger(__name__)
 def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """Serve until SIGTERM or SIGINT, and return the exit code.
 
-    With `--check`, return as soon as everything is looked at. If the server cannot start, one sentence on standard error says why.
+    With `--check`, return as soon as everything is looked at. If the server cannot start, one sentence on standard
+    error says why.
 
     Args:
         argv: command-line arguments, without the name of the program.

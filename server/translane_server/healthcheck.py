@@ -123,3 +123,7 @@ def main() -> int:
         print(f"{asked}: {reason}", file=sys.stderr)
         return 1
     return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

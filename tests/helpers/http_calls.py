@@ -4,6 +4,7 @@ import asyncio
 import http.client
 import json
 import ssl
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 SERVICE = "/translane.v1.TranslationService"
@@ -63,3 +64,10 @@ async def call(port: int, name: str, content: Any, headers: dict[str, str] | Non
     """Call a method of TranslationService with JSON."""
     body = content if isinstance(content, bytes) else json.dumps(content).encode()
     return await request(port, "POST", f"{SERVICE}/{name}", body, JSON | (headers or {}), **more)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait until `holds` is true, for at most 20 seconds."""
+    async with asyncio.timeout(20):
+        while not holds():  # noqa: ASYNC110  nothing tells of a change
+            await asyncio.sleep(0.01)

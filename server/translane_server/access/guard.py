@@ -7,7 +7,7 @@ import logging
 from pathlib import Path
 
 from translane_server.access.certificates import Certificates
-from translane_server.access.file_changes import Followed, follow
+from translane_server.access.file_changes import INTERVAL, Followed, follow
 from translane_server.access.key_ring import KeyRing
 from translane_server.observation.metrics import Metrics
 from translane_server.settings import ServerSettings
@@ -39,7 +39,7 @@ class Guard:
         """Follow the files of certificates and keys, for ever."""
         followed: list[Followed] = [each for each in (self.certificates, self.keys) if each]
         if followed:
-            await follow(followed)
+            await follow(followed, INTERVAL)
 
     def warn(self) -> None:
         """Log what other machines may do, if the server listens to them and lacks TLS or keys."""

@@ -31,7 +31,7 @@ _PAUSE = 0.2
 
 
 class MetricsServer:
-    """Serves the metrics to Prometheus on a port and threads of its own, over HTTP/1.0, and over TLS if it is asked for.
+    """Serves the metrics to Prometheus on a port and threads of its own, over HTTP/1.0, maybe over TLS.
 
     Args:
         registry: the metrics.

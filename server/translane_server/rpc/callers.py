@@ -22,21 +22,23 @@ _IPV6_PREFIX = 64
 # Connections whose callers are remembered.
 _REMEMBERED = 4096
 
-
 # The names of a peer's certificate, as gRPC has them (grpc_security_constants.h).
 _CERTIFICATE_NAMES = ("x509_subject_alternative_name", "x509_common_name")
 
 
-def caller_naming(header: str = "", others: CallerOf | None = None) -> CallerOf:
+def caller_naming(header: str = "", *, certified: bool = False) -> CallerOf:
     """Return the function that names the caller of a call.
 
     Args:
-        header: the metadata key whose value names the caller; empty if the address does. A key that any client can set
-            is no limit: a proxy in front of the server must set it. A call with a value that is missing, empty or too
-            long is named by its address.
+        header: the metadata key whose value names the caller; empty if none does. A key that any client can set is no
+            limit: a proxy in front of the server must set it. A call with a value that is missing, empty or too long
+            is named as if there were no header.
+        certified: whether connections have certificates (mutual TLS), which name their callers. Otherwise a caller is
+            named by its address.
     """
+    others = _certificate if certified else _address
     if not header:
-        return _address
+        return others
     key = header.lower()
 
     def named(context: Context) -> str:
@@ -49,21 +51,13 @@ def caller_naming(header: str = "", others: CallerOf | None = None) -> CallerOf:
     return named
 
 
-def certificate_naming(others: CallerOf | None = None) -> CallerOf:
-    """Return the function that names a caller by the certificate of its connection (mutual TLS).
-
-    The name is the first alternative name of the certificate, or its common name; `others` names a caller whose
-    certificate has no name, or whose connection has no certificate; by default the address does.
-    """
-
-    def named(context: Context) -> str:
-        properties = context.auth_context()
-        for name in _CERTIFICATE_NAMES:
-            for value in properties.get(name, ()):
-                return str(value.decode("utf-8", "replace"))[:_LONGEST_NAME]
-        return (others or _address)(context)
-
-    return named
+def _certificate(context: Context) -> str:
+    """The first alternative name of the certificate, or its common name; the address if it has neither."""
+    properties = context.auth_context()
+    for name in _CERTIFICATE_NAMES:
+        for value in properties.get(name, ()):
+            return str(value.decode("utf-8", "replace"))[:_LONGEST_NAME]
+    return _address(context)
 
 
 def _address(context: Context) -> str:

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 import grpc
 
-from translane_server.rpc.callers import caller_of_peer
+from translane_server.rpc.callers import CallerOf, caller_of_peer
 
 Context = grpc.aio.ServicerContext[Any, Any]
 PeerOf = Callable[[Context], str]
@@ -22,6 +22,9 @@ PeerOf = Callable[[Context], str]
 SECRET = "translane-forwarded-secret"  # noqa: S105  the key, and not the secret
 PEER = "translane-forwarded-peer"
 CERTIFICATE_NAME = "translane-forwarded-certificate-name"
+
+# What a caller at a unix socket is named by its connection.
+_UNIX = caller_of_peer("unix:")
 
 # Longest name of a caller that a certificate gives [characters].
 _LONGEST_NAME = 100
@@ -46,16 +49,23 @@ class Forwarding:
         """Return gRPC's name of the other end: of the HTTP connection if the call is forwarded."""
         return self._said(context).get(PEER) or context.peer()
 
-    def address(self, context: Context) -> str:
-        """Name a caller by its address."""
-        return caller_of_peer(self.peer(context))
+    def naming(self, own: CallerOf) -> CallerOf:
+        """Return the function that names the caller of a call.
 
-    def certificate_or_address(self, context: Context) -> str:
-        """Name a caller by the certificate of its HTTP connection, or else by its address."""
+        A forwarded call that `own` names by its connection alone is named by the certificate of the HTTP connection, or
+        else by its address.
+        """
+
+        def named(context: Context) -> str:
+            name = own(context)
+            return self._caller(context) if name == _UNIX else name
+
+        return named
+
+    def _caller(self, context: Context) -> str:
         said = self._said(context)
-        return unquote(said.get(CERTIFICATE_NAME, ""))[:_LONGEST_NAME] or caller_of_peer(
-            said.get(PEER) or context.peer()
-        )
+        name = unquote(said.get(CERTIFICATE_NAME, ""))[:_LONGEST_NAME]
+        return name or caller_of_peer(said.get(PEER) or context.peer())
 
     def _said(self, context: Context) -> dict[str, str]:
         """The metadata of a forwarded call; nothing if the call is not forwarded."""

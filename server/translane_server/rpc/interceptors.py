@@ -15,7 +15,7 @@ import grpc
 from prometheus_client import Counter
 
 from translane_server.access.allowances import Account
-from translane_server.access.key_ring import Admission, KeyRing
+from translane_server.access.key_ring import Admission, KeyRing, Metadata
 from translane_server.errors import RequestError, UnknownMethodError
 from translane_server.observation.logs import data
 from translane_server.observation.metrics import REJECTIONS, Metrics
@@ -212,7 +212,8 @@ class _Call:
         """
         method, context = self._method, self._context
         if method.keys:
-            admission = method.keys.admit(context.invocation_metadata() or (), self._peer_of(context))
+            metadata = cast("Metadata", context.invocation_metadata() or ())
+            admission = method.keys.admit(metadata, self._peer_of(context))
             self._admission = admission
             name = admission.name
             _account.set(admission.account)

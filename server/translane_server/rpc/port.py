@@ -8,7 +8,7 @@ import grpc
 
 from translane_server.access.key_ring import KeyRing
 from translane_server.observation.metrics import Metrics
-from translane_server.rpc.callers import caller_naming, certificate_naming
+from translane_server.rpc.callers import caller_naming
 from translane_server.rpc.forwarded import Forwarding, peer_of_connection
 from translane_server.rpc.interceptors import CallInterceptor
 from translane_server.rpc.open_calls import CallLimits
@@ -57,10 +57,9 @@ def grpc_server(
         forwarding: tells whose the calls of the HTTP port are; None without an HTTP port.
     """
     logging.getLogger(_GRPC_LOGGER).addFilter(_is_news)
-    others = forwarding.address if forwarding else None
-    if settings.tls_client_ca:
-        others = certificate_naming(forwarding.certificate_or_address if forwarding else None)
-    naming = caller_naming(settings.caller_header, others)
+    naming = caller_naming(settings.caller_header, certified=settings.tls_client_ca is not None)
+    if forwarding:
+        naming = forwarding.naming(naming)
     peer_of = forwarding.peer if forwarding else peer_of_connection
     interceptor = CallInterceptor(metrics, call_limits(settings), naming, keys=keys, peer_of=peer_of)
     calls = interceptor.open_calls

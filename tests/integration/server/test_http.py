@@ -20,7 +20,7 @@ from google.rpc import status_pb2
 from grpc_status import rpc_status
 
 from fakes.serving import serving
-from helpers.http_calls import SERVICE, call, request
+from helpers.http_calls import SERVICE, call, request, until
 from helpers.real_server import serving_bundle
 from translane.v1 import translation_pb2 as pb
 from translane_server.bundle import load_bundle
@@ -287,8 +287,7 @@ async def test_limits_of_the_server_hold_and_say_when_to_come_back():
         port = running.server.http_port
         running.backend.hold()
         held = [asyncio.create_task(call(port, "Translate", {"texts": ["a"]})) for _ in range(2)]
-        while running.server.metrics.registry.get_sample_value("translane_open_calls") < 2:
-            await asyncio.sleep(0.01)
+        await until(lambda: running.server.metrics.registry.get_sample_value("translane_open_calls") == 2)
         refused = await call(port, "Translate", {"texts": ["b"]})
         assert (refused.status, refused.reason, refused.headers["retry-after"]) == (429, "TOO_MANY_CALLS", "1")
         running.backend.release()
@@ -308,11 +307,7 @@ async def test_the_server_drains():
         port = running.server.http_port
         running.backend.hold()
         held = asyncio.create_task(call(port, "Translate", {"texts": ["a"]}))
-        while (
-            not running.dispatcher.waiting
-            and running.server.metrics.registry.get_sample_value("translane_open_calls") < 1
-        ):
-            await asyncio.sleep(0.01)
+        await until(lambda: running.server.metrics.registry.get_sample_value("translane_open_calls") == 1)
         stopping = asyncio.create_task(running.server.stop(grace=10))
         await asyncio.sleep(0.1)
         refused = await call(port, "Translate", {"texts": ["b"]})

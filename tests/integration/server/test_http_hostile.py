@@ -10,7 +10,7 @@ import ssl
 import pytest
 
 from fakes.serving import serving
-from helpers.http_calls import JSON, SERVICE, call, request
+from helpers.http_calls import JSON, SERVICE, call, request, until
 from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
 
 TRANSLATE = f"{SERVICE}/Translate"
@@ -236,12 +236,6 @@ async def test_a_client_that_goes_away_frees_its_rows(name):
         running.backend.release()
         await until(lambda: running.dispatcher.active_rows == 0)
         assert await translates(running)
-
-
-async def until(holds):
-    async with asyncio.timeout(20):
-        while not holds():
-            await asyncio.sleep(0.01)
 
 
 async def test_a_client_that_takes_no_answer_is_disconnected():

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from translane_server.rpc.callers import caller_naming
 from translane_server.rpc.forwarded import CERTIFICATE_NAME, PEER, SECRET, Forwarding
 
 FORWARDING = Forwarding("s3cret")
+CALLER = FORWARDING.naming(caller_naming())
 SAID = {PEER: "ipv4:192.0.2.7:50000", SECRET: "s3cret", CERTIFICATE_NAME: "caf%C3%A9"}
 
 
@@ -18,9 +20,14 @@ def context(peer, said) -> Any:
 def test_a_forwarded_call_is_the_http_clients():
     call = context("unix:", SAID)
     assert FORWARDING.peer(call) == "ipv4:192.0.2.7:50000"
-    assert FORWARDING.address(call) == "192.0.2.7"
-    assert FORWARDING.certificate_or_address(call) == "café"
-    assert FORWARDING.certificate_or_address(context("unix:", SAID | {CERTIFICATE_NAME: ""})) == "192.0.2.7"
+    assert CALLER(call) == "café"
+    assert CALLER(context("unix:", SAID | {CERTIFICATE_NAME: ""})) == "192.0.2.7"
+
+
+def test_the_header_of_a_proxy_names_the_caller_of_a_forwarded_call():
+    naming = FORWARDING.naming(caller_naming("X-Caller"))
+    assert naming(context("unix:", SAID | {"x-caller": "shop"})) == "shop"
+    assert naming(context("unix:", SAID)) == "café"
 
 
 @pytest.mark.parametrize(
@@ -36,5 +43,4 @@ def test_a_forwarded_call_is_the_http_clients():
 def test_any_other_call_is_what_its_connection_says(peer, said):
     call = context(peer, said)
     assert FORWARDING.peer(call) == peer
-    assert FORWARDING.address(call) == ("unix" if peer == "unix:" else "198.51.100.9")
-    assert FORWARDING.certificate_or_address(call) == FORWARDING.address(call)
+    assert CALLER(call) == ("unix" if peer == "unix:" else "198.51.100.9")
