@@ -45,6 +45,7 @@ CONTENTS = """
 docs/client
 docs/client-reference
 docs/server
+docs/http
 docs/real-texts
 docs/markup
 docs/glossaries

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, cast
 
 from google.protobuf import json_format
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -63,7 +63,7 @@ def read_json(body: bytes, message: type[Message], values: int) -> bytes:
         json_format.ParseDict(tree, made, max_recursion_depth=_DEEPEST)
         binary: bytes = made.SerializeToString()
     except (ValueError, TypeError, json_format.Error) as error:  # ValueError: a text has half of a surrogate pair
-        violation = next(_problems(tree, message.DESCRIPTOR, ""), None)
+        violation = next(_problems(tree, cast("Descriptor", message.DESCRIPTOR), ""), None)
         raise InvalidRequestError(violation or FieldViolation("body", str(error).partition("\n")[0])) from None
     return binary
 
