@@ -85,7 +85,7 @@ class Server:
         self.stopped = False
         self.port = 0
         self.metrics_port = 0
-        self.http_port: int | None = None
+        self.http_port = 0
 
     async def start(self) -> None:
         """Listen on all ports. Translations are refused until `open`.

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from fakes.serving import serving
+from helpers.real_server import serving_bundle
+from translane_server.bundle import load_bundle
 from translane_server.http.statuses import HTTP_STATUSES
 
 DOCS = (Path(__file__).parents[3] / "docs/http.md").read_text(encoding="utf-8")
@@ -28,7 +30,8 @@ async def run(running, *command, text):
 @pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
 async def test_commands():
     assert len(blocks("sh")) == 3
-    async with serving(http_port=0) as running:
+    bundle = load_bundle(Path(__file__).parents[3] / "models/zh-en")
+    async with serving_bundle(bundle, rows=8, http_port=0) as running:
         for block in blocks("sh"):
             output = await run(running, "bash", "-ec", text=block.replace("curl ", "curl --fail --silent "))
             assert "{" in output
