@@ -6,6 +6,7 @@ import gzip
 import json
 import random
 import ssl
+from typing import Any
 
 import pytest
 
@@ -115,7 +116,7 @@ async def test_a_body_has_a_largest_size_with_and_without_compression():
 
 
 async def test_bodies_have_a_largest_size_together():
-    bounds = {"max_message_bytes": 1024, "max_bytes_in_flight": 2048, "caller_share": 0.5}
+    bounds: dict[str, Any] = {"max_message_bytes": 1024, "max_bytes_in_flight": 2048, "caller_share": 0.5}
     async with serving(http_port=0, **bounds) as running, Raw(running) as first:
         await first.send(head("content-type: application/json", "content-length: 2000") + b" " * 1900)
         await asyncio.sleep(0.1)
@@ -243,7 +244,9 @@ async def test_a_client_that_takes_no_answer_is_disconnected():
         raw.writer.transport.pause_reading()
         for _ in range(400):
             raw.writer.write(head(method="GET", path="/openapi.json"))
-        await until(lambda: not running.server._http._state.connections)
+        port = running.server._http
+        assert port is not None
+        await until(lambda: not port._state.connections)
         assert await translates(running)
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from google.protobuf import json_format
-from google.protobuf.descriptor import FieldDescriptor
 from openapi_schema_validator import OAS31Validator
 from openapi_spec_validator import validate
 from referencing import Registry, Resource
@@ -52,7 +51,7 @@ def test_it_has_every_field(name):
         schema = properties[field.json_name]
         assert (schema.get("type") == "array") == field.is_repeated
         item = schema.get("items", schema)
-        if field.type == FieldDescriptor.TYPE_MESSAGE and field.message_type.file.name == pb.DESCRIPTOR.name:
+        if field.message_type is not None and field.message_type.file.name == pb.DESCRIPTOR.name:
             assert item["$ref"] == f"#/components/schemas/{field.message_type.name}"
 
 
