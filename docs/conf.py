@@ -46,6 +46,7 @@ docs/client
 docs/client-reference
 docs/server
 docs/observability
+docs/http
 docs/real-texts
 docs/markup
 docs/glossaries

@@ -75,6 +75,9 @@ class Metrics:
             self.rejected.labels(reason)
         build = Info("translane_build", "The versions of Translane and of ONNX Runtime.", registry=registry)
         build.info({"version": version("translane"), "onnxruntime": _runtime_version()})
+        self.http_requests = Counter(
+            "translane_http_requests_total", "Requests that the HTTP port answered.", ("status",), registry=registry
+        )
         self.key_rejected = Counter(
             "translane_key_rejected_total",
             "Requests with a key that were refused before decoding.",

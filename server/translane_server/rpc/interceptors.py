@@ -22,6 +22,7 @@ from translane_server.observation.logs import data
 from translane_server.observation.metrics import REJECTIONS, Metrics
 from translane_server.rpc import status
 from translane_server.rpc.callers import CallerOf, caller_naming
+from translane_server.rpc.forwarded import PeerOf, peer_of_connection
 from translane_server.rpc.handlers import kind, reading_handler, refusing_handler
 from translane_server.rpc.open_calls import CallLimits, OpenCall, OpenCalls
 
@@ -100,6 +101,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
         clock: seconds, monotonic.
         tracer: begins the spans of calls; None if calls are not traced.
         keys: the keys that callers need, but for health checks; None if they need none.
+        peer_of: names the other end of a call.
     """
 
     def __init__(
@@ -110,11 +112,13 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
         clock: Clock = time.perf_counter,
         tracer: Tracer | None = None,
         keys: KeyRing | None = None,
+        peer_of: PeerOf = peer_of_connection,
     ) -> None:
         self._metrics = metrics
         self._tracer = tracer
         self._keys = keys
         self._caller_of = caller_of or caller_naming()
+        self._peer_of = peer_of
         self._clock = clock
         self._handlers: dict[str, Any] = {}  # by path, for registered methods that were called
         self.open_calls = OpenCalls(limits)
@@ -147,7 +151,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
 
     def _begin(self, method: _Method, context: Context) -> _Call:
         tracer = self._tracer if method.traced else None
-        return _Call(method, context, self.open_calls, self._caller_of, self._clock, tracer)
+        return _Call(method, context, self.open_calls, self._caller_of, self._clock, tracer, self._peer_of)
 
 
 class _Method:
@@ -195,12 +199,14 @@ class _Call:
         caller_of: CallerOf,
         clock: Clock,
         tracer: Tracer | None,
+        peer_of: PeerOf,
     ) -> None:
         self._method = method
         self._context = context
         self._open_calls = open_calls
         self._caller_of = caller_of
         self._clock = clock
+        self._peer_of = peer_of
         self._started = clock()
         self._code = grpc.StatusCode.UNKNOWN
         self._open: OpenCall | None = None
@@ -208,7 +214,7 @@ class _Call:
         self._admission: Admission | None = None
         method.started.inc()
         if tracer:
-            self._trace = tracer.begin(method.full_name, context.invocation_metadata() or (), context.peer())
+            self._trace = tracer.begin(method.full_name, context.invocation_metadata() or (), peer_of(context))
             set_current_trace(self._trace)
         if _log.isEnabledFor(logging.DEBUG) or (self._trace and self._trace.is_recorded):
             _facts.set({})
@@ -221,7 +227,8 @@ class _Call:
         """
         method, context = self._method, self._context
         if method.keys:
-            admission = method.keys.admit(cast("Metadata", context.invocation_metadata() or ()), context.peer())
+            metadata = cast("Metadata", context.invocation_metadata() or ())
+            admission = method.keys.admit(metadata, self._peer_of(context))
             self._admission = admission
             name = admission.name
             _account.set(admission.account)
@@ -306,6 +313,6 @@ class _Call:
         if _log.isEnabledFor(logging.DEBUG):
             milliseconds = round(seconds * 1000, 3)
             facts = {"method": method.name, "code": code.name, "milliseconds": milliseconds}
-            _log.debug("request", extra=data(**facts, peer=self._context.peer(), **_facts.get({})))
+            _log.debug("request", extra=data(**facts, peer=self._peer_of(self._context), **_facts.get({})))
         if self._trace:
             self._trace.end(code.name, _facts.get({}))

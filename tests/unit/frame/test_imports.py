@@ -26,7 +26,7 @@ FIRST_PARTY = {
 EXTRAS = {
     "translane": [],
     "translane_client": ["files", "completion", "otel"],
-    "translane_server": ["server-base", "server", "language-id", "completion", "otel"],
+    "translane_server": ["server-base", "server", "language-id", "completion", "http", "otel"],
     "translane_export": ["server-base", "server", "export", "plot"],
 }
 # What a distribution is imported as, where that is not its name.
@@ -45,6 +45,7 @@ MODULES = {
     "onnx-ir": {"onnx_ir"},
     "opentelemetry-sdk": {"opentelemetry"},
     "opentelemetry-exporter-otlp-proto-grpc": {"opentelemetry"},
+    "protobuf-py": {"protobuf"},
 }
 # The rooms of each package: what each may import, of the package itself, beside its own modules. A room that is not
 # listed for another one is closed to it; "" is the package's root. The first row that fits a module counts.
@@ -102,9 +103,11 @@ ROOMS = {
             "observation", "manifest", "model_places", "printable", "settings", "vocabulary",
         },
         "rpc.port": {"rpc", "access", "observation", "settings"},
+        "http.port": {"http", "access", "observation", "settings"},
+        "http": {"rpc.callers", "rpc.forwarded", "rpc.status", "errors"},
         "rpc": {"access", "models", "requests", "dispatch", "text", "budget", "errors", "observation", "sentence"},
         "local": {"dispatch", "replica", "backend", "measurements", "sentence", "vocabulary"},
-        "server": {"rpc", "access", "models", "descriptors", "errors", "observation", "settings"},
+        "server": {"http", "rpc", "access", "models", "descriptors", "errors", "observation", "settings"},
         "command": {"check", "models", "server", "errors", "observation", "settings", "settings_loader"},
         "__main__": {"command", "errors", "printable", "rpc.text_workers"},
     },
