@@ -14,6 +14,7 @@ from uvicorn.server import ServerState
 
 from translane.v1 import translation_pb2 as pb
 from translane_server.access.certificates import Certificates
+from translane_server.errors import StartupError
 from translane_server.http.application import Application
 from translane_server.http.bodies import Bodies
 from translane_server.http.calls import Calls, Conversions
@@ -66,8 +67,12 @@ class HttpPort:
         certificates: Certificates | None = None,
     ) -> None:
         assert settings.http_port is not None
-        self.door = PrivateSocket()
         self._listener = Listener(settings.host, settings.http_port, connections)
+        try:
+            self.door = PrivateSocket()
+        except StartupError:
+            self._listener.close()
+            raise
         self.port = self._listener.port
         self._tls = certificates.ssl_context() if certificates else None
         self._forwarder = Forwarder(self.door.address, settings.max_streams)

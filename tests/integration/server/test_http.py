@@ -18,12 +18,14 @@ from connectrpc.protocol import ProtocolType
 from google.protobuf import json_format
 from google.rpc import status_pb2
 from grpc_status import rpc_status
+from pydantic import ValidationError
 
-from fakes.serving import serving
+from fakes.serving import make_settings, serving
 from helpers.http_calls import SERVICE, call, request, until
 from helpers.real_server import serving_bundle
 from translane.v1 import translation_pb2 as pb
 from translane_server.bundle import load_bundle
+from translane_server.errors import StartupError
 
 ROOT = Path(__file__).parents[3]
 STREAM = {"content-type": "application/connect+json"}
@@ -317,3 +319,16 @@ async def test_the_server_drains():
         assert (await held).status == 200
         with pytest.raises(ConnectionError):
             await call(port, "Translate", {"texts": ["a"]})
+
+
+async def test_a_port_that_is_taken_is_named():
+    async with serving(http_port=0) as running:
+        with pytest.raises(StartupError, match=f"^cannot listen on 127.0.0.1:{running.server.http_port}: Address"):
+            async with serving(http_port=running.server.http_port):
+                pass
+
+
+@pytest.mark.parametrize("origin", ["example.org", "https://a.example/", "https://a.example/page", "file://a", "null"])
+def test_what_is_no_origin_is_refused(origin):
+    with pytest.raises(ValidationError, match="an origin is https://HOST"):
+        make_settings(http_origins=(origin,))

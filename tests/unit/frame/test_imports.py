@@ -103,7 +103,7 @@ ROOMS = {
             "observation", "manifest", "model_places", "printable", "settings", "vocabulary",
         },
         "rpc.port": {"rpc", "access", "observation", "settings"},
-        "http.port": {"http", "access", "observation", "settings"},
+        "http.port": {"http", "access", "errors", "observation", "settings"},
         "http": {"rpc.callers", "rpc.forwarded", "rpc.status", "errors"},
         "rpc": {"access", "models", "requests", "dispatch", "text", "budget", "errors", "observation", "sentence"},
         "local": {"dispatch", "replica", "backend", "measurements", "sentence", "vocabulary"},
