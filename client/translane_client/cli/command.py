@@ -12,7 +12,7 @@ from importlib.metadata import version
 from typing import BinaryIO, TextIO
 
 from translane_client._base import target_of
-from translane_client.cli import bench, models, score, translate
+from translane_client.cli import bench, decoding_flags, models, score, translate
 from translane_client.cli.bulk import CommandError
 from translane_client.cli.flags import ENV_PREFIX, Flags, count, seconds, unicode
 from translane_client.cli.printable import printable
@@ -110,7 +110,7 @@ def parse_arguments(argv: Sequence[str], environ: Mapping[str, str]) -> argparse
         command.add_flags(subparser, flags)
         subparser.set_defaults(run=command.run, parser=subparser, flags=flags)
 
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse_args(decoding_flags.with_values(argv))
     arguments.flags.fill(arguments, environ)
     return arguments
 

@@ -109,7 +109,7 @@ class _Reader:
             kind = token.type.name
             if kind == "TEXT":
                 if self._is_translated():
-                    self._line.append(Item(Kind.TEXT, start, end, Document.escape(token.data or "")))
+                    self._line.append(Item(Kind.TEXT, start, end, self._builder.escape(token.data or "")))
             elif kind == "START_TAG":
                 self._start_tag(token, token.tag or "", start, end)
             elif kind == "END_TAG":
@@ -258,5 +258,5 @@ class _Reader:
             if not any(character.isalnum() for character in value):
                 continue
             quote = self._source[first] if self._source[first] in _QUOTES else ""
-            number = self._builder.add_attribute(first + len(quote), last - len(quote), Document.escape(value))
+            number = self._builder.add_attribute(first + len(quote), last - len(quote), self._builder.escape(value))
             self._quotes[number] = quote
