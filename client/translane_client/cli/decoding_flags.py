@@ -120,11 +120,11 @@ _SECTIONS: Mapping[str, tuple[_Flag, ...]] = {
         _Flag("replace_unknowns", "replace an unknown token by the source token it is aligned to", "no"),
         _Flag(
             "split_sentences",
-            "cut each text into sentences, and join their translations; auto: where a text holds several sentences, or"
-            " too many tokens",
+            "auto, on or off: cut each text into sentences, and join their translations; auto cuts texts of several"
+            " sentences, or of too many tokens",
             "auto",
             type=_choice,
-            metavar="auto|on|off",
+            metavar="WHEN",
         ),
     ),
     "what stays as it is, and terms": (
@@ -229,17 +229,22 @@ def decoding_options(arguments: argparse.Namespace) -> DecodingOptions:
     if arguments.nbest is not None:
         options["num_hypotheses"] = arguments.nbest
         if _needs_beams(options):
-            has_terms = options.get("terminology") or options.get("glossaries")
-            options["beam_size"] = max(arguments.nbest, _BEAMS_WITH_TERMS if has_terms else 1)
+            options["beam_size"] = arguments.nbest
+            if _has_terms(options):
+                options["beam_size"] = max(arguments.nbest, _BEAMS_WITH_TERMS)
         options.setdefault("return_token_scores", True)  # n-best lines hold scores
     return options
 
 
 def _needs_beams(options: DecodingOptions) -> bool:
     """Whether n-best hypotheses need a number of beams: the model's default may be smaller."""
-    if any(options.get(name) is not None for name in ("beam_size", *_SAMPLING)):
+    if any(options.get(name) is not None for name in ("beam_size", *_SAMPLING)) or options.get("return_alternatives"):
         return False
-    return not options.get("return_alternatives")
+    return options.get("num_hypotheses") != 1 or not _has_terms(options)
+
+
+def _has_terms(options: DecodingOptions) -> bool:
+    return bool(options.get("terminology") or options.get("glossaries"))
 
 
 def flag_of(field: str, arguments: argparse.Namespace) -> str | None:
