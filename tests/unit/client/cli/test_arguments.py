@@ -115,7 +115,21 @@ def test_help_has_words_for_values_and_each_default_once(capsys, name: str, usag
     page = capsys.readouterr().out
     assert page.splitlines()[0] == usage
     words = set(re.findall(r"^  (?:-\w \S+, )?--[a-z0-9-]+ ([^ \n]+)", page, re.MULTILINE))
-    assert words <= {"FILE", "HOST:PORT", "N", "N,N", "NAME", "R", "REGEX", "SECONDS", "TAG", "TEXT", "TIME", "WHEN", "X"}
+    assert words <= {
+        "FILE",
+        "HOST:PORT",
+        "N",
+        "N,N",
+        "NAME",
+        "R",
+        "REGEX",
+        "SECONDS",
+        "TAG",
+        "TEXT",
+        "TIME",
+        "WHEN",
+        "X",
+    }
     entries = [" ".join(entry.split()) for entry in re.split(r"\n  (?=-)|\n\n", page)]
     assert "--server HOST:PORT address of the server (default: localhost:50051)" in entries
     assert max(entry.count("default:") for entry in entries) == 1
@@ -169,7 +183,7 @@ def test_a_text_after_two_dashes_is_no_flag(server: FakeServer, command: Command
     assert list(server.requests[0].texts) == ["--split-sentences"]
 
 
-def test_another_choice_is_refused(command: Command):
+def test_another_choice_is_refused(command: Command, capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit):
         command("translate", "--split-sentences=maybe", "a")
-    assert "auto, on or off is needed, not 'maybe'" in command.err
+    assert "auto, on or off is needed, not 'maybe'" in capsys.readouterr().err

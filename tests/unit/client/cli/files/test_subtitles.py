@@ -93,7 +93,11 @@ def test_the_texts_of_subrip():
 
 
 def test_the_texts_of_webvtt_are_without_entities():
-    assert texts("vtt", VTT.encode()) == ["Tom & Jerry &lt;b&gt; \xa0were <c.yellow>here", "One", "Two <00:05.500>three"]
+    assert texts("vtt", VTT.encode()) == [
+        "Tom & Jerry &lt;b&gt; \xa0were <c.yellow>here",
+        "One",
+        "Two <00:05.500>three",
+    ]
 
 
 def test_what_is_around_a_text_stays():
