@@ -18,10 +18,7 @@ class Letters:
 
     def encode_target(self, texts):
         self.calls += texts
-        return [
-            [PIECES.index(letter) if letter in PIECES else UNKNOWN for letter in text.lower()]
-            for text in texts
-        ]
+        return [[PIECES.index(letter) if letter in PIECES else UNKNOWN for letter in text.lower()] for text in texts]
 
     def decode(self, ids):
         return ["".join(PIECES[id_] for id_ in each if PIECES[id_] not in self._dropped) for each in ids]

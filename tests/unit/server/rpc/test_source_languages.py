@@ -70,7 +70,7 @@ async def test_the_identifier_is_loaded_once_and_sees_no_tags(identifier):
 @pytest.mark.parametrize(
     ("request_", "field"), [(pb.TranslateRequest(), "texts"), (pb.TranslateStreamRequest(), "text")]
 )
-async def test_what_takes_too_long_is_refused(identifier, monkeypatch, request_, field):  # noqa: ARG001
+async def test_what_takes_too_long_is_refused(identifier, monkeypatch, request_, field):
     monkeypatch.setattr(
         source_languages,
         "takes_too_long",
