@@ -1,6 +1,7 @@
 """The messages of the two steps of a pivoted request."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,12 @@ from translane_server.rpc.pivoted import (
     second_step,
 )
 
-PIVOT = Pivot(SimpleNamespace(name="de-en"), SimpleNamespace(name="en-zh"), "en")
+
+def model(name: str) -> Any:
+    return SimpleNamespace(name=name)
+
+
+PIVOT = Pivot(model("de-en"), model("en-zh"), "en")
 CUT = pb.FINISH_REASON_MAX_LENGTH
 
 

@@ -1,5 +1,7 @@
 """Finding the languages of a request's texts."""
 
+from typing import Any
+
 import pytest
 
 from translane.v1 import translation_pb2 as pb
@@ -42,6 +44,10 @@ class Identifier:
         return [candidates["de" in text] for text in texts]
 
 
+def languages_of(models: Any, workers: Any) -> SourceLanguages:
+    return SourceLanguages(models, workers)
+
+
 @pytest.fixture
 def identifier(monkeypatch):
     Identifier.made = 0
@@ -52,13 +58,13 @@ def identifier(monkeypatch):
 async def test_one_language_needs_no_search(identifier):
     models, workers = Models("zh"), Workers()
     request = pb.TranslateRequest(model="m", target_language="en")
-    assert await SourceLanguages(models, workers).find(request, ["a", "b"]) == ["zh", "zh"]
+    assert await languages_of(models, workers).find(request, ["a", "b"]) == ["zh", "zh"]
     assert models.asked == [("m", "en")]
     assert (workers.sizes, identifier.made) == ([], 0)
 
 
 async def test_the_identifier_is_loaded_once_and_sees_no_tags(identifier):
-    languages = SourceLanguages(Models("en", "de"), workers := Workers())
+    languages = languages_of(Models("en", "de"), workers := Workers())
     assert await languages.find(pb.TranslateRequest(), ["x de", "x", "<de>x"]) == ["de", "en", "de"]
     html = pb.TranslateRequest(format=pb.FORMAT_HTML)
     assert await languages.find(html, ["<p lang=de>x</p>"]) == ["en"]
@@ -77,5 +83,5 @@ async def test_what_takes_too_long_is_refused(identifier, monkeypatch, request_,
         lambda name, _budget: InvalidRequestError(FieldViolation(name, "takes too long")),
     )
     with pytest.raises(InvalidRequestError) as caught:
-        await SourceLanguages(Models("en", "de"), Workers()).find(request_, ["slow"])
+        await languages_of(Models("en", "de"), Workers()).find(request_, ["slow"])
     assert [each.field for each in caught.value.violations] == [field]
