@@ -42,8 +42,8 @@ LABEL org.opencontainers.image.title="Translane" \
       org.opencontainers.image.revision="$REVISION" \
       org.opencontainers.image.licenses="Apache-2.0 AND LicenseRef-CC-BY-2.0-FR" \
       org.opencontainers.image.source="https://github.com/translane/translane" \
-      io.translane.notice="/opt/translane/share/translane/NOTICE" \
-      io.translane.sbom="/opt/translane/share/translane/sbom.cdx.json" \
+      io.github.translane.notice="/opt/translane/share/translane/NOTICE" \
+      io.github.translane.sbom="/opt/translane/share/translane/sbom.cdx.json" \
       org.opencontainers.image.base.name="docker.io/library/python:3.11-slim-bookworm"
 COPY --from=build /opt/translane /opt/translane
 COPY models/zh-en /models/zh-en
