@@ -1,5 +1,6 @@
 """The Helm chart: what it renders is valid Kubernetes, and says what the values say. Wrong values are refused."""
 
+import json
 import tomllib
 from pathlib import Path
 
@@ -320,9 +321,13 @@ def test_wrong_values_are_refused_with_their_place(said, name):
     assert WRONG[name][1] in said[name]
 
 
-def test_every_value_has_a_place_in_the_schema():
-    import json
+def test_the_chart_has_the_version_of_the_project():
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (version, version)
 
+
+def test_every_value_has_a_place_in_the_schema():
     def compare(values, schema, place):
         for key, value in values.items():
             assert key in schema["properties"], f"{place}{key}"
