@@ -12,7 +12,9 @@ _TIMEOUT = 0.1
 
 
 class ServiceManager:
-    """The manager that listens at a socket: https://www.freedesktop.org/software/systemd/man/latest/sd_notify.html
+    """The manager that listens at a socket.
+
+    The messages are those of https://www.freedesktop.org/software/systemd/man/latest/sd_notify.html
 
     Args:
         address: path of a unix datagram socket, or the name of an abstract one after "@"; the manager hands it over in

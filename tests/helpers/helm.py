@@ -1,4 +1,4 @@
-"""Helm without its command. It runs in a process of its own: its library brings threads, which a fork would not survive."""
+"""Helm without its command. It runs in a process of its own: its library brings threads, which no fork survives."""
 
 import json
 import subprocess
@@ -31,7 +31,7 @@ json.dump(answers, sys.stdout)
 """
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """Helm refuses the values."""
 
 
@@ -64,11 +64,11 @@ def manifests(values: dict[str, Any], release: str = "translane") -> list[Manife
     """The manifests of the chart with these values.
 
     Raises:
-        Refused: Helm refuses the values.
+        RefusedError: Helm refuses the values.
     """
     (answer,) = _ask([values], release)
     if "refused" in answer:
-        raise Refused(answer["refused"])
+        raise RefusedError(answer["refused"])
     texts = [text for name, text in answer["rendered"].items() if name.endswith(".yaml")]
     return [document for text in texts for document in yaml.safe_load_all(text) if document]
 

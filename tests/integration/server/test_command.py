@@ -281,7 +281,7 @@ def test_help():
     assert "--metrics-port" in answer.stdout
 
 
-def test_a_service_manager_hears_when_the_model_translates_and_when_the_server_stops(start, tmp_path):
+def test_a_service_manager_hears_when_the_model_translates_and_when_the_server_stops(start, call, tmp_path):
     path = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(path)
@@ -289,7 +289,7 @@ def test_a_service_manager_hears_when_the_model_translates_and_when_the_server_s
         server = start(FAKE_WARM_UP_SECONDS="0.5", NOTIFY_SOCKET=path)
         server.wait_for("metrics on")
         assert "READY=1" in manager.recv(4096).decode().splitlines()
-        assert any("serving on" in line for line in server.lines) or server.wait_for("serving on")
+        assert call(server, "x").result().translations
         server.stop()
         assert "STOPPING=1" in manager.recv(4096).decode().splitlines()
         assert server.exit_code() == 0

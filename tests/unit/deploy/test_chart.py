@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from helpers.helm import CHART, EXAMPLES, ROOT, container_of, lint, manifests, notes, of_kind, refusals
 
+from helpers.helm import CHART, EXAMPLES, ROOT, container_of, lint, manifests, notes, of_kind, refusals
 from translane_server.settings import ServerSettings
 from translane_server.settings_loader import load_settings
 
@@ -121,7 +121,8 @@ def test_ports_are_those_of_the_container(rendered, name):
 
 def test_the_settings_file_is_one_of_the_server(rendered, tmp_path):
     values = {
-        "rows": 128, "sentences_waiting": 2**31 - 1, "caller_share": 0.25, "log_texts": True, "caller_header": "x-caller",
+        "rows": 128, "sentences_waiting": 2**31 - 1, "caller_share": 0.25, "log_texts": True,
+        "caller_header": "x-caller",
         "request_timeout": 12.5, "glossaries": '/a "quoted"\\ é', "max_bytes_in_flight": 2**33,
         "model_settings": {"zh-en": {"replicas": 2, "decoding_defaults": False}, "a.b": {"rows": 32}},
     }  # fmt: skip
@@ -146,13 +147,16 @@ def test_new_settings_are_new_pods(rendered):
 
 def test_tls_and_keys_come_from_secrets(rendered):
     documents = rendered["everything"]
-    assert variables(documents).items() >= {
-        "TRANSLANE_TLS_CERT": "/etc/translane/tls/tls.crt",
-        "TRANSLANE_TLS_KEY": "/etc/translane/tls/tls.key",
-        "TRANSLANE_TLS_CLIENT_CA": "/etc/translane/tls/ca.crt",
-        "TRANSLANE_METRICS_TLS": "true",
-        "TRANSLANE_KEYS_FILE": "/etc/translane/keys/callers.toml",
-    }.items()
+    assert (
+        variables(documents).items()
+        >= {
+            "TRANSLANE_TLS_CERT": "/etc/translane/tls/tls.crt",
+            "TRANSLANE_TLS_KEY": "/etc/translane/tls/tls.key",
+            "TRANSLANE_TLS_CLIENT_CA": "/etc/translane/tls/ca.crt",
+            "TRANSLANE_METRICS_TLS": "true",
+            "TRANSLANE_KEYS_FILE": "/etc/translane/keys/callers.toml",
+        }.items()
+    )
     secrets = {volume["name"]: volume["secret"] for volume in pod_of(documents)["volumes"] if "secret" in volume}
     assert {name: secret["secretName"] for name, secret in secrets.items()} == {
         "tls": "translane-tls",

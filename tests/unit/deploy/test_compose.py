@@ -8,8 +8,8 @@ import sys
 
 import pytest
 import yaml
-from helpers.helm import ROOT, container_of, of_kind
 
+from helpers.helm import ROOT, container_of, of_kind
 from translane_server.settings import ServerSettings
 
 FIELDS = ServerSettings.model_fields
@@ -107,9 +107,7 @@ def pin(project, answer, *arguments):
     docker.write_text(f"#!/bin/sh\necho '{answer}'\n")
     docker.chmod(0o755)
     environ = {**os.environ, "PATH": f"{docker.parent}:{os.environ['PATH']}"}
-    return subprocess.run(
-        [project / "scripts" / "pin-images", *arguments], env=environ, capture_output=True, text=True
-    )
+    return subprocess.run([project / "scripts" / "pin-images", *arguments], env=environ, capture_output=True, text=True)
 
 
 def test_every_image_gets_its_digest(project):

@@ -6,8 +6,8 @@ import subprocess
 import tomllib
 
 import pytest
-from helpers.helm import ROOT
 
+from helpers.helm import ROOT
 from translane_server.settings import ServerSettings
 
 SYSTEMD = ROOT / "deploy" / "systemd"
