@@ -51,7 +51,8 @@ def lint(values: dict[str, Any]) -> list[str]:
     """The warnings and errors of `helm lint --strict`."""
     (answer,) = _ask([values], "translane")
     report = answer["lint"]
-    return [message["error"] for message in report["messages"] if message["severity"] > 1] + report["errors"]
+    found = [message["error"] for message in report["messages"] if message["severity"] > 1]
+    return [str(each) for each in found + report["errors"]]
 
 
 def notes(values: dict[str, Any]) -> str:

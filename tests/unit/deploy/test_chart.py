@@ -3,6 +3,7 @@
 import json
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -133,7 +134,7 @@ def test_the_settings_file_is_one_of_the_server(rendered, tmp_path):
         ServerSettings, [], {"TRANSLANE_CONFIG": str(file), "TRANSLANE_MODEL": "/m"}, prog="x", env_prefix="TRANSLANE_"
     )
     for name, value in values.items():
-        assert getattr(settings, name) == (Path(value) if name == "glossaries" else value)
+        assert getattr(settings, name) == (Path(str(value)) if name == "glossaries" else value)
 
 
 def test_new_settings_are_new_pods(rendered):
@@ -292,7 +293,7 @@ def test_the_notes_say_how_to_call():
     assert "plain text" not in secured
 
 
-WRONG = {
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown value": ({"replicas": 3}, "'replicas' not allowed"),
     "an unknown value within": ({"tls": {"secret": "x"}}, "at '/tls': additional properties 'secret' not allowed"),
     "text for a number": ({"replicaCount": "two"}, "at '/replicaCount': got string, want integer"),

@@ -21,7 +21,7 @@ needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reas
 
 def service_of(path):
     """The keys of a unit, each with all its values."""
-    values = {}
+    values: dict[str, list[str]] = {}
     for line in path.read_text().splitlines():
         key, equals, value = line.partition("=")
         if equals and not line.startswith("#"):
