@@ -82,6 +82,7 @@ def test_a_package_that_is_not_there_is_refused(tmp_path):
     assert "does not have dog" in made.stderr
 
 
+@pytest.mark.slow
 def test_the_bill_lists_packages_interpreter_model_and_system(tmp_path):
     pytest.importorskip("cyclonedx_py", reason="cyclonedx-bom is not installed")
     environment = tmp_path / "environment"

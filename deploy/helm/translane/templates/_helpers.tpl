@@ -56,18 +56,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 
-{{- /* Kubernetes speaks no TLS in its gRPC probes, so the image's own health check runs in the pod then. */ -}}
+{{- /* Kubernetes speaks no TLS in its gRPC probes, so the server has a port for health checks alone then. */ -}}
 {{- define "translane.probe" -}}
-{{- if .root.Values.tls.secretName -}}
-exec: {command: [/opt/translane/bin/python, -m, translane_server.healthcheck]}
-timeoutSeconds: 10
-{{- else if .service -}}
-grpc: {port: 50051, service: {{ .service }}}
-timeoutSeconds: 5
+{{- $port := ternary 50053 50051 (not (empty .root.Values.tls.secretName)) -}}
+{{- if .service -}}
+grpc: {port: {{ $port }}, service: {{ .service }}}
 {{- else -}}
-grpc: {port: 50051}
+grpc: {port: {{ $port }}}
+{{- end }}
 timeoutSeconds: 5
-{{- end -}}
 {{- end }}
 
 {{- /* Values that each are right, but not together. The schema cannot say these in clear words. */ -}}
