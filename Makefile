@@ -3,7 +3,7 @@
 # SOAK_SECONDS=… how long the soak lasts, BENCH_ARGS=… what the benchmarks get, NOX_ARGS=… what nox gets.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test soak check format coverage matrix bench docs stubs pins wheel image clean
+.PHONY: help demo serve test soak check format coverage matrix bench docs stubs pins wheel image sbom clean
 .DELETE_ON_ERROR:
 
 MODEL  ?= models/zh-en
@@ -34,13 +34,15 @@ test: .venv/.everything  ## set up everything, PyTorch included, and run all tes
 soak: .venv/.everything  ## load, kill and reload a server for SOAK_SECONDS; exit code 1 if anything is lost or grows
 	@PYTHONPATH=tests:$(PYTHONPATH) $(BIN)/python -m reliability.soak --seconds $(SOAK_SECONDS)
 
-check: .venv/.everything  ## lint, format, types, generated code
+check: .venv/.everything  ## lint, format, types, generated code, policies of deployments
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy scripts/demo
 	scripts/generate-stubs --check
 	scripts/build-kernels --check
+	$(BIN)/python scripts/generate-chart --check
+	@$(BIN)/python scripts/check-policies
 	@if command -v buf >/dev/null; then echo 'buf lint'; buf lint; else echo 'buf lint: skipped, buf is not installed'; fi
 
 format: .venv/.everything  ## let ruff fix and format the code
@@ -80,6 +82,11 @@ wheel: .venv/.made  ## build the files of a release in dist: the wheel, and an a
 image:  ## build the container image; DEVICE=cuda for GPUs
 	$(ENGINE) build $(if $(findstring podman,$(ENGINE)),--format docker) --build-arg DEVICE=$(DEVICE) --build-arg VERSION=$(VERSION) \
 	    --build-arg REVISION=$(shell git rev-parse HEAD 2>/dev/null) --tag translane:$(VERSION)-$(DEVICE) .
+
+sbom:  ## copy the image's bill of materials and its licences into build; DEVICE=cuda for that image
+	@mkdir -p build
+	@for file in sbom.cdx.json NOTICE; do $(ENGINE) run --rm --entrypoint cat translane:$(VERSION)-$(DEVICE) \
+	    /opt/translane/share/translane/$$file >build/$$file && echo build/$$file; done
 
 clean:  ## remove what these commands made
 	rm -rf .venv .venv-stubs .venv-cuda .nox .coverage* build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -52,6 +52,7 @@ docs/markup
 docs/glossaries
 docs/access
 docs/security
+docs/deployment
 docs/export
 docs/quality
 docs/decoding
