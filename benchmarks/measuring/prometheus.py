@@ -45,9 +45,7 @@ class Prometheus:
         interval = f"{round(1000 * seconds)}ms"
         files = {"rules": ", ".join(map(str, rules)), "targets": self._targets}
         configuration = folder / "prometheus.yaml"
-        configuration.write_text(
-            _CONFIGURATION.format(interval=interval, timeout=interval, **files), encoding="utf-8"
-        )
+        configuration.write_text(_CONFIGURATION.format(interval=interval, timeout=interval, **files), encoding="utf-8")
         self._log = folder / "log"
         command = [
             "prometheus",
@@ -69,9 +67,13 @@ class Prometheus:
     def __exit__(self, *_exception: object) -> None:
         self.stop()
 
-    def watch(self, jobs: Mapping[str, Sequence[str]]) -> None:
-        """Scrape the addresses, HOST:PORT, of each job, and no others."""
-        groups = [{"targets": list(targets), "labels": {"job": job}} for job, targets in jobs.items()]
+    def watch(self, jobs: Mapping[str, Mapping[str, str]]) -> None:
+        """Scrape the instances of each job, whose addresses are HOST:PORT, and no others."""
+        groups = [
+            {"targets": [address], "labels": {"job": job, "instance": instance}}
+            for job, instances in jobs.items()
+            for instance, address in instances.items()
+        ]
         written = self._targets.with_suffix(".new")
         written.write_text(json.dumps(groups), encoding="utf-8")
         written.rename(self._targets)  # it never reads half a file
