@@ -11,8 +11,8 @@ import os
 import resource
 import shutil
 import signal
-import time
 from pathlib import Path
+from typing import Any
 
 import grpc
 import psutil
@@ -74,11 +74,11 @@ async def stub_of(server):
         yield translation_pb2_grpc.TranslationServiceStub(channel)
 
 
-async def ask(stub, text, *, model="", caller="", timeout=PATIENT, **options):
+async def ask(stub, text, *, model="", caller="", seconds=PATIENT, **options):
     """Translate a text. Refusals and failures are what these servers are asked for."""
     request = pb.TranslateRequest(texts=[text], model=model, options=pb.DecodingOptions(**options))
     with contextlib.suppress(grpc.aio.AioRpcError):
-        await stub.Translate(request, timeout=timeout, metadata=[("x-caller", caller)])
+        await stub.Translate(request, timeout=seconds, metadata=[("x-caller", caller)])
 
 
 async def use(server, models):
@@ -98,7 +98,7 @@ async def use(server, models):
                 ask(stub, text, model=model),
                 ask(stub, text, model=model, beam_size=4),
                 ask(stub, text, model=model, beam_size=99),
-                ask(stub, text * 10, model=model, beam_size=8, timeout=0.03),
+                ask(stub, text * 10, model=model, beam_size=8, seconds=0.03),
                 asyncio.sleep(0.1),
             )
 
@@ -162,7 +162,7 @@ async def test_every_alert_fires_and_every_query_has_data(prometheus, begin, tmp
     rules = yaml.safe_load((FOLDER / "rules.yaml").read_text(encoding="utf-8"))
     all_rules = [rule for group in rules["groups"] for rule in group["rules"]]
     expected = {rule["alert"] for rule in all_rules if "alert" in rule} - NOT_PROVOKED
-    fired = {}
+    fired: dict[str, Any] = {}
 
     async def watch():
         while not expected <= set(fired):

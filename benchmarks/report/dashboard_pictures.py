@@ -1,0 +1,167 @@
+"""The dashboard's panels as pictures: what Grafana would draw of the same queries, row by row."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import matplotlib
+from matplotlib.dates import DateFormatter
+from matplotlib.figure import Figure
+from matplotlib.gridspec import GridSpec
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from benchmarks.report.dashboard import Panel, Query, Row
+from benchmarks.report.plots import STYLE
+
+WIDTH = 8.6  # [inches]
+LINE = 0.27  # height of a line of Grafana's grid [inches]
+COLUMNS = 24
+COLOURS = ("#0072B2", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#8C564B", "#999999", "#F0E442")
+LIMIT = "#D55E00"
+STEPS = ("#009E73", "#E69F00", "#D55E00")  # good, near, over
+SMALL = {**STYLE, "font.size": 7.5, "axes.titlesize": 8.5, "lines.linewidth": 1.2, "axes.titleweight": "bold"}
+MOST_LEGENDS = 7
+
+Series = Mapping[str, Any]
+Ask = Callable[[Query], Sequence[Series]]
+"""Gives the series of a query over the time of the picture, as Prometheus's HTTP API does."""
+
+
+def picture(row: Row, ask: Ask) -> Figure:
+    """The panels of a row, at their places in Grafana's grid."""
+    top = min(panel.y for panel in row.panels)
+    lines = max(panel.y + panel.height for panel in row.panels) - top
+    with matplotlib.rc_context(SMALL):
+        figure = Figure(figsize=(WIDTH, lines * LINE + 0.1), layout="constrained")
+        layout: Any = figure.get_layout_engine()
+        layout.set(w_pad=0.08, h_pad=0.06)
+        grid = GridSpec(lines, COLUMNS, figure=figure)
+        for panel in row.panels:
+            y = panel.y - top
+            axes = figure.add_subplot(grid[y : y + panel.height, panel.x : panel.x + panel.width])
+            axes.set_title(panel.title, loc="left")
+            _KINDS[panel.kind](axes, panel, [(query, ask(query)) for query in panel.queries])
+        figure.draw_without_rendering()  # with this style, which counts until here
+    return figure
+
+
+Answers = Sequence[tuple[Query, Sequence[Series]]]
+
+
+def _time_series(axes: Any, panel: Panel, answers: Answers) -> None:
+    lines = [(_legend(query, series), *_points(series)) for query, found in answers for series in found]
+    lines = [line for line in lines if not all(map(math.isnan, line[2]))]
+    if panel.stacked and lines:
+        times, below = lines[0][1], [0.0] * len(lines[0][1])
+        for number, (legend, its_times, values) in enumerate(lines):
+            known = dict(zip(its_times, values, strict=True))
+            above = [low + known.get(at, 0.0) for at, low in zip(times, below, strict=True)]
+            axes.fill_between(times, below, above, color=COLOURS[number % len(COLOURS)], lw=0, alpha=0.75, label=legend)
+            below = above
+    colours = iter(COLOURS * 9)
+    for number, (legend, times, values) in enumerate([] if panel.stacked else lines):
+        label = legend if number < MOST_LEGENDS else None
+        if legend.endswith("limit"):
+            axes.plot(times, values, color=LIMIT, ls=(0, (5, 4)), label=label)
+        else:
+            axes.plot(times, values, color=next(colours), label=label)
+    axes.set_ylim(bottom=0)
+    if axes.get_ylim()[1] < 1e-9 or not any(any(value > 0 for value in line[2]) for line in lines):
+        axes.set_ylim(0, 1)
+    axes.yaxis.set_major_locator(MaxNLocator(4))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _number(value, panel.unit)))
+    _time_axis(axes)
+    if lines:
+        columns = 1 if panel.width < 8 or max(len(line[0]) for line in lines) > 20 else 2
+        axes.legend(loc="upper left", bbox_to_anchor=(-0.02, -0.14), ncols=columns, fontsize=6.5, handlelength=1.2)
+
+
+def _heatmap(axes: Any, panel: Panel, answers: Answers) -> None:
+    ((_, found),) = answers
+    bounds = {float(series["metric"]["le"]): series for series in found}
+    rows = [_points(bounds[bound])[1] for bound in sorted(bounds)]
+    times = _points(found[0])[0]
+    counts = [rows[0]]
+    for below, upto in itertools.pairwise(rows):
+        counts.append([high - low for low, high in zip(below, upto, strict=True)])
+    used = [number for number, row in enumerate(counts) if any(count > 0 for count in row)]
+    low, high = max(0, used[0] - 1), used[-1] + 1
+    labels = [_number(bound, panel.unit) for bound in sorted(bounds)]
+    image = axes.pcolormesh(times, range(high - low), counts[low:high], cmap="Blues", shading="nearest", vmin=0)
+    axes.set_yticks([place + 0.5 for place in range(high - low)][::2], labels[low:high][::2])
+    axes.grid(visible=False)
+    image.set_rasterized(True)
+    _time_axis(axes)
+
+
+def _stat(axes: Any, panel: Panel, answers: Answers) -> None:
+    ((_, found),) = answers
+    times, values = _points(found[0]) if found else ([], [math.nan])
+    last = next((value for value in reversed(values) if not math.isnan(value)), math.nan)
+    colour = STEPS[sum(last >= threshold for threshold in panel.thresholds)]
+    if times:
+        axes.fill_between(times, 0, values, color=colour, alpha=0.2, lw=0)
+    axes.set_ylim(0, 2.2 * max([value for value in values if not math.isnan(value)] or [1]) or 1)
+    axes.text(0.5, 0.6, _number(last, panel.unit), transform=axes.transAxes, ha="center", va="center", fontsize=15,
+              color=colour, fontweight="bold")  # fmt: skip
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.grid(visible=False)
+    axes.spines[:].set_visible(False)
+
+
+def _table(axes: Any, _panel: Panel, answers: Answers) -> None:
+    ((_, found),) = answers
+    labels = sorted({label for series in found for label in series["metric"]})
+    axes.set_axis_off()
+    cells = [[series["metric"].get(label, "") for label in labels] for series in found]
+    if cells:
+        table = axes.table(cells, colLabels=labels, loc="upper left", cellLoc="left", edges="horizontal")
+        table.auto_set_font_size(False)
+        table.set_fontsize(7.5)
+        table.scale(1, 1.3)
+
+
+_KINDS = {"timeseries": _time_series, "heatmap": _heatmap, "stat": _stat, "table": _table}
+
+
+def _points(series: Series) -> tuple[list[Any], list[float]]:
+    """Times, which matplotlib reads as dates, and values of a series."""
+    times = [at / 86400 for at, _ in series["values"]]
+    return times, [float(value) for _, value in series["values"]]
+
+
+def _legend(query: Query, series: Series) -> str:
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: series["metric"].get(found[1], ""), query.legend)
+
+
+def _time_axis(axes: Any) -> None:
+    axes.xaxis.set_major_locator(MaxNLocator(4))
+    axes.xaxis.set_major_formatter(DateFormatter("%H:%M:%S"))
+    axes.tick_params(axis="x", labelsize=6.5)
+    axes.margins(x=0)
+
+
+def _number(value: float, unit: str) -> str:
+    """A value as Grafana writes it in a unit."""
+    if math.isnan(value) or math.isinf(value):
+        return "–" if math.isnan(value) else "∞"
+    if unit == "percentunit":
+        return f"{100 * value:.3g}%"
+    if unit == "bytes":
+        return _scaled(value, ((2**30, " GiB"), (2**20, " MiB"), (2**10, " KiB"), (1, " B")))
+    if unit == "s":
+        return _scaled(value, ((1, " s"), (1e-3, " ms"), (1e-6, " µs")))
+    after = " /s" if unit == "reqps" else ""
+    return _scaled(value, ((1e6, " M"), (1e3, " k"), (1, ""))) + after
+
+
+def _scaled(value: float, scales: Sequence[tuple[float, str]]) -> str:
+    if value == 0:
+        return "0"
+    scale, name = next((each for each in scales if abs(value) >= each[0]), scales[-1])
+    return f"{value / scale:.3g}{name}"
