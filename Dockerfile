@@ -20,7 +20,7 @@ RUN case "$DEVICE" in \
     esac \
  && /build/bin/python -m pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /dist . \
  && /build/bin/python -m pip --python /opt/translane/bin/python install --no-cache-dir -c "$pins" \
-      "$(echo /dist/*.whl)[$extra,language-id]"
+      "$(echo /dist/*.whl)[$extra,language-id,otel]"
 
 # The licences are Translane's and that of the model's data, which SPDX has no name for.
 FROM python:3.11-slim-bookworm

@@ -97,7 +97,7 @@ clean:  ## remove what these commands made
 
 .venv/.everything: .venv/.made constraints.txt pyproject.toml
 	@echo 'installing everything, PyTorch included …'
-	@$(PIP) -e '.[export,files,language-id,plot,tensorboard]' --group dev
+	@$(PIP) -e '.[export,files,language-id,otel,plot,tensorboard]' --group dev
 	@touch $@ .venv/.server
 
 .venv/.bench: .venv/.everything
@@ -120,7 +120,7 @@ clean:  ## remove what these commands made
 .venv-cuda/.bench: constraints.txt constraints-cuda.txt pyproject.toml
 	@echo 'setting up .venv-cuda, with PyTorch and the libraries of CUDA …'
 	@scripts/make-venv .venv-cuda
-	@$(CUDA_PIP) -c constraints.txt -e '.[export,files,language-id,plot,tensorboard]' --group dev --group bench
+	@$(CUDA_PIP) -c constraints.txt -e '.[export,files,language-id,otel,plot,tensorboard]' --group dev --group bench
 	@.venv-cuda/bin/python -m pip uninstall -qq -y onnxruntime
 	@$(CUDA_PIP) -c constraints-cuda.txt -e '.[server-cuda]' nvidia-cublas-cu12
 	@touch $@

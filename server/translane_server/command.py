@@ -13,6 +13,7 @@ from translane_server.models.build import build_registry
 from translane_server.observation.log_writer import written_in_background
 from translane_server.observation.logs import configure_logging
 from translane_server.observation.metrics import Metrics
+from translane_server.observation.trace_setup import traces
 from translane_server.server import Server
 from translane_server.settings import ENV_PREFIX, ServerSettings
 from translane_server.settings_loader import load_settings
@@ -33,9 +34,10 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     try:
         settings = load_settings(ServerSettings, argv, environ, prog=_PROG, env_prefix=ENV_PREFIX)
         configure_logging(settings.log_format, settings.log_level)
-        with written_in_background():
+        with written_in_background(), traces(environ) as tracer:
             metrics = Metrics()
-            return asyncio.run(_serve(settings, Server(settings, build_registry(settings, metrics), metrics)))
+            server = Server(settings, build_registry(settings, metrics), metrics, tracer)
+            return asyncio.run(_serve(settings, server))
     except StartupError as error:
         print(f"{_PROG}: {error}", file=sys.stderr)
         return error.exit_code

@@ -18,6 +18,7 @@ from translane.v1.translation_pb2_grpc import add_TranslationServiceServicer_to_
 from translane_server.descriptors import connection_limit, watch_connections
 from translane_server.errors import StartupError
 from translane_server.models.registry import Registry
+from translane_server.observation.call_trace import Tracer
 from translane_server.observation.metrics import Metrics
 from translane_server.observation.metrics_server import MetricsServer
 from translane_server.rpc.health import HealthService
@@ -47,15 +48,19 @@ class Server:
         settings: settings of the server.
         models: the models to serve; they are not loaded.
         metrics: the metrics of the server.
+        tracer: begins the spans of calls; None if calls are not traced.
 
     Attributes:
         failed: set when decoding has failed for good, and no model translates any more.
     """
 
-    def __init__(self, settings: ServerSettings, models: Registry, metrics: Metrics) -> None:
+    def __init__(
+        self, settings: ServerSettings, models: Registry, metrics: Metrics, tracer: Tracer | None = None
+    ) -> None:
         self._settings = settings
         self.models = models
         self.metrics = metrics
+        self._tracer = tracer
         self._workers = TextWorkers()
         self._service = TranslationService(
             models, settings.texts_per_request, self._workers, log_texts=settings.log_texts
@@ -81,7 +86,7 @@ class Server:
         self._tell_health()
         self.models.changed = self._tell_health
         connections = connection_limit(settings.max_connections)
-        self._grpc = grpc_server(settings, self.metrics, connections)
+        self._grpc = grpc_server(settings, self.metrics, connections, self._tracer)
         add_TranslationServiceServicer_to_server(self._service, self._grpc)  # type: ignore[no-untyped-call]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._grpc)
         if settings.reflection:
@@ -98,7 +103,13 @@ class Server:
         self.metrics_port = self._metrics_server.port
         if settings.admin_port is not None:
             try:
-                self._admin = AdminPort(self.models, self.metrics, settings.admin_port, reflects=settings.reflection)
+                self._admin = AdminPort(
+                    self.models,
+                    self.metrics,
+                    settings.admin_port,
+                    reflects=settings.reflection,
+                    tracer=self._tracer,
+                )
             except RuntimeError:
                 raise StartupError(_refusal(ADMIN_HOST, settings.admin_port)) from None
             await self._admin.start()

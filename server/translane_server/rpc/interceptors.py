@@ -14,6 +14,7 @@ import grpc
 from prometheus_client import Counter
 
 from translane_server.errors import RequestError, UnknownMethodError
+from translane_server.observation.call_trace import CallTrace, Tracer, exemplar, set_current_trace
 from translane_server.observation.logs import data
 from translane_server.observation.metrics import REJECTIONS, Metrics
 from translane_server.rpc import status
@@ -29,7 +30,7 @@ _DEADLINE_TOLERANCE = 0.01
 Context = grpc.aio.ServicerContext[Any, Any]
 Clock = Callable[[], float]
 
-# What the current call adds to its line in the log. Set only if calls are logged.
+# What the current call adds to its line in the log, and to its span. Set only if the call is logged or recorded.
 _facts: ContextVar[dict[str, Any]] = ContextVar("facts")
 
 # Who makes the current call.
@@ -37,6 +38,9 @@ _caller: ContextVar[str] = ContextVar("caller", default="")
 
 # All methods that are not registered share these labels, so that callers cannot make new labels.
 _UNKNOWN = ("unary", "unknown", "unknown")
+
+# Calls of these services are traced. Probes and reflection would drown them.
+_TRACED = "translane."
 
 # The method that probes call. It is answered beside the limit of calls.
 _PROBED = "/grpc.health.v1.Health/Check"
@@ -50,7 +54,7 @@ def caller() -> str:
 
 
 def note(**facts: Any) -> None:
-    """Add `facts` to the log line of the current call."""
+    """Add `facts` to the log line and the span of the current call."""
     noted = _facts.get(None)
     if noted is not None:
         noted.update(facts)
@@ -64,6 +68,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
         limits: limits of the calls that are open together.
         caller_of: names the caller of a call.
         clock: seconds, monotonic.
+        tracer: begins the spans of calls; None if calls are not traced.
     """
 
     def __init__(
@@ -72,8 +77,10 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
         limits: CallLimits,
         caller_of: CallerOf | None = None,
         clock: Clock = time.perf_counter,
+        tracer: Tracer | None = None,
     ) -> None:
         self._metrics = metrics
+        self._tracer = tracer
         self._caller_of = caller_of or caller_naming()
         self._clock = clock
         self._handlers: dict[str, Any] = {}  # by path, for registered methods that were called
@@ -98,7 +105,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
         return wrapped
 
     def _begin(self, method: _Method, context: Context) -> _Call:
-        return _Call(method, context, self.open_calls, self._caller_of, self._clock)
+        tracer = self._tracer if method.traced else None
+        return _Call(method, context, self.open_calls, self._caller_of, self._clock, tracer)
 
 
 class _Method:
@@ -108,6 +116,8 @@ class _Method:
         self, metrics: Metrics, kind: str, service: str, name: str, *, probe: bool = False, endless: bool = False
     ) -> None:
         self.name = name
+        self.full_name = f"{service}/{name}"
+        self.traced = service.startswith(_TRACED)
         self.probe = probe
         self.endless = endless
         self.rejected = metrics.rejected
@@ -128,7 +138,13 @@ class _Call:
     """An RPC in progress. It is made when the RPC arrives. `handlers.Call` tells the order of its methods."""
 
     def __init__(
-        self, method: _Method, context: Context, open_calls: OpenCalls, caller_of: CallerOf, clock: Clock
+        self,
+        method: _Method,
+        context: Context,
+        open_calls: OpenCalls,
+        caller_of: CallerOf,
+        clock: Clock,
+        tracer: Tracer | None,
     ) -> None:
         self._method = method
         self._context = context
@@ -138,8 +154,12 @@ class _Call:
         self._started = clock()
         self._code = grpc.StatusCode.UNKNOWN
         self._open: OpenCall | None = None
+        self._trace: CallTrace | None = None
         method.started.inc()
-        if _log.isEnabledFor(logging.DEBUG):
+        if tracer:
+            self._trace = tracer.begin(method.full_name, context.invocation_metadata() or (), context.peer())
+            set_current_trace(self._trace)
+        if _log.isEnabledFor(logging.DEBUG) or (self._trace and self._trace.is_recorded):
             _facts.set({})
 
     def enter(self) -> None:
@@ -205,6 +225,8 @@ class _Call:
             self._code = status.CODES[type(error)]
             if error.reason in REJECTIONS:
                 self._method.rejected.labels(error.reason).inc()
+            if self._trace:
+                self._trace.refused(error.reason)
             await status.abort(context, status.status_of(error))
         elif isinstance(error, Exception):  # a bug, whose details the caller must not see
             self._code = grpc.StatusCode.INTERNAL
@@ -218,8 +240,10 @@ class _Call:
         seconds = self._clock() - self._started
         method, code = self._method, self._code
         method.handled(code).inc()
-        method.handling.observe(seconds)
+        method.handling.observe(seconds, exemplar() if self._trace else None)
         if _log.isEnabledFor(logging.DEBUG):
             milliseconds = round(seconds * 1000, 3)
             facts = {"method": method.name, "code": code.name, "milliseconds": milliseconds}
             _log.debug("request", extra=data(**facts, peer=self._context.peer(), **_facts.get({})))
+        if self._trace:
+            self._trace.end(code.name, _facts.get({}))

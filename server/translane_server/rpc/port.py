@@ -6,6 +6,7 @@ import logging
 
 import grpc
 
+from translane_server.observation.call_trace import Tracer
 from translane_server.observation.metrics import Metrics
 from translane_server.rpc.callers import caller_naming
 from translane_server.rpc.interceptors import CallInterceptor
@@ -38,18 +39,22 @@ _METADATA_BYTES = 16 * 1024
 _GRPC_LOGGER = "grpc._cython.cygrpc"
 
 
-def grpc_server(settings: ServerSettings, metrics: Metrics, connections: int) -> grpc.aio.Server:
+def grpc_server(
+    settings: ServerSettings, metrics: Metrics, connections: int, tracer: Tracer | None = None
+) -> grpc.aio.Server:
     """Return a gRPC server that has neither services nor ports yet.
 
     Args:
         settings: settings of the server.
         metrics: takes what is counted and timed of each call.
         connections: most connections.
+        tracer: begins the spans of calls; None if calls are not traced.
     """
     logging.getLogger(_GRPC_LOGGER).addFilter(_is_news)
-    interceptor = CallInterceptor(metrics, call_limits(settings), caller_naming(settings.caller_header))
+    caller_of = caller_naming(settings.caller_header)
+    interceptor = CallInterceptor(metrics, call_limits(settings), caller_of, tracer=tracer)
     calls = interceptor.open_calls
-    metrics.watch_calls(lambda: calls.count, lambda: calls.size)
+    metrics.watch_calls(lambda: calls.count, lambda: calls.size, settings.max_calls)
     return grpc.aio.server(interceptors=[interceptor], options=_options(settings, connections))
 
 

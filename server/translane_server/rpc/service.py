@@ -17,6 +17,7 @@ from translane_server.errors import ModelNotFoundError, shutting_down
 from translane_server.models.loaded_model import LoadedModel
 from translane_server.models.registry import Registry
 from translane_server.models.served_model import ServedModel
+from translane_server.observation.call_trace import ModelRun, current_trace, exemplar
 from translane_server.requests.limits import TranslationRequest, check_names
 from translane_server.requests.model_list import model_list
 from translane_server.requests.prepared import PreparedRequest
@@ -26,7 +27,7 @@ from translane_server.rpc.detours import Detours, Writer
 from translane_server.rpc.interceptors import caller, note
 from translane_server.rpc.streaming import StreamedSentence, stream_text
 from translane_server.rpc.text_workers import LITTLE_WORK, TextWorkers
-from translane_server.sentence import CertainTokens, SentenceResult
+from translane_server.sentence import CertainTokens, Sentence, SentenceResult
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["TranslationService"].full_name
 
@@ -100,7 +101,9 @@ class TranslationService(TranslationServiceServicer):
         """See `Steps`."""
         started = self._clock()
         async with _Accepted(self, served) as model:
+            reading = self._clock()
             prepared = await self._read(request, model)
+            submitted = self._clock()
             results = await model.dispatcher.decode(prepared.sentences, request.priority, caller())
             generated = _generated_tokens(results)
             work = _work(request) + generated
@@ -108,6 +111,7 @@ class TranslationService(TranslationServiceServicer):
             response = pb.TranslateResponse(
                 translations=translations, model=model.name, timing=self._timed(model, started, results)
             )
+            self._trace(model, (started, reading, submitted), prepared.sentences, results)
         self._tell(model, generated, request.texts, translations)
         return response
 
@@ -119,6 +123,7 @@ class TranslationService(TranslationServiceServicer):
             await context.write(pb.TranslateStreamResponse(text_delta=delta))
 
         async with _Accepted(self, served) as model:
+            reading = self._clock()
             prepared = await self._read(request, model)
             (text,) = prepared.texts
             gaps = text.stream_gaps(prepared.target_language)
@@ -126,6 +131,7 @@ class TranslationService(TranslationServiceServicer):
             translations: list[pb.Translation] = []
             sentences = self._streamed(prepared, _work(request), translations, is_sent_whole=is_sent_whole)
             gaps = gaps or [""] * (len(sentences) + 1)
+            submitted = self._clock()
             end = await stream_text(model.dispatcher, sentences, gaps, send, priority=request.priority, caller=caller())
             generated = _generated_tokens(end.results)
             translation = await self._workers.build(
@@ -139,11 +145,14 @@ class TranslationService(TranslationServiceServicer):
                     treatment=translation.treatment if translation.HasField("treatment") else None,
                 )
             )
+            self._trace(model, (started, reading, submitted), prepared.sentences, end.results)
         self._tell(model, generated, [request.text], [translation])
 
     async def Score(self, request: pb.ScoreRequest, context: Context) -> pb.ScoreResponse:  # noqa: ARG002, N802
         note(texts=len(request.inputs))
+        started = self._clock()
         async with _Accepted(self, self._chosen(request)) as model:
+            reading = self._clock()
             model.dispatcher.check_room(model.score.check(request), caller())
             prepared = await self._workers.read(request.ByteSize(), partial(model.score.read, request), caller())
             sentences = prepared.sentences
@@ -152,12 +161,14 @@ class TranslationService(TranslationServiceServicer):
                 source_tokens=sum(len(sentence.source_ids) for sentence in sentences),
                 target_tokens=target_tokens,
             )
+            submitted = self._clock()
             results = await model.dispatcher.decode(sentences, caller=caller())
             scores = await self._workers.build(
                 request.ByteSize() + target_tokens,
                 partial(model.score.scores, prepared, results, request.return_tokens),
                 caller(),
             )
+            self._trace(model, (started, reading, submitted), sentences, results)
         if self._log_texts:
             inputs = request.inputs
             note(source_texts=[each.source for each in inputs], translations=[each.target for each in inputs])
@@ -219,8 +230,20 @@ class TranslationService(TranslationServiceServicer):
     def _timed(self, model: LoadedModel, started: float, results: Sequence[SentenceResult]) -> pb.Timing:
         """Record how long a request took until now, and return its timing."""
         seconds = self._clock() - started
-        model.metrics.requests.observe(seconds)
+        model.metrics.requests.observe(seconds, exemplar())
         return timing(results, seconds)
+
+    def _trace(
+        self,
+        model: LoadedModel,
+        times: tuple[float, float, float],
+        sentences: Sequence[Sentence],
+        results: Sequence[SentenceResult],
+    ) -> None:
+        """Record what a model did in the trace of the current call. The times are the first three of `ModelRun`."""
+        if trace := current_trace():
+            version = model.manifest.version
+            trace.add(ModelRun(model.name, version, *times, self._clock(), sentences, results))
 
     def _tell(
         self, model: LoadedModel, generated: int, texts: Sequence[str], translations: Sequence[pb.Translation]

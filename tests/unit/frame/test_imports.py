@@ -26,7 +26,7 @@ FIRST_PARTY = {
 EXTRAS = {
     "translane": [],
     "translane_client": ["files"],
-    "translane_server": ["server-base", "server", "language-id"],
+    "translane_server": ["server-base", "server", "language-id", "otel"],
     "translane_export": ["server-base", "server", "export", "plot"],
 }
 # What a distribution is imported as, where that is not its name.
@@ -43,6 +43,8 @@ MODULES = {
     "pydantic": {"pydantic", "pydantic_core"},  # pydantic pins its core exactly
     "markdown-it-py": {"markdown_it"},
     "onnx-ir": {"onnx_ir"},
+    "opentelemetry-sdk": {"opentelemetry"},
+    "opentelemetry-exporter-otlp-proto-grpc": {"opentelemetry"},
 }
 # The rooms of each package: what each may import, of the package itself, beside its own modules. A room that is not
 # listed for another one is closed to it; "" is the package's root. The first row that fits a module counts.
@@ -55,7 +57,7 @@ ROOMS = {
         "budget": set(),
         "vocabulary": set(),
         "measurements": set(),
-        "observation": {"measurements"},
+        "observation": {"measurements", "sentence"},
         "priority_queue": set(),
         "cpus": set(),
         "options": set(),
