@@ -49,6 +49,7 @@ docs/real-texts
 docs/markup
 docs/glossaries
 docs/security
+docs/dashboards
 docs/export
 docs/quality
 docs/decoding

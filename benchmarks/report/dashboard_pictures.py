@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import matplotlib
-from matplotlib.dates import DateFormatter
+from matplotlib.dates import DateFormatter, MinuteLocator
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, MultipleLocator
 
 from benchmarks.report.dashboard import Panel, Query, Row
 from benchmarks.report.plots import STYLE
@@ -24,7 +24,7 @@ COLOURS = ("#0072B2", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#8C564B", "#9
 LIMIT = "#D55E00"
 STEPS = ("#009E73", "#E69F00", "#D55E00")  # good, near, over
 SMALL = {**STYLE, "font.size": 7.5, "axes.titlesize": 8.5, "lines.linewidth": 1.2, "axes.titleweight": "bold"}
-MOST_LEGENDS = 7
+MOST_LEGENDS = 6
 
 Series = Mapping[str, Any]
 Ask = Callable[[Query], Sequence[Series]]
@@ -55,29 +55,53 @@ Answers = Sequence[tuple[Query, Sequence[Series]]]
 def _time_series(axes: Any, panel: Panel, answers: Answers) -> None:
     lines = [(_legend(query, series), *_points(series)) for query, found in answers for series in found]
     lines = [line for line in lines if not all(map(math.isnan, line[2]))]
-    if panel.stacked and lines:
-        times, below = lines[0][1], [0.0] * len(lines[0][1])
-        for number, (legend, its_times, values) in enumerate(lines):
-            known = dict(zip(its_times, values, strict=True))
-            above = [low + known.get(at, 0.0) for at, low in zip(times, below, strict=True)]
-            axes.fill_between(times, below, above, color=COLOURS[number % len(COLOURS)], lw=0, alpha=0.75, label=legend)
-            below = above
-    colours = iter(COLOURS * 9)
-    for number, (legend, times, values) in enumerate([] if panel.stacked else lines):
+    (_stack if panel.stacked else _draw)(axes, lines)
+    highest = max((value for line in lines for value in line[2] if not math.isnan(value)), default=0.0)
+    axes.set_ylim(0, 1.08 * highest or 1)
+    axes.yaxis.set_major_locator(MultipleLocator(_tick(1.08 * highest or 1, panel.unit)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _number(value, panel.unit)))
+    _time_axis(axes)
+    columns = 1 if panel.width < 8 else 2
+    axes.legend(loc="upper left", bbox_to_anchor=(-0.14, -0.12), ncols=columns, fontsize=6.2, handlelength=1.2,
+                columnspacing=0.8)  # fmt: skip
+
+
+Line = tuple[str, list[Any], list[float]]
+"""A legend, times and values."""
+
+
+def _stack(axes: Any, lines: Sequence[Line]) -> None:
+    times = sorted({at for _, its_times, _ in lines for at in its_times})
+    below = [0.0] * len(times)
+    for number, (legend, its_times, values) in enumerate(lines):
+        known = dict(zip(its_times, values, strict=True))
+        above = [low + known.get(at, 0.0) for at, low in zip(times, below, strict=True)]
+        axes.fill_between(times, below, above, color=COLOURS[number % len(COLOURS)], lw=0, alpha=0.75, label=legend)
+        below = above
+
+
+def _draw(axes: Any, lines: Sequence[Line]) -> None:
+    """Draw lines, with gaps where a series has no values. Limits are dashed."""
+    step = min((b - a for _, times, _ in lines for a, b in itertools.pairwise(times)), default=0.0)
+    colours = itertools.cycle(COLOURS)
+    for number, (legend, times, values) in enumerate(lines):
+        gaps = [place for place in range(1, len(times)) if times[place] - times[place - 1] > 1.5 * step]
+        for place in reversed(gaps):
+            times.insert(place, times[place - 1] + step)
+            values.insert(place, math.nan)
         label = legend if number < MOST_LEGENDS else None
         if legend.endswith("limit"):
             axes.plot(times, values, color=LIMIT, ls=(0, (5, 4)), label=label)
         else:
             axes.plot(times, values, color=next(colours), label=label)
-    axes.set_ylim(bottom=0)
-    if axes.get_ylim()[1] < 1e-9 or not any(any(value > 0 for value in line[2]) for line in lines):
-        axes.set_ylim(0, 1)
-    axes.yaxis.set_major_locator(MaxNLocator(4))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _number(value, panel.unit)))
-    _time_axis(axes)
-    if lines:
-        columns = 1 if panel.width < 8 or max(len(line[0]) for line in lines) > 20 else 2
-        axes.legend(loc="upper left", bbox_to_anchor=(-0.02, -0.14), ncols=columns, fontsize=6.5, handlelength=1.2)
+
+
+def _tick(highest: float, unit: str) -> float:
+    """A round distance of ticks, of which three or four are shown: round in bytes of a power of 1024, too."""
+    base = 1024.0 ** int(math.log(max(highest, 1), 1024)) if unit == "bytes" else 1.0
+    least = highest / base / 4
+    power: float = 10.0 ** math.floor(math.log10(least))
+    return base * power * next(each for each in (1, 2, 2.5, 5, 10) if each * power >= least * 0.999)
 
 
 def _heatmap(axes: Any, panel: Panel, answers: Answers) -> None:
@@ -124,6 +148,7 @@ def _table(axes: Any, _panel: Panel, answers: Answers) -> None:
         table.auto_set_font_size(False)
         table.set_fontsize(7.5)
         table.scale(1, 1.3)
+        table.set_in_layout(False)  # it would shrink the panels below it to nothing
 
 
 _KINDS = {"timeseries": _time_series, "heatmap": _heatmap, "stat": _stat, "table": _table}
@@ -140,8 +165,8 @@ def _legend(query: Query, series: Series) -> str:
 
 
 def _time_axis(axes: Any) -> None:
-    axes.xaxis.set_major_locator(MaxNLocator(4))
-    axes.xaxis.set_major_formatter(DateFormatter("%H:%M:%S"))
+    axes.xaxis.set_major_locator(MinuteLocator())
+    axes.xaxis.set_major_formatter(DateFormatter("%H:%M"))
     axes.tick_params(axis="x", labelsize=6.5)
     axes.margins(x=0)
 

@@ -62,7 +62,7 @@ class Load:
         async with AsyncClient(self._address, retry=RetryPolicy(attempts=1)) as client:
             events = [self._later(share, self._burst(client)) for share in BURSTS]
             events += [self._later(share, self._kill()) for share in KILLS]
-            callers = [self._caller(client, random.Random(number), number / 6) for number in range(6)]
+            callers = [self._caller(client, random.Random(number), number / 5) for number in range(5)]
             await asyncio.gather(*events, *callers)
 
     async def _caller(self, client: AsyncClient, pick: random.Random, joins: float) -> None:
@@ -71,7 +71,7 @@ class Load:
         while time.monotonic() < self._end:
             with contextlib.suppress(TranslaneError):
                 await self._ask(client, pick)
-            await asyncio.sleep(pick.expovariate(8))
+            await asyncio.sleep(pick.expovariate(5))
 
     async def _ask(self, client: AsyncClient, pick: random.Random) -> None:
         texts = pick.sample(self._texts, pick.choice((1, 1, 1, 4, 16)))
