@@ -32,19 +32,21 @@ Ask = Callable[[Query], Sequence[Series]]
 
 
 def picture(row: Row, ask: Ask) -> Figure:
-    """The panels of a row, at their places in Grafana's grid."""
-    top = min(panel.y for panel in row.panels)
-    lines = max(panel.y + panel.height for panel in row.panels) - top
+    """The panels of a row that have data, at their places in Grafana's grid."""
+    answers = {panel.title: [(query, ask(query)) for query in panel.queries] for panel in row.panels}
+    panels = [panel for panel in row.panels if any(found for _, found in answers[panel.title])]
+    top = min(panel.y for panel in panels)
+    lines = max(panel.y + panel.height for panel in panels) - top
     with matplotlib.rc_context(SMALL):
         figure = Figure(figsize=(WIDTH, lines * LINE + 0.1), layout="constrained")
         layout: Any = figure.get_layout_engine()
         layout.set(w_pad=0.08, h_pad=0.06)
         grid = GridSpec(lines, COLUMNS, figure=figure)
-        for panel in row.panels:
+        for panel in panels:
             y = panel.y - top
             axes = figure.add_subplot(grid[y : y + panel.height, panel.x : panel.x + panel.width])
             axes.set_title(panel.title, loc="left")
-            _KINDS[panel.kind](axes, panel, [(query, ask(query)) for query in panel.queries])
+            _KINDS[panel.kind](axes, panel, answers[panel.title])
         figure.draw_without_rendering()  # with this style, which counts until here
     return figure
 

@@ -200,7 +200,7 @@ async def test_every_alert_fires_and_every_query_has_data(prometheus, begin, tmp
         for server in servers.values():
             await asyncio.to_thread(server.wait_until_it_serves)
         prometheus.watch({job: {"one": f"127.0.0.1:{server.metrics_port}"} for job, server in servers.items()})
-        while numbers(await asyncio.to_thread(prometheus.query, "sum(up)")) != [len(servers)]:
+        while numbers(await asyncio.to_thread(prometheus.query, "sum(up)")) != [len(servers)]:  # noqa: ASYNC110
             await asyncio.sleep(SCRAPE)
         used, slow, faulty, quiet = servers.values()
         work = (use(used, models), flood(slow), fail(faulty), fall_silent(quiet, has_fired))
