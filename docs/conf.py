@@ -48,6 +48,7 @@ docs/server
 docs/real-texts
 docs/markup
 docs/glossaries
+docs/access
 docs/security
 docs/dashboards
 docs/export

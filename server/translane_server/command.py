@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
+from translane_server.check import check
 from translane_server.errors import StartupError
 from translane_server.models.build import build_registry
 from translane_server.observation.log_writer import written_in_background
@@ -25,7 +26,8 @@ _log = logging.getLogger(__name__)
 def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """Serve until SIGTERM or SIGINT, and return the exit code.
 
-    If the server cannot start, one sentence on standard error says why.
+    With `--check`, return as soon as everything is looked at. If the server cannot start, one sentence on standard
+    error says why.
 
     Args:
         argv: command-line arguments, without the name of the program.
@@ -33,6 +35,11 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """
     try:
         settings = load_settings(ServerSettings, argv, environ, prog=_PROG, env_prefix=ENV_PREFIX)
+        if settings.check:
+            configure_logging(settings.log_format, "error")
+            for line in check(settings):
+                print(line, flush=True)
+            return 0
         configure_logging(settings.log_format, settings.log_level)
         with written_in_background(), traces(environ) as tracer:
             metrics = Metrics()

@@ -7,17 +7,24 @@
     │   ├── SettingsError           a flag, environment variable or settings file is wrong (exit code 2)
     │   ├── BundleError             the model bundle is missing, corrupted or unsupported
     │   ├── DeviceError             the requested device cannot run the model
-    │   └── GlossaryError           a stored glossary cannot be read (exit code 2)
+    │   ├── GlossaryError           a stored glossary cannot be read (exit code 2)
+    │   ├── CertificateError        a certificate or its key cannot be used
+    │   └── KeysError               the file of callers' keys cannot be read
     └── RequestError              sent to the caller; `reason` is stable and machine-readable
         ├── InvalidRequestError     a field of the request is wrong
         ├── ModelNotFoundError      there is no model of that name, or none for those languages
         ├── ModelRefusedError       a model cannot be loaded; for the operator who asked for it
         ├── UnknownMethodError      the protocol does not have the method
+        ├── MissingKeyError         the call has no key
+        ├── UnknownKeyError         the server does not know the call's key
+        ├── ExpiredKeyError         the call's key has expired
         ├── MessageTooLargeError    the message of a call is too large
         ├── MessageTimeoutError     the message of a call does not come
         ├── RequestTimeoutError     the call takes longer than any call may
         ├── TooManyCallsError       too many calls are open; try again after `retry_after`
         ├── TooManyBytesError       the messages of open calls are too large together; try again after `retry_after`
+        ├── TooManySentencesError   too many sentences of this key are in flight; try again after `retry_after`
+        ├── SentenceRateError       this key sends too many sentences a second; try again after `retry_after`
         ├── QueueFullError          too many sentences are waiting; try again after `retry_after`
         ├── UnavailableError        not loaded, starting or shutting down; try again after `retry_after`
         ├── EngineError             decoding failed; a bug or a broken device
@@ -75,6 +82,14 @@ class GlossaryError(StartupError):
     exit_code = 2
 
 
+class CertificateError(StartupError):
+    """A certificate or its key cannot be used. While the server runs, the certificate before goes on."""
+
+
+class KeysError(StartupError):
+    """The file of callers' keys cannot be read. While the server runs, the keys before go on."""
+
+
 @dataclass(frozen=True)
 class FieldViolation:
     """One invalid field: its path in the request (``texts[3]``, ``options.max_length``) and a description."""
@@ -121,6 +136,24 @@ class UnknownMethodError(RequestError):
     reason = "METHOD_NOT_FOUND"
 
 
+class MissingKeyError(RequestError):
+    """The server asks callers for keys, and the call has none."""
+
+    reason = "MISSING_KEY"
+
+
+class UnknownKeyError(RequestError):
+    """The server does not know the key of the call. The message never shows the key."""
+
+    reason = "UNKNOWN_KEY"
+
+
+class ExpiredKeyError(RequestError):
+    """The key of the call has expired."""
+
+    reason = "EXPIRED_KEY"
+
+
 class MessageTooLargeError(RequestError):
     """The message of a call is larger than any message may be."""
 
@@ -163,6 +196,18 @@ class TooManyBytesError(_RetryableError):
     """The messages of the open calls have too many bytes: all together, or of one caller."""
 
     reason = "TOO_MANY_BYTES"
+
+
+class TooManySentencesError(_RetryableError):
+    """The sentences of a key's open calls are as many as its limit allows."""
+
+    reason = "TOO_MANY_SENTENCES"
+
+
+class SentenceRateError(_RetryableError):
+    """The callers with a key have sent more sentences than the key may send in this time."""
+
+    reason = "TOO_MANY_SENTENCES_PER_SECOND"
 
 
 class UnavailableError(_RetryableError):

@@ -15,6 +15,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from translane.v1.translation_pb2_grpc import add_TranslationServiceServicer_to_server
+from translane_server.access.guard import Guard
 from translane_server.descriptors import connection_limit, watch_connections
 from translane_server.errors import StartupError
 from translane_server.models.registry import Registry
@@ -22,6 +23,7 @@ from translane_server.observation.call_trace import Tracer
 from translane_server.observation.metrics import Metrics
 from translane_server.observation.metrics_server import MetricsServer
 from translane_server.rpc.health import HealthService
+from translane_server.rpc.health_port import HealthPort
 from translane_server.rpc.model_service import ADMIN_HOST, AdminPort
 from translane_server.rpc.port import grpc_server
 from translane_server.rpc.service import SERVICE_NAME, TranslationService
@@ -51,7 +53,11 @@ class Server:
         tracer: begins the spans of calls; None if calls are not traced.
 
     Attributes:
+        guard: the certificates and keys of the server.
         failed: set when decoding has failed for good, and no model translates any more.
+
+    Raises:
+        StartupError: a certificate or the file of keys is wrong.
     """
 
     def __init__(
@@ -61,6 +67,7 @@ class Server:
         self.models = models
         self.metrics = metrics
         self._tracer = tracer
+        self.guard = Guard(settings, metrics)
         self._workers = TextWorkers()
         self._service = TranslationService(
             models, settings.texts_per_request, self._workers, log_texts=settings.log_texts
@@ -68,6 +75,8 @@ class Server:
         self._health = HealthService()
         self._told: set[str] = set()  # the services whose health is told
         self._connection_watch: asyncio.Task[None] | None = None
+        self._following: asyncio.Task[None] | None = None
+        self._health_port: HealthPort | None = None
         self._metrics_server: MetricsServer | None = None
         self._admin: AdminPort | None = None
         self._grpc: grpc.aio.Server | None = None
@@ -86,18 +95,23 @@ class Server:
         self._tell_health()
         self.models.changed = self._tell_health
         connections = connection_limit(settings.max_connections)
-        self._grpc = grpc_server(settings, self.metrics, connections, self._tracer)
+        self._grpc = grpc_server(settings, self.metrics, connections, self._tracer, self.guard.keys)
         add_TranslationServiceServicer_to_server(self._service, self._grpc)  # type: ignore[no-untyped-call]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._grpc)
         if settings.reflection:
             names = (SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME)
             reflection.enable_server_reflection(names, self._grpc)
         try:
-            self.port = self._grpc.add_insecure_port(_address(settings.host, settings.port))
+            address = _address(settings.host, settings.port)
+            if certificates := self.guard.certificates:
+                self.port = self._grpc.add_secure_port(address, certificates.grpc_credentials())
+            else:
+                self.port = self._grpc.add_insecure_port(address)
         except RuntimeError:
             raise StartupError(_refusal(settings.host, settings.port)) from None
         try:
-            self._metrics_server = MetricsServer(self.metrics.registry, settings.host, settings.metrics_port)
+            context = certificates.ssl_context() if certificates and settings.metrics_tls else None
+            self._metrics_server = MetricsServer(self.metrics.registry, settings.host, settings.metrics_port, context)
         except OSError as error:
             raise StartupError(_refusal(settings.host, settings.metrics_port, error)) from None
         self.metrics_port = self._metrics_server.port
@@ -113,10 +127,22 @@ class Server:
             except RuntimeError:
                 raise StartupError(_refusal(ADMIN_HOST, settings.admin_port)) from None
             await self._admin.start()
+        if settings.health_port is not None:
+            try:
+                health_address = _address(settings.host, settings.health_port)
+                self._health_port = HealthPort(self._health, self.metrics, health_address)
+            except RuntimeError:
+                raise StartupError(_refusal(settings.host, settings.health_port)) from None
+            await self._health_port.start()
+        self._following = asyncio.create_task(self.guard.follow())
         self._connection_watch = asyncio.create_task(watch_connections(connections))
         await self._grpc.start()
         _log.info("listening on %s", _address(settings.host, self.port))
-        _log.info("metrics on http://%s/metrics", _address(settings.host, self.metrics_port))
+        self.guard.warn()
+        scheme = "https" if settings.metrics_tls else "http"
+        _log.info("metrics on %s://%s/metrics", scheme, _address(settings.host, self.metrics_port))
+        if self._health_port:
+            _log.info("health on %s", _address(settings.host, self._health_port.port))
         if self._admin:
             _log.info("models are loaded and unloaded on %s", _address(ADMIN_HOST, self._admin.port))
 
@@ -145,6 +171,8 @@ class Server:
         self._health.close()
         if self._connection_watch:
             self._connection_watch.cancel()
+        if self._following:
+            self._following.cancel()
         drained = await _first(self._service.idle(), hurry, grace)
         if drained and self.models.can_translate:
             await _first(asyncio.sleep(_LAST_CALLS_TIME), hurry, _LAST_CALLS_TIME)
@@ -154,6 +182,8 @@ class Server:
             if not drained:  # the dispatchers have failed the unfinished requests, whose answers are written now
                 await _first(self._service.idle(), None, _CLOSING_TIME)
             await self._grpc.stop(_CLOSING_TIME if not (hurry and hurry.is_set()) else 0)
+        if self._health_port:
+            await self._health_port.stop()
         if self._metrics_server:
             await asyncio.to_thread(self._metrics_server.stop)
         return drained

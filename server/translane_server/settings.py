@@ -82,6 +82,27 @@ class ServerSettings(Settings):
         description="Port on 127.0.0.1 of ModelService, which loads, unloads and reloads models; 0 takes a free one;"
         " by default none.",
     )
+    health_port: Annotated[int | None, Flag("PORT")] = Field(
+        default=None,
+        ge=0,
+        le=65535,
+        description="Port of health checks alone, without TLS and keys; 0 takes a free one; by default none.",
+    )
+    tls_cert: Annotated[Path | None, Flag("FILE", heading="access")] = Field(
+        default=None,
+        description="Certificate of the server, in PEM, with what leads to its authority: switches TLS on.",
+    )
+    tls_key: Annotated[Path | None, Flag("FILE")] = Field(
+        default=None, description="Private key of the certificate, in PEM, not encrypted."
+    )
+    tls_client_ca: Annotated[Path | None, Flag("FILE")] = Field(
+        default=None,
+        description="Authorities of callers' certificates, in PEM; callers without such a certificate are refused.",
+    )
+    metrics_tls: bool = Field(default=False, description="Use the certificates on the metrics port, too.")
+    keys_file: Annotated[Path | None, Flag("FILE")] = Field(
+        default=None, description="Keys of callers, as translane-keys writes them; calls without a key are refused."
+    )
     device: Annotated[Literal["auto", "cpu", "cuda"], Flag(heading="decoding")] = Field(
         default="auto", description="What runs the model; auto is cuda where a GPU can run it, else cpu."
     )
@@ -199,6 +220,9 @@ class ServerSettings(Settings):
         default=30.0, ge=0, le=86400, description="Seconds that running requests get to finish after SIGTERM."
     )
     reflection: bool = Field(default=True, description="Answer gRPC server reflection.")
+    check: bool = Field(
+        default=False, description="Check settings, certificates, keys and models, tell what is found, and end."
+    )
     log_format: Annotated[Literal["plain", "json"], Flag(heading="log")] = Field(
         default="plain", description="Shape of the log's lines."
     )
@@ -223,6 +247,16 @@ class ServerSettings(Settings):
                 "--model is required (or TRANSLANE_MODEL, or model in the settings file), or --models for a folder of"
                 " models"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _certificates_are_whole(self) -> ServerSettings:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            missing, given = ("--tls-cert", "--tls-key") if self.tls_cert is None else ("--tls-key", "--tls-cert")
+            raise ValueError(f"{given} needs {missing}: TLS takes a certificate and its key")
+        if self.tls_cert is None and (self.tls_client_ca or self.metrics_tls):
+            name = "--tls-client-ca" if self.tls_client_ca else "--metrics-tls"
+            raise ValueError(f"{name} needs --tls-cert and --tls-key")
         return self
 
     @model_validator(mode="after")

@@ -26,10 +26,15 @@ _RUNTIMES = ("onnxruntime", "onnxruntime-gpu")
 REJECTIONS = (
     "INVALID_FIELD",
     "MODEL_NOT_FOUND",
+    "MISSING_KEY",
+    "UNKNOWN_KEY",
+    "EXPIRED_KEY",
     "MESSAGE_TOO_LARGE",
     "MESSAGE_TIMEOUT",
     "TOO_MANY_CALLS",
     "TOO_MANY_BYTES",
+    "TOO_MANY_SENTENCES",
+    "TOO_MANY_SENTENCES_PER_SECOND",
     "QUEUE_FULL",
     "UNAVAILABLE",
 )
@@ -70,6 +75,15 @@ class Metrics:
             self.rejected.labels(reason)
         build = Info("translane_build", "The versions of Translane and of ONNX Runtime.", registry=registry)
         build.info({"version": version("translane"), "onnxruntime": _runtime_version()})
+        self.key_rejected = Counter(
+            "translane_key_rejected_total",
+            "Requests with a key that were refused before decoding.",
+            ("key", "reason"),
+            registry=registry,
+        )
+        self.key_sentences = Counter(
+            "translane_key_sentences_total", "Sentences of requests with a key.", ("key",), registry=registry
+        )
 
     def of_model(self, name: str) -> ModelMetrics:
         """Make the series of the model `name`. `ModelMetrics.remove` removes them."""

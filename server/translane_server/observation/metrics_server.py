@@ -6,6 +6,7 @@ import contextlib
 import io
 import socket
 import socketserver
+import ssl
 import threading
 import time
 from http import HTTPStatus
@@ -28,25 +29,30 @@ _CONNECTIONS = 8
 _REQUEST_BYTES = 16 * 1024
 _REQUEST_TIME = 5.0
 
+# How long TLS waits for the client's goodbye. The server's own goodbye tells the client that it has got all [seconds].
+_GOODBYE_TIME = 1.0
+
 # How long to wait when a connection cannot be accepted, because no file descriptor is left [seconds].
 _PAUSE = 0.2
 
 
 class MetricsServer:
-    """Serves the metrics to Prometheus on a port and threads of its own, over HTTP/1.0.
+    """Serves the metrics to Prometheus on a port and threads of its own, over HTTP/1.0, maybe over TLS.
 
     Args:
         registry: the metrics.
         host: address or name to listen on.
         port: port to listen on; 0 takes a free one.
+        tls: the certificate of the port; None for HTTP without TLS.
 
     Raises:
         OSError: the server cannot listen on the port.
     """
 
-    def __init__(self, registry: CollectorRegistry, host: str, port: int) -> None:
+    def __init__(self, registry: CollectorRegistry, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
         handler = type("Handler", (_Handler,), {"registry": registry})
         self._server = _server_of(host)((host, port), handler)
+        self._server.tls = tls
         self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
         self._thread.start()
         self.port: int = self._server.server_port
@@ -63,6 +69,7 @@ class _BoundedServer(ThreadingHTTPServer):
 
     daemon_threads = True
     block_on_close = False
+    tls: ssl.SSLContext | None = None
 
     def __init__(self, *arguments: Any) -> None:
         self._open: dict[int, socket.socket] = {}  # by the connection's identity, the oldest first
@@ -76,10 +83,13 @@ class _BoundedServer(ThreadingHTTPServer):
 
     def get_request(self) -> tuple[socket.socket, Any]:
         try:
-            return super().get_request()
+            connection, address = super().get_request()
         except OSError:
             time.sleep(_PAUSE)  # the caller ignores the error and tries again at once
             raise
+        if self.tls:  # the handshake is part of the first read, which the connection's own thread does
+            connection = self.tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+        return connection, address
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._lock:
@@ -91,6 +101,10 @@ class _BoundedServer(ThreadingHTTPServer):
     def shutdown_request(self, request: Any) -> None:
         with self._lock:
             self._open.pop(id(request), None)
+        if isinstance(request, ssl.SSLSocket):
+            with contextlib.suppress(OSError, ValueError):
+                request.settimeout(_GOODBYE_TIME)
+                request.unwrap()
         super().shutdown_request(request)
 
     def server_close(self) -> None:

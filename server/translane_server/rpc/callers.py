@@ -22,27 +22,42 @@ _IPV6_PREFIX = 64
 # Connections whose callers are remembered.
 _REMEMBERED = 4096
 
+# The names of a peer's certificate, as gRPC has them (grpc_security_constants.h).
+_CERTIFICATE_NAMES = ("x509_subject_alternative_name", "x509_common_name")
 
-def caller_naming(header: str = "") -> CallerOf:
+
+def caller_naming(header: str = "", *, certified: bool = False) -> CallerOf:
     """Return the function that names the caller of a call.
 
     Args:
-        header: the metadata key whose value names the caller; empty if the address does. A key that any client can set
-            is no limit: a proxy in front of the server must set it. A call with a value that is missing, empty or too
-            long is named by its address.
+        header: the metadata key whose value names the caller; empty if none does. A key that any client can set is no
+            limit: a proxy in front of the server must set it. A call with a value that is missing, empty or too long
+            is named as if there were no header.
+        certified: whether connections have certificates (mutual TLS), which name their callers. Otherwise a caller is
+            named by its address.
     """
+    others = _certificate if certified else _address
     if not header:
-        return _address
+        return others
     key = header.lower()
 
     def named(context: Context) -> str:
         for name, value in context.invocation_metadata() or ():
             if name == key:
                 text = value if isinstance(value, str) else value.decode("latin-1")
-                return text if 0 < len(text) <= _LONGEST_NAME else _address(context)
-        return _address(context)
+                return text if 0 < len(text) <= _LONGEST_NAME else others(context)
+        return others(context)
 
     return named
+
+
+def _certificate(context: Context) -> str:
+    """The first alternative name of the certificate, or its common name; the address if it has neither."""
+    properties = context.auth_context()
+    for name in _CERTIFICATE_NAMES:
+        for value in properties.get(name, ()):
+            return str(value.decode("utf-8", "replace"))[:_LONGEST_NAME]
+    return _address(context)
 
 
 def _address(context: Context) -> str:

@@ -13,7 +13,7 @@ from translane_server.models.pivots import Pivot
 from translane_server.models.registry import Registry
 from translane_server.models.served_model import ServedModel
 from translane_server.requests.limits import TranslationRequest, refuse, too_many
-from translane_server.rpc.interceptors import note
+from translane_server.rpc.interceptors import note, unpaid
 from translane_server.rpc.pivoted import (
     add_first_step,
     add_timing,
@@ -132,7 +132,7 @@ class Detours:
 
         described = _Described(context, describe)
         if isinstance(model, Pivot):
-            with of_the_text_between(model):
+            with of_the_text_between(model), unpaid():
                 await self._steps.stream(request, model.second, described)
         else:
             await self._steps.stream(request, model, described)
@@ -179,7 +179,7 @@ class Detours:
         if not isinstance(model, Pivot):
             return await self._steps.translate(request, model)
         first = await self._first_step(request, model)
-        with of_the_text_between(model):
+        with of_the_text_between(model), unpaid():
             response = await self._steps.translate(second_step(request, model, first), model.second)
         for translation, before in zip(response.translations, first.translations, strict=True):
             add_first_step(translation.hypotheses, translation.treatment, before, model)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, cast
@@ -13,6 +14,8 @@ from typing import Any, cast
 import grpc
 from prometheus_client import Counter
 
+from translane_server.access.allowances import Account
+from translane_server.access.key_ring import Admission, KeyRing, Metadata
 from translane_server.errors import RequestError, UnknownMethodError
 from translane_server.observation.call_trace import CallTrace, Tracer, exemplar, set_current_trace
 from translane_server.observation.logs import data
@@ -36,6 +39,9 @@ _facts: ContextVar[dict[str, Any]] = ContextVar("facts")
 # Who makes the current call.
 _caller: ContextVar[str] = ContextVar("caller", default="")
 
+# What the current call takes of the allowance of its key; None if callers need no keys, or nothing is to be counted.
+_account: ContextVar[Account | None] = ContextVar("account", default=None)
+
 # All methods that are not registered share these labels, so that callers cannot make new labels.
 _UNKNOWN = ("unary", "unknown", "unknown")
 
@@ -46,11 +52,35 @@ _TRACED = "translane."
 _PROBED = "/grpc.health.v1.Health/Check"
 # The method that reports every change of health, for as long as the caller wants. It has no longest time.
 _ENDLESS = "/grpc.health.v1.Health/Watch"
+# The methods that need no key: who asks for the health of a server may have none.
+_OPEN = (_PROBED, _ENDLESS)
 
 
 def caller() -> str:
     """Return who makes the current call; see `callers`."""
     return _caller.get()
+
+
+def pay(sentences: int) -> None:
+    """Take sentences of the current call from the allowance of its key.
+
+    Raises:
+        TooManySentencesError: too many sentences of the key are in flight.
+        SentenceRateError: too many sentences of the key came lately.
+        InvalidRequestError: the key can never have so many sentences in flight.
+    """
+    if account := _account.get():
+        account.pay(sentences)
+
+
+@contextmanager
+def unpaid() -> Iterator[None]:
+    """Let `pay` take nothing, because the sentences of a step were paid for in the step before."""
+    token = _account.set(None)
+    try:
+        yield
+    finally:
+        _account.reset(token)
 
 
 def note(**facts: Any) -> None:
@@ -69,6 +99,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
         caller_of: names the caller of a call.
         clock: seconds, monotonic.
         tracer: begins the spans of calls; None if calls are not traced.
+        keys: the keys that callers need, but for health checks; None if they need none.
     """
 
     def __init__(
@@ -78,14 +109,16 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
         caller_of: CallerOf | None = None,
         clock: Clock = time.perf_counter,
         tracer: Tracer | None = None,
+        keys: KeyRing | None = None,
     ) -> None:
         self._metrics = metrics
         self._tracer = tracer
+        self._keys = keys
         self._caller_of = caller_of or caller_naming()
         self._clock = clock
         self._handlers: dict[str, Any] = {}  # by path, for registered methods that were called
         self.open_calls = OpenCalls(limits)
-        unknown = _Method(metrics, *_UNKNOWN)
+        unknown = _Method(metrics, *_UNKNOWN, keys=keys)
         self._unknown = refusing_handler(partial(self._begin, unknown), UnknownMethodError("there is no such method"))
 
     async def intercept_service(
@@ -100,7 +133,15 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
         if handler is None:
             return self._unknown
         _, service, name = path.split("/")
-        method = _Method(self._metrics, kind(handler), service, name, probe=path == _PROBED, endless=path == _ENDLESS)
+        method = _Method(
+            self._metrics,
+            kind(handler),
+            service,
+            name,
+            probe=path == _PROBED,
+            endless=path == _ENDLESS,
+            keys=None if path in _OPEN else self._keys,
+        )
         wrapped = self._handlers[path] = reading_handler(handler, partial(self._begin, method))
         return wrapped
 
@@ -113,11 +154,20 @@ class _Method:
     """The metrics of a registered method, looked up once, because a look-up takes as long as counting."""
 
     def __init__(
-        self, metrics: Metrics, kind: str, service: str, name: str, *, probe: bool = False, endless: bool = False
+        self,
+        metrics: Metrics,
+        kind: str,
+        service: str,
+        name: str,
+        *,
+        probe: bool = False,
+        endless: bool = False,
+        keys: KeyRing | None = None,
     ) -> None:
         self.name = name
         self.full_name = f"{service}/{name}"
         self.traced = service.startswith(_TRACED)
+        self.keys = keys
         self.probe = probe
         self.endless = endless
         self.rejected = metrics.rejected
@@ -155,6 +205,7 @@ class _Call:
         self._code = grpc.StatusCode.UNKNOWN
         self._open: OpenCall | None = None
         self._trace: CallTrace | None = None
+        self._admission: Admission | None = None
         method.started.inc()
         if tracer:
             self._trace = tracer.begin(method.full_name, context.invocation_metadata() or (), context.peer())
@@ -163,13 +214,20 @@ class _Call:
             _facts.set({})
 
     def enter(self) -> None:
-        """Count the call as open.
+        """Admit the call by its key, if callers need one, and count it as open.
 
         Raises:
-            TooManyCallsError: too many calls are open.
+            RequestError: the call's key is not accepted, or too many calls are open.
         """
         method, context = self._method, self._context
-        name = self._caller_of(context)
+        if method.keys:
+            admission = method.keys.admit(cast("Metadata", context.invocation_metadata() or ()), context.peer())
+            self._admission = admission
+            name = admission.name
+            _account.set(admission.account)
+            note(key=name)
+        else:
+            name = self._caller_of(context)
         _caller.set(name)
         self._open = self._open_calls.enter(name, context.peer(), probe=method.probe, endless=method.endless)
 
@@ -225,6 +283,8 @@ class _Call:
             self._code = status.CODES[type(error)]
             if error.reason in REJECTIONS:
                 self._method.rejected.labels(error.reason).inc()
+                if self._admission:
+                    self._admission.count_refusal(error.reason)
             if self._trace:
                 self._trace.refused(error.reason)
             await status.abort(context, status.status_of(error))
@@ -235,6 +295,8 @@ class _Call:
 
     def ended(self) -> None:
         """Count and log the call."""
+        if self._admission:
+            self._admission.account.close()
         if self._open:
             self._open_calls.finished(self._open)
         seconds = self._clock() - self._started

@@ -7,6 +7,7 @@ import logging
 import grpc
 
 from translane_server.observation.call_trace import Tracer
+from translane_server.access.key_ring import KeyRing
 from translane_server.observation.metrics import Metrics
 from translane_server.rpc.callers import caller_naming
 from translane_server.rpc.interceptors import CallInterceptor
@@ -40,7 +41,11 @@ _GRPC_LOGGER = "grpc._cython.cygrpc"
 
 
 def grpc_server(
-    settings: ServerSettings, metrics: Metrics, connections: int, tracer: Tracer | None = None
+    settings: ServerSettings,
+    metrics: Metrics,
+    connections: int,
+    tracer: Tracer | None = None,
+    keys: KeyRing | None = None,
 ) -> grpc.aio.Server:
     """Return a gRPC server that has neither services nor ports yet.
 
@@ -49,10 +54,11 @@ def grpc_server(
         metrics: takes what is counted and timed of each call.
         connections: most connections.
         tracer: begins the spans of calls; None if calls are not traced.
+        keys: the keys that callers need; None if they need none.
     """
     logging.getLogger(_GRPC_LOGGER).addFilter(_is_news)
-    caller_of = caller_naming(settings.caller_header)
-    interceptor = CallInterceptor(metrics, call_limits(settings), caller_of, tracer=tracer)
+    naming = caller_naming(settings.caller_header, certified=settings.tls_client_ca is not None)
+    interceptor = CallInterceptor(metrics, call_limits(settings), naming, tracer=tracer, keys=keys)
     calls = interceptor.open_calls
     metrics.watch_calls(lambda: calls.count, lambda: calls.size, settings.max_calls)
     return grpc.aio.server(interceptors=[interceptor], options=_options(settings, connections))

@@ -24,7 +24,7 @@ from translane_server.requests.prepared import PreparedRequest
 from translane_server.requests.resolved_options import Source
 from translane_server.requests.responses import timing
 from translane_server.rpc.detours import Detours, Writer
-from translane_server.rpc.interceptors import caller, note
+from translane_server.rpc.interceptors import caller, note, pay, unpaid
 from translane_server.rpc.streaming import StreamedSentence, stream_text
 from translane_server.rpc.text_workers import LITTLE_WORK, TextWorkers
 from translane_server.sentence import CertainTokens, Sentence, SentenceResult
@@ -94,8 +94,9 @@ class TranslationService(TranslationServiceServicer):
 
     async def check(self, request: pb.TranslateRequest, served: ServedModel) -> None:
         """See `Steps`."""
-        async with _Accepted(self, served) as model:
-            await self._read(request, model)
+        with unpaid():
+            async with _Accepted(self, served) as model:
+                await self._read(request, model)
 
     async def translate(self, request: pb.TranslateRequest, served: ServedModel) -> pb.TranslateResponse:
         """See `Steps`."""
@@ -153,7 +154,9 @@ class TranslationService(TranslationServiceServicer):
         started = self._clock()
         async with _Accepted(self, self._chosen(request)) as model:
             reading = self._clock()
-            model.dispatcher.check_room(model.score.check(request), caller())
+            count = model.score.check(request)
+            model.dispatcher.check_room(count, caller())
+            pay(count)
             prepared = await self._workers.read(request.ByteSize(), partial(model.score.read, request), caller())
             sentences = prepared.sentences
             target_tokens = sum(len(sentence.forced_ids) for sentence in sentences)
@@ -222,8 +225,12 @@ class TranslationService(TranslationServiceServicer):
     async def _read(
         self, request: pb.TranslateRequest | pb.TranslateStreamRequest, model: LoadedModel
     ) -> PreparedRequest:
-        model.dispatcher.check_room(model.translate.check(request), caller())
+        count = model.translate.check(request)
+        model.dispatcher.check_room(count, caller())
+        pay(count)
         prepared = await self._workers.read(_work(request), partial(model.translate.read, request), caller())
+        if (more := len(prepared.sentences) - count) > 0:  # texts were cut
+            pay(more)
         note(source_tokens=sum([len(sentence.source_ids) for sentence in prepared.sentences]))
         return prepared
 

@@ -17,19 +17,24 @@ from grpc_status import rpc_status
 
 from translane_server.errors import (
     EngineError,
+    ExpiredKeyError,
     FieldViolation,
     InvalidRequestError,
     MessageTimeoutError,
     MessageTooLargeError,
+    MissingKeyError,
     ModelNotFoundError,
     ModelRefusedError,
     PoisonedError,
     QueueFullError,
     RequestError,
     RequestTimeoutError,
+    SentenceRateError,
     TooManyBytesError,
     TooManyCallsError,
+    TooManySentencesError,
     UnavailableError,
+    UnknownKeyError,
     UnknownMethodError,
 )
 
@@ -40,11 +45,16 @@ CODES: Mapping[type[RequestError], grpc.StatusCode] = {
     ModelNotFoundError: grpc.StatusCode.NOT_FOUND,
     ModelRefusedError: grpc.StatusCode.FAILED_PRECONDITION,
     UnknownMethodError: grpc.StatusCode.UNIMPLEMENTED,
+    MissingKeyError: grpc.StatusCode.UNAUTHENTICATED,
+    UnknownKeyError: grpc.StatusCode.UNAUTHENTICATED,
+    ExpiredKeyError: grpc.StatusCode.UNAUTHENTICATED,
     MessageTooLargeError: grpc.StatusCode.RESOURCE_EXHAUSTED,
     MessageTimeoutError: grpc.StatusCode.DEADLINE_EXCEEDED,
     RequestTimeoutError: grpc.StatusCode.DEADLINE_EXCEEDED,
     TooManyCallsError: grpc.StatusCode.RESOURCE_EXHAUSTED,
     TooManyBytesError: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    TooManySentencesError: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    SentenceRateError: grpc.StatusCode.RESOURCE_EXHAUSTED,
     QueueFullError: grpc.StatusCode.RESOURCE_EXHAUSTED,
     UnavailableError: grpc.StatusCode.UNAVAILABLE,
     EngineError: grpc.StatusCode.INTERNAL,
@@ -52,7 +62,14 @@ CODES: Mapping[type[RequestError], grpc.StatusCode] = {
 }
 
 # Errors that carry a RetryInfo.
-_RETRYABLE = (TooManyCallsError, TooManyBytesError, QueueFullError, UnavailableError)
+_RETRYABLE = (
+    TooManyCallsError,
+    TooManyBytesError,
+    TooManySentencesError,
+    SentenceRateError,
+    QueueFullError,
+    UnavailableError,
+)
 
 INTERNAL = "INTERNAL"
 

@@ -10,7 +10,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from translane_server.healthcheck import problem, target
+from translane_server.healthcheck import NoTargetError, Target, problem, target
 
 Status = health_pb2.HealthCheckResponse
 
@@ -26,7 +26,18 @@ Status = health_pb2.HealthCheckResponse
     ],
 )
 def test_it_asks_where_the_server_listens(environ, address):
-    assert target(environ) == address
+    assert str(target(environ)) == address
+    assert not target(environ).tls
+
+
+def test_it_asks_over_tls_or_at_the_health_port():
+    tls = {"TRANSLANE_TLS_CERT": "server.crt", "TRANSLANE_TLS_KEY": "server.key"}
+    mutual = {**tls, "TRANSLANE_TLS_CLIENT_CA": "callers.crt"}
+    assert target(tls) == Target("127.0.0.1", "50051", tls=True)
+    with pytest.raises(NoTargetError, match="set TRANSLANE_HEALTH_PORT for this check"):
+        target(mutual)
+    for environ in (tls, mutual):
+        assert target({**environ, "TRANSLANE_HEALTH_PORT": "7"}) == Target("127.0.0.1", "7")
 
 
 @pytest.fixture
@@ -47,14 +58,14 @@ def check(port):
 
 def test_a_server_that_translates_is_healthy(server):
     server.health.set("", Status.SERVING)
-    assert problem(f"127.0.0.1:{server.port}") is None
+    assert problem(Target("127.0.0.1", str(server.port))) is None
     done = check(server.port)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_one_that_starts_or_drains_is_not(server):
     server.health.set("", Status.NOT_SERVING)
-    assert problem(f"127.0.0.1:{server.port}") == "NOT_SERVING"
+    assert problem(Target("127.0.0.1", str(server.port))) == "NOT_SERVING"
 
 
 def test_nobody_there_is_not():
@@ -68,6 +79,13 @@ def test_nobody_there_is_not():
 
 def test_one_that_does_not_answer_is_not():
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        found = problem(f"127.0.0.1:{listener.getsockname()[1]}", timeout=0.2)
+        found = problem(Target("127.0.0.1", str(listener.getsockname()[1])), timeout=0.2)
     assert found is not None
     assert found.startswith("DEADLINE_EXCEEDED")
+
+
+def test_one_that_answers_no_handshake_is_not():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        found = problem(Target("127.0.0.1", str(listener.getsockname()[1]), tls=True), timeout=0.2)
+    assert found is not None
+    assert found.startswith("TLS: ")

@@ -48,6 +48,20 @@ def test_a_full_request_must_be_able_to_wait():
         load("--model", "b", "--sentences-waiting", "10")
 
 
+@pytest.mark.parametrize(
+    ("argv", "problem"),
+    [
+        (["--tls-cert", "a"], "--tls-cert needs --tls-key: TLS takes a certificate and its key"),
+        (["--tls-key", "a"], "--tls-key needs --tls-cert: TLS takes a certificate and its key"),
+        (["--tls-client-ca", "a"], "--tls-client-ca needs --tls-cert and --tls-key"),
+        (["--metrics-tls"], "--metrics-tls needs --tls-cert and --tls-key"),
+    ],
+)
+def test_certificates_are_whole(argv, problem):
+    with pytest.raises(SettingsError, match=f"^{problem}$"):
+        load("--model", "b", *argv)
+
+
 def test_token_limits():
     limits = token_limits(make_settings(), make_manifest())
     assert (limits.source, limits.target, limits.default_max_length) == (32, 24, 20)

@@ -5,13 +5,17 @@ import time
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
+from prometheus_client import Counter
 
 from fakes.models import Model
 from translane.v1 import translation_pb2 as pb
 from translane_server import errors
+from translane_server.access.allowances import Account, Allowance
+from translane_server.access.keys import KeyHolder
 from translane_server.errors import FieldViolation, InvalidRequestError, QueueFullError
 from translane_server.models.registry import Registry
 from translane_server.observation.metrics import Metrics
+from translane_server.rpc import interceptors
 from translane_server.rpc.detours import Detours
 from translane_server.rpc.pivoted import check_pivoted, first_step, second_step
 from translane_server.rpc.text_workers import TextWorkers
@@ -141,6 +145,32 @@ async def test_the_second_model_translates_what_the_first_one_did(make_detours, 
     assert (second.source_language, second.target_language, second.model) == ("en", "zh", "en--zh")
     assert {(each.priority, each.format) for each in (first, second)} == {(-2, pb.FORMAT_HTML)}
     assert request.texts == ["a", "b"]
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_the_sentences_of_both_steps_are_paid_for_once(make_detours, steps, monkeypatch, streams):
+    counter = Counter("sentences", "", registry=None)
+    token = interceptors._account.set(Account(Allowance(KeyHolder()), counter))
+    translate, stream = steps.translate, steps.stream
+
+    async def paid(request, served):
+        interceptors.pay(len(request.texts))
+        return await translate(request, served)
+
+    async def paid_stream(request, served, context):
+        interceptors.pay(1)
+        await stream(request, served, context)
+
+    monkeypatch.setattr(steps, "translate", paid)
+    monkeypatch.setattr(steps, "stream", paid_stream)
+    detours = make_detours("de--en", "en--zh")
+    if streams:
+        request = pb.TranslateStreamRequest(text="a", source_language="de", target_language="zh")
+        await collect(detours, request)
+    else:
+        await detours.translate(pivoted("a", "b"))
+    assert counter._value.get() == (1 if streams else 2)
+    interceptors._account.reset(token)
 
 
 async def test_the_answer_tells_of_both_steps(make_detours, steps):

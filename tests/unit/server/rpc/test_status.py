@@ -23,7 +23,14 @@ def every_error(base=errors.RequestError):
         yield from every_error(error)
 
 
-RETRYABLE = (errors.QueueFullError, errors.UnavailableError, errors.TooManyCallsError, errors.TooManyBytesError)
+RETRYABLE = (
+    errors.QueueFullError,
+    errors.UnavailableError,
+    errors.TooManyCallsError,
+    errors.TooManyBytesError,
+    errors.TooManySentencesError,
+    errors.SentenceRateError,
+)
 
 
 def make(error):

@@ -1,0 +1,228 @@
+"""The certificates of the ports: they are checked before they are used, and read again when their files change."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from translane_server.access.file_changes import FileChanges
+from translane_server.errors import CertificateError
+from translane_server.files import read_regular
+
+_log = logging.getLogger(__name__)
+
+# Largest file: a chain of certificates has some kilobytes, and all authorities of a system have some 200 [bytes].
+_MOST_BYTES = 1 << 20
+
+# The numbers of OpenSSL for a certificate whose time has not come, or has gone (X509_STORE_CTX_get_error).
+_NOT_YET_VALID, _EXPIRED = 9, 10
+
+_HTTP = ("http/1.1",)  # what the HTTP ports speak, as ALPN has it
+
+
+@dataclass(frozen=True)
+class _Identity:
+    """What was read last.
+
+    Attributes:
+        context: for ports of Python's ssl.
+        configuration: for ports of gRPC.
+        names: the names and addresses that the certificate is for.
+        problem: what is wrong with the certificate, although it can be used; empty if nothing is.
+        expires: when the certificate expires, as OpenSSL writes it; empty if there is a problem.
+    """
+
+    context: ssl.SSLContext
+    configuration: grpc.ServerCertificateConfiguration
+    names: tuple[str, ...]
+    problem: str
+    expires: str
+
+
+class Certificates:
+    """The certificate of a server, with its key, and the authorities of its callers.
+
+    Every port takes at least TLS 1.2. New connections use new files after `refresh`, and no connection ends.
+
+    Args:
+        cert: PEM file with the server's certificate first, and then the certificates that lead to its authority.
+        key: PEM file with the private key. It is not encrypted.
+        client_ca: PEM file with the authorities of callers' certificates (mutual TLS); None if callers need none.
+
+    Raises:
+        CertificateError: a file cannot be read, or the files do not fit together.
+    """
+
+    def __init__(self, cert: Path, key: Path, client_ca: Path | None = None) -> None:
+        self._cert, self._key, self._client_ca = cert, key, client_ca
+        self._changes = FileChanges([path for path in (cert, key, client_ca) if path])
+        self._current = self._read()
+        self._tell()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names and addresses that the certificate is for; empty if it is not valid now."""
+        return self._current.names
+
+    @property
+    def expires(self) -> str:
+        """When the certificate expires; empty if it is not valid now."""
+        return self._current.expires
+
+    @property
+    def problem(self) -> str:
+        """Why callers will refuse the certificate now; empty if they will not."""
+        return self._current.problem
+
+    def grpc_credentials(self) -> grpc.ServerCredentials:
+        """Return credentials for a port of gRPC. The port takes the newest certificate for each new connection."""
+        handed = self._current.configuration
+
+        def newest() -> Any:  # called on gRPC's threads; None keeps what the port has
+            nonlocal handed
+            configuration = self._current.configuration
+            if configuration is handed:
+                return None
+            handed = configuration
+            return configuration
+
+        return grpc.dynamic_ssl_server_credentials(
+            handed, newest, require_client_authentication=self._client_ca is not None
+        )
+
+    def ssl_context(self) -> ssl.SSLContext:
+        """Return a context for an HTTP port. The port takes the newest certificate for each new connection."""
+        context = self._read().context
+
+        def newest(connection: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _context: ssl.SSLContext) -> None:
+            connection.context = self._current.context
+
+        # OpenSSL calls it for every connection, whether the client names a server or not.
+        context.sni_callback = newest
+        return context
+
+    def refresh(self) -> None:
+        """Read the files again if they have changed. Wrong files are logged, and the certificate before goes on."""
+        if not self._changes.look():
+            return
+        try:
+            self._current = self._read()
+        except CertificateError as error:
+            _log.error("%s; the certificate before goes on", error)
+        else:
+            self._tell()
+
+    def _tell(self) -> None:
+        if self._current.problem:
+            _log.warning("certificate %s: %s", self._cert, self._current.problem)
+        else:
+            _log.info("certificate %s: valid until %s", self._cert, self._current.expires)
+
+    def _read(self) -> _Identity:
+        """Read and check the files.
+
+        Raises:
+            CertificateError: a file is wrong; the message names the file.
+        """
+        paths = [path for path in (self._cert, self._key, self._client_ca) if path]
+        contents = [_content(path) for path in paths]
+        cert, key, *authorities = contents
+        _check_certificates(self._cert, cert)
+        context = self._context()
+        names, expires, problem = _seen_by_callers(context, cert)
+        if self._client_ca:
+            _check_certificates(self._client_ca, authorities[0])
+            context.load_verify_locations(cadata=authorities[0].decode("ascii", "ignore"))
+            context.verify_mode = ssl.CERT_REQUIRED
+        # OpenSSL has read the paths by itself, so it may have seen other files.
+        if contents != [_content(path) for path in paths]:
+            raise CertificateError(f"certificate {self._cert}: its files have changed while they were read")
+        configuration = grpc.ssl_server_certificate_configuration([(key, cert)], *authorities)
+        return _Identity(context, configuration, names, problem, expires)
+
+    def _context(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        # A ticket would let a caller come back whose authority has been removed meanwhile.
+        context.options |= ssl.OP_NO_TICKET
+        context.num_tickets = 0
+        context.set_alpn_protocols(_HTTP)
+        try:
+            context.load_cert_chain(self._cert, self._key, password=_refuse_password)
+        except _EncryptedError:
+            raise CertificateError(f"key {self._key}: it is encrypted; the server has no passphrase for it") from None
+        except ssl.SSLError as error:
+            if error.reason == "KEY_VALUES_MISMATCH":
+                raise CertificateError(f"key {self._key}: it is not the key of the certificate {self._cert}") from None
+            if error.reason and error.reason.endswith("TOO_SMALL"):
+                raise CertificateError(f"certificate {self._cert}: its key is too short to be safe") from None
+            raise CertificateError(f"key {self._key}: it is no private key in PEM") from None
+        except OSError as error:
+            raise CertificateError(f"certificate {self._cert}: it cannot be read: {error.strerror}") from None
+        return context
+
+
+class _EncryptedError(Exception):
+    """The private key is encrypted."""
+
+
+def _refuse_password() -> str:
+    raise _EncryptedError
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return read_regular(path, _MOST_BYTES)
+    except OSError as error:
+        raise CertificateError(f"certificate file {path}: it cannot be read: {error.strerror}") from None
+
+
+def _check_certificates(path: Path, content: bytes) -> None:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=content.decode("ascii", "ignore"))
+    except (ssl.SSLError, ValueError):
+        raise CertificateError(f"certificate {path}: it has no certificate in PEM") from None
+
+
+def _seen_by_callers(context: ssl.SSLContext, cert: bytes) -> tuple[tuple[str, ...], str, str]:
+    """Let a caller who trusts this very certificate connect to `context`, in memory.
+
+    Returns:
+        The certificate's names, when it expires, and why the caller refuses it.
+    """
+    caller = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    caller.check_hostname = False
+    caller.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    caller.load_verify_locations(cadata=cert.decode("ascii", "ignore"))
+    to_server, to_caller = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server_end = context.wrap_bio(to_server, to_caller, server_side=True)
+    caller_end = caller.wrap_bio(to_caller, to_server)
+    try:
+        while not _is_done(caller_end.do_handshake):
+            _is_done(server_end.do_handshake)
+    except ssl.SSLCertVerificationError as error:
+        if error.verify_code == _EXPIRED:
+            return (), "", "it has expired, so callers refuse it"
+        if error.verify_code == _NOT_YET_VALID:
+            return (), "", "it is not valid yet, so callers refuse it"
+        return (), "", f"callers refuse it: {error.verify_message}"
+    except ssl.SSLError as error:
+        return (), "", f"callers refuse it: {error.reason}"
+    seen: dict[str, Any] = caller_end.getpeercert() or {}
+    names = tuple(str(name) for _, name in seen.get("subjectAltName", ()))
+    return names, str(seen.get("notAfter", "")), "" if names else "it names no server, so callers refuse it"
+
+
+def _is_done(step: Callable[[], None]) -> bool:
+    """Whether a handshake has ended; otherwise it waits for the other end."""
+    try:
+        step()
+    except ssl.SSLWantReadError:
+        return False
+    return True

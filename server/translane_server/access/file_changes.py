@@ -1,0 +1,78 @@
+"""Files that are read again when they change, while the server runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+INTERVAL = 1.0  # from one look at the files to the next [seconds]
+
+_log = logging.getLogger(__name__)
+
+
+class _Stamp(NamedTuple):
+    """Changes when a file changes, or when a link leads to another file."""
+
+    inode: int
+    size: int
+    modified: int  # nanoseconds
+
+
+class FileChanges:
+    """Tells when files have changed. It has to be made before the files are read, so that it misses no change.
+
+    Args:
+        paths: the files.
+    """
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._paths = tuple(paths)
+        self._seen = self._told = self._stamps()
+
+    def look(self) -> bool:
+        """Whether the files have changed, and have then stayed the same from the last look to this one.
+
+        So files are read after they are written, and not meanwhile. Each change is told once.
+        """
+        seen, self._seen = self._seen, self._stamps()
+        if self._seen != seen or self._seen == self._told:
+            return False
+        self._told = self._seen
+        return True
+
+    def _stamps(self) -> tuple[_Stamp | None, ...]:
+        return tuple(_stamp(path) for path in self._paths)
+
+
+class Followed(Protocol):
+    """What is read from files."""
+
+    def refresh(self) -> None:
+        """Read changed files. What is wrong with them is logged, and what was read before goes on."""
+
+
+async def follow(all_followed: Sequence[Followed], interval: float = INTERVAL) -> None:
+    """Read changed files again, on a thread, for ever.
+
+    Args:
+        all_followed: what is read from files.
+        interval: time from one look at the files to the next [seconds].
+    """
+    while True:
+        await asyncio.sleep(interval)
+        for followed in all_followed:
+            try:
+                await asyncio.to_thread(followed.refresh)
+            except Exception:  # noqa: BLE001 a bug must not end the watch
+                _log.exception("looking at changed files has failed")
+
+
+def _stamp(path: Path) -> _Stamp | None:
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
+        return None
+    return _Stamp(status.st_ino, status.st_size, status.st_mtime_ns)

@@ -1,0 +1,223 @@
+"""The command `translane-keys`: makes, lists and removes the keys of callers."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NoReturn
+
+from pydantic import ValidationError
+
+from translane_server.access.key_file import change_keys
+from translane_server.access.keys import (
+    MOST_HOLDERS,
+    Holders,
+    Key,
+    KeyHolder,
+    check_name,
+    digest_of,
+    load_keys,
+    make_token,
+    without_secrets,
+)
+from translane_server.errors import KeysError, SettingsError, StartupError
+
+_PROG = "translane-keys"
+_FILE_VARIABLE = "TRANSLANE_KEYS_FILE"
+
+_TIME = re.compile(r"([1-9][0-9]{0,5})([mhd])")
+_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+_SHOWN_DIGITS = 12  # of a hash
+_NO_LIMIT = "none"
+
+
+def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Do what the arguments say, and return the exit code.
+
+    Args:
+        argv: command-line arguments, without the name of the program.
+        environ: environment variables; TRANSLANE_KEYS_FILE names the file if the arguments do not.
+    """
+    try:
+        arguments = _parser().parse_args(argv)
+        file = arguments.file or environ.get(_FILE_VARIABLE)
+        if not file:
+            raise SettingsError(f"--file is required (or {_FILE_VARIABLE})")
+        for line in _COMMANDS[arguments.command](Path(file), arguments):
+            print(line)
+    except StartupError as error:
+        print(f"{_PROG}: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def _add(path: Path, arguments: argparse.Namespace) -> Iterator[str]:
+    yield _new_key(path, arguments, after=None)
+
+
+def _rotate(path: Path, arguments: argparse.Namespace) -> Iterator[str]:
+    yield _new_key(path, arguments, after=arguments.keep)
+
+
+def _new_key(path: Path, arguments: argparse.Namespace, after: datetime | None) -> str:
+    """Give a holder one more key, and return it. Its other keys expire `after` this time, if it is given."""
+    token = make_token()
+    key = Key(sha256=digest_of(token).hex(), expires=arguments.expires)
+
+    def change(before: Holders) -> Holders:
+        name = arguments.name
+        check_name(name)
+        if after and name not in before:
+            raise KeysError(f"{name} has no key yet; {_PROG} add makes one")
+        if name not in before and len(before) >= MOST_HOLDERS:
+            raise KeysError(f"the file has {MOST_HOLDERS:,} names, and no more are accepted")
+        holder = before.get(name, KeyHolder())
+        older = [_ending(each, after) for each in holder.keys] if after else holder.keys
+        return {**before, name: _changed(holder, arguments, keys=(*older, key))}
+
+    change_keys(path, change)
+    return token
+
+
+def _set(path: Path, arguments: argparse.Namespace) -> Iterator[str]:
+    def change(before: Holders) -> Holders:
+        return {**before, arguments.name: _changed(_holder(before, arguments.name), arguments)}
+
+    change_keys(path, change)
+    yield from ()
+
+
+def _remove(path: Path, arguments: argparse.Namespace) -> Iterator[str]:
+    removed: list[str] = []
+
+    def change(before: Holders) -> Holders:
+        name, start = arguments.name, arguments.hash
+        holder = _holder(before, name)
+        others = {each: before[each] for each in before if each != name}
+        if start is None:
+            removed.append(f"removed {name}, with {len(holder.keys)} keys")
+            return others
+        found = [key for key in holder.keys if key.sha256.startswith(start)]
+        if len(found) != 1:
+            raise KeysError(f"{name} has {len(found)} keys whose hash begins with {without_secrets(start[:64])}")
+        removed.append(f"removed a key of {name}")
+        return {**others, name: holder.model_copy(update={"keys": tuple(k for k in holder.keys if k not in found)})}
+
+    change_keys(path, change)
+    yield from removed
+
+
+def _list(path: Path, arguments: argparse.Namespace) -> Iterator[str]:  # noqa: ARG001 the signature of commands
+    now = datetime.now(UTC)
+    for name, holder in sorted(load_keys(path).items()):
+        yield "  ".join([name, *_limits(holder), *([f"({holder.note})"] if holder.note else [])])
+        for key in holder.keys:
+            yield f"    {key.sha256[:_SHOWN_DIGITS]}  {_end(key, now)}"
+
+
+_COMMANDS = {"add": _add, "rotate": _rotate, "set": _set, "remove": _remove, "list": _list}
+
+
+def _holder(holders: Holders, name: str) -> KeyHolder:
+    check_name(name)
+    if name not in holders:
+        raise KeysError(f"there is no name {name}")
+    return holders[name]
+
+
+def _changed(holder: KeyHolder, arguments: argparse.Namespace, **more: Any) -> KeyHolder:
+    """Return a holder with what the arguments set."""
+    values = {field: getattr(holder, field) for field in KeyHolder.model_fields} | more
+    for field in ("sentences_in_flight", "sentences_per_second", "note"):
+        if (value := getattr(arguments, field)) is not None:
+            values[field] = None if value == _NO_LIMIT and field != "note" else value
+    try:
+        return KeyHolder.model_validate(values)
+    except ValidationError as error:
+        problem = error.errors(include_input=False, include_url=False)[0]
+        place = str(problem["loc"][0]).replace("_", "-")
+        raise SettingsError(f"--{place}: {problem['msg'][:1].lower()}{problem['msg'][1:]}") from None
+
+
+def _ending(key: Key, end: datetime) -> Key:
+    return key if key.expires and key.expires <= end else key.model_copy(update={"expires": end})
+
+
+def _limits(holder: KeyHolder) -> Iterator[str]:
+    if holder.sentences_in_flight is not None:
+        yield f"{holder.sentences_in_flight} sentences in flight"
+    if holder.sentences_per_second is not None:
+        yield f"{holder.sentences_per_second:g} sentences a second"
+
+
+def _end(key: Key, now: datetime) -> str:
+    if key.expires is None:
+        return "does not expire"
+    return f"{'expired' if key.has_expired(now) else 'expires'} {key.expires.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _time(text: str) -> datetime:
+    """Read a time: from now on, such as 30d, 12h or 5m; or a date and time with a time zone."""
+    if match := _TIME.fullmatch(text):
+        return datetime.now(UTC).replace(microsecond=0) + timedelta(**{_UNITS[match[2]]: int(match[1])})
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        when = None
+    if when is None or when.tzinfo is None:
+        raise argparse.ArgumentTypeError(f"{text[:60]!r} is no time: write 30d, 12h, 5m or 2030-12-31T00:00:00Z")
+    return when.astimezone(UTC)
+
+
+def _limit(kind: type[int] | type[float]) -> Any:
+    def read(text: str) -> Any:
+        try:
+            return text if text == _NO_LIMIT else kind(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text[:60]!r} is no number; {_NO_LIMIT} takes the limit away") from None
+
+    return read
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise SettingsError(without_secrets(message.removeprefix("argument ")))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog=_PROG, description=__doc__, allow_abbrev=False)
+    parser.add_argument("-V", "--version", action="version", version=f"{_PROG} {version('translane')}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, text in (
+        ("add", "give NAME a key, and print the key; nothing shows it again"),
+        ("rotate", "give NAME a new key, print it, and let the keys before expire"),
+        ("set", "change the limits of NAME"),
+        ("remove", "remove NAME, or one of its keys"),
+        ("list", "show names, limits, and the beginnings of hashes"),
+    ):
+        _add_arguments(name, commands.add_parser(name, help=text, description=text, allow_abbrev=False))
+    return parser
+
+
+def _add_arguments(command: str, parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--file", metavar="FILE", help=f"the file of keys; or {_FILE_VARIABLE}")
+    if command == "list":
+        return
+    parser.add_argument("name", metavar="NAME", help="who has the key; it is the key's name in metrics and in the log")
+    if command == "remove":
+        parser.add_argument("hash", metavar="HASH", nargs="?", help="how the hash of the key begins; else all keys")
+        return
+    if command in ("add", "rotate"):
+        parser.add_argument("--expires", metavar="WHEN", type=_time, help="30d, 12h, 5m or 2030-12-31T00:00:00Z")
+    if command == "rotate":
+        parser.add_argument(
+            "--keep", metavar="WHEN", type=_time, required=True, help="when the keys before expire, written as above"
+        )
+    parser.add_argument("--sentences-in-flight", metavar="N", type=_limit(int), help="most sentences of open calls")
+    parser.add_argument("--sentences-per-second", metavar="X", type=_limit(float), help="most sentences, over time")
+    parser.add_argument("--note", metavar="TEXT", help="a remark, for people")

@@ -1,0 +1,177 @@
+"""Admits calls by their keys, and follows the file of keys."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import time
+from collections import Counter as Counts
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from prometheus_client import Counter
+
+from translane_server.access.allowances import Account, Allowance
+from translane_server.access.file_changes import FileChanges
+from translane_server.access.keys import LONGEST_TOKEN, Holders, Key, digest_of, is_token, load_keys
+from translane_server.errors import ExpiredKeyError, KeysError, MissingKeyError, RequestError, UnknownKeyError
+from translane_server.observation.metrics import Metrics
+
+_log = logging.getLogger(__name__)
+
+HEADER = "authorization"
+_SCHEME = "bearer "  # names of schemes have no case (RFC 9110, section 11.1)
+
+# From one line about refused calls to the next [seconds]. A flood must not fill the log.
+_TELLING_INTERVAL = 60.0
+
+# The keys are in drawers by this many bytes of their hashes.
+_DRAWER_BYTES = 2
+
+Metadata = Sequence[tuple[str, str | bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    digest: bytes
+    key: Key
+    name: str
+    allowance: Allowance
+    sentences: Counter
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """A call that was admitted: the name of its key's holder, and the call's account."""
+
+    name: str
+    account: Account
+    _rejected: Counter
+
+    def count_refusal(self, reason: str) -> None:
+        """Count that the call was refused."""
+        self._rejected.labels(self.name, reason).inc()
+
+
+@dataclass
+class _Cabinet:
+    """The keys of one version of the file."""
+
+    drawers: dict[bytes, list[_Entry]] = field(default_factory=dict)
+    allowances: dict[str, Allowance] = field(default_factory=dict)
+
+
+class KeyRing:
+    """The keys that the server knows.
+
+    Args:
+        path: the file of keys.
+        metrics: counts the sentences and the refusals of each holder.
+        clock: the time of day [seconds].
+
+    Raises:
+        KeysError: the file is wrong.
+    """
+
+    def __init__(self, path: Path, metrics: Metrics, clock: Callable[[], float] = time.time) -> None:
+        self._path = path
+        self._metrics = metrics
+        self._clock = clock
+        self._changes = FileChanges([path])
+        self._refused: Counts[str] = Counts()
+        self._told = float("-inf")
+        self.holders: Holders = {}
+        self._cabinet = _Cabinet()
+        self._take(load_keys(path))
+
+    def admit(self, metadata: Metadata, peer: str) -> Admission:
+        """Find the holder of a call's key.
+
+        Args:
+            metadata: the call's metadata, with names in lower case.
+            peer: gRPC's name of the other end, for the log.
+
+        Raises:
+            MissingKeyError: the call has no key.
+            UnknownKeyError: the call's key is not in the file.
+            ExpiredKeyError: the call's key has expired.
+        """
+        try:
+            entry = self._find(_token_of(metadata))
+        except RequestError as error:
+            self._tell(error.reason, peer)
+            raise
+        if entry.key.expires and entry.key.has_expired(datetime.fromtimestamp(self._clock(), UTC)):
+            self._metrics.key_rejected.labels(entry.name, ExpiredKeyError.reason).inc()
+            self._tell(ExpiredKeyError.reason, peer)
+            raise ExpiredKeyError(f"the key of {entry.name} expired at {entry.key.expires:%Y-%m-%d %H:%M %Z}")
+        return Admission(entry.name, Account(entry.allowance, entry.sentences), self._metrics.key_rejected)
+
+    def refresh(self) -> None:
+        """Read the file again if it has changed. A wrong file is logged, and the keys before go on."""
+        if not self._changes.look():
+            return
+        try:
+            self._take(load_keys(self._path))
+        except KeysError as error:
+            _log.error("%s; the keys before go on", error)
+
+    def _find(self, token: str) -> _Entry:
+        """Return the entry of a token.
+
+        How long the search takes depends on two bytes of a hash, of which nobody can tell anything of a key. Within a
+        drawer, hashes are compared in constant time.
+
+        Raises:
+            UnknownKeyError: there is none.
+        """
+        if is_token(token):
+            digest = digest_of(token)
+            for entry in self._cabinet.drawers.get(digest[:_DRAWER_BYTES], ()):
+                if hmac.compare_digest(entry.digest, digest):
+                    return entry
+        raise UnknownKeyError("this server does not know the key of the call")
+
+    def _take(self, holders: Holders) -> None:
+        """Let new calls use these holders. Calls that run go on, whatever becomes of their keys."""
+        cabinet, before = _Cabinet(), self._cabinet.allowances
+        for name, holder in holders.items():
+            allowance = before.get(name) or Allowance(holder)
+            allowance.change(holder)
+            cabinet.allowances[name] = allowance
+            sentences = self._metrics.key_sentences.labels(name)
+            for key in holder.keys:
+                digest = bytes.fromhex(key.sha256)
+                drawer = cabinet.drawers.setdefault(digest[:_DRAWER_BYTES], [])
+                drawer.append(_Entry(digest, key, name, allowance, sentences))
+        self.holders, self._cabinet = holders, cabinet
+        keys = sum(len(holder.keys) for holder in holders.values())
+        _log.info("keys: %d, of %d names", keys, len(holders))
+
+    def _tell(self, reason: str, peer: str) -> None:
+        """Log refused calls: at once, and then at most once a minute, with how many there were."""
+        self._refused[reason] += 1
+        now = time.monotonic()
+        if now - self._told < _TELLING_INTERVAL:
+            return
+        counts = ", ".join(f"{reason} {count}" for reason, count in sorted(self._refused.items()))
+        _log.warning("calls are refused for their keys: %s; the last one came from %s", counts, peer)
+        self._refused.clear()
+        self._told = now
+
+
+def _token_of(metadata: Metadata) -> str:
+    """Return the bearer token of a call.
+
+    Raises:
+        MissingKeyError: there is none.
+    """
+    for name, value in metadata:
+        if name == HEADER:
+            text = value if isinstance(value, str) else value.decode("latin-1")
+            if text[: len(_SCHEME)].lower() == _SCHEME:
+                return text[len(_SCHEME) : len(_SCHEME) + LONGEST_TOKEN + 1]  # one more makes the token a wrong one
+            break
+    raise MissingKeyError("a key is needed: send it as authorization: Bearer tl_…")

@@ -1,0 +1,191 @@
+"""Keys of callers: how they are made, and the file that has their hashes.
+
+A key is a token of 32 random bytes, which its holder sends with each call as a bearer token (RFC 6750). The file has
+the token's SHA-256. A slow hash such as scrypt makes it hard to guess passwords, which people choose. Nobody guesses
+256 random bits, whatever the hash costs; and a slow hash would let each call cost the server milliseconds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+import tomllib
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
+
+from translane_server.errors import KeysError
+from translane_server.files import read_regular
+
+PREFIX = "tl_"
+"""What every token begins with, so that scanners for secrets find tokens."""
+
+LONGEST_TOKEN = len(PREFIX) + 64  # characters
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+
+MOST_HOLDERS = 1000
+MOST_KEYS_OF_A_HOLDER = 16
+
+_TOKEN = re.compile(PREFIX + "[0-9a-f]{64}")
+_SECRET = re.compile(PREFIX + "[0-9A-Za-z_-]{8,}")  # what may be a token, or a part of one
+_MOST_BYTES = 1 << 22
+
+_HEADER = "# Keys of callers, as hashes. translane-keys writes this file anew, and keeps no comments; a note stays.\n"
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True)
+
+
+class Key(_Part):
+    """A key, by the hash of its token.
+
+    Attributes:
+        sha256: the hash of the token, in hexadecimal.
+        expires: from when on the key is refused; None if it does not expire.
+    """
+
+    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    expires: AwareDatetime | None = None
+
+    def has_expired(self, now: datetime) -> bool:
+        """Whether the key is refused at `now`."""
+        return self.expires is not None and self.expires <= now
+
+
+class KeyHolder(_Part):
+    """Who has keys, under a name, and how much all calls with these keys may ask for.
+
+    Attributes:
+        keys: the keys that are valid at the same time, so that one can be replaced by another.
+        sentences_in_flight: most sentences of open calls; None for no limit but the server's.
+        sentences_per_second: most sentences a second, over time; None for no limit.
+        note: a remark of the operator's.
+    """
+
+    keys: Annotated[tuple[Key, ...], Field(max_length=MOST_KEYS_OF_A_HOLDER)] = ()
+    sentences_in_flight: Annotated[int, Field(ge=1, le=2**31 - 1, strict=True)] | None = None
+    sentences_per_second: Annotated[float, Field(gt=0, le=1e9)] | None = None
+    note: Annotated[str, StringConstraints(max_length=200)] = ""
+
+
+Holders = Mapping[str, KeyHolder]
+
+_HOLDERS: TypeAdapter[dict[str, KeyHolder]] = TypeAdapter(dict[str, KeyHolder])
+
+
+def make_token() -> str:
+    """Return a new token: its prefix, and 32 random bytes in hexadecimal."""
+    return PREFIX + secrets.token_hex(32)
+
+
+def is_token(text: str) -> bool:
+    """Whether a text has the shape of a token."""
+    return _TOKEN.fullmatch(text) is not None
+
+
+def digest_of(token: str) -> bytes:
+    """Return the SHA-256 of a token, 32 bytes."""
+    return hashlib.sha256(token.encode()).digest()
+
+
+def load_keys(path: Path) -> Holders:
+    """Return the holders of keys in a file, by their names.
+
+    Raises:
+        KeysError: the file cannot be read, or is wrong. The message names the file, and shows no key.
+    """
+    try:
+        return parse_keys(read_regular(path, _MOST_BYTES))
+    except OSError as error:
+        raise KeysError(f"keys file {path}: it cannot be read: {error.strerror}") from None
+    except KeysError as error:
+        raise KeysError(f"keys file {path}: {error}") from None
+
+
+def parse_keys(content: bytes) -> Holders:
+    """Return the holders of keys in the content of a file, by their names.
+
+    Raises:
+        KeysError: the content is wrong. The message shows no key.
+    """
+    try:
+        tables = tomllib.loads(content.decode())
+    except UnicodeDecodeError:
+        raise KeysError("it is not UTF-8") from None
+    except ValueError as error:
+        raise KeysError(without_secrets(f"it is not TOML: {error}")) from None
+    except RecursionError:
+        raise KeysError("it is not TOML: it is nested too deeply") from None
+    if len(tables) > MOST_HOLDERS:
+        raise KeysError(f"it has {len(tables):,} names, at most {MOST_HOLDERS:,} are accepted")
+    for name in tables:
+        check_name(name)
+    try:
+        holders = _HOLDERS.validate_python(tables)
+    except ValidationError as error:
+        problem = error.errors(include_input=False, include_url=False)[0]
+        place = ".".join(map(str, problem["loc"]))[:100]
+        raise KeysError(without_secrets(f"{place}: {problem['msg'][:1].lower()}{problem['msg'][1:]}")) from None
+    _check_different(holders)
+    return holders
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that no holder may have.
+
+    Raises:
+        KeysError: the name is refused.
+    """
+    if _SECRET.match(name):
+        raise KeysError("a name looks like a key; the key belongs to its holder, and its hash into this file")
+    if not re.fullmatch(NAME, name):
+        raise KeysError(
+            f"{name[:80]!r} is no name of a holder: letters, digits and . _ - are accepted, 64 characters at most"
+        )
+
+
+def write_keys(holders: Holders) -> str:
+    """Return the content of a file with these holders, in TOML."""
+    return _HEADER + "".join(f"\n{_table(name, holder)}" for name, holder in sorted(holders.items()))
+
+
+def without_secrets(text: str) -> str:
+    """Return `text` without anything that may be a token, such as one that was pasted at the wrong place."""
+    return _SECRET.sub(f"{PREFIX}…", text)
+
+
+def _table(name: str, holder: KeyHolder) -> str:
+    lines = [f"[{_quoted(name)}]"]
+    if holder.note:
+        lines.append(f"note = {_quoted(holder.note)}")
+    if holder.sentences_in_flight is not None:
+        lines.append(f"sentences_in_flight = {holder.sentences_in_flight}")
+    if holder.sentences_per_second is not None:
+        lines.append(f"sentences_per_second = {holder.sentences_per_second!r}")
+    lines += ["keys = [", *(f"    {_inline(key)}," for key in holder.keys), "]"]
+    return "\n".join(lines) + "\n"
+
+
+def _inline(key: Key) -> str:
+    if key.expires is None:
+        return f'{{ sha256 = "{key.sha256}" }}'
+    return f'{{ sha256 = "{key.sha256}", expires = {key.expires.astimezone(UTC).isoformat()} }}'
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")  # TOML's strings are JSON's, but for this
+
+
+def _check_different(holders: Holders) -> None:
+    owners: dict[str, str] = {}
+    for name, holder in holders.items():
+        for key in holder.keys:
+            if key.sha256 in owners:
+                raise KeysError(f"{owners[key.sha256]} and {name} have the same key, or one of them has it twice")
+            owners[key.sha256] = name

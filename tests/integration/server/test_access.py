@@ -1,0 +1,517 @@
+"""Certificates and keys through real sockets: who is refused, and what changes while calls run."""
+
+import asyncio
+import contextlib
+import itertools
+import json
+import logging
+import ssl
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2, status_pb2
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from fakes.serving import serving
+from translane.v1 import translation_pb2 as pb
+from translane.v1 import translation_pb2_grpc
+from translane_server import command, healthcheck
+from translane_server.access import guard
+from translane_server.access.key_command import run as run_keys
+from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
+from translane_server.errors import StartupError
+
+trustme = pytest.importorskip("trustme")
+
+BUNDLE = Path(__file__).parents[2] / "data" / "bundles" / "v5-int8"
+
+
+@pytest.fixture(autouse=True)
+def _files_are_looked_at_often(monkeypatch):
+    monkeypatch.setattr(guard, "INTERVAL", 0.02)
+
+
+@pytest.fixture(scope="module")
+def authority():
+    return trustme.CA()
+
+
+@pytest.fixture(scope="module")
+def another():
+    return trustme.CA()
+
+
+class Secrets:
+    """The files of a server: its certificate, and the keys of its callers."""
+
+    def __init__(self, folder, authority):
+        self.authority = authority
+        self.cert, self.key, self.ca = folder / "server.crt", folder / "server.key", folder / "callers.crt"
+        self.keys = folder / "keys.toml"
+        self.issue()
+        replace(self.ca, authority.cert_pem.bytes())
+
+    def issue(self):
+        """Write another certificate of the same authority, and return its serial number."""
+        issued = self.authority.issue_cert("localhost")
+        replace(self.cert, b"".join(part.bytes() for part in issued.cert_chain_pems))
+        replace(self.key, issued.private_key_pem.bytes())
+        return ssl.PEM_cert_to_DER_cert(issued.cert_chain_pems[0].bytes().decode())
+
+    def write(self, **holders):
+        replace(self.keys, write_keys(holders).encode())
+
+    @property
+    def tls(self):
+        return {"tls_cert": self.cert, "tls_key": self.key}
+
+
+def replace(path, content):
+    new = path.with_suffix(".new")
+    new.write_bytes(content)
+    new.replace(path)
+
+
+@pytest.fixture
+def secrets(tmp_path, authority):
+    return Secrets(tmp_path, authority)
+
+
+@pytest.fixture
+def tokens():
+    return [make_token() for _ in range(4)]
+
+
+def holder(*tokens, **limits):
+    return KeyHolder(keys=tuple(Key(sha256=digest_of(token).hex()) for token in tokens), **limits)
+
+
+def bearer(token):
+    return (("authorization", f"Bearer {token}"),)
+
+
+def secure(running, authority, caller=None):
+    own = (caller.private_key_pem.bytes(), caller.cert_chain_pems[0].bytes()) if caller else ()
+    credentials = grpc.ssl_channel_credentials(authority.cert_pem.bytes(), *own)
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    return grpc.aio.secure_channel(f"localhost:{running.server.port}", credentials, options=options)
+
+
+def stub_of(channel):
+    return translation_pb2_grpc.TranslationServiceStub(channel)
+
+
+def request(count=1, **fields):
+    return pb.TranslateRequest(texts=["abc"] * count, **fields)
+
+
+def details_of(error):
+    trailers = dict(error.trailing_metadata() or ())
+    details = status_pb2.Status.FromString(trailers["grpc-status-details-bin"]).details
+    info, retry = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo()
+    for each in details:
+        each.Unpack(info)
+        each.Unpack(retry)
+    return info.reason, retry.retry_delay.ToNanoseconds() / 1e9
+
+
+async def outcome(call):
+    try:
+        await call
+    except grpc.aio.AioRpcError as error:
+        return f"{error.code().name} {details_of(error)[0]}" if error.trailing_metadata() else error.code().name
+    return "OK"
+
+
+def value(running, name, **labels):
+    return running.server.metrics.registry.get_sample_value(name, labels)
+
+
+def allowance_of(running, name):
+    keys = running.server.guard.keys
+    assert keys is not None
+    return keys._cabinet.allowances[name]
+
+
+async def test_tls_encrypts_and_knows_its_authority(secrets, authority, another):
+    async with serving(**secrets.tls) as running:
+        async with secure(running, authority) as channel:
+            assert await outcome(stub_of(channel).Translate(request())) == "OK"
+        async with secure(running, another) as channel:
+            assert await outcome(stub_of(channel).Translate(request())) == "UNAVAILABLE"
+        assert await outcome(running.stub.Translate(request())) == "UNAVAILABLE"  # without TLS
+
+
+async def test_mutual_tls_names_callers_by_their_certificates(secrets, authority, another):
+    async with serving(**secrets.tls, tls_client_ca=secrets.ca) as running:
+        named = []
+        check_room = running.dispatcher.check_room
+
+        def noting(sentences, caller=""):
+            named.append(caller)
+            check_room(sentences, caller)
+
+        running.dispatcher.check_room = noting
+        for caller, expected in (
+            (authority.issue_cert("team-a@example.org"), "OK"),
+            (authority.issue_cert(common_name="team-b"), "OK"),
+            (another.issue_cert("team-a@example.org"), "UNAVAILABLE"),
+            (None, "UNAVAILABLE"),
+        ):
+            async with secure(running, authority, caller) as channel:
+                assert await outcome(stub_of(channel).Translate(request())) == expected
+        assert dict.fromkeys(named) == dict.fromkeys(["team-a@example.org", "team-b"])
+
+
+async def test_what_needs_a_key(secrets, tokens):
+    secrets.write(a=holder(tokens[0]))
+    async with serving(keys_file=secrets.keys) as running:
+        channel = running.channel
+        health = health_pb2_grpc.HealthStub(channel)
+        reflection = reflection_pb2_grpc.ServerReflectionStub(channel)
+        calls = {
+            "Translate": lambda metadata: running.stub.Translate(request(), metadata=metadata),
+            "Score": lambda metadata: running.stub.Score(
+                pb.ScoreRequest(inputs=[pb.ScoreInput(source="a", target="a")]), metadata=metadata
+            ),
+            "ListModels": lambda metadata: running.stub.ListModels(pb.ListModelsRequest(), metadata=metadata),
+            "TranslateStream": lambda metadata: running.stub.TranslateStream(
+                pb.TranslateStreamRequest(text="a"), metadata=metadata
+            ).read(),
+            "reflection": lambda metadata: reflection.ServerReflectionInfo(
+                iter([reflection_pb2.ServerReflectionRequest(list_services="")]), metadata=metadata
+            ).read(),
+        }
+        for call in calls.values():
+            assert await outcome(call(())) == "UNAUTHENTICATED MISSING_KEY"
+            assert await outcome(call(bearer(tokens[1]))) == "UNAUTHENTICATED UNKNOWN_KEY"
+            assert await outcome(call(bearer(tokens[0]))) == "OK"
+        unknown = channel.unary_unary("/no.Service/Method", None, None)
+        assert await outcome(unknown(b"")) == "UNAUTHENTICATED MISSING_KEY"
+        assert await outcome(unknown(b"", metadata=bearer(tokens[0]))) == "UNIMPLEMENTED METHOD_NOT_FOUND"
+        assert await outcome(health.Check(health_pb2.HealthCheckRequest())) == "OK"
+        assert await outcome(health.Watch(health_pb2.HealthCheckRequest()).read()) == "OK"
+        assert value(running, "translane_rejected_total", reason="MISSING_KEY") == len(calls) + 1
+        assert value(running, "translane_key_sentences_total", key="a") == 3
+        assert value(running, "translane_open_calls") == 1  # the watch
+
+
+async def test_a_call_is_refused_before_its_message_is_received(secrets, tokens):
+    secrets.write(a=holder(tokens[0]))
+    async with serving(keys_file=secrets.keys) as running:
+        method: Any = running.channel.stream_unary("/translane.v1.TranslationService/Translate", None, None)
+        call = method()
+        with pytest.raises(grpc.aio.AioRpcError) as caught:  # nothing is ever written
+            await call
+        assert details_of(caught.value)[0] == "MISSING_KEY"
+
+
+async def load(running, authority, token_of, seconds, *, lasting):
+    """Call all the time, over one connection or over a new one for each call; count the outcomes."""
+    outcomes: Counter[str] = Counter()
+    end = asyncio.get_running_loop().time() + seconds
+    async with contextlib.AsyncExitStack() as stack:
+        channel = await stack.enter_async_context(secure(running, authority))
+        while asyncio.get_running_loop().time() < end:
+            if not lasting:
+                channel = await stack.enter_async_context(secure(running, authority))
+            found = await outcome(stub_of(channel).Translate(request(), metadata=bearer(token_of())))
+            outcomes[found] += 1
+            if not lasting:
+                await channel.close()
+    return outcomes
+
+
+async def shown(running):
+    """The certificate that the server shows to a new connection, in DER."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    _, writer = await asyncio.open_connection("127.0.0.1", running.server.port, ssl=context)
+    try:
+        return writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    finally:
+        writer.close()
+
+
+async def until(condition):
+    async with asyncio.timeout(20):
+        while not await condition():  # noqa: ASYNC110 the condition is in another process or thread
+            await asyncio.sleep(0.02)
+
+
+async def test_certificates_and_keys_are_replaced_under_load_without_a_failed_call(secrets, authority, tokens):
+    secrets.write(a=holder(tokens[0]))
+    current = tokens[0]
+    async with serving(**secrets.tls, keys_file=secrets.keys, rows=16) as running:
+        callers = [
+            asyncio.create_task(load(running, authority, lambda: current, 3, lasting=lasting))
+            for lasting in (True, True, False, False)
+        ]
+        certificates = []
+        for before, after in itertools.pairwise(tokens):
+            wanted = secrets.issue()
+
+            async def is_shown(wanted=wanted):
+                return await shown(running) == wanted
+
+            await until(is_shown)
+            certificates.append(wanted)
+            secrets.write(a=holder(before, after))
+
+            async def is_known(after=after):
+                async with secure(running, authority) as channel:
+                    models = stub_of(channel).ListModels(pb.ListModelsRequest(), metadata=bearer(after))
+                    return await outcome(models) == "OK"
+
+            await until(is_known)
+            current = after
+            await asyncio.sleep(0.2)  # calls with the key before come in
+            secrets.write(a=holder(after))
+        outcomes: Counter[str] = sum(await asyncio.gather(*callers), Counter())
+        assert len(set(certificates)) == 3
+        assert set(outcomes) == {"OK"}
+        assert outcomes["OK"] > 100
+
+        async def is_refused():
+            async with secure(running, authority) as channel:
+                return await outcome(stub_of(channel).Translate(request(), metadata=bearer(tokens[0]))) != "OK"
+
+        await until(is_refused)
+
+
+async def test_a_flood_with_one_key_leaves_the_other_its_place(secrets, tokens):
+    secrets.write(flood=holder(tokens[0], sentences_in_flight=8), other=holder(tokens[1], sentences_in_flight=8))
+    async with serving(keys_file=secrets.keys, rows=4) as running:
+        ended = asyncio.Event()
+
+        async def flood():
+            outcomes: Counter[str] = Counter()
+            while not ended.is_set():
+                call = running.stub.Translate(request(4), metadata=bearer(tokens[0]))
+                outcomes[await outcome(call)] += 1
+            return outcomes
+
+        floods = [asyncio.create_task(flood()) for _ in range(16)]
+        others = [await outcome(running.stub.Translate(request(4), metadata=bearer(tokens[1]))) for _ in range(50)]
+        ended.set()
+        flooded: Counter[str] = sum(await asyncio.gather(*floods), Counter())
+        assert Counter(others) == {"OK": 50}
+        assert set(flooded) == {"OK", "RESOURCE_EXHAUSTED TOO_MANY_SENTENCES"}
+        rejected = value(running, "translane_key_rejected_total", key="flood", reason="TOO_MANY_SENTENCES")
+        assert rejected == flooded["RESOURCE_EXHAUSTED TOO_MANY_SENTENCES"]
+        assert value(running, "translane_key_rejected_total", key="other", reason="TOO_MANY_SENTENCES") is None
+        assert value(running, "translane_key_sentences_total", key="other") == 200
+        assert [allowance_of(running, name).in_flight for name in ("flood", "other")] == [0, 0]
+
+
+async def test_a_rate_says_when_to_try_again(secrets, tokens):
+    secrets.write(a=holder(tokens[0], sentences_per_second=0.5))
+    async with serving(keys_file=secrets.keys) as running:
+        call = running.stub.Translate
+        assert await outcome(call(request(3), metadata=bearer(tokens[0]))) == "OK"
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call(request(), metadata=bearer(tokens[0]))
+        reason, retry = details_of(caught.value)
+        assert caught.value.code().name == "RESOURCE_EXHAUSTED"
+        assert reason == "TOO_MANY_SENTENCES_PER_SECOND"
+        assert 4 < retry <= 6
+
+
+async def test_sentences_of_cut_texts_are_counted(secrets, tokens):
+    secrets.write(a=holder(tokens[0], sentences_in_flight=4))
+    async with serving(keys_file=secrets.keys) as running:
+
+        async def send(sentences, method="Translate"):
+            text = "Good day. " * sentences
+            if method == "Translate":
+                return await outcome(
+                    running.stub.Translate(pb.TranslateRequest(texts=[text]), metadata=bearer(tokens[0]))
+                )
+            stream = running.stub.TranslateStream(pb.TranslateStreamRequest(text=text), metadata=bearer(tokens[0]))
+            return await outcome(stream.read())
+
+        for method in ("Translate", "TranslateStream"):
+            assert await send(4, method) == "OK"
+            assert await send(5, method) == "INVALID_ARGUMENT INVALID_FIELD"
+
+
+async def test_a_call_that_is_cancelled_gives_back_its_sentences(secrets, tokens):
+    secrets.write(a=holder(tokens[0], sentences_in_flight=4))
+    async with serving(keys_file=secrets.keys) as running:
+        running.backend.hold()
+        call = running.stub.Translate(request(4), metadata=bearer(tokens[0]))
+        allowance = allowance_of(running, "a")
+
+        async def is_in_flight():
+            return allowance.in_flight == 4
+
+        await until(is_in_flight)
+        call.cancel()
+
+        async def is_given_back():
+            return allowance.in_flight == 0
+
+        await until(is_given_back)
+        running.backend.release()
+
+
+async def test_hostile_headers_cost_one_line_and_no_memory(secrets, tokens, caplog):
+    secrets.write(a=holder(tokens[0]))
+    caplog.set_level(logging.DEBUG)
+    async with serving(keys_file=secrets.keys, log_level="debug") as running:
+        caplog.clear()
+        headers = [
+            "Bearer " + "x" * 8000, "Bearer " * 1000, tokens[0], f"Basic {tokens[0]}", f"Bearer {tokens[0]}{tokens[0]}",
+            f"Bearer {tokens[1]}", "", " ", "Bearer \x7e\x7e",
+        ]  # fmt: skip
+        for header in headers * 20:
+            found = await outcome(running.stub.Translate(request(), metadata=(("authorization", header),)))
+            assert found in ("UNAUTHENTICATED MISSING_KEY", "UNAUTHENTICATED UNKNOWN_KEY")
+        assert await outcome(running.stub.Translate(request(), metadata=(("authorization", "x" * 50_000),))) != "OK"
+        lines = [record for record in caplog.records if record.levelno > logging.DEBUG]
+        assert len(lines) == 1
+        assert await outcome(running.stub.Translate(request(), metadata=bearer(tokens[0]))) == "OK"
+        everything = " ".join(str(vars(record)) for record in caplog.records)
+        assert "request" in everything
+        assert not any(token[3:30] in everything for token in tokens)
+
+
+async def test_the_metrics_port_has_the_certificate_too(secrets, authority, another):
+    async with serving(**secrets.tls, metrics_tls=True) as running:
+
+        def scrape(trusted):
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            trusted.configure_trust(context)
+            with urlopen(
+                f"https://localhost:{running.server.metrics_port}/metrics", timeout=5, context=context
+            ) as page:
+                return page.read().decode()
+
+        assert "translane_open_calls" in await asyncio.to_thread(scrape, authority)
+        with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
+            await asyncio.to_thread(scrape, another)
+
+
+async def test_the_health_check_works_over_tls_and_beside_mutual_tls(secrets):
+    async def problem(running, **environ):
+        target = healthcheck.target({"TRANSLANE_PORT": str(running.server.port), **environ})
+        return await asyncio.to_thread(healthcheck.problem, target)
+
+    async with serving(**secrets.tls) as running:
+        assert await problem(running, TRANSLANE_TLS_CERT="server.crt") is None
+        assert await problem(running) is not None
+    async with serving(**secrets.tls, tls_client_ca=secrets.ca, health_port=0) as running:
+        port = running.server._health_port
+        assert port is not None
+        health_port = port.port
+        assert await problem(running, TRANSLANE_HEALTH_PORT=str(health_port)) is None
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{health_port}") as channel:
+            assert await outcome(stub_of(channel).Translate(request())) == "UNIMPLEMENTED METHOD_NOT_FOUND"
+    assert await problem(running, TRANSLANE_HEALTH_PORT=str(health_port)) is not None
+
+
+@pytest.mark.parametrize(
+    ("changes", "lines"),
+    [
+        ({}, []),
+        ({"host": "0.0.0.0"}, ["listening on 0.0.0.0 without TLS (--tls-cert) and keys (--keys-file)"]),
+        ({"host": "0.0.0.0", "tls": True}, ["listening on 0.0.0.0 without keys (--keys-file)"]),
+        ({"host": "0.0.0.0", "keys": True}, ["listening on 0.0.0.0 without TLS (--tls-cert)"]),
+        ({"host": "0.0.0.0", "keys": True, "tls": True}, []),
+        ({"host": "0.0.0.0", "tls": True, "mutual": True}, []),
+        ({"host": "localhost"}, []),
+    ],
+)
+async def test_a_server_that_others_reach_says_what_it_lacks(secrets, caplog, changes, lines):
+    settings = {"host": changes.get("host", "127.0.0.1")}
+    if changes.get("tls"):
+        settings |= secrets.tls
+    if changes.get("mutual"):
+        settings |= {"tls_client_ca": secrets.ca}
+    if changes.get("keys"):
+        secrets.write()
+        settings |= {"keys_file": secrets.keys}
+    async with serving(**settings):
+        pass
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert [line.partition(": ")[0] for line in warnings] == lines
+
+
+async def test_a_server_with_a_wrong_key_does_not_start(secrets, another):
+    secrets.key.write_bytes(another.issue_cert("localhost").private_key_pem.bytes())
+    with pytest.raises(StartupError, match="it is not the key of the certificate"):
+        async with serving(**secrets.tls):
+            pass
+
+
+def check(capsys, *argv):
+    code = command.run(["--check", "--model", str(BUNDLE), *map(str, argv)], {})
+    return code, capsys.readouterr()
+
+
+def test_check_tells_what_it_found(secrets, tokens, capsys):
+    secrets.write(a=holder(tokens[0]), b=holder(*tokens[1:3]))
+    argv = ["--tls-cert", secrets.cert, "--tls-key", secrets.key, "--keys-file", secrets.keys]
+    code, said = check(capsys, *argv, "--tls-client-ca", secrets.ca)
+    assert (code, said.err) == (0, "")
+    settings, certificate, callers, keys, model = said.out.splitlines()
+    assert settings == "settings: right"
+    assert certificate.startswith(f"certificate {secrets.cert}: for localhost; valid until ")
+    assert callers == f"certificates of callers: those of {secrets.ca}"
+    assert keys == f"keys {secrets.keys}: 2 names, 3 keys, of which 0 have expired"
+    files = len(json.loads((BUNDLE / "manifest.json").read_text())["files"])
+    assert model.endswith(f"its {files} files are those that were exported")
+    assert not any(token[3:] in said.out for token in tokens)
+
+
+@pytest.mark.parametrize("wrong", ["key", "keys", "bundle", "settings"])
+def test_check_fails_where_a_server_would_not_start(secrets, tmp_path, capsys, wrong):
+    argv = ["--tls-cert", secrets.cert, "--tls-key", secrets.key, "--keys-file", secrets.keys]
+    secrets.write()
+    if wrong == "key":
+        secrets.key.write_bytes(b"")
+    elif wrong == "keys":
+        secrets.keys.write_text("[")
+    elif wrong == "bundle":
+        argv += ["--models", tmp_path / "none"]
+    else:
+        argv += ["--tls-client-ca", tmp_path / "none"]
+    code, said = check(capsys, *argv)
+    assert code in (1, 2)
+    assert said.err.startswith("translane-server: ")
+    assert said.err.count("\n") == 1
+
+
+async def test_keys_of_the_command_open_the_server(secrets, capsys):
+    environ = {"TRANSLANE_KEYS_FILE": str(secrets.keys)}
+
+    def keys(*argv):
+        assert run_keys(argv, environ) == 0
+        return capsys.readouterr().out.splitlines()
+
+    (token,) = keys("add", "team-a", "--sentences-in-flight", "9")
+    async with serving(keys_file=secrets.keys) as running:
+
+        async def works(token):
+            return await outcome(running.stub.Translate(request(), metadata=bearer(token))) == "OK"
+
+        assert await works(token)
+        (newer,) = keys("rotate", "team-a", "--keep", "1h")
+
+        async def newer_works():
+            return await works(newer)
+
+        await until(newer_works)
+        assert await works(token)
+        keys("remove", "team-a", digest_of(token).hex()[:12])
+
+        async def older_is_refused():
+            return not await works(token)
+
+        await until(older_is_refused)
+        assert await works(newer)

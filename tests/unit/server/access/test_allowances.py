@@ -1,0 +1,120 @@
+import pytest
+from prometheus_client import Counter
+
+from translane_server.access.allowances import Account, Allowance
+from translane_server.access.keys import KeyHolder
+from translane_server.errors import InvalidRequestError, SentenceRateError, TooManySentencesError
+
+
+class Clock:
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def test_without_limits_everything_is_taken(clock):
+    allowance = Allowance(KeyHolder(), clock)
+    for _ in range(10):
+        allowance.take(1_000_000)
+    assert allowance.in_flight == 10_000_000
+
+
+def test_sentences_in_flight_are_limited_until_they_are_given_back(clock):
+    allowance = Allowance(KeyHolder(sentences_in_flight=10), clock)
+    allowance.take(4)
+    allowance.take(6)
+    with pytest.raises(TooManySentencesError, match="10 sentences of this key are in flight, 1 more would exceed"):
+        allowance.take(1)
+    allowance.give_back(4)
+    allowance.take(4)
+    assert allowance.in_flight == 10
+
+
+def test_a_request_that_never_fits_is_not_to_be_tried_again(clock):
+    allowance = Allowance(KeyHolder(sentences_in_flight=10), clock)
+    with pytest.raises(InvalidRequestError, match="has 11 sentences, and its key may have 10 in flight"):
+        allowance.take(11)
+    allowance.take(8)
+    with pytest.raises(InvalidRequestError, match="has 12 sentences"):
+        allowance.take(4, of_call=8)
+    assert allowance.in_flight == 8
+
+
+def test_over_a_minute_the_rate_holds_whatever_the_sizes(clock):
+    allowance = Allowance(KeyHolder(sentences_per_second=10), clock)
+    taken, waits = 0, []
+    for step in range(6000):
+        clock.now = 100 + step / 100
+        size = 1 + step % 7
+        try:
+            allowance.take(size)
+        except SentenceRateError as error:
+            waits.append(error.retry_after)
+        else:
+            taken += size
+    assert 600 <= taken <= 600 + 10 + 7
+    assert min(waits) > 0
+    assert max(waits) <= 1
+
+
+def test_the_suggested_wait_is_exact(clock):
+    allowance = Allowance(KeyHolder(sentences_per_second=10), clock)
+    allowance.take(30)  # the ten of the bucket, and a debt of twenty
+    with pytest.raises(SentenceRateError) as caught:
+        allowance.take(1)
+    assert caught.value.retry_after == pytest.approx(2.1)
+    clock.now += 2.09
+    with pytest.raises(SentenceRateError):
+        allowance.take(1)
+    clock.now += 0.011
+    allowance.take(1)
+
+
+def test_a_slow_rate_accepts_one_sentence_at_a_time(clock):
+    allowance = Allowance(KeyHolder(sentences_per_second=0.01), clock)
+    allowance.take(1)
+    with pytest.raises(SentenceRateError) as caught:
+        allowance.take(1)
+    assert caught.value.retry_after == 60
+    clock.now += 100.001
+    allowance.take(1)
+
+
+def test_the_rest_of_an_accepted_call_is_not_refused_for_the_rate(clock):
+    allowance = Allowance(KeyHolder(sentences_per_second=1), clock)
+    allowance.take(1)
+    allowance.take(5, of_call=1)
+    with pytest.raises(SentenceRateError) as caught:
+        allowance.take(1)
+    assert caught.value.retry_after == pytest.approx(6)
+
+
+def test_changed_limits_hold_for_what_is_in_flight(clock):
+    allowance = Allowance(KeyHolder(), clock)
+    allowance.take(20)
+    allowance.change(KeyHolder(sentences_in_flight=25))
+    with pytest.raises(TooManySentencesError):
+        allowance.take(6)
+    allowance.take(5)
+
+
+def test_an_account_gives_back_what_it_took_once(clock):
+    counter = Counter("sentences", "", registry=None)
+    allowance = Allowance(KeyHolder(sentences_in_flight=10), clock)
+    account = Account(allowance, counter)
+    account.pay(3)
+    account.pay(4)
+    with pytest.raises(InvalidRequestError):
+        account.pay(4)
+    assert allowance.in_flight == 7
+    account.close()
+    account.close()
+    assert allowance.in_flight == 0
+    assert counter._value.get() == 7
