@@ -11,7 +11,6 @@ from typing import Any
 import matplotlib
 from matplotlib.dates import DateFormatter, MinuteLocator
 from matplotlib.figure import Figure
-from matplotlib.gridspec import GridSpec
 from matplotlib.ticker import FuncFormatter, MultipleLocator
 
 from benchmarks.report.dashboard import Panel, Query, Row
@@ -19,7 +18,6 @@ from benchmarks.report.plots import STYLE
 
 WIDTH = 8.6  # [inches]
 LINE = 0.27  # height of a line of Grafana's grid [inches]
-COLUMNS = 24
 COLOURS = ("#0072B2", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#8C564B", "#999999", "#F0E442")
 LIMIT = "#D55E00"
 STEPS = ("#009E73", "#E69F00", "#D55E00")  # good, near, over
@@ -35,18 +33,18 @@ def picture(row: Row, ask: Ask) -> Figure:
     """The panels of a row that have data, at their places in Grafana's grid."""
     answers = {panel.title: [(query, ask(query)) for query in panel.queries] for panel in row.panels}
     panels = [panel for panel in row.panels if any(found for _, found in answers[panel.title])]
-    top = min(panel.y for panel in panels)
-    lines = max(panel.y + panel.height for panel in panels) - top
+    lines = [list(line) for _, line in itertools.groupby(panels, key=lambda panel: panel.y)]
+    heights = [line[0].height * LINE for line in lines]
     with matplotlib.rc_context(SMALL):
-        figure = Figure(figsize=(WIDTH, lines * LINE + 0.1), layout="constrained")
+        figure = Figure(figsize=(WIDTH, sum(heights) + 0.1), layout="constrained")
         layout: Any = figure.get_layout_engine()
         layout.set(w_pad=0.08, h_pad=0.06)
-        grid = GridSpec(lines, COLUMNS, figure=figure)
-        for panel in panels:
-            y = panel.y - top
-            axes = figure.add_subplot(grid[y : y + panel.height, panel.x : panel.x + panel.width])
-            axes.set_title(panel.title, loc="left")
-            _KINDS[panel.kind](axes, panel, answers[panel.title])
+        parts = figure.subfigures(len(lines), 1, height_ratios=heights, squeeze=False).flatten()
+        for part, line in zip(parts, lines, strict=True):
+            grid = part.subplots(1, len(line), width_ratios=[panel.width for panel in line], squeeze=False).flatten()
+            for axes, panel in zip(grid, line, strict=True):
+                axes.set_title(panel.title, loc="left")
+                _KINDS[panel.kind](axes, panel, answers[panel.title])
         figure.draw_without_rendering()  # with this style, which counts until here
     return figure
 
@@ -58,9 +56,9 @@ def _time_series(axes: Any, panel: Panel, answers: Answers) -> None:
     lines = [(_legend(query, series), *_points(series)) for query, found in answers for series in found]
     lines = [line for line in lines if not all(map(math.isnan, line[2]))]
     (_stack if panel.stacked else _draw)(axes, lines)
-    highest = max((value for line in lines for value in line[2] if not math.isnan(value)), default=0.0)
-    axes.set_ylim(0, 1.08 * highest or 1)
-    axes.yaxis.set_major_locator(MultipleLocator(_tick(1.08 * highest or 1, panel.unit)))
+    highest = 1.08 * max(axes.dataLim.y1, 0.0) or 1.0
+    axes.set_ylim(0, highest)
+    axes.yaxis.set_major_locator(MultipleLocator(_tick(highest, panel.unit)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _number(value, panel.unit)))
     _time_axis(axes)
     columns = 1 if panel.width < 8 else 2

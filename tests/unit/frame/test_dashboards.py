@@ -50,7 +50,7 @@ def test_the_dashboard_is_what_its_panels_make():
 
 
 def test_panels_have_their_own_places():
-    taken = set()
+    taken: set[tuple[int, int]] = set()
     for panel in DASHBOARD["panels"]:
         at = panel["gridPos"]
         places = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
