@@ -1,6 +1,6 @@
 """A real Prometheus scrapes real servers: each alert fires where it is provoked, and every query has data.
 
-Minutes of the rules pass in less than a second here; no threshold is changed.
+A minute of the rules passes in a second here; no threshold is changed.
 """
 
 import asyncio
@@ -30,11 +30,11 @@ from helpers.reliability.versions import ModelFolder
 from translane.v1 import models_pb2, models_pb2_grpc, translation_pb2_grpc
 from translane.v1 import translation_pb2 as pb
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-SCRAPE = 0.4  # [seconds]
-HASTE = 100  # 5 minutes are 3 seconds
-LONGEST = 60.0  # until all alerts have fired [seconds]
+SCRAPE = 1.0  # [seconds]
+HASTE = 60
+LONGEST = 120.0  # until all alerts have fired [seconds]; it takes a quarter of this where the machine has nothing else
 
 TESTS = Path(__file__).parents[2]
 FAKE = [str(TESTS / "fakes" / "command.py")]
@@ -137,10 +137,10 @@ async def fall_silent(server, has_fired):
     async with stub_of(server) as stub:
         for _ in range(20):
             await asyncio.gather(ask(stub, "a"), asyncio.sleep(0.1))
-    await has_fired("TranslaneNoTraffic")
     files = psutil.Process(server.pid).num_fds()
     resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (files + 4, files + 4))
     await has_fired("TranslaneFileDescriptors")
+    await has_fired("TranslaneNoTraffic")
     server.process.kill()
     await has_fired("TranslaneServerDown")
 
