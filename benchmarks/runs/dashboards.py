@@ -31,8 +31,8 @@ from benchmarks.report.dashboard_pictures import picture
 from benchmarks.report.plots import save
 from translane_client import AsyncClient, RetryPolicy, TranslaneError
 
-SCRAPE = 1.0  # [seconds]
-RATE = "10s"  # the interval of rates
+SCRAPE = 2.0  # [seconds]
+RATE = "12s"  # the interval of rates
 POINTS = 240  # of a line
 PICTURES = places.ROOT / "docs" / "dashboards"
 FLAGS = ("--replicas=2", "--threads=1", "--rows=32", "--sentences-waiting=256")

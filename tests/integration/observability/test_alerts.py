@@ -204,7 +204,7 @@ async def test_every_alert_fires_and_every_query_has_data(prometheus, begin, tmp
         "translane-faulty": begin(
             "faulty",
             *("--model=x", "--replicas=4", "--threads=1", f"--keys-file={keys}"),
-            environment=environment(FAKE_FAIL_AT_STEP="0"),
+            environment=environment(FAKE_FAIL_AT_STEP="0", FAKE_MOST_LOSSES="1000"),
             **fake,
         ),
         "translane-quiet": begin("quiet", "--model=x", *one, environment=environment(), **fake),
