@@ -6,8 +6,8 @@ import logging
 
 import grpc
 
-from translane_server.observation.call_trace import Tracer
 from translane_server.access.key_ring import KeyRing
+from translane_server.observation.call_trace import Tracer
 from translane_server.observation.metrics import Metrics
 from translane_server.rpc.callers import caller_naming
 from translane_server.rpc.interceptors import CallInterceptor
