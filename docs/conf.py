@@ -53,6 +53,7 @@ docs/glossaries
 docs/access
 docs/security
 docs/deployment
+docs/dashboards
 docs/export
 docs/quality
 docs/decoding
