@@ -28,7 +28,7 @@ demo: .venv/.server  ## set up, start the server on the bundled model, translate
 serve: .venv/.server  ## serve the bundled model (MODEL=… another) until Ctrl-C
 	@exec $(BIN)/translane-server --model $(MODEL) $(SERVER_ARGS)
 
-test: .venv/.everything  ## set up everything, PyTorch included, and run all tests
+test: .venv/.everything .venv/.system  ## set up everything, PyTorch included, and run all tests
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(PYTEST_ARGS)
 
 soak: .venv/.everything  ## load, kill and reload a server for SOAK_SECONDS; exit code 1 if anything is lost or grows
@@ -49,7 +49,7 @@ format: .venv/.everything  ## let ruff fix and format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-coverage: .venv/.everything  ## run all tests, and hold client and server to the floor of branch coverage in pyproject.toml
+coverage: .venv/.everything .venv/.system  ## run all tests, and hold client and server to the floor of branch coverage in pyproject.toml
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal --cov --cov-report= --cov-fail-under=0 $(PYTEST_ARGS)
 	$(BIN)/coverage report --skip-covered --skip-empty --sort=cover --fail-under=0
 	$(BIN)/coverage report --include='client/*,server/*' --format=total
@@ -106,6 +106,10 @@ clean:  ## remove what these commands made
 	@echo 'installing everything, PyTorch included …'
 	@$(PIP) -e '.[all]' --group dev
 	@touch $@ .venv/.server
+
+.venv/.system: .venv/.made scripts/system-packages
+	@scripts/install-system-packages
+	@touch $@
 
 .venv/.bench: .venv/.everything
 	@echo 'installing what benchmarks compare with, and draw with …'
