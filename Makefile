@@ -3,7 +3,7 @@
 # SOAK_SECONDS=… how long the soak lasts, BENCH_ARGS=… what the benchmarks get, NOX_ARGS=… what nox gets.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test soak check format coverage matrix bench docs stubs pins wheel image clean
+.PHONY: help demo serve test soak check format coverage matrix bench docs stubs pins wheel image sbom clean
 .DELETE_ON_ERROR:
 
 MODEL  ?= models/zh-en
@@ -28,26 +28,28 @@ demo: .venv/.server  ## set up, start the server on the bundled model, translate
 serve: .venv/.server  ## serve the bundled model (MODEL=… another) until Ctrl-C
 	@exec $(BIN)/translane-server --model $(MODEL) $(SERVER_ARGS)
 
-test: .venv/.everything  ## set up everything, PyTorch included, and run all tests
+test: .venv/.everything .venv/.system  ## set up everything, PyTorch included, and run all tests
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(PYTEST_ARGS)
 
 soak: .venv/.everything  ## load, kill and reload a server for SOAK_SECONDS; exit code 1 if anything is lost or grows
 	@PYTHONPATH=tests:$(PYTHONPATH) $(BIN)/python -m reliability.soak --seconds $(SOAK_SECONDS)
 
-check: .venv/.everything  ## lint, format, types, generated code
+check: .venv/.everything  ## lint, format, types, generated code, policies of deployments
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy scripts/demo
 	scripts/generate-stubs --check
 	scripts/build-kernels --check
+	$(BIN)/python scripts/generate-chart --check
+	@$(BIN)/python scripts/check-policies
 	@if command -v buf >/dev/null; then echo 'buf lint'; buf lint; else echo 'buf lint: skipped, buf is not installed'; fi
 
 format: .venv/.everything  ## let ruff fix and format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-coverage: .venv/.everything  ## run all tests, and hold client and server to the floor of branch coverage in pyproject.toml
+coverage: .venv/.everything .venv/.system  ## run all tests, and hold client and server to the floor of branch coverage in pyproject.toml
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal --cov --cov-report= --cov-fail-under=0 $(PYTEST_ARGS)
 	$(BIN)/coverage report --skip-covered --skip-empty --sort=cover --fail-under=0
 	$(BIN)/coverage report --include='client/*,server/*' --format=total
@@ -81,6 +83,11 @@ image:  ## build the container image; DEVICE=cuda for GPUs
 	$(ENGINE) build $(if $(findstring podman,$(ENGINE)),--format docker) --build-arg DEVICE=$(DEVICE) --build-arg VERSION=$(VERSION) \
 	    --build-arg REVISION=$(shell git rev-parse HEAD 2>/dev/null) --tag translane:$(VERSION)-$(DEVICE) .
 
+sbom:  ## copy the image's bill of materials and its licences into build; DEVICE=cuda for that image
+	@mkdir -p build
+	@for file in sbom.cdx.json NOTICE; do $(ENGINE) run --rm --entrypoint cat translane:$(VERSION)-$(DEVICE) \
+	    /opt/translane/share/translane/$$file >build/$$file && echo build/$$file; done
+
 clean:  ## remove what these commands made
 	rm -rf .venv .venv-stubs .venv-cuda .nox .coverage* build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -97,8 +104,12 @@ clean:  ## remove what these commands made
 
 .venv/.everything: .venv/.made constraints.txt pyproject.toml
 	@echo 'installing everything, PyTorch included …'
-	@$(PIP) -e '.[export,completion,files,language-id,plot,tensorboard]' --group dev
+	@$(PIP) -e '.[all]' --group dev
 	@touch $@ .venv/.server
+
+.venv/.system: .venv/.made scripts/system-packages
+	@scripts/install-system-packages
+	@touch $@
 
 .venv/.bench: .venv/.everything
 	@echo 'installing what benchmarks compare with, and draw with …'
@@ -120,7 +131,7 @@ clean:  ## remove what these commands made
 .venv-cuda/.bench: constraints.txt constraints-cuda.txt pyproject.toml
 	@echo 'setting up .venv-cuda, with PyTorch and the libraries of CUDA …'
 	@scripts/make-venv .venv-cuda
-	@$(CUDA_PIP) -c constraints.txt -e '.[export,completion,files,language-id,plot,tensorboard]' --group dev --group bench
+	@$(CUDA_PIP) -c constraints.txt -e '.[all]' --group dev --group bench
 	@.venv-cuda/bin/python -m pip uninstall -qq -y onnxruntime
 	@$(CUDA_PIP) -c constraints-cuda.txt -e '.[server-cuda]' nvidia-cublas-cu12
 	@touch $@

@@ -21,7 +21,7 @@ PYTEST = ("python", "-m", "pytest", "--numprocesses", "auto", "--dist", "workste
 def tests(session: nox.Session) -> None:
     """All tests, at the versions of constraints.txt."""
     pins = ("-c", "constraints.txt", "--build-constraint", "constraints.txt")
-    session.install(*pins, "-e", ".[export,completion,files,language-id,plot,tensorboard]", "--group", "dev")
+    session.install(*pins, "-e", ".[all]", "--group", "dev")
     session.run(*PYTEST, *session.posargs)
 
 

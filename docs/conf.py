@@ -45,12 +45,16 @@ CONTENTS = """
 docs/client
 docs/client-reference
 docs/server
+docs/observability
+docs/http
 docs/real-texts
 docs/markup
 docs/glossaries
 docs/access
 docs/envoy
 docs/security
+docs/deployment
+docs/dashboards
 docs/export
 docs/quality
 docs/decoding

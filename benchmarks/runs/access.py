@@ -1,4 +1,4 @@
-"""What TLS and keys cost a call: four servers, one after the other, in many short rounds.
+"""What TLS and keys cost a call: four servers take turns, call by call.
 
     python -m benchmarks.runs.access
     python -m benchmarks.runs.access --write    # into docs/access.md
@@ -14,9 +14,10 @@ import argparse
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -34,6 +35,8 @@ from translane_server.healthcheck import Target, problem
 PAGE = ROOT / "docs" / "access.md"
 TEXT = "你好。"
 ROUNDS, CALLS, FIRST_CALLS = 30, 100, 5  # calls in a round
+COLUMNS = ("wait", "server")  # the fields of what is measured
+NOISE = ("Translate", "wait")  # decoding takes most of it, and hides what access costs
 MANY_KEYS = 1000  # in the file of keys, beside the caller's
 
 
@@ -46,6 +49,9 @@ class Access:
     keys: bool = False
 
 
+Callers = Callable[["Server"], AbstractContextManager[Callable[[], None]]]
+"""Returns what makes a call to a server, while the context lasts."""
+
 PLAIN = Access("plain")
 ALL = (PLAIN, Access("TLS", tls=True), Access("keys", keys=True), Access("TLS and keys", tls=True, keys=True))
 
@@ -54,7 +60,7 @@ ALL = (PLAIN, Access("TLS", tls=True), Access("keys", keys=True), Access("TLS an
 class Measured:
     """The medians of each round, of one call each [seconds]."""
 
-    waits: list[float] = field(default_factory=list)
+    wait: list[float] = field(default_factory=list)
     server: list[float] = field(default_factory=list)
 
 
@@ -72,7 +78,7 @@ class Server(ServerProcess):
 
     def channel(self) -> grpc.Channel:
         """A connection of its own."""
-        options = [("grpc.use_local_subchannel_pool", 1)]
+        options: list[tuple[str, str | int]] = [("grpc.use_local_subchannel_pool", 1)]
         if not self.access.tls:
             return grpc.insecure_channel(self.address, options)
         options.append(("grpc.ssl_target_name_override", "localhost"))
@@ -134,76 +140,77 @@ def main() -> None:
 
 
 def measure(servers: Sequence[Server], rounds: int, calls: int) -> Mapping[str, Mapping[str, Measured]]:
-    """Measure each kind of call to each server, in rounds in which the servers take turns."""
+    """Measure each kind of call to each server. The servers take turns, call by call."""
     found: dict[str, dict[str, Measured]] = {kind: {s.access.name: Measured() for s in servers} for kind in KINDS}
     for number in range(rounds):
-        for place in range(len(servers)):
-            server = servers[(place + number) % len(servers)]  # nobody is always first
-            for kind, (run, share) in KINDS.items():
-                count = max(1, round(calls * share))
-                before = cpu_seconds([server.pid])
-                waits = run(server, count)
-                measured = found[kind][server.access.name]
-                measured.waits.append(statistics.median(waits))
-                measured.server.append((cpu_seconds([server.pid]) - before) / count)
+        start = number % len(servers)
+        order = [*servers[start:], *servers[:start]]  # nobody is always first
+        for kind, (callers, share) in KINDS.items():
+            _round(order, callers, max(1, round(calls * share)), found[kind])
     return found
 
 
-def _list_models(server: Server, calls: int) -> list[float]:
-    def call(stub: TranslationServiceStub) -> None:
-        stub.ListModels(pb.ListModelsRequest(), metadata=server.metadata)
-
-    return _on_one_connection(server, call, calls)
-
-
-def _translate(server: Server, calls: int) -> list[float]:
-    request = pb.TranslateRequest(texts=[TEXT])
-
-    def call(stub: TranslationServiceStub) -> None:
-        stub.Translate(request, metadata=server.metadata)
-
-    return _on_one_connection(server, call, calls)
+def _round(servers: Sequence[Server], callers: Callers, count: int, found: Mapping[str, Measured]) -> None:
+    with ExitStack() as stack:
+        calls = [stack.enter_context(callers(server)) for server in servers]
+        before = [cpu_seconds([server.pid]) for server in servers]
+        waits = [[_seconds(call) for call in calls] for _ in range(count)]
+        after = [cpu_seconds([server.pid]) for server in servers]
+    for place, server in enumerate(servers):
+        measured = found[server.access.name]
+        measured.wait.append(statistics.median(each[place] for each in waits))
+        measured.server.append((after[place] - before[place]) / count)
 
 
-def _first_calls(server: Server, calls: int) -> list[float]:
-    waits = []
-    for _ in range(calls):
-        began = time.perf_counter()
-        with server.channel() as channel:
-            TranslationServiceStub(channel).ListModels(pb.ListModelsRequest(), metadata=server.metadata)  # type: ignore[no-untyped-call]
-            waits.append(time.perf_counter() - began)
-    return waits
+def _seconds(call: Callable[[], None]) -> float:
+    began = time.perf_counter()
+    call()
+    return time.perf_counter() - began
 
 
-def _on_one_connection(server: Server, call: Callable[[TranslationServiceStub], None], calls: int) -> list[float]:
-    waits = []
+@contextmanager
+def _list_models(server: Server) -> Iterator[Callable[[], None]]:
     with server.channel() as channel:
         stub = TranslationServiceStub(channel)  # type: ignore[no-untyped-call]
-        call(stub)
-        for _ in range(calls):
-            began = time.perf_counter()
-            call(stub)
-            waits.append(time.perf_counter() - began)
-    return waits
+        call = partial(stub.ListModels, pb.ListModelsRequest(), metadata=server.metadata)
+        call()
+        yield call
+
+
+@contextmanager
+def _translate(server: Server) -> Iterator[Callable[[], None]]:
+    with server.channel() as channel:
+        stub = TranslationServiceStub(channel)  # type: ignore[no-untyped-call]
+        call = partial(stub.Translate, pb.TranslateRequest(texts=[TEXT]), metadata=server.metadata)
+        call()
+        yield call
+
+
+@contextmanager
+def _first_call(server: Server) -> Iterator[Callable[[], None]]:
+    def call() -> None:
+        with _list_models(server):
+            pass
+
+    yield call
 
 
 # The kinds of calls: how they are made, and how many there are of each, as a share.
-KINDS: Mapping[str, tuple[Callable[[Server, int], list[float]], float]] = {
+KINDS: Mapping[str, tuple[Callers, float]] = {
     "ListModels": (_list_models, 1.0),
     "Translate": (_translate, 0.3),
-    "first call": (_first_calls, FIRST_CALLS / CALLS),
+    "first call": (_first_call, FIRST_CALLS / CALLS),
 }
 
 
 def table(found: Mapping[str, Mapping[str, Measured]]) -> str:
     """A row for each server: the median wait of its caller, and the median processor time of the server."""
-    heads = " | ".join(f"{kind}, wait | {kind}, server" for kind in found)
-    rows = [f"| server | {heads} |", "|---|" + "---:|---:|" * len(found)]
-    for name in next(iter(found.values())):
-        cells = []
-        for by_name in found.values():
-            cells += [_cell(by_name, name, "waits"), _cell(by_name, name, "server")]
-        rows.append(f"| {name} | {' | '.join(cells)} |")
+    columns = [(kind, column) for kind in found for column in COLUMNS if (kind, column) != NOISE]
+    heads = " | ".join(f"{kind}, {column}" for kind, column in columns)
+    rows = [f"| server | {heads} |", "|---|" + "---:|" * len(columns)]
+    for access in ALL:
+        cells = " | ".join(_cell(found[kind], access.name, column) for kind, column in columns)
+        rows.append(f"| {access.name} | {cells} |")
     return "\n".join(rows)
 
 

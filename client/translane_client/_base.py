@@ -21,8 +21,9 @@ from typing import Any, ClassVar, Unpack
 
 from translane_client._addresses import DEFAULT_PORT
 from translane_client._exchange import Deadline, Exchange
-from translane_client._requests import Call, stub_of
+from translane_client._requests import SERVICE_NAME, Call, stub_of
 from translane_client._token import Metadata
+from translane_client._tracing import traced
 from translane_client.connection import Connection, ConnectionOptions
 from translane_client.errors import Cancelled
 from translane_client.results import ServerInfo
@@ -121,7 +122,7 @@ class BaseClient:
                     self._discard(self._previous)
                 self._generation = generation
                 self._previous, self._channel, self._stub = self._channel, channel, stub_of(channel)
-        return getattr(self._stub, call.method)
+        return traced(getattr(self._stub, call.method), f"{SERVICE_NAME}/{call.method}", self.address)
 
     def _discard(self, channel: Any) -> None:
         """Closes a channel without waiting."""

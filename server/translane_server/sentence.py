@@ -110,11 +110,21 @@ class Hypothesis(NamedTuple):
 
 
 class Timing(NamedTuple):
-    """Time in each phase [seconds]: waiting for a row, in the encoder, and in the decoder until the last token."""
+    """Time in each phase [seconds]: waiting for a row, in the encoder, and in the decoder until the last token.
+
+    Attributes:
+        queue: seconds of waiting.
+        encode: seconds of the encoder run.
+        decode: seconds from the row to the last token.
+        steps: decoder steps in which the sentence took part.
+        row_steps: sum of the rows of these steps, those of other sentences included.
+    """
 
     queue: float
     encode: float
     decode: float
+    steps: int = 0
+    row_steps: int = 0
 
 
 class SentenceResult(NamedTuple):

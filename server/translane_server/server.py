@@ -8,19 +8,22 @@ import logging
 import os
 import socket
 from collections.abc import Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from translane.v1.translation_pb2_grpc import add_TranslationServiceServicer_to_server
+from translane_server.access.certificates import Certificates
 from translane_server.access.guard import Guard
 from translane_server.descriptors import connection_limit, watch_connections
-from translane_server.errors import StartupError
+from translane_server.errors import SettingsError, StartupError
 from translane_server.models.registry import Registry
+from translane_server.observation.call_trace import Tracer
 from translane_server.observation.metrics import Metrics
 from translane_server.observation.metrics_server import MetricsServer
+from translane_server.rpc.forwarded import Forwarding
 from translane_server.rpc.health import HealthService
 from translane_server.rpc.health_port import HealthPort
 from translane_server.rpc.model_service import ADMIN_HOST, AdminPort
@@ -28,6 +31,9 @@ from translane_server.rpc.port import grpc_server
 from translane_server.rpc.service import SERVICE_NAME, TranslationService
 from translane_server.rpc.text_workers import TextWorkers
 from translane_server.settings import ServerSettings
+
+if TYPE_CHECKING:
+    from translane_server.http.port import HttpPort
 
 _log = logging.getLogger(__name__)
 
@@ -49,6 +55,7 @@ class Server:
         settings: settings of the server.
         models: the models to serve; they are not loaded.
         metrics: the metrics of the server.
+        tracer: begins the spans of calls; None if calls are not traced.
 
     Attributes:
         guard: the certificates and keys of the server.
@@ -58,10 +65,13 @@ class Server:
         StartupError: a certificate or the file of keys is wrong.
     """
 
-    def __init__(self, settings: ServerSettings, models: Registry, metrics: Metrics) -> None:
+    def __init__(
+        self, settings: ServerSettings, models: Registry, metrics: Metrics, tracer: Tracer | None = None
+    ) -> None:
         self._settings = settings
         self.models = models
         self.metrics = metrics
+        self._tracer = tracer
         self.guard = Guard(settings, metrics)
         self._workers = TextWorkers()
         self._service = TranslationService(
@@ -75,10 +85,12 @@ class Server:
         self._metrics_server: MetricsServer | None = None
         self._admin: AdminPort | None = None
         self._grpc: grpc.aio.Server | None = None
+        self._http: HttpPort | None = None
         self.failed = asyncio.Event()
         self.stopped = False
         self.port = 0
         self.metrics_port = 0
+        self.http_port = 0
 
     async def start(self) -> None:
         """Listen on all ports. Translations are refused until `open`.
@@ -90,7 +102,16 @@ class Server:
         self._tell_health()
         self.models.changed = self._tell_health
         connections = connection_limit(settings.max_connections)
-        self._grpc = grpc_server(settings, self.metrics, connections, self.guard.keys)
+        self._http = _http_port(settings, self.metrics, connections, self.guard.certificates)
+        forwarding = Forwarding(self._http.door.secret) if self._http else None
+        self._grpc = grpc_server(
+            settings,
+            self.metrics,
+            connections,
+            tracer=self._tracer,
+            keys=self.guard.keys,
+            forwarding=forwarding,
+        )
         add_TranslationServiceServicer_to_server(self._service, self._grpc)  # type: ignore[no-untyped-call]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._grpc)
         if settings.reflection:
@@ -104,6 +125,9 @@ class Server:
                 self.port = self._grpc.add_insecure_port(address)
         except RuntimeError:
             raise StartupError(_refusal(settings.host, settings.port)) from None
+        if self._http:
+            self._grpc.add_insecure_port(self._http.door.address)
+            self.http_port = self._http.port
         try:
             context = certificates.ssl_context() if certificates and settings.metrics_tls else None
             self._metrics_server = MetricsServer(self.metrics.registry, settings.host, settings.metrics_port, context)
@@ -112,7 +136,13 @@ class Server:
         self.metrics_port = self._metrics_server.port
         if settings.admin_port is not None:
             try:
-                self._admin = AdminPort(self.models, self.metrics, settings.admin_port, reflects=settings.reflection)
+                self._admin = AdminPort(
+                    self.models,
+                    self.metrics,
+                    settings.admin_port,
+                    reflects=settings.reflection,
+                    tracer=self._tracer,
+                )
             except RuntimeError:
                 raise StartupError(_refusal(ADMIN_HOST, settings.admin_port)) from None
             await self._admin.start()
@@ -128,6 +158,10 @@ class Server:
         await self._grpc.start()
         _log.info("listening on %s", _address(settings.host, self.port))
         self.guard.warn()
+        if self._http:
+            await self._http.start()
+            scheme = "https" if certificates else "http"
+            _log.info("JSON on %s://%s", scheme, _address(settings.host, self._http.port))
         scheme = "https" if settings.metrics_tls else "http"
         _log.info("metrics on %s://%s/metrics", scheme, _address(settings.host, self.metrics_port))
         if self._health_port:
@@ -155,6 +189,8 @@ class Server:
         self.stopped = True
         self._service.close()
         self.models.close()
+        if self._http:
+            self._http.drain()
         if self._admin:
             await self._admin.stop()
         self._health.close()
@@ -170,7 +206,10 @@ class Server:
         if self._grpc:
             if not drained:  # the dispatchers have failed the unfinished requests, whose answers are written now
                 await _first(self._service.idle(), None, _CLOSING_TIME)
-            await self._grpc.stop(_CLOSING_TIME if not (hurry and hurry.is_set()) else 0)
+            closing_time = _CLOSING_TIME if not (hurry and hurry.is_set()) else 0
+            if self._http:
+                await self._http.stop(closing_time)
+            await self._grpc.stop(closing_time)
         if self._health_port:
             await self._health_port.stop()
         if self._metrics_server:
@@ -201,6 +240,29 @@ async def _first(wanted: Coroutine[Any, Any, None], hurry: asyncio.Event | None,
     for task in (done, *others):
         task.cancel()
     return done.done() and not done.cancelled()
+
+
+def _http_port(
+    settings: ServerSettings, metrics: Metrics, connections: int, certificates: Certificates | None
+) -> HttpPort | None:
+    """Return the HTTP port; None if there is none.
+
+    Raises:
+        StartupError: the server cannot listen on the port.
+        SettingsError: what the port needs is not installed.
+    """
+    if settings.http_port is None:
+        return None
+    try:
+        from translane_server.http.port import HttpPort
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("translane"):
+            raise
+        raise SettingsError("--http-port needs packages of its own: install translane[server,http]") from None
+    try:
+        return HttpPort(settings, metrics, connections, certificates)
+    except OSError as error:
+        raise StartupError(_refusal(settings.host, settings.http_port, error)) from None
 
 
 def _address(host: str, port: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -22,6 +23,9 @@ _DEFAULT_MAX_BEAM_SIZE = 16
 
 # Largest count that the protocol can represent.
 _MAX_COUNT = 2**31 - 1
+
+# The origin of a web page, as browsers send it.
+_ORIGIN = re.compile(r"\*|https?://[0-9a-z.\-\[\]:]{1,260}")
 
 # The settings that the table of a model may change for that model.
 PER_MODEL = (
@@ -81,6 +85,17 @@ class ServerSettings(Settings):
         le=65535,
         description="Port on 127.0.0.1 of ModelService, which loads, unloads and reloads models; 0 takes a free one;"
         " by default none.",
+    )
+    http_port: Annotated[int | None, Flag("PORT")] = Field(
+        default=None,
+        ge=0,
+        le=65535,
+        description="Port of the same service for curl and browsers, as JSON over HTTP; 0 takes a free one;"
+        " by default none.",
+    )
+    http_origins: Annotated[tuple[str, ...], Flag("ORIGIN")] = Field(
+        default=(),
+        description="Origins whose web pages may call the HTTP port, such as https://example.org; * is every origin.",
     )
     health_port: Annotated[int | None, Flag("PORT")] = Field(
         default=None,
@@ -239,6 +254,15 @@ class ServerSettings(Settings):
     @classmethod
     def _without_brackets(cls, host: str) -> str:
         return host[1:-1] if host.startswith("[") and host.endswith("]") else host
+
+    @field_validator("http_origins")
+    @classmethod
+    def _are_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        given = tuple(origin for origin in origins if origin)
+        for origin in given:
+            if not _ORIGIN.fullmatch(origin):
+                raise ValueError("an origin is https://HOST, http://HOST:PORT or *, without a path")
+        return given
 
     @model_validator(mode="after")
     def _a_model_is_named(self) -> ServerSettings:

@@ -28,7 +28,7 @@ class FakeDispatcher:
     def __init__(self) -> None:
         self.failed = asyncio.Event()
         self.stopped = False
-        self.rows = self.active_rows = self.waiting = 0
+        self.rows = self.active_rows = self.waiting = self.waiting_limit = 0
 
     @property
     def is_available(self) -> bool:

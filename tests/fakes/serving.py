@@ -20,6 +20,7 @@ from translane_server.models.limits import limits_of
 from translane_server.models.loaded_model import LoadedModel
 from translane_server.models.registry import Registry
 from translane_server.models.served_model import ServedModel
+from translane_server.observation.call_trace import Tracer
 from translane_server.observation.metrics import Metrics
 from translane_server.observation.model_metrics import ModelMetrics
 from translane_server.requests.limits import RequestLimits
@@ -212,7 +213,12 @@ class Running:
 
 @asynccontextmanager
 async def serving(
-    *, opened: bool = True, rows: int = 4, model: FakeModel | None = None, **changes: Any
+    *,
+    opened: bool = True,
+    rows: int = 4,
+    model: FakeModel | None = None,
+    tracer: Tracer | None = None,
+    **changes: Any,
 ) -> AsyncIterator[Running]:
     settings = make_settings(**changes)
     model, metrics, backend = model or make_model(), Metrics(), FakeBackend(rows=rows)
@@ -226,7 +232,7 @@ async def serving(
         unload_after=settings.unload_after,
         glossaries=glossaries,
     )
-    server = Server(settings, registry, metrics)
+    server = Server(settings, registry, metrics, tracer)
     try:
         await server.start()
         async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:

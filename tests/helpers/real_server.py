@@ -28,7 +28,7 @@ class Running:
 
 
 @asynccontextmanager
-async def serving_bundle(bundle: Bundle, *, rows: int, replicas: int = 1) -> AsyncIterator[Running]:
+async def serving_bundle(bundle: Bundle, *, rows: int, replicas: int = 1, **changes: Any) -> AsyncIterator[Running]:
     settings = ServerSettings(
         model=(ModelPlace(bundle.folder),),
         port=0,
@@ -37,6 +37,7 @@ async def serving_bundle(bundle: Bundle, *, rows: int, replicas: int = 1) -> Asy
         threads=1,
         rows=rows,
         device="cpu",
+        **changes,
     )
     metrics = Metrics()
     server = Server(settings, build_registry(settings, metrics), metrics)

@@ -91,6 +91,8 @@ class Search:
         reported: number of tokens that were reported as certain.
         admitted_at: `entered_at` minus the duration of its encoder run [seconds].
         entered_at: when the sentence got its row [seconds].
+        entered_step: how many steps had been made then.
+        entered_row_steps: how many rows these steps had, in all.
     """
 
     task: Task
@@ -113,6 +115,8 @@ class Search:
     reported: int = 0
     admitted_at: float = 0.0
     entered_at: float = 0.0
+    entered_step: int = 0
+    entered_row_steps: int = 0
 
     @classmethod
     def begin(cls, task: Task, row: int) -> Search:
@@ -165,10 +169,20 @@ class Search:
         ruled = self.logits_until > len(self.forced_ids)
         return self.needed_candidates + (_SPARE_CANDIDATES if ruled else 0)
 
-    def timing(self, now: float) -> Timing:
-        """The time in each phase. `now` is the time when the search ended [seconds]."""
+    def timing(self, now: float, steps: int = 0, row_steps: int = 0) -> Timing:
+        """The time and the steps in each phase.
+
+        Args:
+            now: when the search ended [seconds].
+            steps: how many steps have been made until then.
+            row_steps: how many rows these steps had, in all.
+        """
         return Timing(
-            self.admitted_at - self.task.submitted_at, self.entered_at - self.admitted_at, now - self.entered_at
+            self.admitted_at - self.task.submitted_at,
+            self.entered_at - self.admitted_at,
+            now - self.entered_at,
+            steps - self.entered_step,
+            row_steps - self.entered_row_steps,
         )
 
     def hypotheses(self) -> tuple[Hypothesis, ...]:

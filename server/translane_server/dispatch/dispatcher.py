@@ -70,6 +70,7 @@ class Dispatcher:
     Attributes:
         availability_changed: called when `is_available` may have changed.
         failed: set when a replica is given up. Nothing is decoded any more.
+        waiting_limit: the argument.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class Dispatcher:
         assert replicas, "there is no replica"
         self.failed = asyncio.Event()
         self._loads = {id(replica): ReplicaLoad(replica) for replica in replicas}
-        self._waiting_limit = waiting_limit
+        self.waiting_limit = waiting_limit
         self._most_priority = most_priority
         self._observe = observe
         self._count_loss = count_loss
@@ -162,7 +163,7 @@ class Dispatcher:
             raise EngineError(_FAILED)
         if self._over:
             raise shutting_down()
-        limit, waiting, own = self._waiting_limit, self.waiting, self._queue.count(caller)
+        limit, waiting, own = self.waiting_limit, self.waiting, self._queue.count(caller)
         if waiting + sentences > limit:
             self._refuse(f"{waiting} sentences are waiting, {sentences} more would exceed the limit of {limit}")
         if own and 2 * (own + sentences) > limit - (waiting - own):

@@ -111,7 +111,13 @@ class LoadedModel:
         """Report in the metrics and in the log that this version serves. The metrics have it at once."""
         dispatcher, manifest = self.dispatcher, self.manifest
         self.metrics.describe(version=manifest.version, precision=manifest.precision, device=self.device)
-        self.metrics.watch(dispatcher.rows, lambda: dispatcher.active_rows, lambda: dispatcher.waiting, self._pids)
+        self.metrics.watch(
+            dispatcher.rows,
+            lambda: dispatcher.active_rows,
+            lambda: dispatcher.waiting,
+            dispatcher.waiting_limit,
+            self._pids,
+        )
         memory = await asyncio.to_thread(shared_memory, [pid() for pid in self._pids])
         self.metrics.set_memory(memory)
         facts = data(

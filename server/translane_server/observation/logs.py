@@ -1,6 +1,7 @@
 """The log: one line for each event, as plain text or JSON, on standard error.
 
-``extra=data(…)`` adds keys and values to a record, in both formats. The server logs the texts of requests only if the
+``extra=data(…)`` adds keys and values to a record, in both formats. The lines of a traced call also have the ids
+`trace_id` and `span_id`. The server logs the texts of requests only if the
 setting ``log_texts`` is on.
 """
 
@@ -13,6 +14,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Literal, TextIO
 
+from translane_server.observation.call_trace import trace_ids
 from translane_server.observation.log_writer import LineHandler
 
 _ATTRIBUTE = "translane_data"
@@ -53,7 +55,7 @@ class PlainFormatter(logging.Formatter):
     """``2030-01-31T12:00:00.123Z INFO listening on 127.0.0.1:50051 key=value``, then the traceback if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
-        values = getattr(record, _ATTRIBUTE, {})
+        values = {**getattr(record, _ATTRIBUTE, {}), **trace_ids()}
         line = " ".join(
             [_timestamp(record), record.levelname, _one_line(record.getMessage())]
             + [f"{key}={_plain(value)}" for key, value in values.items()]
@@ -71,6 +73,7 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
             **getattr(record, _ATTRIBUTE, {}),
+            **trace_ids(),
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)

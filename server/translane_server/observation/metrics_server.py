@@ -9,11 +9,17 @@ import socketserver
 import ssl
 import threading
 import time
+from http import HTTPStatus
 from http.server import ThreadingHTTPServer
 from typing import Any
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import MetricsHandler
+
+# The path of the metrics, and what others answer.
+_PATH = "/metrics"
+_INDEX = b'<!doctype html><html lang="en"><title>Translane</title><a href="/metrics">Metrics</a></html>\n'
+_NOT_FOUND = b"There is nothing here. The metrics are at /metrics.\n"
 
 # Connections, with a thread each. One more closes the oldest, so a client that never ends its request stops no scrape.
 _CONNECTIONS = 8
@@ -119,6 +125,22 @@ class _Handler(MetricsHandler):
     """Reads a request of bounded size in bounded time, and answers with the metrics."""
 
     timeout = _REQUEST_TIME  # of the answer; `_Request` has its own
+
+    def do_GET(self) -> None:  # noqa: N802 the name that http.server calls
+        path = self.path.partition("?")[0]
+        if path == _PATH:
+            super().do_GET()
+        elif path == "/":
+            self._answer(HTTPStatus.OK, "text/html; charset=utf-8", _INDEX)
+        else:
+            self._answer(HTTPStatus.NOT_FOUND, "text/plain; charset=utf-8", _NOT_FOUND)
+
+    def _answer(self, status: HTTPStatus, kind: str, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
     def setup(self) -> None:
         super().setup()

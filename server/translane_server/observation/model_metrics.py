@@ -12,9 +12,16 @@ from prometheus_client.registry import Collector
 
 from translane_server.measurements import Measurements
 
-# Upper bounds of the buckets [seconds]: of times that a caller waits, and of single runs of the model.
-REQUEST_BUCKETS = (0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0)
-_STEP_BUCKETS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1.0)
+# Upper bounds of the buckets [seconds]: of times that a caller waits, and of single runs of the model. The first ones
+# are for small models, whose steps take a fraction of a millisecond.
+REQUEST_BUCKETS = (
+    *(0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075),
+    *(0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0),
+)
+_STEP_BUCKETS = (
+    *(0.00005, 0.0001, 0.0002, 0.0003, 0.0005, 0.00075),
+    *(0.001, 0.0015, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1.0),
+)
 _ROW_BUCKETS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024)
 
 # The outcomes of a reload that finds another version of a model.
@@ -55,6 +62,10 @@ class ModelFamilies:
         )
         self.moved_rows = self._counter("translane_rows_moved_total", "Rows overwritten with copies of other rows.")
         self.rows = self._gauge("translane_rows", "Rows by state: active or free.", "state", _ROW_STATES)
+        self.rows_limit = self._gauge("translane_rows_limit", "Rows of all replicas: hypotheses that decode at once.")
+        self.waiting_limit = self._gauge(
+            "translane_sentences_waiting_limit", "Most sentences that may wait: the setting sentences_waiting."
+        )
         self.waiting = self._gauge("translane_sentences_waiting", "Sentences that wait for a row.")
         self.losses = self._counter("translane_replica_losses_total", "Replicas that were lost.")
         self.repeats = self._counter(
@@ -138,19 +149,24 @@ class ModelMetrics:
         facts = {"version": version, "precision": precision, "device": device}
         self._families.info.labels(self._name).info(facts)
 
-    def watch(self, rows: int, active_rows: Callable[[], int], waiting: Callable[[], int], pids: Pids) -> None:
+    def watch(
+        self, rows: int, active_rows: Callable[[], int], waiting: Callable[[], int], waiting_limit: int, pids: Pids
+    ) -> None:
         """Report the version that is loaded. The gauges of its batches and processes are read at each scrape.
 
         Args:
             rows: number of rows of all replicas.
             active_rows: returns how many of the rows are decoding.
             waiting: returns the number of sentences that wait.
+            waiting_limit: most sentences that may wait.
             pids: the processes of the replicas.
         """
         families, name = self._families, self._name
         families.rows.labels(name, "active").set_function(active_rows)
         families.rows.labels(name, "free").set_function(lambda: rows - active_rows())
+        families.rows_limit.labels(name).set(rows)
         families.waiting.labels(name).set_function(waiting)
+        families.waiting_limit.labels(name).set(waiting_limit)
         families.replicas.models[name] = [ProcessCollector(pid=pid, registry=None) for pid in pids]
         self._loaded.set(1)
 
@@ -163,7 +179,8 @@ class ModelMetrics:
         families, name = self._families, self._name
         families.replicas.models.pop(name, None)
         _remove(families.rows, name, _ROW_STATES)
-        _remove(families.waiting, name)
+        for family in (families.rows_limit, families.waiting, families.waiting_limit):
+            _remove(family, name)
         self._memory.set(0)
         self._loaded.set(0)
 

@@ -75,6 +75,7 @@ class ReplicaLoop:
         self._encoded: deque[tuple[Task, int]] = deque()  # tasks, and their sources' slots in the backend
         self._encode_seconds = 0.0  # duration of the last encoder run
         self._newcomers: list[Search] = []  # searches without a token
+        self._steps = self._row_steps = 0  # that were made, and their rows in all
         self._ended: list[tuple[int, SentenceResult]] = []
         self._dropped: list[int] = []
         self._failed: list[int] = []
@@ -212,6 +213,7 @@ class ReplicaLoop:
         admitted_at = now - self._encode_seconds
         for search in searches:
             search.admitted_at, search.entered_at = admitted_at, now
+            search.entered_step, search.entered_row_steps = self._steps, self._row_steps
         self._measured.queue_times.extend([admitted_at - task.submitted_at for task in tasks])
         self._newcomers += searches
 
@@ -226,6 +228,8 @@ class ReplicaLoop:
             candidates = backend.decode_step(token_ids, positions, batch.needs)
         seconds = (self._clock() - started) / steps
         measured.steps.extend([(seconds, len(token_ids))] * steps)
+        self._steps += steps
+        self._row_steps += steps * len(token_ids)
         update = batch.advance_ahead(decoded) if steps > 1 else batch.advance(candidates)
         now = self._clock()
         if self._newcomers:
@@ -234,7 +238,8 @@ class ReplicaLoop:
         if update.moves:
             self._move(update.moves)
         for search in update.done:
-            self._ended.append((search.task.number, SentenceResult(search.hypotheses(), search.timing(now))))
+            timing = search.timing(now, self._steps, self._row_steps)
+            self._ended.append((search.task.number, SentenceResult(search.hypotheses(), timing)))
         for search, tokens in update.certain:
             self._certain.append((search.task.number, tokens))
 

@@ -110,7 +110,7 @@ def _packed_result(result: SentenceResult) -> tuple[Any, ...]:
     return [(*each[:-1], _packed_alignment(each.alignment)) for each in result.hypotheses], tuple(result.timing)
 
 
-def _unpacked_result(hypotheses: Sequence[tuple[Any, ...]], timing: tuple[float, float, float]) -> SentenceResult:
+def _unpacked_result(hypotheses: Sequence[tuple[Any, ...]], timing: Sequence[Any]) -> SentenceResult:
     found = [Hypothesis._make((*each[:-1], _unpacked_alignment(each[-1]))) for each in hypotheses]
     return SentenceResult(tuple(found), Timing(*timing))
 

@@ -17,10 +17,12 @@ from prometheus_client import Counter
 from translane_server.access.allowances import Account
 from translane_server.access.key_ring import Admission, KeyRing, Metadata
 from translane_server.errors import RequestError, UnknownMethodError
+from translane_server.observation.call_trace import CallTrace, Tracer, exemplar, set_current_trace
 from translane_server.observation.logs import data
 from translane_server.observation.metrics import REJECTIONS, Metrics
 from translane_server.rpc import status
 from translane_server.rpc.callers import CallerOf, caller_naming
+from translane_server.rpc.forwarded import PeerOf, peer_of_connection
 from translane_server.rpc.handlers import kind, reading_handler, refusing_handler
 from translane_server.rpc.open_calls import CallLimits, OpenCall, OpenCalls
 
@@ -32,7 +34,7 @@ _DEADLINE_TOLERANCE = 0.01
 Context = grpc.aio.ServicerContext[Any, Any]
 Clock = Callable[[], float]
 
-# What the current call adds to its line in the log. Set only if calls are logged.
+# What the current call adds to its line in the log, and to its span. Set only if the call is logged or recorded.
 _facts: ContextVar[dict[str, Any]] = ContextVar("facts")
 
 # Who makes the current call.
@@ -43,6 +45,9 @@ _account: ContextVar[Account | None] = ContextVar("account", default=None)
 
 # All methods that are not registered share these labels, so that callers cannot make new labels.
 _UNKNOWN = ("unary", "unknown", "unknown")
+
+# Calls of these services are traced. Probes and reflection would drown them.
+_TRACED = "translane."
 
 # The method that probes call. It is answered beside the limit of calls.
 _PROBED = "/grpc.health.v1.Health/Check"
@@ -80,7 +85,7 @@ def unpaid() -> Iterator[None]:
 
 
 def note(**facts: Any) -> None:
-    """Add `facts` to the log line of the current call."""
+    """Add `facts` to the log line and the span of the current call."""
     noted = _facts.get(None)
     if noted is not None:
         noted.update(facts)
@@ -94,7 +99,9 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
         limits: limits of the calls that are open together.
         caller_of: names the caller of a call.
         clock: seconds, monotonic.
+        tracer: begins the spans of calls; None if calls are not traced.
         keys: the keys that callers need, but for health checks; None if they need none.
+        peer_of: names the other end of a call.
     """
 
     def __init__(
@@ -103,11 +110,15 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
         limits: CallLimits,
         caller_of: CallerOf | None = None,
         clock: Clock = time.perf_counter,
+        tracer: Tracer | None = None,
         keys: KeyRing | None = None,
+        peer_of: PeerOf = peer_of_connection,
     ) -> None:
         self._metrics = metrics
+        self._tracer = tracer
         self._keys = keys
         self._caller_of = caller_of or caller_naming()
+        self._peer_of = peer_of
         self._clock = clock
         self._handlers: dict[str, Any] = {}  # by path, for registered methods that were called
         self.open_calls = OpenCalls(limits)
@@ -139,7 +150,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # 
         return wrapped
 
     def _begin(self, method: _Method, context: Context) -> _Call:
-        return _Call(method, context, self.open_calls, self._caller_of, self._clock)
+        tracer = self._tracer if method.traced else None
+        return _Call(method, context, self.open_calls, self._caller_of, self._clock, tracer, self._peer_of)
 
 
 class _Method:
@@ -157,6 +169,8 @@ class _Method:
         keys: KeyRing | None = None,
     ) -> None:
         self.name = name
+        self.full_name = f"{service}/{name}"
+        self.traced = service.startswith(_TRACED)
         self.keys = keys
         self.probe = probe
         self.endless = endless
@@ -178,19 +192,31 @@ class _Call:
     """An RPC in progress. It is made when the RPC arrives. `handlers.Call` tells the order of its methods."""
 
     def __init__(
-        self, method: _Method, context: Context, open_calls: OpenCalls, caller_of: CallerOf, clock: Clock
+        self,
+        method: _Method,
+        context: Context,
+        open_calls: OpenCalls,
+        caller_of: CallerOf,
+        clock: Clock,
+        tracer: Tracer | None,
+        peer_of: PeerOf,
     ) -> None:
         self._method = method
         self._context = context
         self._open_calls = open_calls
         self._caller_of = caller_of
         self._clock = clock
+        self._peer_of = peer_of
         self._started = clock()
         self._code = grpc.StatusCode.UNKNOWN
         self._open: OpenCall | None = None
+        self._trace: CallTrace | None = None
         self._admission: Admission | None = None
         method.started.inc()
-        if _log.isEnabledFor(logging.DEBUG):
+        if tracer:
+            self._trace = tracer.begin(method.full_name, context.invocation_metadata() or (), peer_of(context))
+            set_current_trace(self._trace)
+        if _log.isEnabledFor(logging.DEBUG) or (self._trace and self._trace.is_recorded):
             _facts.set({})
 
     def enter(self) -> None:
@@ -201,7 +227,8 @@ class _Call:
         """
         method, context = self._method, self._context
         if method.keys:
-            admission = method.keys.admit(cast("Metadata", context.invocation_metadata() or ()), context.peer())
+            metadata = cast("Metadata", context.invocation_metadata() or ())
+            admission = method.keys.admit(metadata, self._peer_of(context))
             self._admission = admission
             name = admission.name
             _account.set(admission.account)
@@ -265,6 +292,8 @@ class _Call:
                 self._method.rejected.labels(error.reason).inc()
                 if self._admission:
                     self._admission.count_refusal(error.reason)
+            if self._trace:
+                self._trace.refused(error.reason)
             await status.abort(context, status.status_of(error))
         elif isinstance(error, Exception):  # a bug, whose details the caller must not see
             self._code = grpc.StatusCode.INTERNAL
@@ -280,8 +309,10 @@ class _Call:
         seconds = self._clock() - self._started
         method, code = self._method, self._code
         method.handled(code).inc()
-        method.handling.observe(seconds)
+        method.handling.observe(seconds, exemplar() if self._trace else None)
         if _log.isEnabledFor(logging.DEBUG):
             milliseconds = round(seconds * 1000, 3)
             facts = {"method": method.name, "code": code.name, "milliseconds": milliseconds}
-            _log.debug("request", extra=data(**facts, peer=self._context.peer(), **_facts.get({})))
+            _log.debug("request", extra=data(**facts, peer=self._peer_of(self._context), **_facts.get({})))
+        if self._trace:
+            self._trace.end(code.name, _facts.get({}))

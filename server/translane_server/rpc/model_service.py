@@ -13,6 +13,7 @@ from translane.v1 import models_pb2 as pb
 from translane.v1.models_pb2_grpc import ModelServiceServicer, add_ModelServiceServicer_to_server
 from translane_server.errors import ModelRefusedError, StartupError
 from translane_server.models.registry import Registry
+from translane_server.observation.call_trace import Tracer
 from translane_server.observation.metrics import Metrics
 from translane_server.rpc.interceptors import CallInterceptor
 from translane_server.rpc.open_calls import CallLimits
@@ -43,16 +44,16 @@ class ModelService(ModelServiceServicer):
     async def LoadModel(self, request: pb.LoadModelRequest, context: Context) -> pb.LoadModelResponse:  # noqa: ARG002, N802
         with _refusals():
             model = await self._models.load(request.name)
-        return pb.LoadModelResponse(model=model.message())
+        return pb.LoadModelResponse(model=self._models.message(model))
 
     async def UnloadModel(self, request: pb.UnloadModelRequest, context: Context) -> pb.UnloadModelResponse:  # noqa: ARG002, N802
         model = await self._models.unload(request.name)
-        return pb.UnloadModelResponse(model=model.message())
+        return pb.UnloadModelResponse(model=self._models.message(model))
 
     async def ReloadModel(self, request: pb.ReloadModelRequest, context: Context) -> pb.ReloadModelResponse:  # noqa: ARG002, N802
         with _refusals():
             model, changed = await self._models.reload(request.name)
-        return pb.ReloadModelResponse(model=model.message(), changed=changed)
+        return pb.ReloadModelResponse(model=self._models.message(model), changed=changed)
 
 
 class AdminPort:
@@ -63,19 +64,22 @@ class AdminPort:
         metrics: counts the calls.
         port: the port; 0 takes a free one.
         reflects: whether the port answers server reflection.
+        tracer: begins the spans of calls; None if calls are not traced.
 
     Raises:
         RuntimeError: the server cannot listen on the port.
     """
 
-    def __init__(self, models: Registry, metrics: Metrics, port: int, *, reflects: bool) -> None:
+    def __init__(
+        self, models: Registry, metrics: Metrics, port: int, *, reflects: bool, tracer: Tracer | None = None
+    ) -> None:
         options = [
             ("grpc.so_reuseport", 0),
             ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
             ("grpc.max_concurrent_streams", _MAX_STREAMS),
         ]
         limits = CallLimits(calls=_MAX_STREAMS, message_bytes=_MAX_MESSAGE_BYTES, request_timeout=_LONGEST_LOAD)
-        self._server = grpc.aio.server(interceptors=[CallInterceptor(metrics, limits)], options=options)
+        self._server = grpc.aio.server(interceptors=[CallInterceptor(metrics, limits, tracer=tracer)], options=options)
         add_ModelServiceServicer_to_server(ModelService(models), self._server)  # type: ignore[no-untyped-call]
         if reflects:
             reflection.enable_server_reflection((SERVICE_NAME, reflection.SERVICE_NAME), self._server)

@@ -7,8 +7,10 @@ import logging
 import grpc
 
 from translane_server.access.key_ring import KeyRing
+from translane_server.observation.call_trace import Tracer
 from translane_server.observation.metrics import Metrics
 from translane_server.rpc.callers import caller_naming
+from translane_server.rpc.forwarded import Forwarding, peer_of_connection
 from translane_server.rpc.interceptors import CallInterceptor
 from translane_server.rpc.open_calls import CallLimits
 from translane_server.settings import ServerSettings
@@ -40,7 +42,13 @@ _GRPC_LOGGER = "grpc._cython.cygrpc"
 
 
 def grpc_server(
-    settings: ServerSettings, metrics: Metrics, connections: int, keys: KeyRing | None = None
+    settings: ServerSettings,
+    metrics: Metrics,
+    connections: int,
+    *,
+    tracer: Tracer | None = None,
+    keys: KeyRing | None = None,
+    forwarding: Forwarding | None = None,
 ) -> grpc.aio.Server:
     """Return a gRPC server that has neither services nor ports yet.
 
@@ -48,13 +56,18 @@ def grpc_server(
         settings: settings of the server.
         metrics: takes what is counted and timed of each call.
         connections: most connections.
+        tracer: begins the spans of calls; None if calls are not traced.
         keys: the keys that callers need; None if they need none.
+        forwarding: tells whose the calls of the HTTP port are; None without an HTTP port.
     """
     logging.getLogger(_GRPC_LOGGER).addFilter(_is_news)
     naming = caller_naming(settings.caller_header, certified=settings.tls_client_ca is not None)
-    interceptor = CallInterceptor(metrics, call_limits(settings), naming, keys=keys)
+    if forwarding:
+        naming = forwarding.naming(naming)
+    peer_of = forwarding.peer if forwarding else peer_of_connection
+    interceptor = CallInterceptor(metrics, call_limits(settings), naming, tracer=tracer, keys=keys, peer_of=peer_of)
     calls = interceptor.open_calls
-    metrics.watch_calls(lambda: calls.count, lambda: calls.size)
+    metrics.watch_calls(lambda: calls.count, lambda: calls.size, settings.max_calls)
     return grpc.aio.server(interceptors=[interceptor], options=_options(settings, connections))
 
 

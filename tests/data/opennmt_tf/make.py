@@ -112,7 +112,7 @@ def make(folder: Path, arguments: str, vocabularies: str, marked: str | None) ->
         "forced": [forced(model, sentence, target) for sentence in sentences[:FORCED]],
         "ctranslate2": translations(model, sentences),
     }
-    (folder / "expected.json").write_text(json.dumps(found, ensure_ascii=False, indent=1) + "\n")
+    (folder / "expected.json").write_text(json.dumps(found, ensure_ascii=False) + "\n")
     print(folder.name, len({tuple(each) for each in found["ctranslate2"]["1"]}), "translations")
 
 
@@ -136,7 +136,7 @@ def make_types(folder: Path) -> None:
     expected = {
         name: [tensor.dtype.name, tf.cast(tensor, tf.float64).numpy().tolist()] for name, tensor in tensors.items()
     }
-    (folder / "expected.json").write_text(json.dumps(expected, indent=1) + "\n")
+    (folder / "expected.json").write_text(json.dumps(expected) + "\n")
 
 
 def description(folder: Path) -> Any:

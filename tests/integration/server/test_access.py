@@ -449,11 +449,17 @@ async def test_a_server_with_a_wrong_key_does_not_start(secrets, another):
             pass
 
 
+@pytest.fixture
+def _log_stays(monkeypatch):
+    monkeypatch.setattr(command, "configure_logging", lambda _format, _level: None)
+
+
 def check(capsys, *argv):
     code = command.run(["--check", "--model", str(BUNDLE), *map(str, argv)], {})
     return code, capsys.readouterr()
 
 
+@pytest.mark.usefixtures("_log_stays")
 def test_check_tells_what_it_found(secrets, tokens, capsys):
     secrets.write(a=holder(tokens[0]), b=holder(*tokens[1:3]))
     argv = ["--tls-cert", secrets.cert, "--tls-key", secrets.key, "--keys-file", secrets.keys]
@@ -469,6 +475,7 @@ def test_check_tells_what_it_found(secrets, tokens, capsys):
     assert not any(token[3:] in said.out for token in tokens)
 
 
+@pytest.mark.usefixtures("_log_stays")
 @pytest.mark.parametrize("wrong", ["key", "keys", "bundle", "settings"])
 def test_check_fails_where_a_server_would_not_start(secrets, tmp_path, capsys, wrong):
     argv = ["--tls-cert", secrets.cert, "--tls-key", secrets.key, "--keys-file", secrets.keys]

@@ -1,9 +1,11 @@
 """`translane-server` as a process: its exit codes, its signals, and what it says."""
 
 import contextlib
+import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -16,6 +18,7 @@ import grpc
 import psutil
 import pytest
 
+from helpers.otlp_receiver import Receiver, tree_of
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
 
@@ -251,6 +254,33 @@ def test_json_logs(start):
     server.wait_for(r'"message": "serving on cpu with 64 rows", "model": "fake", "version": "2.1"')
 
 
+def test_traces(start, call):
+    """The variables of the environment alone switch them on. The last spans are sent before the process ends."""
+    with Receiver() as receiver:
+        variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.address, "OTEL_SERVICE_NAME": "tested"}
+        server = start("--log-format=json", "--log-level=debug", **variables)
+        server.wait_for("traces are sent by otlp")
+        server.wait_for("serving on")
+        assert call(server, "abc").result().translations
+        line = json.loads(server.wait_for(r'{.*"message": "request".*"Translate".*}')[0])
+        server.stop()
+        assert server.exit_code() == 0
+        spans = receiver.spans
+    assert {span.resource["service.name"] for span in spans} == {"tested"}
+    assert (spans[0].trace_id, spans[0].span_id) == (line["trace_id"], line["span_id"])
+    phases = ["    read", "    sentence", "      queue", "      encode", "      decode", "    build"]
+    assert tree_of(spans) == ["translane.v1.TranslationService/Translate", "  model fake", *phases]
+
+
+def test_a_receiver_that_is_away_is_told_and_stops_nothing(start, call):
+    server = start(OTEL_TRACES_EXPORTER="otlp", OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:1")
+    server.wait_for("serving on")
+    assert call(server, "abc").result().translations
+    server.stop()
+    assert server.exit_code() == 0
+    server.wait_for("the last spans are dropped")
+
+
 def run(*argv, **environ):
     clean = {name: value for name, value in os.environ.items() if not name.startswith("TRANSLANE_")}
     command = [sys.executable, "-m", "translane_server", *argv]
@@ -278,3 +308,20 @@ def test_help():
     answer = run("--help")
     assert answer.returncode == 0
     assert "--metrics-port" in answer.stdout
+
+
+def test_a_service_manager_hears_when_the_model_translates_and_when_the_server_stops(start, call, tmp_path):
+    path = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(path)
+        manager.settimeout(30)
+        server = start(FAKE_WARM_UP_SECONDS="0.5", NOTIFY_SOCKET=path)
+        server.wait_for("metrics on")
+        assert "READY=1" in manager.recv(4096).decode().splitlines()
+        assert call(server, "x").result().translations
+        server.stop()
+        assert "STOPPING=1" in manager.recv(4096).decode().splitlines()
+        assert server.exit_code() == 0
+        manager.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            manager.recv(4096)

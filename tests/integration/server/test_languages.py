@@ -9,10 +9,12 @@ from pathlib import Path
 import grpc
 import pytest
 
+from helpers.otlp_receiver import Receiver, tree_of
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
 from translane_server.models.build import build_registry
 from translane_server.observation.metrics import Metrics
+from translane_server.observation.trace_setup import traces
 from translane_server.server import Server
 from translane_server.settings import ServerSettings
 
@@ -40,13 +42,13 @@ def library(tmp_path_factory):
 
 
 @asynccontextmanager
-async def serving(library, **changes):
+async def serving(library, tracer=None, **changes):
     settings = ServerSettings.model_validate(
         {"models": library, "port": 0, "metrics_port": 0, "replicas": 1, "threads": 1, "rows": 4, "device": "cpu"}
         | changes
     )
     metrics = Metrics()
-    server = Server(settings, build_registry(settings, metrics), metrics)
+    server = Server(settings, build_registry(settings, metrics), metrics, tracer)
     try:
         await server.start()
         await server.open()
@@ -164,3 +166,27 @@ async def test_an_accepted_request_is_answered_by_both_models_while_the_server_c
                 await asyncio.sleep(0.001)
         assert await server.stop(grace=10)
         assert (await call).model == "de-en + en-zh"
+
+
+async def test_the_spans_of_both_models_are_in_one_trace(library, monkeypatch):
+    options = pb.DecodingOptions(max_length=8, beam_size=2, split_sentences=False, preserve_untranslatable=False)
+    request = pb.TranslateRequest(texts=[GERMAN], source_language="de", target_language="zh", options=options)
+    stream = pb.TranslateStreamRequest(text=GERMAN, source_language="de", target_language="zh", options=options)
+    with Receiver() as receiver:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.address)
+        with traces({"OTEL_TRACES_EXPORTER": "otlp"}) as tracer:
+            async with serving(library, tracer) as (_, stub):
+                await stub.Translate(request)
+                _ = [message async for message in stub.TranslateStream(stream)]
+        spans = receiver.spans
+    phases = ["    read", "    sentence", "      queue", "      encode", "      decode", "    build"]
+    models = ["  model de-en", *phases, "  model en-zh", *phases]
+    for method in ("Translate", "TranslateStream"):
+        name = f"translane.v1.TranslationService/{method}"
+        (call,) = [span for span in spans if span.name == name]
+        assert tree_of([span for span in spans if span.trace_id == call.trace_id]) == [name, *models]
+    first, second = [span for span in spans if span.name.startswith("model ")][:2]
+    assert first.end <= second.start
+    decoded = [span.attributes for span in spans if span.name == "decode"]
+    assert {each["translane.rows"] for each in decoded} == {2}
+    assert all(each["translane.steps"] > 1 and 1 < each["translane.batch_rows"] <= 2 for each in decoded)

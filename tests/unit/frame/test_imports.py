@@ -25,8 +25,8 @@ FIRST_PARTY = {
 }
 EXTRAS = {
     "translane": [],
-    "translane_client": ["files", "completion"],
-    "translane_server": ["server-base", "server", "language-id", "completion"],
+    "translane_client": ["files", "completion", "otel"],
+    "translane_server": ["server-base", "server", "language-id", "completion", "http", "otel"],
     "translane_export": ["server-base", "server", "export", "plot"],
 }
 # What a distribution is imported as, where that is not its name.
@@ -43,6 +43,9 @@ MODULES = {
     "pydantic": {"pydantic", "pydantic_core"},  # pydantic pins its core exactly
     "markdown-it-py": {"markdown_it"},
     "onnx-ir": {"onnx_ir"},
+    "opentelemetry-sdk": {"opentelemetry"},
+    "opentelemetry-exporter-otlp-proto-grpc": {"opentelemetry"},
+    "protobuf-py": {"protobuf"},
 }
 # The rooms of each package: what each may import, of the package itself, beside its own modules. A room that is not
 # listed for another one is closed to it; "" is the package's root. The first row that fits a module counts.
@@ -55,7 +58,7 @@ ROOMS = {
         "budget": set(),
         "vocabulary": set(),
         "measurements": set(),
-        "observation": {"measurements"},
+        "observation": {"measurements", "sentence"},
         "priority_queue": set(),
         "cpus": set(),
         "options": set(),
@@ -100,10 +103,15 @@ ROOMS = {
             "observation", "manifest", "model_places", "printable", "settings", "vocabulary",
         },
         "rpc.port": {"rpc", "access", "observation", "settings"},
+        "http.port": {"http", "access", "errors", "observation", "settings"},
+        "http": {"rpc.callers", "rpc.forwarded", "rpc.status", "errors"},
         "rpc": {"access", "models", "requests", "dispatch", "text", "budget", "errors", "observation", "sentence"},
         "local": {"dispatch", "replica", "backend", "measurements", "sentence", "vocabulary"},
-        "server": {"rpc", "access", "models", "descriptors", "errors", "observation", "settings"},
-        "command": {"check", "models", "server", "errors", "observation", "settings", "settings_loader"},
+        "server": {"http", "rpc", "access", "models", "descriptors", "errors", "observation", "settings"},
+        "service_manager": set(),
+        "command": {
+            "check", "models", "server", "errors", "observation", "service_manager", "settings", "settings_loader",
+        },
         "__main__": {"command", "errors", "printable", "rpc.text_workers"},
     },
     "translane_client": {"bench": {""}, "cli": {"bench", ""}, "__main__": {"cli"}, "": set()},
@@ -228,15 +236,20 @@ def test_nothing_but_export_can_import_torch():
         assert not declared(package) & {"torch", "onnx", "onnxscript"}
 
 
-def test_the_client_can_import_grpc_and_protobuf_alone_but_for_files_and_completion():
-    assert declared("translane_client") == {"grpc", "grpc_status", "google.protobuf", "google.rpc", "polib", "shtab"}
-    users = {
-        wanted: name
-        for name, path in modules("translane_client").items()
-        for _, wanted in imports(path.read_text(encoding="utf-8"), name)
-        if is_in(wanted, {"polib", "shtab"})
+def test_the_client_can_import_grpc_and_protobuf_alone_but_for_optional_parts():
+    optional = {
+        "polib": {"translane_client.cli.files.gettext_catalogs"},
+        "shtab": {"translane_client.cli.completion"},
+        "opentelemetry": {"translane_client._tracing"},
     }
-    assert users == {"polib": "translane_client.cli.files.gettext_catalogs", "shtab": "translane_client.cli.completion"}
+    assert declared("translane_client") == {"grpc", "grpc_status", "google.protobuf", "google.rpc", *optional}
+    for package, modules_that_import in optional.items():
+        users = {
+            name
+            for name, path in modules("translane_client").items()
+            if any(is_in(wanted, {package}) for _, wanted in imports(path.read_text(encoding="utf-8"), name))
+        }
+        assert users == modules_that_import
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """What a scrape shows."""
 
 import os
+from importlib.metadata import version
 
 import pytest
 from prometheus_client import generate_latest
@@ -23,7 +24,7 @@ def model(metrics):
 
 
 def watch(model, pids=()):
-    model.watch(8, lambda: 3, lambda: 5, pids)
+    model.watch(8, lambda: 3, lambda: 5, 64, pids)
     model.set_memory(1000)
 
 
@@ -51,7 +52,9 @@ def test_what_replicas_measure(metrics, model):
         'translane_time_to_first_token_seconds_sum{model="m"} 0.01',
         'translane_rows{model="m",state="active"} 3.0',
         'translane_rows{model="m",state="free"} 5.0',
+        'translane_rows_limit{model="m"} 8.0',
         'translane_sentences_waiting{model="m"} 5.0',
+        'translane_sentences_waiting_limit{model="m"} 64.0',
         'translane_model_loaded{model="m"} 1.0',
         'translane_model_memory_bytes{model="m"} 1000.0',
         'translane_model_reloads_total{model="m",outcome="reloaded"} 1.0',
@@ -66,7 +69,13 @@ def test_a_model_that_is_not_loaded_has_no_rows(metrics, model):
     model.unwatch()
     found = lines(metrics)
     assert 'translane_model_loaded{model="m"} 0.0' in found
-    assert not [line for line in found if line.startswith(("translane_rows{", "translane_sentences_waiting{"))]
+    assert not [
+        line
+        for line in found
+        if line.startswith(("translane_rows", "translane_sentences_waiting"))
+        and 'model="m"' in line
+        and "moved" not in line
+    ]
     assert not [line for line in found if line.startswith("translane_replica_cpu_seconds_total{")]
     watch(model)
     assert 'translane_rows{model="m",state="free"} 5.0' in lines(metrics)
@@ -106,7 +115,8 @@ def test_reasons_are_there_before_anything_is_rejected(metrics):
 def test_request_buckets_fit_translation(model):
     (family,) = model.requests.collect()
     bounds = [float(sample.labels["le"]) for sample in family.samples if sample.name.endswith("_bucket")]
-    assert bounds[0] == 0.005
+    assert bounds == sorted(bounds)
+    assert bounds[0] == 0.0005
     assert bounds[-2:] == [10.0, float("inf")]
 
 
@@ -120,3 +130,22 @@ def test_the_process_is_measured_too(metrics):
     text = generate_latest(metrics.registry).decode()
     for name in ("process_cpu_seconds_total", "python_info", "python_gc_objects_collected_total"):
         assert name in text
+
+
+def test_what_is_built(metrics):
+    (line,) = [each for each in lines(metrics) if each.startswith("translane_build_info{")]
+    runtime = version("onnxruntime")
+    assert line == f'translane_build_info{{onnxruntime="{runtime}",version="{version("translane")}"}} 1.0'
+
+
+def test_no_series_tells_when_another_one_began(metrics, model):
+    watch(model)
+    metrics.started.labels("unary", "service", "method").inc()
+    assert not [line for line in lines(metrics) if "_created" in line]
+
+
+def test_limits_of_open_calls(metrics):
+    metrics.watch_calls(lambda: 2, lambda: 100, 2048)
+    found = lines(metrics)
+    assert "translane_open_calls 2.0" in found
+    assert "translane_open_calls_limit 2048.0" in found

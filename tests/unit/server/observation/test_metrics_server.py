@@ -3,6 +3,7 @@
 import socket
 import threading
 from contextlib import ExitStack, suppress
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
@@ -47,6 +48,25 @@ def all_of(connection):
 
 def test_the_metrics(server):
     assert "sentences_total 3.0" in scrape(server)
+
+
+def test_the_root_links_to_the_metrics(server):
+    with urlopen(f"http://127.0.0.1:{server.port}/", timeout=10) as response:
+        assert response.headers["Content-Type"] == "text/html; charset=utf-8"
+        assert b'href="/metrics"' in response.read()
+
+
+def test_a_query_belongs_to_no_path(server):
+    with urlopen(f"http://127.0.0.1:{server.port}/metrics?name[]=sentences_total", timeout=10) as response:
+        assert b"sentences_total 3.0" in response.read()
+
+
+@pytest.mark.parametrize("path", ["/health", "/metrics/", "/metrics.txt", "/favicon.ico"])
+def test_unknown_paths(server, path):
+    with pytest.raises(HTTPError, match="404") as refused:
+        urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=10)
+    assert b"/metrics" in refused.value.read()
+    refused.value.close()
 
 
 def test_the_port_is_taken_and_freed(registry):

@@ -79,7 +79,7 @@ class Server:
         self.asked = []
         self._interceptor = CallInterceptor(self.metrics, limits or CallLimits(), clock=Ticks())
         self.open_calls = calls = self._interceptor.open_calls
-        self.metrics.watch_calls(lambda: calls.count, lambda: calls.size)
+        self.metrics.watch_calls(lambda: calls.count, lambda: calls.size, 2048)
         self._handlers = {
             f"/a.Service/{name}": grpc.unary_unary_rpc_method_handler(behavior, parse, bytes)
             for name, behavior in behaviors.items()

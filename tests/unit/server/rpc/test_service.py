@@ -39,7 +39,7 @@ class FakeDispatcher:
         self.refusal = None
         self.failed = asyncio.Event()
         self.is_available = True
-        self.rows = self.active_rows = self.waiting = 0
+        self.rows = self.active_rows = self.waiting = self.waiting_limit = 0
 
     async def start(self):
         pass

@@ -1,0 +1,158 @@
+"""Messages as JSON, by protobuf's mapping: https://protobuf.dev/programming-guides/json/."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any, cast
+
+from google.protobuf import json_format
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+
+from translane_server.errors import FieldViolation, InvalidRequestError
+
+# Bodies below this many values are always read [values]. Each text of a request adds some.
+_LEAST_VALUES, _VALUES_OF_A_TEXT = 4096, 8
+
+# Deepest nesting of a message, as protobuf has it.
+_DEEPEST = 100
+
+_EXPECTED = {
+    FieldDescriptor.CPPTYPE_STRING: "a string",
+    FieldDescriptor.CPPTYPE_BOOL: "true or false",
+    FieldDescriptor.CPPTYPE_DOUBLE: "a number",
+    FieldDescriptor.CPPTYPE_FLOAT: "a number",
+    FieldDescriptor.CPPTYPE_INT32: "an integer of 32 bits",
+    FieldDescriptor.CPPTYPE_INT64: "an integer of 64 bits",
+    FieldDescriptor.CPPTYPE_UINT32: "an integer of 32 bits, not below 0",
+    FieldDescriptor.CPPTYPE_UINT64: "an integer of 64 bits, not below 0",
+    FieldDescriptor.CPPTYPE_MESSAGE: "an object",
+}
+
+
+def most_values(texts: int) -> int:
+    """Most JSON values of a body, where a request may have this many texts.
+
+    Reading a value takes microseconds, and a body may have a value in every two bytes.
+    """
+    return _LEAST_VALUES + _VALUES_OF_A_TEXT * texts
+
+
+def read_json(body: bytes, message: type[Message], values: int) -> bytes:
+    """Return the binary form of a message.
+
+    Args:
+        body: the message as JSON, in UTF-8.
+        message: type of the message.
+        values: most JSON values in `body`.
+
+    Raises:
+        InvalidRequestError: `body` is not JSON, or not of this type, or has too many values. A field that the type does
+            not have is an error, so a typing mistake never goes unnoticed.
+    """
+    tree = _tree(body)
+    if any(number >= values for number, _ in enumerate(_values(tree))):
+        raise _wrong("body", f"has more than {values} JSON values")
+    if not isinstance(tree, dict):
+        raise _wrong("body", "must be an object")
+    made = message()
+    try:
+        json_format.ParseDict(tree, made, max_recursion_depth=_DEEPEST)
+        binary: bytes = made.SerializeToString()
+    except (ValueError, TypeError, json_format.Error) as error:  # ValueError: a text has half of a surrogate pair
+        violation = next(_problems(tree, cast("Descriptor", message.DESCRIPTOR), ""), None)
+        raise InvalidRequestError(violation or FieldViolation("body", str(error).partition("\n")[0])) from None
+    return binary
+
+
+def write_json(binary: bytes, message: type[Message]) -> bytes:
+    """Return the JSON of a message: names in lowerCamelCase, no spaces, and no field that has its default."""
+    tree = json_format.MessageToDict(message.FromString(binary))
+    return json.dumps(tree, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _tree(body: bytes) -> Any:
+    if not body.strip():
+        raise _wrong("body", "is empty; send at least {}")
+    try:
+        return json.loads(body.decode("utf-8"), object_pairs_hook=_object)
+    except UnicodeDecodeError as error:
+        raise _wrong("body", f"is not UTF-8 at byte {error.start}") from None
+    except RecursionError:
+        raise _wrong("body", "is nested too deeply") from None
+    except json.JSONDecodeError as error:
+        raise _wrong("body", f"is not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
+    except ValueError:  # an integer of thousands of digits
+        raise _wrong("body", "has a number with too many digits") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for number, name in enumerate(names) if name in names[:number]) if len(names) < 64 else "…"
+        raise _wrong(twice[:64], "is in one object twice")
+    return made
+
+
+def _values(tree: Any) -> Iterator[Any]:
+    """All values of a tree, parents first."""
+    waiting = [tree]
+    while waiting:
+        value = waiting.pop()
+        yield value
+        if isinstance(value, dict):
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            waiting.extend(value)
+
+
+def _problems(value: Any, message: Descriptor, path: str) -> Iterator[FieldViolation]:
+    """What is wrong with a JSON value for a message at `path`."""
+    if not isinstance(value, dict):
+        yield FieldViolation(path or "body", "must be an object")
+        return
+    fields = {name: field for field in message.fields for name in (field.json_name, field.name)}
+    for name, each in value.items():
+        where = f"{path}.{name}" if path else name
+        if (field := fields.get(name)) is None:
+            yield FieldViolation(where[:64], f"is no field of {message.name}{_hint(name, fields)}")
+        elif each is None:
+            continue  # the field's default
+        elif not field.is_repeated:
+            yield from _problems_of_one(each, field, where)
+        elif not isinstance(each, list):
+            yield FieldViolation(where, "must be a list")
+        else:
+            for number, item in enumerate(each):
+                yield from _problems_of_one(item, field, f"{where}[{number}]")
+
+
+def _problems_of_one(value: Any, field: FieldDescriptor, where: str) -> Iterator[FieldViolation]:
+    if field.message_type is not None and isinstance(value, dict):
+        yield from _problems(value, field.message_type, where)
+        return
+    assert field.containing_type is not None
+    holder = GetMessageClass(field.containing_type)()
+    try:
+        json_format.ParseDict({field.json_name: [value] if field.is_repeated else value}, holder)
+        holder.SerializeToString()
+    except (ValueError, TypeError, json_format.Error):
+        if isinstance(value, str) and field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
+            yield FieldViolation(where, "is no Unicode text: it has half of a surrogate pair")
+        elif field.enum_type is not None:
+            yield FieldViolation(where, f"must be one of {', '.join(value.name for value in field.enum_type.values)}")
+        else:
+            yield FieldViolation(where, f"must be {_EXPECTED.get(field.cpp_type, 'of another type')}")
+
+
+def _hint(name: str, known: Mapping[str, FieldDescriptor]) -> str:
+    near = get_close_matches(name[:64], list(known), n=1)
+    return f"; did you mean {known[near[0]].json_name}?" if near else ""
+
+
+def _wrong(field: str, description: str) -> InvalidRequestError:
+    return InvalidRequestError(FieldViolation(field, description))

@@ -1,0 +1,73 @@
+"""Requests to the HTTP port, by Python's own client."""
+
+import asyncio
+import http.client
+import json
+import ssl
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+SERVICE = "/translane.v1.TranslationService"
+JSON = {"content-type": "application/json"}
+
+
+class Answer(NamedTuple):
+    """The answer to a request."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def reason(self) -> str:
+        """The reason of an error."""
+        (info,) = (each["debug"] for each in self.json["details"] if each["type"] == "google.rpc.ErrorInfo")
+        assert info["domain"] == "translane"
+        return str(info["reason"])
+
+    @property
+    def field(self) -> str:
+        """The field at fault."""
+        (bad,) = (each["debug"] for each in self.json["details"] if each["type"] == "google.rpc.BadRequest")
+        return str(bad["fieldViolations"][0]["field"])
+
+
+async def request(
+    port: int,
+    method: str,
+    path: str,
+    body: bytes | None = None,
+    headers: dict[str, str] | None = None,
+    tls: ssl.SSLContext | None = None,
+) -> Answer:
+    def exchange() -> Answer:
+        connection = (
+            http.client.HTTPSConnection("localhost", port, timeout=20, context=tls)
+            if tls
+            else http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        )
+        try:
+            connection.request(method, path, body, headers or {})
+            got = connection.getresponse()
+            return Answer(got.status, {name.lower(): value for name, value in got.getheaders()}, got.read())
+        finally:
+            connection.close()
+
+    return await asyncio.to_thread(exchange)
+
+
+async def call(port: int, name: str, content: Any, headers: dict[str, str] | None = None, **more: Any) -> Answer:
+    """Call a method of TranslationService with JSON."""
+    body = content if isinstance(content, bytes) else json.dumps(content).encode()
+    return await request(port, "POST", f"{SERVICE}/{name}", body, JSON | (headers or {}), **more)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait until `holds` is true, for at most 20 seconds."""
+    async with asyncio.timeout(20):
+        while not holds():  # noqa: ASYNC110  nothing tells of a change
+            await asyncio.sleep(0.01)

@@ -1,0 +1,312 @@
+"""The HTTP port and clients that are slow, hostile or gone; keys and TLS."""
+
+import asyncio
+import contextlib
+import gzip
+import json
+import random
+import ssl
+from typing import Any
+
+import pytest
+
+from fakes.serving import serving
+from helpers.http_calls import JSON, SERVICE, call, request, until
+from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
+
+TRANSLATE = f"{SERVICE}/Translate"
+
+
+def head(*headers, method="POST", path=TRANSLATE):
+    return "\r\n".join([f"{method} {path} HTTP/1.1", "host: a", *headers, "", ""]).encode()
+
+
+class Raw:
+    """A connection that sends any bytes."""
+
+    def __init__(self, running):
+        self.port = running.server.http_port
+
+    async def __aenter__(self):
+        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
+        return self
+
+    async def __aexit__(self, *_):
+        self.writer.close()
+
+    async def send(self, data):
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def rest(self):
+        """All that comes until the server closes the connection."""
+        try:
+            return await asyncio.wait_for(self.reader.read(), 20)
+        except ConnectionError:
+            return b""
+
+    async def answer(self):
+        """The status and the JSON of an answer."""
+        start = (await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 20)).decode().lower()
+        size = int(start.partition("content-length: ")[2].partition("\r\n")[0])
+        return int(start.split()[1]), json.loads(await self.reader.readexactly(size))
+
+
+async def translates(running):
+    answer = await call(running.server.http_port, "Translate", {"texts": ["hello"]})
+    return answer.status == 200 and answer.json["translations"][0]["hypotheses"][0]["text"] == "hello"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "status", "reason"),
+    [
+        ("POST", "/", JSON, 404, "METHOD_NOT_FOUND"),
+        ("POST", f"{SERVICE}/translate", JSON, 404, "METHOD_NOT_FOUND"),
+        ("POST", "/translane.v1.ModelService/UnloadModel", JSON, 404, "METHOD_NOT_FOUND"),
+        ("POST", "/%0d%0aset-cookie:%20a", JSON, 404, "METHOD_NOT_FOUND"),
+        ("GET", TRANSLATE, {}, 405, "INVALID_FIELD"),
+        ("POST", "/healthz", {}, 405, "INVALID_FIELD"),
+        ("POST", TRANSLATE, {"content-type": "text/plain"}, 415, "INVALID_FIELD"),
+        ("POST", TRANSLATE, {}, 415, "INVALID_FIELD"),
+        ("POST", TRANSLATE, {"content-type": "application/grpc"}, 415, "INVALID_FIELD"),
+        ("POST", TRANSLATE, {"content-type": "application/json; charset=latin-1"}, 415, "INVALID_FIELD"),
+        ("POST", TRANSLATE, JSON | {"content-encoding": "br"}, 415, "INVALID_FIELD"),
+        ("POST", TRANSLATE, JSON | {"authorization": "Bearer \xe9"}, 400, "INVALID_FIELD"),
+    ],
+)
+async def test_a_request_that_is_no_call_is_refused_with_a_reason(method, path, headers, status, reason):
+    async with serving(http_port=0) as running:
+        refused = await request(running.server.http_port, method, path, b"{}", headers)
+        assert (refused.status, refused.reason) == (status, reason)
+        assert b"Traceback" not in refused.body
+        assert await translates(running)
+
+
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [({"connect-timeout-ms": "soon"}, "invalid_argument"), ({"connect-protocol-version": "2"}, "invalid_argument")],
+)
+async def test_a_header_of_connect_that_is_wrong_is_refused(headers, code):
+    async with serving(http_port=0) as running:
+        for name in ("Translate", "TranslateStream"):
+            refused = await call(running.server.http_port, name, {}, headers)
+            assert (refused.status, refused.json["code"]) == (400, code)
+
+
+async def test_a_body_has_a_largest_size_with_and_without_compression():
+    async with serving(http_port=0, max_message_bytes=1024) as running:
+        port = running.server.http_port
+        zipped = {"content-encoding": "gzip"}
+        fits = json.dumps({"texts": ["a" * 500]}).encode()
+        message = await call(port, "Translate", {"texts": ["a" * 1500]})
+        body = await call(port, "Translate", {"texts": ["a" * 3000]})
+        bomb = await call(port, "Translate", gzip.compress(b" " * 50_000_000), zipped)
+        assert (await call(port, "ListModels", gzip.compress(b"{}"), zipped)).status == 200
+        assert (message.status, message.reason) == (429, "MESSAGE_TOO_LARGE")
+        assert (body.status, body.reason) == (413, "MESSAGE_TOO_LARGE")
+        assert bomb.reason == "MESSAGE_TOO_LARGE"
+        for wrong in (b"{}", gzip.compress(fits)[:-4], gzip.compress(b"") * 50, gzip.compress(b"{}") + b"more"):
+            refused = await call(port, "Translate", wrong, zipped)
+            assert (refused.status, refused.reason, refused.field) == (400, "INVALID_FIELD", "body")
+        async with Raw(running) as raw:  # without a length, and without an end
+            await raw.send(head("content-type: application/json", "transfer-encoding: chunked"))
+            await raw.send(b"1000\r\n" + b" " * 4096 + b"\r\n")
+            assert (await raw.answer())[0] == 413
+        assert await translates(running)
+
+
+async def test_bodies_have_a_largest_size_together():
+    bounds: dict[str, Any] = {"max_message_bytes": 1024, "max_bytes_in_flight": 2048, "caller_share": 0.5}
+    async with serving(http_port=0, **bounds) as running, Raw(running) as first:
+        await first.send(head("content-type: application/json", "content-length: 2000") + b" " * 1900)
+        await asyncio.sleep(0.1)
+        refused = await call(running.server.http_port, "Translate", b" " * 500)
+        assert (refused.status, refused.reason, refused.headers["retry-after"]) == (429, "TOO_MANY_BYTES", "1")
+        first.writer.close()
+        await asyncio.sleep(0.1)
+        assert await translates(running)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"POST /",
+        head("content-type: application/json", "content-length: 10")[:-2],
+        b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\nGET /heal",
+    ],
+)
+async def test_a_client_that_never_ends_its_headers_is_disconnected(sent):
+    async with serving(http_port=0, message_timeout=0.2) as running, Raw(running) as raw:
+        await raw.send(sent)
+        rest = await raw.rest()
+        assert rest.count(b"HTTP/1.1") == sent.count(b"\r\n\r\n")
+
+
+async def test_a_body_that_does_not_come_is_refused():
+    async with serving(http_port=0, message_timeout=0.2) as running, Raw(running) as raw:
+        await raw.send(head("content-type: application/json", "content-length: 10") + b"{")
+        status, error = await raw.answer()
+        assert (status, error["code"], error["details"][0]["debug"]["reason"]) == (
+            408,
+            "deadline_exceeded",
+            "MESSAGE_TIMEOUT",
+        )
+        assert await raw.rest() == b""
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 100,
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"POST / HTTP/1.1\r\n" + b"a: b\r\n" * 10_000,
+        b"GET " + b"/" * 100_000,
+        head("content-length: 1", "content-length: 2"),
+        head("content-length: -1"),
+        head("content-length: " + "9" * 5000),
+        head("content-length: 5", "transfer-encoding: chunked"),
+        head("x\x00y: 1"),
+        head("content-type: application/json", "transfer-encoding: chunked") + b"zz\r\n",
+        head("content-type: application/json", "transfer-encoding: chunked") + b"1\r\n \r\n" * 20_000,
+    ],
+)
+async def test_what_is_no_http_is_refused_and_disconnected(sent):
+    async with serving(http_port=0, message_timeout=1) as running:
+        async with Raw(running) as raw:
+            with contextlib.suppress(ConnectionError):
+                await raw.send(sent)
+            rest = await raw.rest()
+            assert rest == b"" or rest.split()[1] in (b"400", b"404", b"408", b"413")
+        assert await translates(running)
+
+
+async def test_random_bytes_do_no_harm(caplog):
+    numbers = random.Random(5)
+    valid = head("content-type: application/json", "content-length: 16") + b'{"texts":["aa"]}'
+    async with serving(http_port=0, message_timeout=0.3) as running:
+        for _ in range(60):
+            data = bytearray(valid)
+            for _ in range(numbers.randrange(1, 6)):
+                data[numbers.randrange(len(data))] = numbers.randrange(256)
+            async with Raw(running) as raw:
+                await raw.send(bytes(data))
+                raw.writer.write_eof()
+                await raw.rest()
+        assert await translates(running)
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+async def test_requests_follow_each_other_on_a_connection():
+    one = head("content-type: application/json", "content-length: 16") + b'{"texts":["aa"]}'
+    async with serving(http_port=0) as running, Raw(running) as raw:
+        await raw.send(one * 3)  # the second and the third do not wait for an answer
+        for _ in range(3):
+            status, answer = await raw.answer()
+            assert (status, answer["translations"][0]["hypotheses"][0]["text"]) == (200, "aa")
+        await raw.send(head("content-length: 2", path="/nothing") + b"{}" + one)
+        assert (await raw.answer())[0] == 404
+        assert (await raw.answer())[0] == 200
+
+
+async def test_a_connection_beyond_the_limit_is_closed():
+    async with serving(http_port=0, max_connections=3) as running:
+        connections = [Raw(running) for _ in range(3)]
+        for raw in connections:
+            await raw.__aenter__()
+            await raw.send(head(method="GET", path="/healthz"))
+            assert (await raw.answer())[0] == 200
+        async with Raw(running) as one_more:
+            assert await one_more.rest() == b""
+        for raw in connections:
+            raw.writer.close()
+        await asyncio.sleep(0.1)
+        assert await translates(running)
+
+
+@pytest.mark.parametrize("name", ["Translate", "TranslateStream"])
+async def test_a_client_that_goes_away_frees_its_rows(name):
+    content = b'{"texts":["aaaa"]}' if name == "Translate" else b'{"text":"aaaa" }  '
+    async with serving(http_port=0) as running:
+        running.backend.hold()
+        async with Raw(running) as raw:
+            sized = f"content-length: {len(content)}"
+            await raw.send(head("content-type: application/json", sized, path=f"{SERVICE}/{name}") + content)
+            await until(lambda: running.dispatcher.active_rows + running.dispatcher.waiting > 0)
+        await until(lambda: running.server.metrics.registry.get_sample_value("translane_open_calls") == 0)
+        running.backend.release()
+        await until(lambda: running.dispatcher.active_rows == 0)
+        assert await translates(running)
+
+
+async def test_a_client_that_takes_no_answer_is_disconnected():
+    async with serving(http_port=0, message_timeout=0.3) as running, Raw(running) as raw:
+        raw.writer.transport.pause_reading()
+        for _ in range(400):
+            raw.writer.write(head(method="GET", path="/openapi.json"))
+        port = running.server._http
+        assert port is not None
+        await until(lambda: not port._state.connections)
+        assert await translates(running)
+
+
+async def test_keys_are_those_of_grpc(tmp_path):
+    token = make_token()
+    key = Key(sha256=digest_of(token).hex())
+    file = tmp_path / "keys.toml"
+    file.write_text(write_keys({"shop": KeyHolder(keys=(key,))}), encoding="utf-8")
+    file.chmod(0o600)
+    async with serving(http_port=0, keys_file=file) as running:
+        port = running.server.http_port
+        assert (await call(port, "Translate", {"texts": ["a"]}, {"authorization": f"Bearer {token}"})).status == 200
+        for name in ("Translate", "TranslateStream"):
+            refused = await call(port, name, {})
+            assert (refused.status, refused.reason) == (401, "MISSING_KEY")
+            assert refused.headers["www-authenticate"] == "Bearer"
+        wrong = await call(port, "Translate", {}, {"authorization": f"Bearer {make_token()}"})
+        assert (wrong.status, wrong.reason) == (401, "UNKNOWN_KEY")
+        assert (await request(port, "GET", "/healthz")).status == 200
+        count = running.server.metrics.registry.get_sample_value
+        assert count("translane_key_sentences_total", {"key": "shop"}) == 1
+
+
+@pytest.fixture
+def certificates(tmp_path):
+    trustme = pytest.importorskip("trustme")
+    authority = trustme.CA()
+    issued = authority.issue_cert("localhost")
+    files = {"tls_cert": tmp_path / "cert", "tls_key": tmp_path / "key", "ca": tmp_path / "ca"}
+    files["tls_cert"].write_bytes(issued.cert_chain_pems[0].bytes())
+    files["tls_key"].write_bytes(issued.private_key_pem.bytes())
+    authority.cert_pem.write_to_path(files["ca"])
+    client = ssl.create_default_context(cafile=files["ca"])
+    own = ssl.create_default_context(cafile=files["ca"])
+    authority.issue_cert("shop.example").configure_cert(own)
+    return files, client, own
+
+
+async def test_tls_is_that_of_grpc(certificates):
+    files, client, _ = certificates
+    async with serving(http_port=0, tls_cert=files["tls_cert"], tls_key=files["tls_key"]) as running:
+        port = running.server.http_port
+        assert (await call(port, "Translate", {"texts": ["a"]}, tls=client)).status == 200
+        async with Raw(running) as raw:
+            await raw.send(head(method="GET", path="/healthz"))
+            assert not (await raw.rest()).startswith(b"HTTP/1.1 200")
+
+
+async def test_the_certificate_of_a_client_names_the_caller(certificates):
+    files, client, own = certificates
+    settings = {"tls_cert": files["tls_cert"], "tls_key": files["tls_key"], "tls_client_ca": files["ca"]}
+    async with serving(http_port=0, max_calls=4, caller_share=0.25, **settings) as running:
+        port = running.server.http_port
+        with pytest.raises(OSError):
+            await call(port, "Translate", {"texts": ["a"]}, tls=client)
+        running.backend.hold()
+        held = asyncio.create_task(call(port, "Translate", {"texts": ["a"]}, tls=own))
+        open_calls = "translane_open_calls"
+        await until(lambda: running.server.metrics.registry.get_sample_value(open_calls) == 1)
+        refused = await call(port, "Translate", {"texts": ["a"]}, tls=own)
+        assert "calls of this caller" in refused.json["message"]
+        running.backend.release()
+        assert (await held).status == 200
