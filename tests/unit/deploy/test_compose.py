@@ -91,11 +91,14 @@ def test_the_plain_manifest_uses_the_servers_ports(plain):
     assert {container[f"{probe}Probe"]["grpc"]["port"] for probe in ("startup", "readiness", "liveness")} == {port}
 
 
+PINNED = ("Dockerfile", "deploy/compose.yaml", "deploy/envoy/compose.yaml")
+
+
 @pytest.fixture
 def project(tmp_path):
     """A copy of what `pin-images` reads and writes."""
-    for name in ("Dockerfile", "deploy/compose.yaml", "scripts/pin-images"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+    for name in (*PINNED, "scripts/pin-images"):
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
         shutil.copy(ROOT / name, tmp_path / name)
     return tmp_path
 
@@ -114,9 +117,9 @@ def test_every_image_gets_its_digest(project):
     assert pin(project, DIGEST, "--check").returncode == 1
     for digest in (DIGEST, DIGEST.replace("0", "f")):
         assert pin(project, digest).returncode == 0
-        texts = [(project / name).read_text() for name in ("Dockerfile", "deploy/compose.yaml")]
+        texts = [(project / name).read_text() for name in PINNED]
         images = [image for text in texts for image in re.findall(r"^(?:FROM|    image:) (\S+)", text, re.MULTILINE)]
-        assert len(images) == 5
+        assert len(images) == 6
         assert all(image.endswith(f"@{digest}") for image in images if not image.startswith("translane:"))
     assert "FROM python:3.11-slim-bookworm@" in texts[0]
     assert " AS build\n" in texts[0]
