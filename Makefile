@@ -41,7 +41,9 @@ check: .venv/.everything  ## lint, format, types, generated code
 	$(BIN)/mypy scripts/demo
 	scripts/generate-stubs --check
 	scripts/build-kernels --check
-	@if command -v buf >/dev/null; then echo 'buf lint'; buf lint; else echo 'buf lint: skipped, buf is not installed'; fi
+	$(BIN)/buf lint
+	$(BIN)/buf format --diff --exit-code
+	$(BIN)/buf breaking --against protos/released.binpb
 
 format: .venv/.everything  ## let ruff fix and format the code
 	$(BIN)/ruff check --fix .
