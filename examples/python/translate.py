@@ -8,6 +8,7 @@ from translane_client import AsyncClient, TranslaneError
 
 
 async def main(texts: list[str]) -> None:
+    """Print the translations of `texts`, and then the first one as it is decoded."""
     address = os.environ.get("TRANSLANE_CLIENT_SERVER", "localhost:50051")
     # With a file of certificates, the client speaks TLS. A key goes over TLS alone.
     trusted, key = os.environ.get("TRANSLANE_CLIENT_CA"), os.environ.get("TRANSLANE_CLIENT_TOKEN")

@@ -155,19 +155,36 @@ class TestGo:
         assert code == 1
 
 
-@pytest.mark.parametrize(("script", "tool"), [("curl", "curl"), ("buf-curl", "buf"), ("grpcurl", "grpcurl")])
+@dataclass(frozen=True)
+class Script:
+    """A script, the tool that it runs, and how the tool says that a call without a key is refused."""
+
+    name: str
+    tool: str
+    refusal: str
+
+    def path(self) -> Path:
+        if not shutil.which(self.tool, path=f"{BIN}{os.pathsep}{os.environ['PATH']}"):
+            pytest.skip(f"{self.tool} is not installed")
+        return EXAMPLES / "shell" / self.name
+
+
+SCRIPTS = [
+    Script("curl.sh", "curl", '"code":"unauthenticated"'),
+    Script("buf-curl.sh", "buf", "failed to find service"),  # buf says no more when reflection is refused
+    Script("grpcurl.sh", "grpcurl", "Unauthenticated"),
+]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
 class TestScripts:
-    async def test_translate(self, script, tool, place):
-        if not shutil.which(tool, path=f"{BIN}{os.pathsep}{os.environ['PATH']}"):
-            pytest.skip(f"{tool} is not installed")
+    async def test_translate(self, script, place):
         request = json.dumps({"texts": TEXTS})
-        output, code = await run(EXAMPLES / f"shell/{script}.sh", request, variables=place.variables)
+        output, code = await run(script.path(), request, variables=place.variables)
         assert code == 0, output
         translations = json.loads(output)["translations"]
         assert [translation["hypotheses"][0]["text"] for translation in translations] == place.expected
 
-    async def test_without_a_key(self, script, tool, places):
-        if not shutil.which(tool, path=f"{BIN}{os.pathsep}{os.environ['PATH']}"):
-            pytest.skip(f"{tool} is not installed")
-        output, _ = await run(EXAMPLES / f"shell/{script}.sh", variables=places["secured"].without_key())
-        assert "unauthenticated" in output.lower()
+    async def test_without_a_key(self, script, places):
+        output, _ = await run(script.path(), variables=places["secured"].without_key())
+        assert script.refusal in output
