@@ -1,8 +1,4 @@
+// go mod tidy adds the newest google.golang.org/grpc and google.golang.org/protobuf.
 module example.org/translate
 
 go 1.19
-
-require (
-	google.golang.org/grpc v1.33.3
-	google.golang.org/protobuf v1.28.1
-)
