@@ -6,7 +6,8 @@ WORKDIR /src
 COPY constraints.txt constraints-cuda.txt ./
 # One environment builds; the other is what the image gets, without pip.
 RUN python3 -m venv /build \
- && /build/bin/python -m pip install --no-cache-dir --disable-pip-version-check -c constraints.txt pip hatchling \
+ && /build/bin/python -m pip install --no-cache-dir --disable-pip-version-check -c constraints.txt \
+      pip hatchling cyclonedx-bom \
  && python3 -m venv --without-pip /opt/translane
 COPY pyproject.toml README.md LICENSE ./
 COPY protos protos
@@ -21,6 +22,14 @@ RUN case "$DEVICE" in \
  && /build/bin/python -m pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /dist . \
  && /build/bin/python -m pip --python /opt/translane/bin/python install --no-cache-dir -c "$pins" \
       "$(echo /dist/*.whl)[$extra,http,language-id,otel]"
+# Both stages have the same Debian packages, so this stage can list them.
+COPY scripts/write-notice scripts/write-sbom scripts/
+COPY models/zh-en models/zh-en
+RUN mkdir -p /opt/translane/share/translane \
+ && /build/bin/python scripts/write-notice /opt/translane/lib/python3.*/site-packages \
+      --output /opt/translane/share/translane/NOTICE \
+ && /build/bin/python scripts/write-sbom /opt/translane/bin/python --model models/zh-en \
+      --output /opt/translane/share/translane/sbom.cdx.json
 
 # The licences are Translane's and that of the model's data, which SPDX has no name for.
 FROM python:3.11-slim-bookworm
@@ -33,6 +42,8 @@ LABEL org.opencontainers.image.title="Translane" \
       org.opencontainers.image.revision="$REVISION" \
       org.opencontainers.image.licenses="Apache-2.0 AND LicenseRef-CC-BY-2.0-FR" \
       org.opencontainers.image.source="https://github.com/translane/translane" \
+      io.github.translane.notice="/opt/translane/share/translane/NOTICE" \
+      io.github.translane.sbom="/opt/translane/share/translane/sbom.cdx.json" \
       org.opencontainers.image.base.name="docker.io/library/python:3.11-slim-bookworm"
 COPY --from=build /opt/translane /opt/translane
 COPY models/zh-en /models/zh-en

@@ -3,7 +3,7 @@
 # SOAK_SECONDS=… how long the soak lasts, BENCH_ARGS=… what the benchmarks get, NOX_ARGS=… what nox gets.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test soak check format coverage matrix bench docs stubs pins wheel image clean
+.PHONY: help demo serve test soak check format coverage matrix bench docs stubs pins wheel image sbom clean
 .DELETE_ON_ERROR:
 
 MODEL  ?= models/zh-en
@@ -28,19 +28,21 @@ demo: .venv/.server  ## set up, start the server on the bundled model, translate
 serve: .venv/.server  ## serve the bundled model (MODEL=… another) until Ctrl-C
 	@exec $(BIN)/translane-server --model $(MODEL) $(SERVER_ARGS)
 
-test: .venv/.everything examples/node/node_modules  ## set up everything, PyTorch included, and run all tests
+test: .venv/.everything .venv/.system examples/node/node_modules  ## set up everything, PyTorch included, and run all tests
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(PYTEST_ARGS)
 
 soak: .venv/.everything  ## load, kill and reload a server for SOAK_SECONDS; exit code 1 if anything is lost or grows
 	@PYTHONPATH=tests:$(PYTHONPATH) $(BIN)/python -m reliability.soak --seconds $(SOAK_SECONDS)
 
-check: .venv/.everything  ## lint, format, types, generated code
+check: .venv/.everything  ## lint, format, types, generated code, policies of deployments
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy scripts/demo
 	scripts/generate-stubs --check
 	scripts/build-kernels --check
+	$(BIN)/python scripts/generate-chart --check
+	@$(BIN)/python scripts/check-policies
 	$(BIN)/buf lint
 	$(BIN)/buf format --diff --exit-code
 	$(BIN)/buf breaking --against protos/released.binpb
@@ -49,7 +51,7 @@ format: .venv/.everything  ## let ruff fix and format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-coverage: .venv/.everything examples/node/node_modules  ## run all tests, and hold client and server to the floor of branch coverage in pyproject.toml
+coverage: .venv/.everything .venv/.system examples/node/node_modules  ## run all tests, and hold client and server to the floor of branch coverage in pyproject.toml
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal --cov --cov-report= --cov-fail-under=0 $(PYTEST_ARGS)
 	$(BIN)/coverage report --skip-covered --skip-empty --sort=cover --fail-under=0
 	$(BIN)/coverage report --include='client/*,server/*' --format=total
@@ -83,6 +85,11 @@ image:  ## build the container image; DEVICE=cuda for GPUs
 	$(ENGINE) build $(if $(findstring podman,$(ENGINE)),--format docker) --build-arg DEVICE=$(DEVICE) --build-arg VERSION=$(VERSION) \
 	    --build-arg REVISION=$(shell git rev-parse HEAD 2>/dev/null) --tag translane:$(VERSION)-$(DEVICE) .
 
+sbom:  ## copy the image's bill of materials and its licences into build; DEVICE=cuda for that image
+	@mkdir -p build
+	@for file in sbom.cdx.json NOTICE; do $(ENGINE) run --rm --entrypoint cat translane:$(VERSION)-$(DEVICE) \
+	    /opt/translane/share/translane/$$file >build/$$file && echo build/$$file; done
+
 clean:  ## remove what these commands made
 	rm -rf .venv .venv-stubs .venv-cuda examples/node/node_modules .nox .coverage* build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -106,6 +113,10 @@ clean:  ## remove what these commands made
 examples/node/node_modules: examples/node/package-lock.json
 	@if command -v npm >/dev/null; then echo 'installing what examples/node needs …'; \
 	    npm ci --prefix examples/node --silent --no-audit --no-fund || echo 'npm cannot install it'; fi
+
+.venv/.system: .venv/.made scripts/system-packages
+	@scripts/install-system-packages
+	@touch $@
 
 .venv/.bench: .venv/.everything
 	@echo 'installing what benchmarks compare with, and draw with …'

@@ -53,6 +53,8 @@ docs/markup
 docs/glossaries
 docs/access
 docs/security
+docs/deployment
+docs/dashboards
 docs/export
 docs/quality
 docs/decoding

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from google.protobuf.message import Message
@@ -64,14 +64,38 @@ def server_call() -> Call[ServerInfo]:
     return Call("ListModels", pb.ListModelsRequest(), server_info_of)
 
 
-def translate_job(
-    model: str,
-    source_language: str,
-    target_language: str,
-    priority: int,
-    options: Mapping[str, Any],
-    format: Format | str = Format.TEXT,
-) -> Job[str, Translation]:
+@dataclass(frozen=True, slots=True)
+class RequestSettings:
+    """What a translation request says beside its texts; the arguments of `Client.translate` explain it."""
+
+    model: str = ""
+    source_language: str = ""
+    target_language: str = ""
+    priority: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
+    format: Format | str = Format.TEXT
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of a request's message.
+
+        Raises:
+            TypeError, ValueError: an option or the format is of the wrong type or range; the message names it.
+        """
+        return {
+            "model": self.model,
+            "source_language": self.source_language,
+            "target_language": self.target_language,
+            "priority": self.priority,
+            "options": options_message(self.options),
+            "format": format_message(self.format),
+        }
+
+    def without_texts(self) -> pb.TranslateRequest:
+        """A request without texts; raises as `fields` does."""
+        return pb.TranslateRequest(**self.fields())
+
+
+def translate_job(settings: RequestSettings) -> Job[str, Translation]:
     """The job of translating texts.
 
     Its calls raise TypeError for a text that is not a str, and InvalidArgument for a text with a lone surrogate, which
@@ -80,60 +104,25 @@ def translate_job(
     Raises:
         TypeError, ValueError: a setting is of the wrong type or range; the message names the setting.
     """
-    settings = translate_settings(model, source_language, target_language, priority, options, format)
+    without_texts = settings.without_texts()
 
     def call(batch: Batch[str]) -> Call[list[Translation]]:
         request = pb.TranslateRequest()
-        request.CopyFrom(settings)
+        request.CopyFrom(without_texts)
         request.texts.extend(_valid(text, f"texts[{index}]") for index, text in enumerate(batch.items, batch.offset))
         return Call("Translate", request, lambda response: translations_of(response, len(batch.items)), batch.offset)
 
-    return Job(call, _bytes_of, settings.ByteSize())
+    return Job(call, _bytes_of, without_texts.ByteSize())
 
 
-def translate_settings(
-    model: str,
-    source_language: str,
-    target_language: str,
-    priority: int,
-    options: Mapping[str, Any],
-    format: Format | str = Format.TEXT,
-) -> pb.TranslateRequest:
-    """A request without texts; raises as `translate_job` does."""
-    return pb.TranslateRequest(
-        model=model,
-        source_language=source_language,
-        target_language=target_language,
-        priority=priority,
-        options=options_message(options),
-        format=format_message(format),
-    )
-
-
-def stream_call(
-    text: str,
-    model: str,
-    source_language: str,
-    target_language: str,
-    priority: int,
-    options: Mapping[str, Any],
-    format: Format | str = Format.TEXT,
-) -> tuple[Call[str], ReceivedStream]:
+def stream_call(text: str, settings: RequestSettings) -> tuple[Call[str], ReceivedStream]:
     """The call that translates `text` delta by delta, and what the call has received so far.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or range; the message names the argument.
         InvalidArgument: the text holds a lone surrogate.
     """
-    request = pb.TranslateStreamRequest(
-        text=_valid(text, "text"),
-        model=model,
-        source_language=source_language,
-        target_language=target_language,
-        priority=priority,
-        options=options_message(options),
-        format=format_message(format),
-    )
+    request = pb.TranslateStreamRequest(text=_valid(text, "text"), **settings.fields())
     received = ReceivedStream()
     return Call("TranslateStream", request, received.delta_of), received
 

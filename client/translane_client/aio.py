@@ -20,6 +20,7 @@ from translane_client._requests import (
     Call,
     Item,
     Job,
+    RequestSettings,
     score_job,
     server_call,
     stream_call,
@@ -96,7 +97,7 @@ class AsyncClient(BaseClient):
         **options: Unpack[DecodingOptions],
     ) -> Translation | list[Translation]:
         """Translates one text, or a list of texts in order, as `Client.translate` does."""
-        job = translate_job(model, source_language, target_language, priority, options, format)
+        job = translate_job(RequestSettings(model, source_language, target_language, priority, options, format))
         if isinstance(texts, str):
             return (await self._run(job.call(Batch([texts], 0)), self._deadline(timeout)))[0]
         return await self._all(job, texts, timeout)
@@ -117,7 +118,9 @@ class AsyncClient(BaseClient):
         if isinstance(texts, str):
             raise TypeError("translate_iter() takes many texts; translate() takes one")
         return self._lazily(
-            translate_job(model, source_language, target_language, priority, options, format), texts, timeout
+            translate_job(RequestSettings(model, source_language, target_language, priority, options, format)),
+            texts,
+            timeout,
         )
 
     def translate_stream(
@@ -133,7 +136,9 @@ class AsyncClient(BaseClient):
         **options: Unpack[DecodingOptions],
     ) -> AsyncTranslationStream:
         """Hands out the translation of one text while it is being decoded, as `Client.translate_stream` does."""
-        call, received = stream_call(text, model, source_language, target_language, priority, options, format)
+        call, received = stream_call(
+            text, RequestSettings(model, source_language, target_language, priority, options, format)
+        )
         self._deadline(timeout)  # refuses a wrong timeout now, and not at the first delta
         running = _RunningStream()
         return AsyncTranslationStream(self._deltas(running, call, received, timeout), received, running.stop)

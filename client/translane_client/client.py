@@ -19,6 +19,7 @@ from translane_client._requests import (
     Call,
     Item,
     Job,
+    RequestSettings,
     score_job,
     server_call,
     stream_call,
@@ -117,7 +118,7 @@ class Client(BaseClient):
             timeout: Deadline in seconds of the whole call, retries included. None: the client's deadline.
             options: Decoding options by name, such as `max_length=100`; DecodingOptions describes them.
         """
-        job = translate_job(model, source_language, target_language, priority, options, format)
+        job = translate_job(RequestSettings(model, source_language, target_language, priority, options, format))
         if isinstance(texts, str):
             with RunningCalls(self._sleep) as calls:
                 return self._run(calls, job.call(Batch([texts], 0)), self._deadline(timeout))[0]
@@ -145,7 +146,9 @@ class Client(BaseClient):
         if isinstance(texts, str):
             raise TypeError("translate_iter() takes many texts; translate() takes one")
         return self._lazily(
-            translate_job(model, source_language, target_language, priority, options, format), texts, timeout
+            translate_job(RequestSettings(model, source_language, target_language, priority, options, format)),
+            texts,
+            timeout,
         )
 
     def translate_stream(
@@ -166,7 +169,9 @@ class Client(BaseClient):
         to the translation, and no delta ends within a character. Beam search hands out what all beams agree on. The
         client retries as `translate` does until the first delta has arrived, and raises every error after that.
         """
-        call, received = stream_call(text, model, source_language, target_language, priority, options, format)
+        call, received = stream_call(
+            text, RequestSettings(model, source_language, target_language, priority, options, format)
+        )
         self._deadline(timeout)  # refuses a wrong timeout now, and not at the first delta
         calls = RunningCalls(self._sleep)
         return TranslationStream(self._deltas(calls, call, received, timeout), received, calls.stop)

@@ -84,7 +84,7 @@ def calibrate(
         log: takes lines for people.
 
     Raises:
-        ExportError: the model does not run, or too few sources fit its limits.
+        ExportError: the model does not run, too few sources fit its limits, or the translations do not differ.
     """
     log(f"calibrating the estimated quality with {len(pairs):,} sentences")
     try:
@@ -92,6 +92,7 @@ def calibrate(
     except StartupError as error:
         raise ExportError(f"the exported model does not run: {error}") from error
     _check_count(len(rated.log_probs))
+    _check_variety(rated)
     fitted, tested = rated.part(0), rated.part(1)
     calibration = fit(fitted)
     if calibration is None:
@@ -173,6 +174,18 @@ def correlation(one: _Numbers, other: _Numbers) -> float:
     if np.ptp(one) == 0 or np.ptp(other) == 0:
         return 0.0
     return float(np.clip(np.corrcoef(one, other)[0, 1], -1, 1))
+
+
+def _check_variety(rated: RatedSentences) -> None:
+    for what, values in (
+        ("are equally probable", np.array([log_odds(each) for each in rated.log_probs])),
+        ("have the same chrF", rated.chrf),
+    ):
+        if np.ptp(values) == 0:
+            raise ExportError(
+                f"--quality-data: the translations of its {len(values)} sentences all {what}, and a calibration needs"
+                " sentences that differ"
+            )
 
 
 def _check_count(count: int) -> None:

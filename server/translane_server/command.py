@@ -16,6 +16,7 @@ from translane_server.observation.logs import configure_logging
 from translane_server.observation.metrics import Metrics
 from translane_server.observation.trace_setup import traces
 from translane_server.server import Server
+from translane_server.service_manager import ServiceManager
 from translane_server.settings import ENV_PREFIX, ServerSettings
 from translane_server.settings_loader import load_settings
 
@@ -44,7 +45,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         with written_in_background(), traces(environ) as tracer:
             metrics = Metrics()
             server = Server(settings, build_registry(settings, metrics), metrics, tracer)
-            return asyncio.run(_serve(settings, server))
+            return asyncio.run(_serve(settings, server, ServiceManager(environ.get("NOTIFY_SOCKET"))))
     except StartupError as error:
         print(f"{_PROG}: {error}", file=sys.stderr)
         return error.exit_code
@@ -74,7 +75,7 @@ class _Signals:
         self.stop.set()
 
 
-async def _serve(settings: ServerSettings, server: Server) -> int:
+async def _serve(settings: ServerSettings, server: Server, manager: ServiceManager) -> int:
     signals = _Signals(asyncio.get_running_loop(), server.models.request_reload)
     try:
         await server.start()
@@ -84,6 +85,7 @@ async def _serve(settings: ServerSettings, server: Server) -> int:
         await asyncio.wait([opening, stopping, failing], return_when=asyncio.FIRST_COMPLETED)
         if opening.done():
             await opening
+            manager.ready()
             await asyncio.wait([stopping, failing], return_when=asyncio.FIRST_COMPLETED)
         else:
             opening.cancel()
@@ -98,6 +100,7 @@ async def _serve(settings: ServerSettings, server: Server) -> int:
     except BaseException:
         await server.stop(grace=0)
         raise
+    manager.stopping()
     _log.info("%s: finishing what is running", signal.Signals(signals.number).name)
     drained = await server.stop(settings.grace_period, signals.hurry)
     if signals.hurry.is_set():

@@ -64,7 +64,7 @@ def run_replica() -> int:
 
 
 def run_server() -> int:
-    environ = {name: value for name, value in os.environ.items() if name.startswith(("TRANSLANE_", "OTEL_"))}
+    environ = {name: value for name, value in os.environ.items() if name.startswith(("TRANSLANE_", "OTEL_", "NOTIFY_"))}
     supervisor._MOST_LOSSES = MOST_LOSSES
     with (
         mock.patch.object(folders, "manifest_names", return_value=["fake"]),

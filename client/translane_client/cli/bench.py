@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from translane_client._requests import translate_settings
+from translane_client._requests import RequestSettings
 from translane_client.bench.benchmark import Benchmark, Plan
 from translane_client.bench.load import Bound, Load
 from translane_client.bench.schedule import Text, serialized_requests
@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:
     decoding_flags.settle_nbest(arguments)
     _settle_load(arguments)
     options = decoding_flags.decoding_options(arguments)
-    settings = translate_settings(
+    settings = RequestSettings(
         arguments.model, arguments.source_language, arguments.target_language, arguments.priority, options
     )
     if arguments.json_file:
@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:
     texts = _texts(arguments, streams)
     load = Load(
         arguments.connection,
-        serialized_requests(texts, arguments.texts_per_request, settings, arguments.schedule_seed),
+        serialized_requests(texts, arguments.texts_per_request, settings.without_texts(), arguments.schedule_seed),
         texts_per_request=arguments.texts_per_request,
         timeout=arguments.timeout,
         connections=arguments.connections,

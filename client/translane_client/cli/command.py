@@ -11,7 +11,7 @@ from functools import partial
 from importlib.metadata import version
 from typing import BinaryIO, TextIO
 
-from translane_client.cli import bench, completion, connection_flags, models, score, translate
+from translane_client.cli import bench, completion, connection_flags, decoding_flags, models, score, translate
 from translane_client.cli.bulk import CommandError
 from translane_client.cli.flags import ENV_PREFIX, Flags, count, seconds
 from translane_client.cli.printable import printable
@@ -116,7 +116,7 @@ def parse_arguments(argv: Sequence[str], environ: Mapping[str, str]) -> argparse
         command.add_flags(subparser, flags)
         subparser.set_defaults(run=command.run, parser=subparser, flags=flags)
 
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse_args(decoding_flags.with_values(argv))
     arguments.flags.fill(arguments, environ)
     return arguments
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
 
 from translane.v1 import translation_pb2 as pb
-from translane_client.cli.flags import Flags, count, integer, number, unicode, unsigned
+from translane_client.cli.flags import Flags, boolean, count, integer, number, unicode, unsigned
 from translane_client.cli.term_files import read_terms
 from translane_client.options import DecodingOptions
 
@@ -31,6 +32,38 @@ _VALUES: Mapping[int, tuple[str, Callable[[str], Any]]] = {
     FieldDescriptor.TYPE_MESSAGE: ("FILE", Path),  # terms, a line each
 }
 """Type of a field of the protocol → the word for the value in the help, and the conversion of the value."""
+
+
+_AUTO = "auto"
+_SWITCHES = {"--split-sentences": "on", "--no-split-sentences": "off"}
+"""Flags that may be typed without a value → the value."""
+
+
+def with_values(argv: Sequence[str]) -> list[str]:
+    """The command line with the value of each flag that was typed as a switch."""
+    found = list[str]()
+    texts_follow = False
+    for word, following in pairwise([*argv, ""]):
+        texts_follow = texts_follow or word == "--"
+        if word in _SWITCHES and not texts_follow and not _is_value(word, following):
+            found.append(f"--split-sentences={_SWITCHES[word]}")
+        else:
+            found.append(word)
+    return found
+
+
+def _is_value(flag: str, word: str) -> bool:
+    return not flag.startswith("--no-") and word in (_AUTO, "on", "off")
+
+
+def _choice(text: str) -> bool | str:
+    """True from on, False from off, and auto as it is."""
+    if text.lower() == _AUTO:
+        return _AUTO
+    try:
+        return boolean(text)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"auto, on or off is needed, not {text!r}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +97,10 @@ class _Flag:
         """Declares the flag."""
         help = f"{self.help} (default: {self.default})" if self.default else self.help
         kind = pb.DecodingOptions.DESCRIPTOR.fields_by_name[self.field].type
-        if kind == FieldDescriptor.TYPE_BOOL:
+        if kind == FieldDescriptor.TYPE_BOOL and not self.type:
             flags.switch(self.name, default=None, help=help)
             return
-        metavar, convert = _VALUES[kind]
+        metavar, convert = _VALUES.get(kind, ("", self.type))
         repetition = {"action": "append"} if self.repeated else {}
         flags.add(self.name, metavar=self.metavar or metavar, type=self.type or convert, help=help, **repetition)
 
@@ -87,8 +120,11 @@ _SECTIONS: Mapping[str, tuple[_Flag, ...]] = {
         _Flag("replace_unknowns", "replace an unknown token by the source token it is aligned to", "no"),
         _Flag(
             "split_sentences",
-            "cut each text into sentences, and join their translations",
-            "where a text holds several sentences, or too many tokens",
+            "auto, on or off: cut each text into sentences, and join their translations; auto cuts texts of several"
+            " sentences, or of too many tokens",
+            "auto",
+            type=_choice,
+            metavar="WHEN",
         ),
     ),
     "what stays as it is, and terms": (
@@ -185,7 +221,7 @@ def decoding_options(arguments: argparse.Namespace) -> DecodingOptions:
     options = DecodingOptions()
     for field, flag in FLAGS.items():
         value = getattr(arguments, flag.dest)
-        if value is not None:
+        if value is not None and value != _AUTO:
             if field == "terminology":
                 arguments.term_file = read_terms(value)  # which errors name the lines of
                 value = arguments.term_file.terms
@@ -194,16 +230,21 @@ def decoding_options(arguments: argparse.Namespace) -> DecodingOptions:
         options["num_hypotheses"] = arguments.nbest
         if _needs_beams(options):
             options["beam_size"] = arguments.nbest
+            if _has_terms(options):
+                options["beam_size"] = max(arguments.nbest, _BEAMS_WITH_TERMS)
         options.setdefault("return_token_scores", True)  # n-best lines hold scores
     return options
 
 
 def _needs_beams(options: DecodingOptions) -> bool:
-    """Whether n-best hypotheses need more beams than the server takes by itself."""
+    """Whether n-best hypotheses need a number of beams: the model's default may be smaller."""
     if any(options.get(name) is not None for name in ("beam_size", *_SAMPLING)) or options.get("return_alternatives"):
         return False
-    has_terms = options.get("terminology") or options.get("glossaries")
-    return not has_terms or (options["num_hypotheses"] or 0) > _BEAMS_WITH_TERMS
+    return options.get("num_hypotheses") != 1 or not _has_terms(options)
+
+
+def _has_terms(options: DecodingOptions) -> bool:
+    return bool(options.get("terminology") or options.get("glossaries"))
 
 
 def flag_of(field: str, arguments: argparse.Namespace) -> str | None:

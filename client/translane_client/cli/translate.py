@@ -81,7 +81,7 @@ def _translate_texts(
         else:
             inputs = bulk.lines_of(arguments.input, streams, stack)
         # A translation takes one line; but a TEXT typed on several lines gets its translation on several lines.
-        keep_breaks = bool(arguments.texts and arguments.split_sentences and form.is_text_alone)
+        keep_breaks = bool(arguments.texts and arguments.split_sentences is True and form.is_text_alone)
         output = bulk.line_output(arguments, streams, inputs, keep_breaks=keep_breaks)
         client = stack.enter_context(bulk.client_of(arguments, inputs))
         if arguments.stream:

@@ -17,7 +17,8 @@ def keep_languages(languages: Languages, wanted: Sequence[str]) -> Languages:
     keeps the language.
 
     Raises:
-        ExportError: a tag is not a language of the model, or a side has several languages, and `wanted` names none.
+        ExportError: a tag is not a language of the model, or a side has several languages, and `wanted` names none; or
+            the model has one pair of languages, and `wanted` names one of the two.
     """
     source, target = _kept(languages.source, wanted), _kept(languages.target, wanted)
     for tag in wanted:
@@ -27,6 +28,10 @@ def keep_languages(languages: Languages, wanted: Sequence[str]) -> Languages:
     for side, found, there in (("from", source, languages.source), ("to", target, languages.target)):
         if not found:
             raise ExportError(f"--languages: the model translates {side} none of them, but {side} {listed(there)}")
+    if len(languages.source) == len(languages.target) == 1:
+        (one,), (other,) = languages.source, languages.target
+        if not all(any(lookup(tag, (each,)) for tag in wanted) for each in (one, other)):
+            raise ExportError(f"--languages: the model has one pair of languages, {one} to {other}; leave it out")
     templates = languages.templates
     pairs = {
         one: {other: text for other, text in templates.pair_prefixes.get(one, {}).items() if other in target}

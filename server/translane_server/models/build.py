@@ -39,7 +39,7 @@ def build_registry(settings: ServerSettings, metrics: Metrics) -> Registry:
             raise SettingsError(f"model_settings.{name}: there is no such model; there is {listed(folders)}")
     by_manifest = {place.folder for place in places if not place.name}
     of_manifests = frozenset(name for name, folder in named.items() if folder in by_manifest)
-    builder = _Builder(settings, metrics, glossaries, of_manifests)
+    builder = _Builder(settings, metrics, of_manifests)
     registry = Registry(
         lambda: find_models(fixed, settings.models),
         builder.serve,
@@ -70,12 +70,10 @@ class _Builder:
         self,
         settings: ServerSettings,
         metrics: Metrics,
-        glossaries: GlossaryFolder,
         named_by_manifest: frozenset[str],
     ) -> None:
         self._settings = settings
         self._metrics = metrics
-        self._glossaries = glossaries
         self._named_by_manifest = named_by_manifest
 
     def serve(self, name: str, folder: Path) -> ServedModel:
@@ -96,7 +94,7 @@ class _Builder:
             metrics,
             lambda: divide_cpus(sorted({*self.registry.models, name}))[name],
             named_by_manifest=name in self._named_by_manifest,
-            stored=lambda: self._glossaries.current,
+            stored=lambda: self.registry.stored,
         )
         try:
             checked = loader.check()

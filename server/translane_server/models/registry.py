@@ -25,6 +25,7 @@ from translane_server.models.served_model import ServedModel
 from translane_server.observation.logs import data
 from translane_server.printable import shown
 from translane_server.text.language_tags import UNDETERMINED, meaning
+from translane_server.text.stored_glossaries import StoredGlossaries
 
 _REMEMBERED_PAIRS = 1024
 # How often models are checked for disuse: so many times in the time after which they are unloaded.
@@ -81,6 +82,11 @@ class Registry:
         return self._models
 
     @property
+    def stored(self) -> StoredGlossaries:
+        """The stored glossaries for new requests."""
+        return self._glossaries.current
+
+    @property
     def can_translate(self) -> bool:
         """Whether any model translates."""
         return any(model.can_translate for model in self._models.values())
@@ -94,7 +100,6 @@ class Registry:
     def add(self, model: ServedModel) -> None:
         """Serve `model` under its name."""
         model.changed = self._model_changed
-        model.stored = lambda: self._glossaries.current
         self._models[model.name] = model
         self._model_changed()
 
@@ -160,6 +165,21 @@ class Registry:
         pair = f"{_explained(source_language)} to {_explained(target_language)}"
         raise ModelNotFoundError(f"model: no model translates {pair}; this server has {listed(self._models)}")
 
+    def route(self, name: str, source_language: str, target_language: str) -> ServedModel | Pivot:
+        """Return the model of a request as `choose` does; or two models for a language pair that no model has.
+
+        Raises:
+            ModelNotFoundError: no model has the name, and no one or two models have the language pair.
+            InvalidRequestError: several models have the language pair.
+        """
+        try:
+            return self.choose(name, source_language, target_language)
+        except ModelNotFoundError:
+            pivot = None if name else self.pivot(source_language, target_language)
+            if pivot is None:
+                raise
+            return pivot
+
     def pivot(self, source_language: str, target_language: str) -> Pivot | None:
         """Return two models for a language pair that no model has; None if there are none, or none are wanted.
 
@@ -188,7 +208,11 @@ class Registry:
 
     def messages(self) -> list[pb.Model]:
         """Return the message that describes each model, in the order of their names."""
-        return [model.message() for _, model in sorted(self._models.items())]
+        return [self.message(model) for _, model in sorted(self._models.items())]
+
+    def message(self, model: ServedModel) -> pb.Model:
+        """Return the message that describes a model."""
+        return model.message(self.stored)
 
     # Changes of the operator
 

@@ -52,7 +52,6 @@ class ServedModel:
 
     Attributes:
         changed: called when the state has changed.
-        stored: returns the glossaries of the server.
         ready: the version that new requests get; None if requests have to wait, or are refused.
         state: see `ModelState` of the protocol.
     """
@@ -67,7 +66,6 @@ class ServedModel:
         self.name = description.name
         self.description = description
         self.changed: Callable[[], None] = lambda: None
-        self.stored: Callable[[], StoredGlossaries] = StoredGlossaries
         self.ready: LoadedModel | None = None
         self.state: pb.ModelState = pb.MODEL_STATE_LOADING
         self._loader = loader
@@ -88,9 +86,9 @@ class ServedModel:
             return self.ready is not None and self.ready.is_available
         return self.state == pb.MODEL_STATE_IDLE
 
-    def message(self) -> pb.Model:
-        """Return the message that describes the model."""
-        return model_message(self.description, self.state, self.stored())
+    def message(self, stored: StoredGlossaries) -> pb.Model:
+        """Return the message that describes the model. `stored` are the glossaries of the server."""
+        return model_message(self.description, self.state, stored)
 
     # Changes of the operator
 

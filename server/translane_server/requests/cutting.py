@@ -11,7 +11,7 @@ from translane_server.errors import FieldViolation, InvalidRequestError
 from translane_server.requests.language_pairs import LanguagePair
 from translane_server.requests.limits import CHARACTERS_PER_TOKEN, TokenLimits
 from translane_server.requests.merging import CutText
-from translane_server.requests.resolved_options import Source
+from translane_server.requests.source import Source
 from translane_server.requests.tokenizing import tokenize
 from translane_server.text.halving import LongCharacterError, SplitLimits
 from translane_server.text.kept import Kept, cut_at, without_overlaps

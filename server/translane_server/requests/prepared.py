@@ -9,8 +9,8 @@ from translane.v1 import translation_pb2 as pb
 from translane_server.budget import UNLIMITED, Budget
 from translane_server.requests.kept_terms import SentenceTerms, most_reports
 from translane_server.requests.merging import CutText, merge_translations
-from translane_server.requests.resolved_options import Source
 from translane_server.requests.responses import TranslationBuilder, empty_translation, rate_nothing
+from translane_server.requests.source import Source
 from translane_server.sentence import Sentence, SentenceResult
 from translane_server.text.spacing import target_gaps
 

@@ -3,44 +3,23 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from translane.v1 import translation_pb2 as pb
 from translane_server.errors import FieldViolation
 from translane_server.options import DecodingOptions, RequiredPhrase, Sampling
-from translane_server.requests.kept_terms import KeptTerms, SentenceTerms
+from translane_server.requests.kept_terms import KeptTerms
 from translane_server.requests.limits import TokenLimits
 from translane_server.requests.option_checks import OptionLimits, beam_size, check_options, is_sampled, returns_score
+from translane_server.requests.source import Source
 from translane_server.requests.spelling import Spelling
 from translane_server.sentence import Sentence
 from translane_server.text.glossary import Glossary, Term
-from translane_server.text.marks import MarkedText
 from translane_server.text.normal_form import composed
 from translane_server.text.tokenizer import Tokenizer
 
 _SEED_BITS = 64
-
-
-@dataclass(slots=True)
-class Source:
-    """A sentence to translate.
-
-    Attributes:
-        text: the sentence.
-        ids: its tokens.
-        surfaces: the part of the text that each token stands for; None until somebody needs them.
-        marked: the text and its marks, which are put into the translation; None if nothing was taken out of it.
-        escape: makes translated text fit the format of the request.
-        terms: the terms that occur in it; None if the request has no terms.
-    """
-
-    text: str
-    ids: Sequence[int]
-    surfaces: Sequence[str] | None = None
-    marked: MarkedText | None = None
-    escape: Callable[[str], str] = str
-    terms: SentenceTerms | None = None
 
 
 @dataclass(frozen=True, slots=True)

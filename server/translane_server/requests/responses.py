@@ -9,12 +9,11 @@ from translane_server.manifest import SpecialIds
 from translane_server.quality_estimate import NOTHING_GENERATED, UNCALIBRATED, Calibration, estimated_quality
 from translane_server.requests.aligning import aligned_text
 from translane_server.requests.language_pairs import LanguagePair
-from translane_server.requests.resolved_options import ResolvedOptions, Returned, Source
+from translane_server.requests.resolved_options import ResolvedOptions, Returned
+from translane_server.requests.source import Source
 from translane_server.requests.unknowns import replacements
 from translane_server.sentence import AlignedToken, CertainTokens, Hypothesis, SentenceResult
 from translane_server.text.placing import place
-
-_NANOSECONDS = 1_000_000_000  # of a second
 
 
 class TranslationBuilder:
@@ -135,16 +134,3 @@ def rate_nothing(hypothesis: pb.Hypothesis, returned: Returned) -> None:
         hypothesis.score = 0.0  # the sum of no log-probabilities
     if returned.quality:
         hypothesis.quality = NOTHING_GENERATED
-
-
-def timing(results: Sequence[SentenceResult], total: float) -> pb.Timing:
-    """Return the time of the slowest sentence in each phase, and the `total` time. All times are in seconds."""
-    message = pb.Timing()
-    queue = encode = decode = 0.0
-    for result in results:
-        phases = result.timing
-        queue, encode, decode = max(queue, phases.queue), max(encode, phases.encode), max(decode, phases.decode)
-    for name, seconds in (("queue", queue), ("encode", encode), ("decode", decode), ("total", total)):
-        duration = getattr(message, name)
-        duration.seconds, duration.nanos = divmod(round(seconds * _NANOSECONDS), _NANOSECONDS)
-    return message

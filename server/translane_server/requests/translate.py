@@ -21,7 +21,7 @@ from translane_server.requests.limits import (
 )
 from translane_server.requests.manners import Manner, Manners
 from translane_server.requests.prepared import PreparedRequest, PreparedText
-from translane_server.requests.resolved_options import Source
+from translane_server.requests.source import Source
 from translane_server.requests.tokenizing import tokenize
 from translane_server.text.halving import TooManySentencesError
 from translane_server.text.markup.document import Document, MarkupError

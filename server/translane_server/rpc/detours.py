@@ -8,15 +8,15 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar
 
 from translane.v1 import translation_pb2 as pb
-from translane_server.errors import FieldViolation, InvalidRequestError, ModelNotFoundError
+from translane_server.errors import FieldViolation, InvalidRequestError
 from translane_server.models.pivots import Pivot
 from translane_server.models.registry import Registry
 from translane_server.models.served_model import ServedModel
 from translane_server.requests.limits import TranslationRequest, refuse, too_many
+from translane_server.requests.timings import add_times, keep_slowest, set_total
 from translane_server.rpc.interceptors import note, unpaid
 from translane_server.rpc.pivoted import (
     add_first_step,
-    add_timing,
     check_pivoted,
     first_step,
     of_the_text_between,
@@ -25,7 +25,6 @@ from translane_server.rpc.pivoted import (
 )
 from translane_server.rpc.source_languages import SourceLanguages
 from translane_server.rpc.text_workers import TextWorkers
-from translane_server.text.language_tags import is_auto
 
 _Result = TypeVar("_Result")
 _Request = TypeVar("_Request", pb.TranslateRequest, pb.TranslateStreamRequest)
@@ -82,29 +81,23 @@ class Detours:
         self._most_texts = texts_per_request
         self._clock = clock
 
-    @staticmethod
-    def finds_language(request: TranslationRequest) -> bool:
-        """Whether the language of the texts is to be found out."""
-        return is_auto(request.source_language)
-
-    def needs_one(self, request: TranslationRequest) -> bool:
-        """Whether two models translate a request whose languages no model has."""
-        return not request.model and self._models.pivot(request.source_language, request.target_language) is not None
-
-    async def translate(self, request: pb.TranslateRequest) -> pb.TranslateResponse:
+    async def translate(self, request: pb.TranslateRequest, pivot: Pivot | None) -> pb.TranslateResponse:
         """Answer a request whose source language is ``auto``, or whose languages need two models.
+
+        Args:
+            request: the request.
+            pivot: the two models; None if the language of the texts is to be found out.
 
         Raises:
             RequestError: a step refuses, or fails.
         """
         started = self._clock()
-        translate = self._translate_by_language if self.finds_language(request) else self._translate
-        response = await translate(request)
-        _set_total(response.timing, self._clock() - started)
+        response = await (self._translate(request, pivot) if pivot else self._translate_by_language(request))
+        set_total(response.timing, self._clock() - started)
         note(model=response.model, source_tokens=sum(each.source_tokens for each in response.translations))
         return response
 
-    async def stream(self, request: pb.TranslateStreamRequest, context: Writer) -> None:
+    async def stream(self, request: pb.TranslateStreamRequest, pivot: Pivot | None, context: Writer) -> None:
         """Answer a stream as `translate` answers a request. Of two models, the second one streams.
 
         Raises:
@@ -112,10 +105,11 @@ class Detours:
         """
         started = self._clock()
         found = ""
-        if self.finds_language(request):
+        model: ServedModel | Pivot | None = pivot
+        if model is None:
             (found,) = await self._languages.find(request, [request.text])
             request = _with_language(request, found)
-        model = self._model_of(request)
+            model = self._route(request)
         first: pb.TranslateResponse | None = None
         if isinstance(model, Pivot):
             with renamed(lambda field: field.replace("texts[0]", "text")):
@@ -125,10 +119,10 @@ class Detours:
         def describe(end: pb.TranslateStreamResponse) -> None:
             if isinstance(model, Pivot) and first:
                 add_first_step([end.hypothesis], end.treatment, first.translations[0], model)
-                add_timing(end.timing, first.timing)
+                add_times(end.timing, first.timing)
             if found:
                 end.treatment.source_language = found
-            _set_total(end.timing, self._clock() - started)
+            set_total(end.timing, self._clock() - started)
 
         described = _Described(context, describe)
         if isinstance(model, Pivot):
@@ -156,7 +150,7 @@ class Detours:
             for number, translation in zip(numbers, answer.translations, strict=True):
                 translation.treatment.source_language = language
                 translations[number] = translation
-            _keep_slowest(response.timing, answer.timing)
+            keep_slowest(response.timing, answer.timing)
         response.translations.extend(translations[number] for number in range(count))
         return response
 
@@ -170,12 +164,11 @@ class Detours:
             return re.sub(r"^texts\[(\d+)\]", lambda match: f"texts[{numbers[int(match[1])]}]", field)
 
         with renamed(name):
-            return await self._translate(part)
+            return await self._translate(part, self._route(part))
 
     # Two models
 
-    async def _translate(self, request: pb.TranslateRequest) -> pb.TranslateResponse:
-        model = self._model_of(request)
+    async def _translate(self, request: pb.TranslateRequest, model: ServedModel | Pivot) -> pb.TranslateResponse:
         if not isinstance(model, Pivot):
             return await self._steps.translate(request, model)
         first = await self._first_step(request, model)
@@ -183,7 +176,7 @@ class Detours:
             response = await self._steps.translate(second_step(request, model, first), model.second)
         for translation, before in zip(response.translations, first.translations, strict=True):
             add_first_step(translation.hypotheses, translation.treatment, before, model)
-        add_timing(response.timing, first.timing)
+        add_times(response.timing, first.timing)
         response.model = model.name
         return response
 
@@ -194,15 +187,8 @@ class Detours:
         await self._steps.check(second_step(request, pivot, blank), pivot.second)
         return await self._steps.translate(first_step(request, pivot), pivot.first)
 
-    def _model_of(self, request: TranslationRequest) -> ServedModel | Pivot:
-        languages = request.source_language, request.target_language
-        try:
-            return self._models.choose(request.model, *languages)
-        except ModelNotFoundError:
-            pivot = None if request.model else self._models.pivot(*languages)
-            if pivot is None:
-                raise
-            return pivot
+    def _route(self, request: TranslationRequest) -> ServedModel | Pivot:
+        return self._models.route(request.model, request.source_language, request.target_language)
 
 
 class _Described:
@@ -244,13 +230,3 @@ def _unary(request: pb.TranslateStreamRequest) -> pb.TranslateRequest:
         priority=request.priority,
         format=request.format,
     )
-
-
-def _keep_slowest(timing: pb.Timing, other: pb.Timing) -> None:
-    for phase in ("queue", "encode", "decode"):
-        slowest = max(getattr(timing, phase).ToNanoseconds(), getattr(other, phase).ToNanoseconds())
-        getattr(timing, phase).FromNanoseconds(slowest)
-
-
-def _set_total(timing: pb.Timing, seconds: float) -> None:
-    timing.total.FromNanoseconds(round(seconds * 1e9))

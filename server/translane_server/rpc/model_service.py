@@ -44,16 +44,16 @@ class ModelService(ModelServiceServicer):
     async def LoadModel(self, request: pb.LoadModelRequest, context: Context) -> pb.LoadModelResponse:  # noqa: ARG002, N802
         with _refusals():
             model = await self._models.load(request.name)
-        return pb.LoadModelResponse(model=model.message())
+        return pb.LoadModelResponse(model=self._models.message(model))
 
     async def UnloadModel(self, request: pb.UnloadModelRequest, context: Context) -> pb.UnloadModelResponse:  # noqa: ARG002, N802
         model = await self._models.unload(request.name)
-        return pb.UnloadModelResponse(model=model.message())
+        return pb.UnloadModelResponse(model=self._models.message(model))
 
     async def ReloadModel(self, request: pb.ReloadModelRequest, context: Context) -> pb.ReloadModelResponse:  # noqa: ARG002, N802
         with _refusals():
             model, changed = await self._models.reload(request.name)
-        return pb.ReloadModelResponse(model=model.message(), changed=changed)
+        return pb.ReloadModelResponse(model=self._models.message(model), changed=changed)
 
 
 class AdminPort:

@@ -101,13 +101,6 @@ def add_first_step(
             hypothesis.finish_reason = reason
 
 
-def add_timing(timing: pb.Timing, first: pb.Timing) -> None:
-    """Add the times of the first step to those of the second."""
-    for phase in ("queue", "encode", "decode", "total"):
-        both = getattr(timing, phase).ToNanoseconds() + getattr(first, phase).ToNanoseconds()
-        getattr(timing, phase).FromNanoseconds(both)
-
-
 @contextmanager
 def of_the_text_between(pivot: Pivot) -> Iterator[None]:
     """Say in the errors of the second step that they are about texts that the caller did not send."""

@@ -13,21 +13,23 @@ import grpc
 
 from translane.v1 import translation_pb2 as pb
 from translane.v1.translation_pb2_grpc import TranslationServiceServicer
-from translane_server.errors import ModelNotFoundError, shutting_down
+from translane_server.errors import shutting_down
 from translane_server.models.loaded_model import LoadedModel
+from translane_server.models.pivots import Pivot
 from translane_server.models.registry import Registry
 from translane_server.models.served_model import ServedModel
 from translane_server.observation.call_trace import ModelRun, current_trace, exemplar
 from translane_server.requests.limits import TranslationRequest, check_names
 from translane_server.requests.model_list import model_list
 from translane_server.requests.prepared import PreparedRequest
-from translane_server.requests.resolved_options import Source
-from translane_server.requests.responses import timing
+from translane_server.requests.source import Source
+from translane_server.requests.timings import timing
 from translane_server.rpc.detours import Detours, Writer
 from translane_server.rpc.interceptors import caller, note, pay, unpaid
 from translane_server.rpc.streaming import StreamedSentence, stream_text
 from translane_server.rpc.text_workers import LITTLE_WORK, TextWorkers
 from translane_server.sentence import CertainTokens, Sentence, SentenceResult
+from translane_server.text.language_tags import is_auto
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["TranslationService"].full_name
 
@@ -75,20 +77,22 @@ class TranslationService(TranslationServiceServicer):
 
     async def Translate(self, request: pb.TranslateRequest, context: Context) -> pb.TranslateResponse:  # noqa: ARG002, N802
         note(texts=len(request.texts))
-        if served := self._model_of(request):
-            return await self.translate(request, served)
+        route = self._route(request)
+        if isinstance(route, ServedModel):
+            return await self.translate(request, route)
         async with self._detour():
-            response = await self._detours.translate(request)
+            response = await self._detours.translate(request, route)
         self._log(request.texts, response.translations)
         return response
 
     async def TranslateStream(self, request: pb.TranslateStreamRequest, context: Context) -> None:  # noqa: N802
         note(texts=1)
-        if served := self._model_of(request):
-            await self.stream(request, served, context)
+        route = self._route(request)
+        if isinstance(route, ServedModel):
+            await self.stream(request, route, context)
             return
         async with self._detour():
-            await self._detours.stream(request, context)
+            await self._detours.stream(request, route, context)
         if self._log_texts:
             note(source_texts=[request.text])
 
@@ -151,8 +155,10 @@ class TranslationService(TranslationServiceServicer):
 
     async def Score(self, request: pb.ScoreRequest, context: Context) -> pb.ScoreResponse:  # noqa: ARG002, N802
         note(texts=len(request.inputs))
+        check_names(request)
+        served = self._models.choose(request.model, request.source_language, request.target_language)
         started = self._clock()
-        async with _Accepted(self, self._chosen(request)) as model:
+        async with _Accepted(self, self._open(served)) as model:
             reading = self._clock()
             count = model.score.check(request)
             model.dispatcher.check_room(count, caller())
@@ -180,21 +186,16 @@ class TranslationService(TranslationServiceServicer):
     async def ListModels(self, request: pb.ListModelsRequest, context: Context) -> pb.ListModelsResponse:  # noqa: ARG002, N802
         return model_list(self._models.messages(), self._texts_per_request)
 
-    def _model_of(self, request: TranslationRequest) -> ServedModel | None:
-        """Return the model that a request is for; None if the request takes a detour."""
-        if self._detours.finds_language(request):
-            check_names(request)
-            return None
-        try:
-            return self._chosen(request)
-        except ModelNotFoundError:
-            if self._detours.needs_one(request):
-                return None
-            raise
-
-    def _chosen(self, request: TranslationRequest | pb.ScoreRequest) -> ServedModel:
+    def _route(self, request: TranslationRequest) -> ServedModel | Pivot | None:
+        """Return the model, or the two models, that a request is for; None if its language is to be found first."""
         check_names(request)
-        served = self._models.choose(request.model, request.source_language, request.target_language)
+        if is_auto(request.source_language):
+            return None
+        route = self._models.route(request.model, request.source_language, request.target_language)
+        return self._open(route) if isinstance(route, ServedModel) else route
+
+    def _open(self, served: ServedModel) -> ServedModel:
+        """Return a request's model, unless the server closes."""
         note(model=served.name)
         if self._closed:
             raise shutting_down()

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import regex
 
-_UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}\p{Yi}"
-_LETTER = rf"(?:(?![{_UNSPACED}])[\p{{L}}\p{{N}}_]\p{{M}}*)"
+from translane_server.text.spacing import UNSPACED, UNSPACED_LETTER
+
+_LETTER = rf"(?:(?![{UNSPACED}])[\p{{L}}\p{{N}}_]\p{{M}}*)"
 # White space, a word of a script that writes spaces, or any other character.
 _ATOM = regex.compile(rf"\s+|{_LETTER}+(?:['’\-]{_LETTER}+)*|\X")
 _WORD = regex.compile(r"[\p{L}\p{N}]")
 SPACED_LETTER = regex.compile(_LETTER)
-UNSPACED_LETTER = regex.compile(rf"[{_UNSPACED}]")
 
 # How much the alignment of punctuation counts, beside that of a word.
 _PUNCTUATION = 0.25

@@ -11,8 +11,9 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 
-from translane_server.text.aligned_text import SPACED_LETTER, UNSPACED_LETTER, AlignedText, atoms_of
+from translane_server.text.aligned_text import SPACED_LETTER, AlignedText, atoms_of
 from translane_server.text.marks import Mark, MarkedText
+from translane_server.text.spacing import UNSPACED_LETTER
 
 _Span = tuple[int, int]
 

@@ -16,6 +16,7 @@ import regex
 
 from translane_server.text.braces import braced
 from translane_server.text.kept import Kept, Kind, without_overlaps
+from translane_server.text.spacing import UNSPACED
 
 # Nothing is found in a text without one of these signs, without a dot within a word, and without digits beside letters.
 # Most texts have none of them, and are searched no further.
@@ -24,11 +25,9 @@ _INNER_DOT = re.compile(r"\.[A-Za-z0-9]")
 _DIGIT = re.compile("[0-9]")
 _CODE = re.compile("[A-Z]-[0-9]{3}|[0-9][a-f]|[a-f][0-9]")
 
-# A letter of an address. Scripts without spaces go on after an address as if it had not ended.
-_LETTER = (
-    r"[^\W\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u2e80-\u312f\u3131-\u9fff\uac00-\ud7ff\uf900-\ufaff"
-    r"\uff00-\uffef\U00020000-\U0003ffff]"
-)
+# A letter of an address. Scripts without spaces go on after an address as if it had not ended, and so does a word of
+# Korean.
+_LETTER = rf"(?![{UNSPACED}\p{{Hangul}}\uff00-\uffef])\w"
 _ADDRESS = rf"(?:[A-Za-z0-9._~:/?\#\[\]@!$&'()*+,;=%{{}}|\\^-]|{_LETTER})"
 _DOMAINS = (
     "com|org|net|edu|gov|mil|int|info|biz|io|dev|app|ai|co|me|tv|cc|eu|de|at|ch|cn|hk|tw|jp|kr|uk|fr|es|it|nl|be|pl|"
@@ -81,8 +80,8 @@ class _Rule:
 
 _RULES = (
     # addresses
-    _Rule("://", re.compile(rf"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{{1,30}}+://{_ADDRESS}++"), trims=True),
-    _Rule("www.", re.compile(rf"(?<![A-Za-z0-9+.-])www\.(?=\w){_ADDRESS}++"), trims=True),
+    _Rule("://", regex.compile(rf"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{{1,30}}+://{_ADDRESS}++"), trims=True),
+    _Rule("www.", regex.compile(rf"(?<![A-Za-z0-9+.-])www\.(?=\w){_ADDRESS}++"), trims=True),
     _Rule(
         "@",
         re.compile(
@@ -91,7 +90,7 @@ _RULES = (
     ),
     _Rule(
         ".",
-        re.compile(
+        regex.compile(
             rf"(?<![A-Za-z0-9_@.-])(?:[A-Za-z0-9-]{{1,63}}+\.){{1,8}}(?:{_DOMAINS})(?![A-Za-z0-9_-])(?!\.[A-Za-z0-9])"
             rf"(?:(?::[0-9]{{1,5}}+)?/{_ADDRESS}*+)?"
         ),
@@ -103,6 +102,7 @@ _RULES = (
     _Rule("<", re.compile(r"</[A-Za-z][\w:.-]*+\s*+>"), Kind.CLOSING_TAG),
     _Rule("<", re.compile(rf"<[A-Za-z][\w:.-]*+{_ATTRIBUTES}/>")),
     _Rule("<", re.compile("<!--[^<]*?-->")),
+    _Rule("&lt;", re.compile(r"&lt;/?[A-Za-z][\w:.-]{0,63}+\s{0,8}+/?&gt;")),  # an escaped tag without attributes
     _Rule("&", re.compile("&(?:[A-Za-z][A-Za-z0-9]{1,31}+|#[0-9]{1,7}+|#[xX][0-9A-Fa-f]{1,6}+);")),
     # placeholders of printf and its relatives
     _Rule(
@@ -117,7 +117,13 @@ _RULES = (
     # code and files
     _Rule("```", re.compile(r"```(?<!````)(?!`)[^`]++```(?!`)")),
     _Rule("`", re.compile(r"`(?<!``)(?!`)[^`\r\n]++`(?!`)|``(?<!```)(?!`)[^`\r\n]++``(?!`)")),
-    _Rule(":\\", re.compile(r"""(?<![A-Za-z0-9])[A-Za-z]:\\[^\s<>:"|?*，。；、！？（）“”‘’]*+"""), trims=True),
+    _Rule(
+        ":\\",
+        regex.compile(
+            rf"""(?<![A-Za-z0-9])[A-Za-z]:\\(?:(?!(?<=[A-Za-z0-9])[{UNSPACED}])[^\s<>:"|?*，。；、！？（）“”‘’])*+"""
+        ),
+        trims=True,
+    ),
     _Rule(
         "/",
         re.compile(

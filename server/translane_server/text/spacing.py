@@ -1,10 +1,22 @@
-"""Which languages write spaces between words and between sentences."""
+"""Which scripts and languages write spaces between words and between sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import regex
+
 from translane_server.text.language_tags import language_of, standard_tag
+
+UNSPACED = (
+    r"\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}\p{Yi}\p{Javanese}"
+    r"\p{Balinese}\u30fc\uff70\uff9e\uff9f"
+)
+"""The letters of scripts that write no spaces between words, for a set of the library `regex`.
+
+U+30FC, U+FF70, U+FF9E and U+FF9F, which change the sound of a letter of Japanese, are of no script of their own.
+"""
+UNSPACED_LETTER = regex.compile(rf"[{UNSPACED}]")
 
 # Languages without a space between sentences, if they are written in their own script. Languages of South East Asia
 # write no space between words, but they write one between sentences.

@@ -13,27 +13,7 @@ import Stemmer
 
 from translane_server.text.language_tags import language_of
 from translane_server.text.normal_form import composed
-
-# First words of the Unicode names of letters of scripts that write no space between words.
-_UNSPACED_SCRIPTS = frozenset(
-    {
-        "CJK",
-        "HIRAGANA",
-        "KATAKANA",
-        "KATAKANA-HIRAGANA",
-        "HALFWIDTH",
-        "BOPOMOFO",
-        "IDEOGRAPHIC",
-        "THAI",
-        "LAO",
-        "KHMER",
-        "MYANMAR",
-        "TIBETAN",
-        "JAVANESE",
-        "BALINESE",
-        "YI",
-    }
-)
+from translane_server.text.spacing import UNSPACED_LETTER
 
 # The kinds of characters, where words are concerned.
 _SPACED, _MARK, _OTHER = "s", "m", "o"
@@ -145,5 +125,5 @@ _KINDS = _Kinds()
 def _kind(character: str) -> str:
     if unicodedata.category(character).startswith("M"):  # a mark belongs to the character before it
         return _MARK
-    spaced = character.isalnum() and unicodedata.name(character, "").partition(" ")[0] not in _UNSPACED_SCRIPTS
+    spaced = character.isalnum() and not UNSPACED_LETTER.match(character)
     return _SPACED if spaced else _OTHER

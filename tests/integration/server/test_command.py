@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -307,3 +308,20 @@ def test_help():
     answer = run("--help")
     assert answer.returncode == 0
     assert "--metrics-port" in answer.stdout
+
+
+def test_a_service_manager_hears_when_the_model_translates_and_when_the_server_stops(start, call, tmp_path):
+    path = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(path)
+        manager.settimeout(30)
+        server = start(FAKE_WARM_UP_SECONDS="0.5", NOTIFY_SOCKET=path)
+        server.wait_for("metrics on")
+        assert "READY=1" in manager.recv(4096).decode().splitlines()
+        assert call(server, "x").result().translations
+        server.stop()
+        assert "STOPPING=1" in manager.recv(4096).decode().splitlines()
+        assert server.exit_code() == 0
+        manager.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            manager.recv(4096)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from translane_client._batches import MOST_BYTES, batches
-from translane_client._requests import score_job, translate_job
+from translane_client._requests import RequestSettings, score_job, translate_job
 
 
 @given(
@@ -22,7 +22,7 @@ def test_a_request_of_several_texts_is_no_larger_than_a_server_takes(sizes, over
         job: Any = score_job("", "", "", return_tokens=False)
         texts = [(text, text[:10]) for text in texts]
     else:
-        job = translate_job("m" * overhead, "", "", 0, {})
+        job = translate_job(RequestSettings("m" * overhead))
     cut = list(batches(texts, 64, job.size_of, job.overhead))
     assert [text for batch in cut for text in batch.items] == texts
     for batch in cut:

@@ -232,3 +232,12 @@ def test_a_model_of_several_pairs_is_refused(checkpoint, data, tmp_path):
     check_checkpoint(settings, read)
     with pytest.raises(ExportError, match="--quality-data is for models of one pair of languages"):
         check_checkpoint(settings, several)
+
+
+@pytest.mark.parametrize(("target", "problem"), [("", "have the same chrF"), (None, "are equally probable")])
+def test_sentences_that_do_not_differ_are_refused(plain, target, problem):
+    (source,) = sentences(1)
+    sources = sentences(FEWEST_SENTENCES) if target is not None else [source] * FEWEST_SENTENCES
+    pairs = [SentencePair(each, "" if target == "" else f"{number}") for number, each in enumerate(sources)]
+    with pytest.raises(ExportError, match=f"^--quality-data: the translations of its 100 sentences all {problem}"):
+        calibrate(plain, pair_of(plain), pairs, 1, print)

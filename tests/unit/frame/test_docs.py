@@ -7,7 +7,6 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import yaml
 from pydantic import BaseModel
 
 import translane_client
@@ -141,34 +140,3 @@ def test_the_image_sets_what_the_server_knows():
     assert settings.model is not None
     (model,) = settings.model
     assert f"COPY {model.folder.relative_to('/')} {model.folder}\n" in read("Dockerfile")
-
-
-def seconds(text):
-    return float(str(text).removesuffix("s"))
-
-
-def test_deployments_outlast_the_grace_period():
-    grace = ServerSettings.model_fields["grace_period"].default
-    compose = yaml.safe_load(read("deploy/compose.yaml"))["services"]["translane"]
-    assert seconds(compose["stop_grace_period"]) > grace
-
-    deployment, service = yaml.safe_load_all(read("deploy/kubernetes.yaml"))
-    pod = deployment["spec"]["template"]["spec"]
-    (container,) = pod["containers"]
-    environ = {entry["name"]: entry["value"] for entry in container["env"]}
-    pause = seconds(container["lifecycle"]["preStop"]["exec"]["command"][1])
-    assert pod["terminationGracePeriodSeconds"] > pause + seconds(environ["TRANSLANE_GRACE_PERIOD"])
-    assert pod["enableServiceLinks"] is False
-    assert service["spec"]["selector"] == deployment["spec"]["selector"]["matchLabels"]
-    assert service["spec"]["selector"] == deployment["spec"]["template"]["metadata"]["labels"]
-
-
-def test_deployments_use_the_servers_ports():
-    grpc, metrics = (ServerSettings.model_fields[name].default for name in ("port", "metrics_port"))
-    deployment, service = yaml.safe_load_all(read("deploy/kubernetes.yaml"))
-    (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    assert [port["containerPort"] for port in container["ports"]] == [grpc, metrics]
-    assert [port["port"] for port in service["spec"]["ports"]] == [grpc, metrics]
-    assert {container[f"{probe}Probe"]["grpc"]["port"] for probe in ("startup", "readiness", "liveness")} == {grpc}
-    assert f"translane:{metrics}" in read("deploy/prometheus.yaml")
-    assert read("deploy/compose.yaml").count(f":{grpc}") == 2

@@ -108,7 +108,10 @@ ROOMS = {
         "rpc": {"access", "models", "requests", "dispatch", "text", "budget", "errors", "observation", "sentence"},
         "local": {"dispatch", "replica", "backend", "measurements", "sentence", "vocabulary"},
         "server": {"http", "rpc", "access", "models", "descriptors", "errors", "observation", "settings"},
-        "command": {"check", "models", "server", "errors", "observation", "settings", "settings_loader"},
+        "service_manager": set(),
+        "command": {
+            "check", "models", "server", "errors", "observation", "service_manager", "settings", "settings_loader",
+        },
         "__main__": {"command", "errors", "printable", "rpc.text_workers"},
     },
     "translane_client": {"bench": {""}, "cli": {"bench", ""}, "__main__": {"cli"}, "": set()},

@@ -11,6 +11,7 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[3]
 STUBS = ROOT / "protos" / "translane" / "v1"
+OPENAPI = Path("server/translane_server/http/openapi.json")
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +29,8 @@ def generator():
 def copy(tmp_path):
     shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
     shutil.copytree(ROOT / "protos", tmp_path / "protos")
+    (tmp_path / OPENAPI).parent.mkdir(parents=True)
+    shutil.copy(ROOT / OPENAPI, tmp_path / OPENAPI)
     (tmp_path / ".venv-stubs").symlink_to(ROOT / ".venv-stubs")
     return tmp_path
 
@@ -49,6 +52,16 @@ def test_a_stub_that_is_out_of_date_is_found(generator, copy, name):
     assert f"{name} is out of date" in done.stderr
     assert generator(copy).returncode == 0
     assert stub.read_text(encoding="utf-8") == current
+
+
+def test_a_description_of_the_http_port_that_is_out_of_date_is_found(generator, copy):
+    current = (copy / OPENAPI).read_text(encoding="utf-8")
+    (copy / OPENAPI).write_text(current.replace("Translate", "Transcribe"), encoding="utf-8")
+    done = generator(copy, "--check")
+    assert done.returncode == 1
+    assert "openapi.json is out of date" in done.stderr
+    assert generator(copy).returncode == 0
+    assert (copy / OPENAPI).read_text(encoding="utf-8") == current
 
 
 def test_a_changed_proto_is_found(generator, copy):

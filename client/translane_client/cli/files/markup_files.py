@@ -1,4 +1,4 @@
-"""HTML and Markdown: the server knows the markup, so that a page is one text, and so is a document or its section."""
+"""HTML and Markdown: the server knows the markup, so that a page or a document is one text, or one for each piece."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
+from translane_client.cli.files import html_sections, markdown_sections
 from translane_client.cli.files.document import Document, Edit, parts_of, read_document
-from translane_client.cli.files.markdown_sections import sections
 from translane_client.cli.files.part import Part, trimmed
 
 _HTML_ENCODING = re.compile(rb"<meta\s[^<>]*?charset\s*=\s*[\"']?\s*([A-Za-z0-9_:.-]+)", re.IGNORECASE)
 
 
 def html_parts(file: BinaryIO, name: str) -> Iterator[Part]:
-    """The page. FileError: it cannot be read, or is not in the encoding that it names."""
+    """The page, or the pieces of a long one. FileError: it cannot be read, or is not in the encoding that it names."""
     document = read_document(file, name, _HTML_ENCODING)
-    return _parts(document, [document.text])
+    return _parts(document, html_sections.sections(document.text))
 
 
 def markdown_parts(file: BinaryIO, name: str) -> Iterator[Part]:
     """The document, or the sections of a long one. FileError: it cannot be read, or is not UTF-8."""
     document = read_document(file, name)
-    return _parts(document, sections(document.text))
+    return _parts(document, markdown_sections.sections(document.text))
 
 
 def _parts(document: Document, texts: Iterable[str]) -> Iterator[Part]:

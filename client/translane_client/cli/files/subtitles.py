@@ -25,7 +25,7 @@ _TIME = r"(?:\d+:)?\d{1,2}:\d{2}[.,]\d{1,3}"
 _TIMING = re.compile(rf"[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}")
 _BEFORE = re.compile(rf"(?:\s|{_TAG.pattern}|[-–—])*")
 _SPEAKER = re.compile(rf"(?:\s|{_TAG.pattern})*[-–—]")
-_NAMED = {"\xa0": "&nbsp;", "\u200e": "&lrm;", "\u200f": "&rlm;"}
+_ENTITY = re.compile(r"&(?:[A-Za-z][A-Za-z0-9]{0,31}|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});")
 
 
 def srt_parts(file: BinaryIO, name: str) -> Iterator[Part]:
@@ -135,7 +135,7 @@ class _Speech:
         """What is translated; empty where nothing is."""
         if not self.escaped:
             return self.lines.text
-        return "".join(part if _TAG.fullmatch(part) else html.unescape(part) for part in _TAGGED.split(self.lines.text))
+        return "".join(map(_plain, _TAGGED.split(self.lines.text)))
 
     def render(self, translation: str, line_end: str) -> str:
         """The lines of the translation, with what was around the text."""
@@ -145,13 +145,31 @@ class _Speech:
         return self.before + line_end.join(self.lines.cut(text)) + self.after
 
     def _escape(self, text: str) -> str:
-        tags = "|".join(map(re.escape, _TAG.findall(self.lines.text)))
-        parts = re.split(f"({tags})", text) if tags else [text]
-        escaped = "".join(part if index % 2 else html.escape(part, quote=False) for index, part in enumerate(parts))
-        for character, entity in _NAMED.items():
-            if entity in self.lines.text:
-                escaped = escaped.replace(character, entity)
-        return escaped
+        """The text as WebVTT, with tags and entities as the cue has them."""
+        parts = _TAGGED.split(self.lines.text)
+        as_written = [part for part in parts if _TAG.fullmatch(part)]
+        as_written += [entity for part in parts for entity in _ENTITY.findall(_plain(part))]
+        written = re.split(f"({'|'.join(map(re.escape, as_written))})", text) if as_written else [text]
+        entities = {html.unescape(entity): entity for part in parts for entity in reversed(_ENTITY.findall(part))}
+        signs = str.maketrans(
+            {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+            | {sign: entity for sign, entity in entities.items() if len(sign) == 1 and not sign.isalnum()}
+        )
+        return "".join(part if index % 2 else part.translate(signs) for index, part in enumerate(written))
+
+
+def _plain(part: str) -> str:
+    """A part of a cue without entities, but for those that would make text look like a tag or another entity."""
+    if _TAG.fullmatch(part):
+        return part
+    plain = html.unescape(part)
+    kept = ("<>" if _TAG.search(plain) else "") + ("&" if _ENTITY.search(plain) else "")
+    return plain if not kept else _ENTITY.sub(lambda each: _unless_in(kept, each[0]), part)
+
+
+def _unless_in(kept: str, entity: str) -> str:
+    sign = html.unescape(entity)
+    return entity if sign in kept else sign
 
 
 def _tags_at_end(text: str) -> str:

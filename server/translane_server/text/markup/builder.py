@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from translane_server.text.marks import MarkedText
-from translane_server.text.markup.document import MOST_BLOCKS, Document, MarkupError, Template, Write, reference
+from translane_server.text.markup.document import MOST_BLOCKS, Document, MarkupError, References, Template, Write
 from translane_server.text.markup.inline import Segment, segments
 from translane_server.text.markup.items import Item
 
@@ -32,11 +32,16 @@ class Builder:
         """Start without blocks; `free` says whether a tag means the same whatever tags are beside it."""
         self._source = source
         self._free = free
+        self._references = References.absent_from(source)
         self._blocks: list[MarkedText] = []
         self._tags: list[Template] = []
         self._lines = _Places()
         # Attributes and what is written in another way. They come before the lines around them.
         self._attributes = _Places()
+
+    def escape(self, text: str) -> str:
+        """Return text of the source that can be taken for no mark of a block."""
+        return self._references.escape(text)
 
     def add_line(self, items: Sequence[Item]) -> dict[int, Segment]:
         """Add what is translated of a line; return its blocks by their numbers."""
@@ -65,7 +70,7 @@ class Builder:
             template += [*self._template(place, start), number]
             place = end
         template += self._template(place, len(self._source))
-        return Document(tuple(self._blocks), tuple(template), tuple(self._tags), write)
+        return Document(tuple(self._blocks), tuple(template), tuple(self._tags), write, self._references)
 
     def _add(self, marked: MarkedText) -> int:
         if len(self._blocks) == MOST_BLOCKS:
@@ -76,7 +81,7 @@ class Builder:
     def _refer(self, start: int, end: int) -> str:
         """Return what stands for a tag in the marks of a block."""
         self._tags.append(self._template(start, end))
-        return reference(len(self._tags) - 1)
+        return self._references.to(len(self._tags) - 1)
 
     def _template(self, start: int, end: int) -> Template:
         """Return a part of the source, with what stands in it for attributes."""

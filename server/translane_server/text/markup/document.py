@@ -13,11 +13,9 @@ MOST_BLOCKS = 10_000
 MOST_TAGS = 10_000
 MOST_DEPTH = 100
 
-# In a block's marks, the number of a tag stands between these two for the tag. So all else that comes back, translated
-# or preserved, is text and is escaped. Unicode keeps both characters from all texts that programs exchange.
-_START, _END = "\ufdd0", "\ufdd1"
-_REFERENCE = re.compile(f"{_START}([0-9]{{1,9}}){_END}")
-_WITHOUT = str.maketrans({_START: "\ufffd", _END: "\ufffd"})
+# Unicode keeps these characters from all texts that programs exchange, but does not forbid them.
+_NONCHARACTERS = [*map(chr, range(0xFDD0, 0xFDF0))]
+_CODE_POINT = re.compile("&#(?:[xX]([0-9A-Fa-f]{1,8})|([0-9]{1,8}))")
 
 
 class MarkupError(ValueError):
@@ -32,6 +30,47 @@ class MarkupError(ValueError):
         super().__init__(message if line is None else f"{message} (line {line}, column {column})")
         self.line = line
         self.column = column
+
+
+@dataclass(frozen=True, slots=True)
+class References:
+    """How the marks of a document's blocks name its tags: by a number between two characters that its text lacks.
+
+    So all else that comes back, translated or preserved, is text and is escaped.
+
+    Attributes:
+        start: the character before a number.
+        end: the character after a number.
+    """
+
+    start: str = _NONCHARACTERS[0]
+    end: str = _NONCHARACTERS[1]
+
+    @classmethod
+    def absent_from(cls, text: str) -> References:
+        """Return references that `text` cannot contain, neither as characters nor by their code points.
+
+        Raises:
+            MarkupError: the text has nearly all noncharacters.
+        """
+        named = {int(match[1], 16) if match[1] else int(match[2]) for match in _CODE_POINT.finditer(text)}
+        free = (each for each in _NONCHARACTERS if each not in text and ord(each) not in named)
+        start, end = next(free, ""), next(free, "")
+        if not end:
+            raise MarkupError("has the noncharacters U+FDD0 to U+FDEF, of which two must be left for marks")
+        return cls(start, end)
+
+    def to(self, number: int) -> str:
+        """Return what stands for the tag with a number."""
+        return f"{self.start}{number}{self.end}"
+
+    def escape(self, text: str) -> str:
+        """Return text that can be taken for no reference. A translation hardly ever has something to escape."""
+        return text.replace(self.start, "\ufffd").replace(self.end, "\ufffd")
+
+    def find(self, text: str) -> Iterator[re.Match[str]]:
+        """Yield what looks like a reference; group 1 is the number."""
+        return re.finditer(f"{self.start}([0-9]{{1,9}}){self.end}", text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +104,18 @@ class Document:
         template: the text with the blocks' numbers in their places.
         tags: what the blocks' marks stand for. A tag with a translated attribute has the number of its block.
         write: writes a block's translation in the text's format.
+        references: how marks name tags.
     """
 
     blocks: Sequence[MarkedText]
     template: Template
     tags: Sequence[Template]
     write: Write
+    references: References
 
-    @staticmethod
-    def escape(text: str) -> str:
+    def escape(self, text: str) -> str:
         """Return text that can be taken for no mark of a block."""
-        return text.translate(_WITHOUT)
+        return self.references.escape(text)
 
     def render(self, translations: Sequence[str]) -> str:
         """Return the text with n translations in place of the blocks.
@@ -101,7 +141,7 @@ class Document:
         place = 0
         closing = {mark.closing for mark in self.blocks[number].marks}
         expected = closing | {mark.opening for mark in self.blocks[number].marks}
-        for match in _REFERENCE.finditer(translation):
+        for match in self.references.find(translation):
             if match[0] in expected:
                 expected.remove(match[0])
                 if place < match.start():
@@ -110,8 +150,3 @@ class Document:
                 place = match.end()
         if place < len(translation):
             yield Part(translation[place:])
-
-
-def reference(number: int) -> str:
-    """Return what stands for a tag in the marks of a block."""
-    return f"{_START}{number}{_END}"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from translane_server.text.markup import elements
 from translane_server.text.markup.builder import Builder
 from translane_server.text.markup.document import Document, MarkupError, Part
-from translane_server.text.markup.html_tokens import attribute_values, tokens, translates, unfinished_tag
+from translane_server.text.markup.html_tokens import PlacedToken, attribute_values, finished_tokens, tokens, translates
 from translane_server.text.markup.items import Item, Kind
 
 if TYPE_CHECKING:
@@ -36,11 +36,11 @@ def parse_html(text: str) -> Document:
     Raises:
         MarkupError: the text has too many blocks, or too many elements within each other.
     """
-    end = unfinished_tag(text)
+    found, end = tokens(text)
     text, rest = text[:end], text[end:]
     tokenized = text
     for _ in range(_MOST_CDATA):
-        reader = _Reader(text, tokenized)
+        reader = _Reader(text, tokenized, found)
         hidden = reader.read()
         if hidden is None:
             document = reader.document()
@@ -48,6 +48,7 @@ def parse_html(text: str) -> Document:
         # The tokenizer takes a CDATA section for a comment that ends at the first ">".
         inner = re.sub(r"[^\r\n]", "x", tokenized[hidden.start + 4 : hidden.stop - 3])
         tokenized = f"{tokenized[: hidden.start]}<!--{inner}-->{tokenized[hidden.stop :]}"
+        found = finished_tokens(tokenized)
     raise MarkupError(f"has {_MOST_CDATA} or more CDATA sections")
 
 
@@ -91,9 +92,10 @@ class _Protected:
 class _Reader:
     """Reads a text tag by tag, and makes a document of it."""
 
-    def __init__(self, source: str, tokenized: str) -> None:
+    def __init__(self, source: str, tokenized: str, found: Sequence[PlacedToken]) -> None:
         self._source = source
         self._tokenized = tokenized
+        self._tokens = found
         self._builder = Builder(source)
         self._quotes: dict[int, str] = {}  # of attributes' blocks: what is around the value in the source
         self._line: list[Item] = []
@@ -103,13 +105,13 @@ class _Reader:
 
     def read(self) -> range | None:
         """Read all of the text; or return where a CDATA section is that the tokenizer does not know."""
-        for token, start, end in tokens(self._tokenized):
+        for token, text, start, end in self._tokens:
             if end <= start:
                 continue
             kind = token.type.name
             if kind == "TEXT":
                 if self._is_translated():
-                    self._line.append(Item(Kind.TEXT, start, end, Document.escape(token.data or "")))
+                    self._line.append(Item(Kind.TEXT, start, end, self._builder.escape(text)))
             elif kind == "START_TAG":
                 self._start_tag(token, token.tag or "", start, end)
             elif kind == "END_TAG":
@@ -258,5 +260,5 @@ class _Reader:
             if not any(character.isalnum() for character in value):
                 continue
             quote = self._source[first] if self._source[first] in _QUOTES else ""
-            number = self._builder.add_attribute(first + len(quote), last - len(quote), Document.escape(value))
+            number = self._builder.add_attribute(first + len(quote), last - len(quote), self._builder.escape(value))
             self._quotes[number] = quote

@@ -5,38 +5,75 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from translane_server.text.markup import elements
 
 if TYPE_CHECKING:
     import turbohtml
 
+_SIGN = ">"
 _ATTRIBUTE = re.compile(
     r"""[ \t\r\n\f/]*+(?P<name>[^ \t\r\n\f/>][^ \t\r\n\f/>=]*+)"""
     r"""(?:[ \t\r\n\f]*+=[ \t\r\n\f]*+(?P<value>"[^"]*+"|'[^']*+'|[^ \t\r\n\f>"'][^ \t\r\n\f>]*+))?+"""
 )
 
 
-def tokens(source: str) -> Iterator[tuple[turbohtml.Token, int, int]]:
-    """Yield each token of a text, with its start and its end in the text [characters]."""
+class PlacedToken(NamedTuple):
+    """A token of a text.
+
+    Attributes:
+        token: the token; a text has its words in `text`.
+        text: what a token of text says.
+        start: where the token starts in the text that it is of [characters].
+        end: where it ends.
+    """
+
+    token: turbohtml.Token
+    text: str
+    start: int
+    end: int
+
+
+def tokens(source: str) -> tuple[list[PlacedToken], int]:
+    """Return the tokens of a text, and where the tag begins that the text ends within: at its end for no such tag.
+
+    The tokenizer says nothing of such a tag. So the text is tokenized with a sign behind it that would finish the tag.
+    If the sign becomes text, there is no such tag, and these are the tokens of the text.
+    """
     import turbohtml  # takes a while, and most servers never see markup
 
-    found = list(turbohtml.tokenize(source))
-    places = _places(source, found)
-    for token, (start, end) in zip(found, pairwise([*places, len(source)]), strict=True):
-        yield token, start, end
+    found = list(turbohtml.tokenize(source + _SIGN))
+    if found and found[-1].type is turbohtml.TokenType.TEXT and (found[-1].data or "").endswith(_SIGN):
+        return _placed(source + _SIGN, found, len(source)), len(source)
+    end = _unfinished_tag(source)
+    return finished_tokens(source[:end]), end
 
 
-def unfinished_tag(source: str) -> int:
-    """Return where the tag begins that `source` ends within; the length of `source` if it ends outside of tags.
-
-    The tokenizer says nothing of such a tag. So the text is tokenized again, with what may finish the tag.
-    """
+def finished_tokens(source: str) -> list[PlacedToken]:
+    """Return the tokens of a text that ends within no tag."""
     import turbohtml
 
-    if source.rfind("<") < 0:
-        return len(source)
+    return _placed(source, list(turbohtml.tokenize(source)), len(source))
+
+
+def _placed(source: str, found: Sequence[turbohtml.Token], length: int) -> list[PlacedToken]:
+    """Return tokens with their places; of the last one, only what is within the first `length` characters."""
+    starts = _places(source, found)
+    placed = [
+        PlacedToken(token, token.data or "", start, end)
+        for token, (start, end) in zip(found, pairwise([*starts, length]), strict=True)
+    ]
+    beyond = len(source) - length
+    if beyond:
+        placed[-1] = placed[-1]._replace(text=placed[-1].text[:-beyond])
+    return placed
+
+
+def _unfinished_tag(source: str) -> int:
+    """Return where the tag begins that `source` ends within; the length of `source` if it ends outside of tags."""
+    import turbohtml
+
     known = list(turbohtml.tokenize(source))
     for finish in (">", '">', "'>"):
         found = list(turbohtml.tokenize(source + finish))

@@ -19,7 +19,13 @@ from translane_server.text.markup.document import Document, MarkupError, Part
 from translane_server.text.markup.inline import fixed
 from translane_server.text.markup.items import Item, Kind
 from translane_server.text.markup.markdown_inline import items_of, parser
-from translane_server.text.markup.markdown_writing import Surroundings, emphasis_as_html, write_alternative, write_line
+from translane_server.text.markup.markdown_writing import (
+    Surroundings,
+    emphasis_as_html,
+    lone_backquotes,
+    write_alternative,
+    write_line,
+)
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -27,6 +33,8 @@ if TYPE_CHECKING:
 # The parser takes some 0.1 ms for each sign that may be markup, and longer for each bracket of a paragraph.
 _MOST_SIGNS = 20_000
 _MOST_BRACKETS = 5_000
+# The parser makes cells of what a row lacks: a few signs are a large table.
+_MOST_CELLS = 10_000
 _SIGNS = "*_[`<&~!\\|\n\r#"
 
 _LINE_END = re.compile(r"\r\n?|\n")
@@ -42,7 +50,21 @@ def parse_markdown(text: str) -> Document:
     """
     if sum(map(text.count, _SIGNS)) > _MOST_SIGNS:
         raise MarkupError(f"has more than {_MOST_SIGNS} signs of markup, such as * and line breaks")
+    if _cells(text) > _MOST_CELLS:
+        raise MarkupError(f"has tables of more than {_MOST_CELLS} cells")
     return _Reader(text).document()
+
+
+def _cells(text: str) -> int:
+    """Return how many cells the tables of a text have, or more: rows up to the next blank line, times columns."""
+    cells = columns = 0
+    for line in _LINE_END.split(text):
+        if not line.strip(" \t>"):
+            columns = 0
+        elif "-" in line and _BELOW_HEAD.fullmatch(line):
+            columns = max(columns, line.count("|"))
+        cells += columns
+    return cells
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,12 +211,14 @@ class _Reader:
                 opening = links.pop() if item.kind is Kind.CLOSE and item.name == "link" else None
                 self._add_rewritten(line.content, item, placed, opening, around)
             else:
-                placed = replace(placed, text=Document.escape(item.text))
+                placed = replace(placed, text=self._builder.escape(item.text))
             found.append(placed)
+        backquotes = lone_backquotes(line.content)
         for number, segment in self._builder.add_line(found).items():
             self._surroundings[number] = replace(
                 around,
                 starts_line=around.starts_line and segment.start in line.places,
+                backquotes=backquotes & lone_backquotes(self._source[segment.start : segment.end]),
             )
 
     def _add_rewritten(
@@ -217,7 +241,7 @@ class _Reader:
             start = placed.start + 2
             end = placed.start + close - item.start
             if close >= 0 and "\\" not in content[item.start : close] and "|" not in content[item.start : close]:
-                number = self._builder.add_attribute(start, end, Document.escape(item.text))
+                number = self._builder.add_attribute(start, end, self._builder.escape(item.text))
                 self._surroundings[number] = around
                 self._images.add(number)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +13,8 @@ from translane_server.text.markup.items import Item, Kind
 from translane_server.text.markup.markdown_inline import items_of
 
 _SPECIAL = re.compile(r"[\\`*_\[\]<&~!]")
+_BACKQUOTES = re.compile("`+")
+_FENCE = 3  # backquotes at the start of a line that begin a block of code
 _SPACE = re.compile(r"\s*[\r\n\t]\s*")
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{0,40});")
 _PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
@@ -34,12 +37,14 @@ class Surroundings:
         in_heading: whether it is in a heading. A heading may end with "#", or have "---" below.
         in_cell: whether it is in a table's cell.
         bar: how "|" is written. A line with one is the head of a table if "---" follows.
+        backquotes: lengths of runs of backquotes that the block has, and that are in its line once.
     """
 
     starts_line: bool = False
     in_heading: bool = False
     in_cell: bool = False
     bar: str = "\\|"
+    backquotes: frozenset[int] = frozenset()
 
 
 def write_line(parts: Sequence[Part], references: dict[str, Any], around: Surroundings) -> str:
@@ -51,9 +56,9 @@ def write_line(parts: Sequence[Part], references: dict[str, Any], around: Surrou
         around: what is around the block.
     """
     parts = _apart([part if part.is_tag else replace(part, text=_SPACE.sub(" ", part.text)) for part in parts])
-    written = _written(parts, around.bar)
+    written = _written(parts, around)
     if not _says(written, parts, references, in_cell=around.in_cell):
-        written = _written([_as_html(part) for part in parts], around.bar)
+        written = _written([_as_html(part) for part in parts], around)
     written = written.strip()
     if around.starts_line:
         match = _BLOCK_START.match(written)
@@ -64,6 +69,12 @@ def write_line(parts: Sequence[Part], references: dict[str, Any], around: Surrou
     if around.in_heading:
         written = _HEADING_END.sub(lambda _: "\\", written, count=1)
     return written
+
+
+def lone_backquotes(text: str) -> frozenset[int]:
+    """Return the lengths of runs of backquotes that are in `text` once, so that they start no code."""
+    counts = Counter(map(len, _BACKQUOTES.findall(text)))
+    return frozenset(length for length, count in counts.items() if count == 1 and length < _FENCE)
 
 
 def emphasis_as_html(item: Item) -> str:
@@ -78,7 +89,7 @@ def emphasis_as_html(item: Item) -> str:
 
 def write_alternative(text: str, around: Surroundings) -> str:
     """Return what stands in the source for the text of an image; `around` is what is around the image's block."""
-    return _written([Part("[", is_tag=True), Part(_SPACE.sub(" ", text)), Part("]", is_tag=True)], around.bar)[1:-1]
+    return _written([Part("[", is_tag=True), Part(_SPACE.sub(" ", text)), Part("]", is_tag=True)], around)[1:-1]
 
 
 def _apart(parts: Sequence[Part]) -> list[Part]:
@@ -98,7 +109,9 @@ def _as_html(part: Part) -> Part:
     return replace(part, text=emphasis_as_html(Item(kind, 0, 0, name=part.text)))
 
 
-def _written(parts: Sequence[Part], bar: str) -> str:
+def _written(parts: Sequence[Part], around: Surroundings) -> str:
+    runs = lone_backquotes("".join(part.text for part in parts))
+    alone = around.backquotes & runs
     written = []
     for i, part in enumerate(parts):
         if part.is_tag:
@@ -106,12 +119,20 @@ def _written(parts: Sequence[Part], bar: str) -> str:
             continue
         before = parts[i - 1].text[-1:] if i else ""
         after = parts[i + 1].text[:1] if i + 1 < len(parts) else ""
-        written.append(_escaped(part.text, before, after).replace("|", bar))
+        written.append(_escaped(part.text, before, after, alone).replace("|", around.bar))
     return "".join(written)
 
 
-def _escaped(text: str, before: str, after: str) -> str:
-    """Return text with escapes, which stands between two characters; "" is the end of a line."""
+def _escaped(text: str, before: str, after: str, alone: Collection[int]) -> str:
+    """Return text with escapes, which stands between two characters; "" is the end of a line.
+
+    Args:
+        text: the text.
+        before: the character before it.
+        after: the character after it.
+        alone: lengths of runs of backquotes that start no code.
+    """
+    runs = {place: match for match in _BACKQUOTES.finditer(text) for place in range(*match.span())}
     whole = f"{before}{text}{after}"
 
     def escape(match: re.Match[str]) -> str:
@@ -128,6 +149,10 @@ def _escaped(text: str, before: str, after: str) -> str:
                 needed = following.isalpha() or following in ("/", "!", "?") or not following
             case "&":
                 needed = _ENTITY.match(whole, place) is not None
+            case "`":
+                first, end = runs[match.start()].span()
+                is_apart = (first or before != "`") and (end < len(text) or after != "`")
+                needed = not (is_apart and end - first in alone)
             case "~":
                 needed = "~" in (last, following)
             case "!":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from itertools import pairwise
@@ -25,6 +25,7 @@ _ENDS = {"ept": "bpt", "ex": "bx", "ec": "sc", "em": "sm"}
 
 _ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 _NOT_OF_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_LINE_END = re.compile(r"\r\n?|\n")
 _ROOT = "s"
 
 
@@ -35,7 +36,7 @@ def parse_xliff(text: str) -> Document:
         MarkupError: the text is not well-formed, or has too many elements within each other.
     """
     builder = Builder(text)
-    builder.add_line(_paired(list(_items(_events(text)))))
+    builder.add_line(_paired(list(_items(_events(text), builder.escape))))
     return builder.document(_write)
 
 
@@ -109,10 +110,16 @@ def _events(text: str) -> list[_Event]:
     try:
         parser.Parse(data, True)
     except expat.ExpatError as error:
-        column = error.offset + 1 - (len(_ROOT) + 2 if error.lineno == 1 else 0)
         reason = expat.ErrorString(error.code)
-        raise MarkupError(f"is no well-formed XML: {reason}", error.lineno, column) from None
+        raise MarkupError(f"is no well-formed XML: {reason}", error.lineno, _column(text, error)) from None
     return _placed(text, data, found)
+
+
+def _column(text: str, error: expat.ExpatError) -> int:
+    """Return the column of an error in the caller's text: the text's end for an error that the root's end tag shows."""
+    column = error.offset + 1 - (len(_ROOT) + 2 if error.lineno == 1 else 0)
+    lines = _LINE_END.split(text)
+    return min(column, len(lines[error.lineno - 1]) + 1) if error.lineno <= len(lines) else column
 
 
 def _placed(text: str, data: bytes, found: Sequence[_Found]) -> list[_Event]:
@@ -132,14 +139,14 @@ def _placed(text: str, data: bytes, found: Sequence[_Found]) -> list[_Event]:
     ]
 
 
-def _items(events: Sequence[_Event]) -> Iterator[Item]:
-    """Yield the items of a text. An element whose content is not translated is one."""
+def _items(events: Sequence[_Event], escape: Callable[[str], str]) -> Iterator[Item]:
+    """Yield the items of a text, whose texts are escaped. An element whose content is not translated is one."""
     i = 0
     while i < len(events):
         event = events[i]
         match event.what:
             case _What.TEXT:
-                yield Item(Kind.TEXT, event.start, event.end, Document.escape(event.text))
+                yield Item(Kind.TEXT, event.start, event.end, escape(event.text))
             case _What.END:
                 yield Item(Kind.CLOSE, event.start, event.end, name="element")
             case _What.OTHER:

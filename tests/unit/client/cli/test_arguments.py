@@ -115,7 +115,21 @@ def test_help_has_words_for_values_and_each_default_once(capsys, name: str, usag
     page = capsys.readouterr().out
     assert page.splitlines()[0] == usage
     words = set(re.findall(r"^  (?:-\w \S+, )?--[a-z0-9-]+ ([^ \n]+)", page, re.MULTILINE))
-    assert words <= {"FILE", "HOST:PORT", "N", "N,N", "NAME", "R", "REGEX", "SECONDS", "TAG", "TEXT", "TIME", "X"}
+    assert words <= {
+        "FILE",
+        "HOST:PORT",
+        "N",
+        "N,N",
+        "NAME",
+        "R",
+        "REGEX",
+        "SECONDS",
+        "TAG",
+        "TEXT",
+        "TIME",
+        "WHEN",
+        "X",
+    }
     entries = [" ".join(entry.split()) for entry in re.split(r"\n  (?=-)|\n\n", page)]
     assert (
         "--server HOST:PORT address of the server, or of several with commas between them, which requests take in turn"
@@ -137,3 +151,42 @@ def test_scripted_failures_are_ridden_out(server: FakeServer, command: Command):
     server.script = deque([fails(grpc.StatusCode.UNAVAILABLE, "draining", reason("DRAINING"))] * 2)
     assert command("translate", "a") == 0
     assert command.out == "<a>\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "choice"),
+    [
+        (["a"], None),
+        (["--split-sentences", "a"], True),
+        (["a", "--split-sentences"], True),
+        (["--no-split-sentences", "a"], False),
+        (["--split-sentences", "on", "a"], True),
+        (["--split-sentences=off", "a"], False),
+        (["--split-sentences", "off", "a"], False),
+        (["--split-sentences", "auto", "a"], None),
+    ],
+)
+def test_cutting_into_sentences_is_a_choice_and_a_switch(server: FakeServer, command: Command, words, choice):
+    assert command("translate", *words) == 0
+    (request,) = server.requests
+    assert list(request.texts) == ["a"]
+    options = request.options
+    assert (options.split_sentences if options.HasField("split_sentences") else None) is choice
+
+
+def test_auto_wins_over_the_environment(server: FakeServer, command: Command):
+    command.environ["TRANSLANE_CLIENT_SPLIT_SENTENCES"] = "yes"
+    assert command("translate", "a") == 0
+    assert command("translate", "--split-sentences=auto", "a") == 0
+    assert [each.options.split_sentences for each in server.requests] == [True, False]
+
+
+def test_a_text_after_two_dashes_is_no_flag(server: FakeServer, command: Command):
+    assert command("translate", "--", "--split-sentences") == 0
+    assert list(server.requests[0].texts) == ["--split-sentences"]
+
+
+def test_another_choice_is_refused(command: Command, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        command("translate", "--split-sentences=maybe", "a")
+    assert "auto, on or off is needed, not 'maybe'" in capsys.readouterr().err

@@ -127,7 +127,7 @@ def test_nbest_takes_beams_where_nothing_else_is_asked_for(server: FakeServer, c
     assert (options.beam_size if options.HasField("beam_size") else None) == beam_size
 
 
-@pytest.mark.parametrize(("nbest", "beam_size"), [("1", None), ("4", None), ("5", 5)])
+@pytest.mark.parametrize(("nbest", "beam_size"), [("1", None), ("2", 4), ("4", 4), ("5", 5)])
 def test_nbest_leaves_terms_the_beams_they_need(server: FakeServer, command: Command, tmp_path, nbest, beam_size):
     terms = tmp_path / "terms.tsv"
     terms.write_text("a\tb\n")

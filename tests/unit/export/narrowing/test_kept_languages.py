@@ -27,6 +27,11 @@ MARIAN = Languages(
     target=("fra", "deu"),
     templates=LanguageTemplates(target={"fra": LanguageTokens(source_prefix=(7,)), "deu": LanguageTokens()}),
 )
+PAIR = Languages(source=("zh",), target=("en",))
+
+
+def test_both_languages_of_one_pair_stay():
+    assert keep_languages(PAIR, ("en", "zh")) == PAIR
 
 
 @pytest.mark.parametrize("wanted", [("de", "en"), ("deu", "eng_Latn"), ("de-AT", "en-US"), ("DE", "en", "de")])
@@ -62,6 +67,8 @@ def test_pairs_are_those_of_the_languages():
         (NLLB, ("de", "tlh"), r"^--languages: 'tlh' is not a language of the model, which has: ace_Arab, .* and 190"),
         (MARIAN, ("zh",), r"^--languages: the model translates to none of them, but to fra, deu$"),
         (MARIAN, ("es",), r"^--languages: 'es' is not a language of the model, which has: zh, fra, deu$"),
+        (PAIR, ("zh",), r"^--languages: the model has one pair of languages, zh to en; leave it out$"),
+        (PAIR, ("en",), r"^--languages: the model has one pair of languages, zh to en; leave it out$"),
         (T5, ("en\x1b",), r"^--languages: .* is not a language of the model, which has: en, de, fr, ro$"),
     ],
 )

@@ -8,6 +8,7 @@ from fakes.models import request_to, turns
 from translane.v1 import translation_pb2 as pb
 from translane_server.errors import BundleError, QueueFullError
 from translane_server.models import served_model
+from translane_server.text.stored_glossaries import StoredGlossaries
 
 
 async def test_before_the_first_load_requests_are_refused(model):
@@ -32,7 +33,7 @@ async def test_a_reload_serves_the_old_version_until_the_new_one_is_loaded(model
         assert model.ready is old
         model.loader.gate.set()
         assert await reloading
-        assert model.ready.manifest.version == model.message().version == "2"
+        assert model.ready.manifest.version == model.message(StoredGlossaries()).version == "2"
         await turns()
         assert not old.dispatcher.stopped, "a request uses it"
     await model.reload()

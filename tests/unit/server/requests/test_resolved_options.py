@@ -8,7 +8,8 @@ from translane.v1 import translation_pb2 as pb
 from translane_server.options import DecodingOptions, Sampling
 from translane_server.requests.limits import TokenLimits
 from translane_server.requests.option_checks import OptionLimits
-from translane_server.requests.resolved_options import Source, resolve
+from translane_server.requests.resolved_options import resolve
+from translane_server.requests.source import Source
 
 TOKENIZER = FakeTokenizer()
 LIMITS = OptionLimits(TokenLimits(32, 24, 20), beam_size=6, alignment=True)

@@ -12,13 +12,14 @@ from translane.v1 import translation_pb2 as pb
 from translane_server import errors
 from translane_server.access.allowances import Account, Allowance
 from translane_server.access.keys import KeyHolder
-from translane_server.errors import FieldViolation, InvalidRequestError, QueueFullError
+from translane_server.errors import FieldViolation, InvalidRequestError, ModelNotFoundError, QueueFullError
 from translane_server.models.registry import Registry
 from translane_server.observation.metrics import Metrics
 from translane_server.rpc import interceptors
 from translane_server.rpc.detours import Detours
 from translane_server.rpc.pivoted import check_pivoted, first_step, second_step
 from translane_server.rpc.text_workers import TextWorkers
+from translane_server.text.language_tags import is_auto
 
 GERMAN = "Das Wetter ist heute sehr schön, und wir gehen in den Park."
 ENGLISH = "The weather is very nice today, and we are going to the park."
@@ -90,6 +91,25 @@ class Steps:
         return pb.Timing(queue=Duration(seconds=length), encode=Duration(seconds=1), decode=Duration(seconds=2))
 
 
+class Routed:
+    """Hands requests to detours with what the models say, as the service does."""
+
+    def __init__(self, models, detours):
+        self.models = models
+        self._detours = detours
+
+    def _pivot(self, request):
+        if is_auto(request.source_language):
+            return None
+        return self.models.route(request.model, request.source_language, request.target_language)
+
+    async def translate(self, request):
+        return await self._detours.translate(request, self._pivot(request))
+
+    async def stream(self, request, context):
+        await self._detours.stream(request, self._pivot(request), context)
+
+
 @pytest.fixture
 def steps():
     return Steps()
@@ -104,7 +124,7 @@ def make_detours(steps):
         for pair in pairs:
             source, target = (side.split(".") for side in pair.split("--"))
             registry.add(Model(metrics, pair, source_languages=source, target_languages=target))
-        return Detours(registry, steps, workers, 4, time.perf_counter)
+        return Routed(registry, Detours(registry, steps, workers, 4, time.perf_counter))
 
     yield make
     workers.stop()
@@ -246,7 +266,7 @@ def test_each_option_is_of_both_steps_of_the_second_or_of_none(make_detours):
     sets = [OF_BOTH_STEPS, OF_NO_STEP, OF_THE_SECOND_STEP]
     assert sorted(name for each in sets for name in each) == sorted(names(options))
     assert names(options) == {field.name for field in pb.DecodingOptions.DESCRIPTOR.fields}
-    pivot = make_detours("de--en", "en--zh")._models.pivot("de", "zh")
+    pivot = make_detours("de--en", "en--zh").models.pivot("de", "zh")
     with pytest.raises(InvalidRequestError) as caught:
         check_pivoted(options, pivot)
     assert {violation.field.removeprefix("options.") for violation in caught.value.violations} == OF_NO_STEP
@@ -427,5 +447,15 @@ async def test_a_stream_finds_its_language_and_takes_two_models(make_detours, st
     ],
 )
 def test_only_requests_without_a_model_take_two(make_detours, fields, expected):
-    assert make_detours("de--en", "en--zh").needs_one(pb.TranslateRequest(**fields)) is expected
-    assert make_detours("de--en", "en--zh", pivots=False).needs_one(pb.TranslateRequest(**fields)) is False
+    request = {"model": "", **fields}
+    names = request["model"], request["source_language"], request["target_language"]
+    if expected:
+        route = make_detours("de--en", "en--zh").models.route(*names)
+        assert (route.first.name, route.second.name, route.language) == ("de--en", "en--zh", "en")
+        with pytest.raises(ModelNotFoundError, match="no model translates 'de' to 'zh'"):
+            make_detours("de--en", "en--zh", pivots=False).models.route(*names)
+    elif request["model"]:
+        assert make_detours("de--en", "en--zh").models.route(*names).name == "de--en"
+    else:
+        with pytest.raises(ModelNotFoundError, match="no model translates 'zh' to 'de'"):
+            make_detours("de--en", "en--zh").models.route(*names)

@@ -93,7 +93,11 @@ def test_the_texts_of_subrip():
 
 
 def test_the_texts_of_webvtt_are_without_entities():
-    assert texts("vtt", VTT.encode()) == ["Tom & Jerry <b> \xa0were <c.yellow>here", "One", "Two <00:05.500>three"]
+    assert texts("vtt", VTT.encode()) == [
+        "Tom & Jerry &lt;b&gt; \xa0were <c.yellow>here",
+        "One",
+        "Two <00:05.500>three",
+    ]
 
 
 def test_what_is_around_a_text_stays():
@@ -167,3 +171,18 @@ def test_long_runs_take_no_long_time_and_lose_nothing():
 )
 def test_lines_keep_their_share_of_the_text(lines, text: str, cut: list[str]):
     assert BrokenLines.of(lines).cut(text) == cut
+
+
+@pytest.mark.parametrize(
+    ("cue", "text"),
+    [
+        ("Say <i>&lt;i&gt;</i> now", "Say <i>&lt;i&gt;</i> now"),
+        ("&lt;i&gt;Hi&lt;/i&gt;", "&lt;i&gt;Hi&lt;/i&gt;"),
+        ("3 &lt; 4 &#38; 5&nbsp;m", "3 < 4 & 5\xa0m"),
+        ("a &amp;lt; b", "a &amp;lt; b"),
+    ],
+)
+def test_entities_of_webvtt_come_back_as_they_were_written(cue: str, text: str):
+    data = f"WEBVTT\n\n00:01.000 --> 00:04.000\n{cue}\n".encode()
+    assert texts("vtt", data) == [text]
+    assert translated("vtt", data, same) == data

@@ -167,7 +167,20 @@ def test_nothing_that_comes_back_becomes_a_tag():
 
 def test_a_text_with_the_characters_of_references_has_none():
     document = parse_html("<p>a \ufdd00\ufdd1 <b>b</b></p>")
-    assert identity(document) == "<p>a \ufffd0\ufffd <b>b</b></p>"
+    assert identity(document) == "<p>a \ufdd00\ufdd1 <b>b</b></p>"
+
+
+def test_noncharacters_stay_as_they_are():
+    page = "<p>\ufdd0\ufdd1 a \ufdd2 <b>b \ufdef\uffff</b></p>"
+    assert identity(parse_html(page)) == page
+    named = parse_html("<p>a &#xFDD0;1&#64977; <b>b</b></p>")
+    assert identity(named) == "<p>a \ufdd01\ufdd1 <b>b</b></p>"
+
+
+def test_a_text_that_leaves_no_noncharacter_for_marks_is_refused():
+    page = "".join(map(chr, range(0xFDD0, 0xFDEF)))
+    with pytest.raises(MarkupError, match="two must be left for marks"):
+        parse_html(page)
 
 
 @pytest.mark.parametrize("seed", range(60))

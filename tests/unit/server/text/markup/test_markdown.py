@@ -164,3 +164,22 @@ def test_any_text_is_read(source):
 def test_a_text_with_too_many_signs_is_refused(source, message):
     with pytest.raises(MarkupError, match=message):
         parse_markdown(source)
+
+
+@pytest.mark.parametrize("text", ["Use `foo and *bar* now", "a ``b` c", "a ` b\n> c", "| a ` b |\n|-|\n| ``c |"])
+def test_a_lone_backquote_stays_as_it_is(text):
+    assert identity(parse_markdown(text)) == text
+
+
+def test_backquotes_that_could_start_code_are_escaped():
+    document = parse_markdown("a ` b<br>c")
+    assert document.render(["a ` b", "c ` d"]) == "a ` b<br>c \\` d"
+    assert document.render(["a ` b ` c", "d"]) == "a \\` b \\` c<br>d"
+
+
+def test_a_few_signs_make_no_large_table():
+    head = f"|{'a|' * 1000}\n|{'-|' * 1000}\n"
+    assert len(parse_markdown(head + "|b\n" * 3).blocks) == 1003
+    with pytest.raises(MarkupError, match="tables of more than 10000 cells"):
+        parse_markdown(head + "|b\n" * 10)
+    assert len(parse_markdown("a|b\n-|-\nc|d\n\n" * 100).blocks) == 400

@@ -122,6 +122,8 @@ def test_characters_that_xml_has_not_are_left_out():
         ("&nbsp;", 1, 1),
         ('<!DOCTYPE s [<!ENTITY a "b">]>&a;', 1, 3),
         ("a\0", 1, 2),
+        ("a <g>b", 1, 7),
+        ("a\r\n<g>b", 2, 5),
     ],
 )
 def test_a_text_that_is_not_well_formed_is_refused(source, line, column):

@@ -1,8 +1,8 @@
-"""What is told of an answer beside its translations."""
+"""The times of an answer."""
 
 import pytest
 
-from translane_server.requests.responses import timing
+from translane_server.requests.timings import add_times, keep_slowest, set_total, timing
 from translane_server.sentence import SentenceResult, Timing
 
 
@@ -26,3 +26,22 @@ def test_each_phase_is_the_slowest_sentences():
 def test_phases_that_took_no_time_are_told():
     message = timing([], 0.0)
     assert {field.name for field, _ in message.ListFields()} == {"queue", "encode", "decode", "total"}
+
+
+def milliseconds(message):
+    return [each.ToMilliseconds() for each in (message.queue, message.encode, message.decode, message.total)]
+
+
+def test_parts_at_the_same_time_take_as_long_as_the_slowest():
+    message = timing(results((1.0, 0.25, 0.5)), 3.0)
+    keep_slowest(message, timing(results((0.5, 2.0, 0.5)), 9.0))
+    assert milliseconds(message) == [1000, 2000, 500, 3000]
+    set_total(message, 0.125)
+    assert milliseconds(message) == [1000, 2000, 500, 125]
+
+
+def test_steps_one_after_the_other_take_their_times_together():
+    message = timing(results((1.0, 0.25, 0.5)), 3.0)
+    add_times(message, timing(results((0.5, 2.0, 0.999999999)), 9.0))
+    assert milliseconds(message) == [1500, 2250, 1499, 12000]
+    assert message.decode.nanos == 499_999_999

@@ -1,0 +1,99 @@
+{{- define "translane.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end }}
+
+{{- define "translane.fullname" -}}
+{{- $name := include "translane.name" . -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
+{{- else if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+{{- end }}
+
+{{- define "translane.selector" -}}
+app.kubernetes.io/name: {{ include "translane.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "translane.labels" -}}
+{{ include "translane.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{- define "translane.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "translane.fullname" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- default "default" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end }}
+
+{{- define "translane.image" -}}
+{{- if .Values.image.digest -}}
+{{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
+{{- else -}}
+{{- $tag := printf "%s-%s" .Chart.AppVersion (ternary "cuda" "cpu" .Values.gpu.enabled) -}}
+{{- printf "%s:%s" .Values.image.repository (default $tag .Values.image.tag) -}}
+{{- end -}}
+{{- end }}
+
+{{- /* The settings file. Strings, booleans and numbers of JSON are those of TOML. */ -}}
+{{- define "translane.settings" -}}
+{{- range $key, $value := omit .Values.settings "model_settings" }}
+{{ $key }} = {{ toJson $value }}
+{{- end }}
+{{- range $model, $table := .Values.settings.model_settings }}
+
+[model_settings.{{ toJson $model }}]
+{{- range $key, $value := $table }}
+{{ $key }} = {{ toJson $value }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* Kubernetes speaks no TLS in its gRPC probes, so the server has a port for health checks alone then. */ -}}
+{{- define "translane.probe" -}}
+{{- $port := ternary 50053 50051 (not (empty .root.Values.tls.secretName)) -}}
+{{- if .service -}}
+grpc: {port: {{ $port }}, service: {{ .service }}}
+{{- else -}}
+grpc: {port: {{ $port }}}
+{{- end }}
+timeoutSeconds: 5
+{{- end }}
+
+{{- /* Values that each are right, but not together. The schema cannot say these in clear words. */ -}}
+{{- define "translane.check" -}}
+{{- if and (eq .Values.models.source "image") (not .Values.models.image.reference) -}}
+{{- fail "models.image.reference: name the image, because models.source is image" -}}
+{{- end -}}
+{{- if and (eq .Values.models.source "container") (not .Values.models.container.image) -}}
+{{- fail "models.container.image: name the image, because models.source is container" -}}
+{{- end -}}
+{{- if and .Values.tls.clientCa (not .Values.tls.secretName) -}}
+{{- fail "tls.clientCa takes tls.secretName: a server without TLS sees no certificates" -}}
+{{- end -}}
+{{- if and .Values.tls.metrics (not .Values.tls.secretName) -}}
+{{- fail "tls.metrics takes tls.secretName: the metrics have the server's certificate" -}}
+{{- end -}}
+{{- if and .Values.service.headless (ne .Values.service.type "ClusterIP") -}}
+{{- fail (printf "service.type %s takes service.headless=false: a headless service has no address" .Values.service.type) -}}
+{{- end -}}
+{{- if and .Values.gpu.enabled (eq .Values.models.source "bundled") -}}
+{{- fail "gpu.enabled takes models of yours (models.source): the bundled model is int8, and runs on CPUs" -}}
+{{- end -}}
+{{- if and (eq (toString .Values.strategy.maxSurge) "0") (eq (toString .Values.strategy.maxUnavailable) "0") -}}
+{{- fail "strategy: maxSurge and maxUnavailable are both 0, so no pod could ever be replaced" -}}
+{{- end -}}
+{{- if gt (int .Values.autoscaling.minReplicas) (int .Values.autoscaling.maxReplicas) -}}
+{{- fail "autoscaling.minReplicas must be at most autoscaling.maxReplicas" -}}
+{{- end -}}
+{{- if and .Values.prometheusRule.enabled (not (.Files.Get "files/rules.yaml")) -}}
+{{- fail "prometheusRule.enabled: the chart has no files/rules.yaml" -}}
+{{- end -}}
+{{- end }}

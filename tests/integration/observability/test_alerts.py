@@ -1,0 +1,252 @@
+"""A real Prometheus scrapes real servers: each alert fires where it is provoked, and every query has data.
+
+A minute of the rules passes in a second here; no threshold is changed.
+"""
+
+import asyncio
+import contextlib
+import json
+import math
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import grpc
+import psutil
+import pytest
+import yaml
+
+from benchmarks.measuring.prometheus import Prometheus
+from benchmarks.report.dashboard import FOLDER, rows
+from helpers.hasty_rules import hasty_rules
+from helpers.reliability.load import CHANNEL_OPTIONS
+from helpers.reliability.server_process import BUNDLE, ServerProcess
+from helpers.reliability.versions import ModelFolder
+from translane.v1 import models_pb2, models_pb2_grpc, translation_pb2_grpc
+from translane.v1 import translation_pb2 as pb
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+SCRAPE = 1.0  # [seconds]
+HASTE = 60
+LONGEST = 120.0  # until all alerts have fired [seconds]; it takes a quarter of this where the machine has nothing else
+
+TESTS = Path(__file__).parents[2]
+FAKE = [str(TESTS / "fakes" / "command.py")]
+PATIENT = 60  # [seconds]
+
+
+def environment(**variables):
+    return {"PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")]), **variables}
+
+
+@pytest.fixture
+def begin(tmp_path):
+    """Starts a server; all are stopped at the end."""
+    with contextlib.ExitStack() as servers:
+
+        def begins(name, *flags, **arguments):
+            server = ServerProcess(tmp_path / f"{name}.log", flags, **arguments)
+            servers.callback(server.stop)
+            return server
+
+        yield begins
+
+
+@pytest.fixture
+def prometheus(tmp_path):
+    folder = tmp_path / "prometheus"
+    folder.mkdir()
+    (folder / "rules.yaml").write_text(hasty_rules(FOLDER / "rules.yaml", HASTE), encoding="utf-8")
+    with Prometheus(folder, SCRAPE, [folder / "rules.yaml"]) as running:
+        yield running
+
+
+@contextlib.asynccontextmanager
+async def stub_of(server):
+    async with grpc.aio.insecure_channel(server.address, options=CHANNEL_OPTIONS) as channel:
+        yield translation_pb2_grpc.TranslationServiceStub(channel)
+
+
+async def ask(stub, text, *, model="", caller="", key="", seconds=PATIENT, **options):
+    """Translate a text. Refusals and failures are what these servers are asked for."""
+    request = pb.TranslateRequest(texts=[text], model=model, options=pb.DecodingOptions(**options))
+    metadata = [("x-caller", caller), *([("authorization", f"Bearer {key}")] if key else [])]
+    with contextlib.suppress(grpc.aio.AioRpcError):
+        await stub.Translate(request, timeout=seconds, metadata=metadata)
+
+
+async def use(server, models):
+    """Requests of all kinds; some are wrong, and some callers wait too short. A model is unloaded, a version bad."""
+    while server.log.count("serving on") < 2:  # noqa: ASYNC110 it serves when one of two models is loaded
+        await asyncio.sleep(SCRAPE)
+    admin = server.log.split("models are loaded and unloaded on ")[1].split()[0]
+    async with grpc.aio.insecure_channel(admin) as channel:
+        unloading = models_pb2.UnloadModelRequest(name="other")
+        await models_pb2_grpc.ModelServiceStub(channel).UnloadModel(unloading, timeout=PATIENT)
+    models.publish_broken("manifest.json")
+    server.process.send_signal(signal.SIGHUP)
+    text, model = "请问，火车站在哪里？", "zh-en"
+    async with stub_of(server) as stub:
+        while True:
+            await asyncio.gather(
+                ask(stub, text, model=model),
+                ask(stub, text, model=model, beam_size=4),
+                ask(stub, text, model=model, beam_size=99),
+                ask(stub, text * 10, model=model, beam_size=8, seconds=0.03),
+                asyncio.sleep(0.1),
+            )
+
+
+async def flood(server):
+    """Callers of a slow server fill its rows, its queue and its open calls; more are refused."""
+
+    async def caller(stub, number):
+        await asyncio.sleep(0.4 * min(number, 16))  # so that the rows do not all end at the same time
+        while True:
+            await asyncio.gather(ask(stub, "a" * 20, caller=str(number)), asyncio.sleep(0.2))
+
+    async with stub_of(server) as stub, asyncio.TaskGroup() as callers:
+        for number in range(16 + 24 + 8):
+            callers.create_task(caller(stub, number))
+
+
+async def fail(server, key):
+    """Each step of the decoder fails, callers have no key, and the replicas are killed."""
+
+    async def ask_all(stub):
+        requests = (ask(stub, "a", key=key), ask(stub, "a", key=key, beam_size=99), ask(stub, "a"))
+        await asyncio.gather(*requests, asyncio.sleep(0.05))
+
+    async with stub_of(server) as stub:
+        for _ in range(80):
+            await ask_all(stub)
+        for replica in server.replicas():
+            replica.kill()
+        while True:
+            await ask_all(stub)
+
+
+async def fall_silent(server, has_fired):
+    """Some calls, and then none; few file descriptors; at last the server is killed."""
+    async with stub_of(server) as stub:
+        for _ in range(20):
+            await asyncio.gather(ask(stub, "a"), asyncio.sleep(0.1))
+    files = psutil.Process(server.pid).num_fds()
+    resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (files + 4, files + 4))
+    await has_fired("TranslaneFileDescriptors")
+    await has_fired("TranslaneNoTraffic")
+    server.process.kill()
+    await has_fired("TranslaneServerDown")
+
+
+def make_key(file):
+    command = [sys.executable, "-m", "translane_server.access", "add", "--file", str(file), "shop"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def numbers(series):
+    return [float(each["value"][1]) for each in series]
+
+
+def without_data(prometheus, queries):
+    """The queries that give no number."""
+    return [query for query in queries if all(map(math.isnan, numbers(prometheus.query(query))))]
+
+
+def label_values(text):
+    series, _, label = text.removeprefix("label_values(").removesuffix(")").rpartition(", ")
+    for variable in ("$job", "$instance"):
+        series = series.replace(variable, ".*")
+    return series, label
+
+
+async def test_every_alert_fires_and_every_query_has_data(prometheus, begin, tmp_path):
+    if not BUNDLE.exists():
+        pytest.skip("the bundled model is not in this tree")
+    rules = yaml.safe_load((FOLDER / "rules.yaml").read_text(encoding="utf-8"))
+    all_rules = [rule for group in rules["groups"] for rule in group["rules"]]
+    expected = {rule["alert"] for rule in all_rules if "alert" in rule}
+    fired: dict[str, Any] = {}
+
+    async def watch():
+        while not expected <= set(fired):
+            for alert in await asyncio.to_thread(prometheus.alerts):
+                if alert["state"] == "firing":
+                    fired[alert["labels"]["alertname"]] = alert
+            await asyncio.sleep(SCRAPE)
+
+    async def has_fired(name):
+        while name not in fired:  # noqa: ASYNC110 the watch finds it
+            await asyncio.sleep(SCRAPE)
+
+    models = ModelFolder(tmp_path / "models")
+    models.publish()
+    shutil.copytree(BUNDLE, models.folder / "other")
+    keys = tmp_path / "keys"
+    key = make_key(keys)
+    one = ("--replicas=1", "--threads=1")
+    fake = {"program": FAKE}
+    servers = {
+        "translane": begin("used", f"--models={models.folder}", "--admin-port=0", *one),
+        "shop/translane-slow": begin(
+            "slow",
+            *("--model=x", *one, "--rows=16", "--texts-per-request=1", "--sentences-waiting=24"),
+            *("--caller-header=x-caller", "--caller-share=1", "--max-calls=48"),
+            environment=environment(FAKE_STEP_SECONDS="0.3"),
+            **fake,
+        ),
+        "translane-faulty": begin(
+            "faulty",
+            *("--model=x", "--replicas=4", "--threads=1", f"--keys-file={keys}"),
+            environment=environment(FAKE_FAIL_AT_STEP="0", FAKE_MOST_LOSSES="1000"),
+            **fake,
+        ),
+        "translane-quiet": begin("quiet", "--model=x", *one, environment=environment(), **fake),
+    }
+    watching = asyncio.create_task(watch())
+    async with asyncio.timeout(LONGEST):
+        await has_fired("TranslaneNoServer")
+        for server in servers.values():
+            await asyncio.to_thread(server.wait_until_it_serves)
+        prometheus.watch({job: {"one": f"127.0.0.1:{server.metrics_port}"} for job, server in servers.items()})
+        while numbers(await asyncio.to_thread(prometheus.query, "sum(up)")) != [len(servers)]:  # noqa: ASYNC110
+            await asyncio.sleep(SCRAPE)
+        used, slow, faulty, quiet = servers.values()
+        work = (use(used, models), flood(slow), fail(faulty, key), fall_silent(quiet, has_fired))
+        tasks = [asyncio.create_task(each) for each in work]
+    try:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LONGEST):
+                await asyncio.wait((watching, *tasks[:-1]), return_when=asyncio.FIRST_COMPLETED)
+        assert [task.exception() for task in tasks if task.done()] in ([], [None])
+        assert sorted(expected - set(fired)) == []
+        no_data = await asyncio.to_thread(check_queries, prometheus, all_rules)
+    finally:
+        for task in (watching, *tasks):
+            task.cancel()
+        await asyncio.gather(watching, *tasks, return_exceptions=True)
+    assert no_data == []
+    for alert in fired.values():
+        assert all(text and "<" not in text and "{{" not in text for text in alert["annotations"].values()), alert
+    assert fired["TranslaneRefusesForLoad"]["labels"]["job"] == "shop/translane-slow"
+    assert fired["TranslaneModelNotLoaded"]["labels"]["model"] == "other"
+
+
+def check_queries(prometheus, rules):
+    """The queries of panels, variables and recording rules that have no data. The rules themselves have no error."""
+    assert [rule["lastError"] for rule in prometheus.rules() if rule["health"] != "ok"] == []
+    queries = [query.of_everything("5s") for row in rows() for panel in row.panels for query in panel.queries]
+    recorded = [rule["record"] for rule in rules if "record" in rule]
+    variables = json.loads((FOLDER / "dashboard.json").read_text(encoding="utf-8"))["templating"]["list"]
+    for variable in variables:
+        if variable["type"] == "query":
+            series, label = label_values(variable["query"]["query"])
+            assert all(found["metric"][label] for found in prometheus.query(series))
+            queries.append(series)
+    return without_data(prometheus, [*queries, *recorded])

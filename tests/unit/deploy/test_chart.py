@@ -1,0 +1,345 @@
+"""The Helm chart: what it renders is valid Kubernetes, and says what the values say. Wrong values are refused."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from helpers.helm import CHART, EXAMPLES, ROOT, container_of, lint, manifests, notes, of_kind, refusals
+from translane_server.settings import ServerSettings
+from translane_server.settings_loader import load_settings
+
+pytest.importorskip("helm_python", reason="helm-python-sdk is not installed")
+kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")
+
+# Kinds of Prometheus Operator, of which Kubernetes itself has no schema.
+OF_PROMETHEUS = {"PodMonitor", "PrometheusRule"}
+# The oldest and the newest Kubernetes. Image volumes are younger than the oldest.
+VERSIONS = ("1.27", "1.37")
+SETS = {"default": {}} | {path.stem: yaml.safe_load(path.read_text()) for path in sorted(EXAMPLES.glob("*.yaml"))}
+
+
+@pytest.fixture(scope="module")
+def rendered():
+    return {name: manifests(values) for name, values in SETS.items()}
+
+
+def variables(documents):
+    return {entry["name"]: entry.get("value") for entry in container_of(documents)["env"]}
+
+
+def pod_of(documents):
+    return of_kind(documents, "Deployment")["spec"]["template"]["spec"]
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_the_chart_has_no_findings(name):
+    assert lint(SETS[name]) == []
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_every_manifest_follows_the_schema_of_kubernetes(rendered, name):
+    versions = VERSIONS if name != "gpu" else VERSIONS[1:]
+    for document in rendered[name]:
+        if document["kind"] not in OF_PROMETHEUS:
+            for version in versions:
+                kubernetes_validate.validate(document, version, strict=True)
+
+
+def test_the_check_of_the_schema_finds_unknown_fields(rendered):
+    document = dict(of_kind(rendered["default"], "Service"), unknown=1)
+    with pytest.raises(kubernetes_validate.ValidationError, match="unknown"):
+        kubernetes_validate.validate(document, VERSIONS[0], strict=True)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_pods_meet_the_restricted_standard(rendered, name):
+    # https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted
+    pod = pod_of(rendered[name])
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    for container in pod["containers"] + pod.get("initContainers", []):
+        own = container["securityContext"]
+        assert own["allowPrivilegeEscalation"] is False
+        assert own["readOnlyRootFilesystem"] is True
+        assert own["capabilities"] == {"drop": ["ALL"]}
+    allowed = {"configMap", "emptyDir", "persistentVolumeClaim", "secret", "image"}
+    assert {kind for volume in pod["volumes"] for kind in volume if kind != "name"} <= allowed
+    assert pod["automountServiceAccountToken"] is False
+    assert of_kind(rendered[name], "ServiceAccount")["automountServiceAccountToken"] is False
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_pods_outlast_the_grace_period(rendered, name):
+    pod = pod_of(rendered[name])
+    pause = float(container_of(rendered[name])["lifecycle"]["preStop"]["exec"]["command"][1])
+    settings = tomllib.loads(of_kind(rendered[name], "ConfigMap")["data"]["translane.toml"])
+    grace = settings.get("grace_period", ServerSettings.model_fields["grace_period"].default)
+    assert pod["terminationGracePeriodSeconds"] >= pause + grace + 10
+    assert pod["enableServiceLinks"] is False
+
+
+def test_a_grace_period_of_nothing_is_one(rendered):
+    pod = pod_of(manifests({"settings": {"grace_period": 0}, "preStopSeconds": 0}))
+    assert pod["terminationGracePeriodSeconds"] == 10
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_selectors_find_the_pods(rendered, name):
+    documents = rendered[name]
+    labels = of_kind(documents, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    selectors = [of_kind(documents, "Deployment")["spec"]["selector"]["matchLabels"]]
+    selectors += [of_kind(documents, "Service")["spec"]["selector"]]
+    selectors += [of_kind(documents, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"]]
+    selectors += [of_kind(documents, "NetworkPolicy")["spec"]["podSelector"]["matchLabels"]]
+    selectors += [each["labelSelector"]["matchLabels"] for each in pod_of(documents)["topologySpreadConstraints"]]
+    assert all(selector.items() <= labels.items() for selector in selectors)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_every_mounted_volume_is_there_and_every_volume_is_mounted(rendered, name):
+    pod = pod_of(rendered[name])
+    mounted = {
+        mount["name"] for each in pod["containers"] + pod.get("initContainers", []) for mount in each["volumeMounts"]
+    }
+    assert mounted == {volume["name"] for volume in pod["volumes"]}
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_ports_are_those_of_the_container(rendered, name):
+    documents = rendered[name]
+    ports = {port["name"]: port["containerPort"] for port in container_of(documents)["ports"]}
+    assert ports["grpc"] == ServerSettings.model_fields["port"].default
+    assert ports["metrics"] == ServerSettings.model_fields["metrics_port"].default
+    for port in of_kind(documents, "Service")["spec"]["ports"]:
+        assert ports[port["targetPort"]] == port["port"]
+    policy = of_kind(documents, "NetworkPolicy")["spec"]
+    assert {port["port"] for rule in policy["ingress"] for port in rule["ports"]} == set(ports) - {"health"}
+
+
+def test_the_settings_file_is_one_of_the_server(rendered, tmp_path):
+    values = {
+        "rows": 128, "sentences_waiting": 2**31 - 1, "caller_share": 0.25, "log_texts": True,
+        "caller_header": "x-caller",
+        "request_timeout": 12.5, "glossaries": '/a "quoted"\\ é', "max_bytes_in_flight": 2**33,
+        "model_settings": {"zh-en": {"replicas": 2, "decoding_defaults": False}, "a.b": {"rows": 32}},
+    }  # fmt: skip
+    text = of_kind(manifests({"settings": values}), "ConfigMap")["data"]["translane.toml"]
+    file = tmp_path / "translane.toml"
+    file.write_text(text)
+    settings = load_settings(
+        ServerSettings, [], {"TRANSLANE_CONFIG": str(file), "TRANSLANE_MODEL": "/m"}, prog="x", env_prefix="TRANSLANE_"
+    )
+    for name, value in values.items():
+        assert getattr(settings, name) == (Path(str(value)) if name == "glossaries" else value)
+
+
+def test_new_settings_are_new_pods(rendered):
+    def checksum(values):
+        annotations = of_kind(manifests(values), "Deployment")["spec"]["template"]["metadata"]["annotations"]
+        return annotations["checksum/settings"]
+
+    assert checksum({}) == checksum({"replicaCount": 5})
+    assert checksum({}) != checksum({"settings": {"rows": 3}})
+
+
+def test_tls_and_keys_come_from_secrets(rendered):
+    documents = rendered["everything"]
+    assert (
+        variables(documents).items()
+        >= {
+            "TRANSLANE_TLS_CERT": "/etc/translane/tls/tls.crt",
+            "TRANSLANE_TLS_KEY": "/etc/translane/tls/tls.key",
+            "TRANSLANE_TLS_CLIENT_CA": "/etc/translane/tls/ca.crt",
+            "TRANSLANE_METRICS_TLS": "true",
+            "TRANSLANE_KEYS_FILE": "/etc/translane/keys/callers.toml",
+        }.items()
+    )
+    secrets = {volume["name"]: volume["secret"] for volume in pod_of(documents)["volumes"] if "secret" in volume}
+    assert {name: secret["secretName"] for name, secret in secrets.items()} == {
+        "tls": "translane-tls",
+        "keys": "translane-keys",
+    }
+    assert all(secret["defaultMode"] == 0o440 for secret in secrets.values())
+    # A file that is mounted by itself (subPath) would never be renewed.
+    assert not any("subPath" in mount for mount in container_of(documents)["volumeMounts"])
+
+
+def test_no_secret_and_no_tls_without_their_names(rendered):
+    names = set(variables(rendered["default"]))
+    assert not any("TLS" in name or "KEYS" in name for name in names)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_probes_speak_what_the_server_speaks(rendered, name):
+    container = container_of(rendered[name])
+    probes = [container[f"{probe}Probe"] for probe in ("startup", "readiness", "liveness")]
+    port = 50053 if SETS[name].get("tls") else 50051  # Kubernetes speaks no TLS in gRPC probes
+    assert {probe["grpc"]["port"] for probe in probes} == {port}
+    assert probes[1]["grpc"]["service"] == "translane.v1.TranslationService"
+    assert variables(rendered[name]).get("TRANSLANE_HEALTH_PORT", "50051") == str(port)
+
+
+@pytest.mark.parametrize(
+    ("name", "volume", "folder"),
+    [
+        ("models-claim", {"persistentVolumeClaim": {"claimName": "translane-models", "readOnly": True}}, "/library"),
+        ("gpu", {"image": {"reference": "registry.example/models:7", "pullPolicy": "IfNotPresent"}}, "/library"),
+        ("everything", {"emptyDir": {"sizeLimit": "4Gi"}}, "/library"),
+    ],
+)
+def test_models_come_from_a_volume(rendered, name, volume, folder):
+    (found,) = [each for each in pod_of(rendered[name])["volumes"] if each["name"] == "models"]
+    assert found == {"name": "models"} | volume
+    assert variables(rendered[name])["TRANSLANE_MODEL"] == ""  # the image's own model stays out
+    assert str(variables(rendered[name])["TRANSLANE_MODELS"]).startswith(folder)
+    (mount,) = [each for each in container_of(rendered[name])["volumeMounts"] if each["name"] == "models"]
+    assert mount == {"name": "models", "mountPath": folder, "readOnly": True}
+
+
+def test_the_bundled_model_takes_no_volume(rendered):
+    assert not {"TRANSLANE_MODEL", "TRANSLANE_MODELS"} & set(variables(rendered["default"]))
+
+
+def test_a_claim_that_exists_is_not_made_again():
+    documents = manifests({"models": {"source": "claim", "claim": {"name": "mine"}}})
+    assert "PersistentVolumeClaim" not in {document["kind"] for document in documents}
+    (volume,) = [each for each in pod_of(documents)["volumes"] if each["name"] == "models"]
+    assert volume["persistentVolumeClaim"]["claimName"] == "mine"
+
+
+def test_gpus_take_an_image_a_device_and_a_toleration(rendered):
+    container = container_of(rendered["gpu"])
+    assert container["image"] == f"translane:{yaml.safe_load((CHART / 'Chart.yaml').read_text())['appVersion']}-cuda"
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == 1
+    assert variables(rendered["gpu"])["TRANSLANE_DEVICE"] == "cuda"
+    assert {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"} in pod_of(rendered["gpu"])[
+        "tolerations"
+    ]
+    assert pod_of(rendered["everything"])["runtimeClassName"] == "nvidia"
+
+
+def test_a_digest_goes_before_a_tag(rendered):
+    digest = SETS["everything"]["image"]["digest"]
+    assert container_of(rendered["everything"])["image"] == f"registry.example/translane@{digest}"
+
+
+def test_the_autoscaler_counts_the_pods(rendered):
+    autoscaler = of_kind(rendered["autoscaled"], "HorizontalPodAutoscaler")["spec"]
+    deployment = of_kind(rendered["autoscaled"], "Deployment")
+    assert autoscaler["scaleTargetRef"]["name"] == deployment["metadata"]["name"]
+    assert "replicas" not in deployment["spec"]  # an upgrade leaves the autoscaler's number
+    (metric,) = autoscaler["metrics"]
+    assert metric["pods"]["metric"]["name"] == "translane_sentences_waiting"
+    assert metric["pods"]["target"] == {"type": "AverageValue", "averageValue": "32"}
+
+
+def test_the_autoscalers_metric_is_one_of_the_server():
+    from translane_server.observation.metrics import Metrics
+
+    names = {metric.name for metric in Metrics().registry.collect()}
+    assert yaml.safe_load((CHART / "values.yaml").read_text())["autoscaling"]["metric"] in names
+
+
+def test_the_service_shows_the_pods_unless_it_has_an_address(rendered):
+    assert of_kind(rendered["default"], "Service")["spec"]["clusterIP"] == "None"
+    balanced = of_kind(rendered["everything"], "Service")["spec"]
+    assert "clusterIP" not in balanced
+    assert balanced["type"] == "LoadBalancer"
+    assert "metrics" not in {port["name"] for port in balanced["ports"]}  # these are for Prometheus alone
+
+
+def test_the_network_policy_lets_nothing_out(rendered):
+    policy = of_kind(rendered["default"], "NetworkPolicy")["spec"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    assert policy["egress"] == []
+    assert of_kind(rendered["everything"], "NetworkPolicy")["spec"]["egress"] != []
+
+
+def test_prometheus_scrapes_over_tls_where_the_metrics_have_it(rendered):
+    (plain,) = of_kind(rendered["autoscaled"], "PodMonitor")["spec"]["podMetricsEndpoints"]
+    (secured,) = of_kind(rendered["everything"], "PodMonitor")["spec"]["podMetricsEndpoints"]
+    assert "scheme" not in plain
+    assert secured["scheme"] == "https"
+    assert secured["tlsConfig"]["serverName"] == "translane.example"
+
+
+def test_the_alerts_are_those_of_the_project(rendered):
+    rule = of_kind(rendered["everything"], "PrometheusRule")["spec"]
+    assert rule == yaml.safe_load((CHART / "files" / "rules.yaml").read_text())
+    assert rule["groups"]
+
+
+def test_two_releases_of_a_namespace_do_not_meet():
+    first, second = (manifests(SETS["everything"] | {"serviceAccount": {}}, release) for release in ("one", "two"))
+    names = [{(each["kind"], each["metadata"]["name"]) for each in release} for release in (first, second)]
+    assert not names[0] & names[1]
+
+
+def test_the_notes_say_how_to_call():
+    assert "translate --server translane.translation.svc:50051 你好" in notes({})
+    secured = notes(SETS["everything"])
+    assert "--tls --cert client.crt --key client.key --token-file token" in secured
+    assert "plain text" not in secured
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "an unknown value": ({"replicas": 3}, "'replicas' not allowed"),
+    "an unknown value within": ({"tls": {"secret": "x"}}, "at '/tls': additional properties 'secret' not allowed"),
+    "text for a number": ({"replicaCount": "two"}, "at '/replicaCount': got string, want integer"),
+    "less than none": ({"replicaCount": -1}, "at '/replicaCount': minimum: got -1"),
+    "a source that is none": ({"models": {"source": "s3"}}, "at '/models/source': value must be one of"),
+    "a digest that is none": ({"image": {"digest": "sha256:12"}}, "at '/image/digest'"),
+    "a name that is none": ({"tls": {"secretName": "My_Secret"}}, "at '/tls/secretName'"),
+    "an unknown setting": ({"settings": {"row": 3}}, "at '/settings': additional properties 'row' not allowed"),
+    "a setting out of its range": ({"settings": {"rows": 0}}, "at '/settings/rows': minimum"),
+    "a setting of the chart": ({"settings": {"port": 1}}, "'port' not allowed"),
+    "a wrong setting of a model": ({"settings": {"model_settings": {"a": {"host": "b"}}}}, "'host' not allowed"),
+    "an image without a name": ({"models": {"source": "image"}}, "models.image.reference: name the image"),
+    "a container without an image": ({"models": {"source": "container"}}, "models.container.image: name the image"),
+    "a client CA without TLS": ({"tls": {"clientCa": True}}, "tls.clientCa takes tls.secretName"),
+    "TLS for metrics alone": ({"tls": {"metrics": True}}, "tls.metrics takes tls.secretName"),
+    "the bundled model on GPUs": ({"gpu": {"enabled": True}}, "the bundled model is int8"),
+    "a headless balancer": ({"service": {"type": "LoadBalancer"}}, "takes service.headless=false"),
+    "no pod can be replaced": ({"strategy": {"maxSurge": 0, "maxUnavailable": 0}}, "no pod could ever be replaced"),
+    "fewest above most": ({"autoscaling": {"minReplicas": 11}}, "minReplicas must be at most"),
+}
+
+
+@pytest.fixture(scope="module")
+def said():
+    return dict(zip(WRONG, refusals([values for values, _ in WRONG.values()]), strict=True))
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_values_are_refused_with_their_place(said, name):
+    assert WRONG[name][1] in said[name]
+
+
+def test_the_chart_has_the_version_of_the_project():
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (version, version)
+
+
+def test_every_value_has_a_place_in_the_schema():
+    def compare(values, schema, place):
+        for key, value in values.items():
+            assert key in schema["properties"], f"{place}{key}"
+            inner = schema["properties"][key]
+            if isinstance(value, dict) and "properties" in inner and place != "settings.":
+                compare(value, inner, f"{place}{key}.")
+
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    compare(values, schema, "")
+    assert set(values) == set(schema["properties"]) - {"global"}
+
+
+def test_values_are_described_in_the_readme():
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    readme = Path(CHART / "README.md").read_text()
+    assert [name for name in values if f"`{name}" not in readme] == []

@@ -1,0 +1,131 @@
+"""Docker Compose's file, the plain manifest and the script that pins images."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from helpers.helm import ROOT, container_of, of_kind
+from translane_server.settings import ServerSettings
+
+FIELDS = ServerSettings.model_fields
+OBSERVABILITY = ROOT / "deploy" / "observability"
+DIGEST = "sha256:" + "0123456789abcdef" * 4
+
+
+@pytest.fixture(scope="module")
+def compose():
+    return yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return list(yaml.safe_load_all((ROOT / "deploy" / "kubernetes.yaml").read_text()))
+
+
+def mounts_of(service):
+    """The host's path and the container's path of each mount."""
+    return [mount.split(":")[:2] for mount in service.get("volumes", [])]
+
+
+def test_compose_outlasts_the_grace_period(compose):
+    grace = FIELDS["grace_period"].default
+    assert float(compose["services"]["translane"]["stop_grace_period"].removesuffix("s")) > grace
+
+
+def test_compose_uses_the_servers_ports(compose):
+    port, metrics = (FIELDS[name].default for name in ("port", "metrics_port"))
+    assert compose["services"]["translane"]["ports"] == [f"127.0.0.1:{port}:{port}"]
+    assert f"translane:{metrics}" in (ROOT / "deploy" / "prometheus.yaml").read_text()
+
+
+def test_no_service_of_compose_may_write_or_gain_rights(compose):
+    for service in compose["services"].values():
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+
+
+def test_compose_mounts_files_that_are_there(compose):
+    if not OBSERVABILITY.exists():
+        pytest.skip("deploy/observability is not there")
+    for service in compose["services"].values():
+        for source, _ in mounts_of(service):
+            if source.startswith("."):
+                assert (ROOT / "deploy" / source).exists(), source
+            else:
+                assert source in compose["volumes"]
+
+
+def test_prometheus_and_grafana_find_what_compose_mounts(compose):
+    if not OBSERVABILITY.exists():
+        pytest.skip("deploy/observability is not there")
+    prometheus = {target for _, target in mounts_of(compose["services"]["prometheus"])}
+    for rules in yaml.safe_load((ROOT / "deploy" / "prometheus.yaml").read_text())["rule_files"]:
+        assert f"/etc/prometheus/{rules}" in prometheus
+    grafana = [target for _, target in mounts_of(compose["services"]["grafana"])]
+    (provider_file,) = (OBSERVABILITY / "grafana" / "dashboards").glob("*.yaml")
+    (provider,) = yaml.safe_load(provider_file.read_text())["providers"]
+    home = compose["services"]["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+    assert home in grafana
+    assert home.startswith(provider["options"]["path"] + "/")
+
+
+def test_the_plain_manifest_is_the_chart():
+    pytest.importorskip("helm_python", reason="helm-python-sdk is not installed")
+    script = [sys.executable, str(ROOT / "scripts" / "generate-chart"), "--check"]
+    checked = subprocess.run(script, capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stderr
+
+
+def test_the_plain_manifest_uses_the_servers_ports(plain):
+    port, metrics = (FIELDS[name].default for name in ("port", "metrics_port"))
+    container = container_of(plain)
+    assert [each["containerPort"] for each in container["ports"]] == [port, metrics]
+    assert [each["port"] for each in of_kind(plain, "Service")["spec"]["ports"]] == [port, metrics]
+    assert {container[f"{probe}Probe"]["grpc"]["port"] for probe in ("startup", "readiness", "liveness")} == {port}
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A copy of what `pin-images` reads and writes."""
+    for name in ("Dockerfile", "deploy/compose.yaml", "scripts/pin-images"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+def pin(project, answer, *arguments):
+    """Run `pin-images` beside a stand-in for docker, which gives `answer` as the digest of every image."""
+    docker = project / "bin" / "docker"
+    docker.parent.mkdir(exist_ok=True)
+    docker.write_text(f"#!/bin/sh\necho '{answer}'\n")
+    docker.chmod(0o755)
+    environ = {**os.environ, "PATH": f"{docker.parent}:{os.environ['PATH']}"}
+    return subprocess.run([project / "scripts" / "pin-images", *arguments], env=environ, capture_output=True, text=True)
+
+
+def test_every_image_gets_its_digest(project):
+    assert pin(project, DIGEST, "--check").returncode == 1
+    for digest in (DIGEST, DIGEST.replace("0", "f")):
+        assert pin(project, digest).returncode == 0
+        texts = [(project / name).read_text() for name in ("Dockerfile", "deploy/compose.yaml")]
+        images = [image for text in texts for image in re.findall(r"^(?:FROM|    image:) (\S+)", text, re.MULTILINE)]
+        assert len(images) == 5
+        assert all(image.endswith(f"@{digest}") for image in images if not image.startswith("translane:"))
+    assert "FROM python:3.11-slim-bookworm@" in texts[0]
+    assert " AS build\n" in texts[0]
+    assert pin(project, DIGEST, "--check").returncode == 0
+
+
+def test_an_answer_that_is_no_digest_changes_nothing(project):
+    before = (project / "Dockerfile").read_text()
+    pinned = pin(project, "toomanyrequests")
+    assert pinned.returncode == 1
+    assert "no digest of" in pinned.stderr
+    assert (project / "Dockerfile").read_text() == before

@@ -1,0 +1,129 @@
+"""What the image says of its contents: its bill of materials, and the licences of its packages."""
+
+import hashlib
+import json
+import os
+import re
+import runpy
+import subprocess
+import sys
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[3]
+
+
+def run(script, *arguments, **environ):
+    command = [sys.executable, str(ROOT / "scripts" / script), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environ})
+
+
+def packages_of_the_image():
+    """Every package that `translane[server,language-id]` brings, with those that these need."""
+    found = set()
+    waiting = [(requirement, ["server", "language-id"]) for requirement in distribution("translane").requires or []]
+    while waiting:
+        text, extras = waiting.pop()
+        requirement = Requirement(text)
+        wanted = any(requirement.marker.evaluate({"extra": extra}) for extra in extras) if requirement.marker else True
+        if not wanted or (requirement.name, *requirement.extras) in found:
+            continue
+        found.add((requirement.name, *requirement.extras))
+        needs = distribution(requirement.name).requires or []
+        waiting += [(need, ["", *requirement.extras]) for need in needs]
+    return sorted({name for name, *_ in found} - {"translane"})
+
+
+def package(folder, name, metadata, licence=None):
+    """Install a package without modules in `folder`."""
+    info = folder / f"{name}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.4\nName: {name}\nVersion: 1.0\n{metadata}")
+    files = ["METADATA", "RECORD"]
+    if licence:
+        (info / "licenses").mkdir()
+        (info / "licenses" / "LICENSE").write_text(licence)
+        files.append("licenses/LICENSE")
+    (info / "RECORD").write_text("".join(f"{info.name}/{file},,\n" for file in files))
+
+
+def test_every_package_of_the_image_has_a_licence():
+    script = runpy.run_path(str(ROOT / "scripts" / "write-notice"))
+    names = packages_of_the_image()
+    assert {"grpcio", "onnxruntime", "numpy", "pydantic", "py3langid"} <= set(names)
+    text = script["notice"](script["read_package"](distribution(name)) for name in names)
+    assert all(f"\n{distribution(name).metadata['Name']} {distribution(name).version} " in text for name in names)
+
+
+def test_the_notice_has_names_licences_and_texts(tmp_path):
+    package(tmp_path, "Bee", "License-Expression: MIT\nProject-URL: Homepage, https://bee.example\n", "Do as you like.")
+    package(tmp_path, "ant", "Classifier: License :: OSI Approved :: BSD License\n")
+    text = run("write-notice", tmp_path).stdout
+    assert re.search(r"^ant 1\.0  BSD License\nBee 1\.0  MIT  https://bee\.example$", text, re.MULTILINE)
+    assert text.endswith("Do as you like.\n")
+    assert "Apache License" in text
+    assert "CC-BY 2.0" in text
+
+
+def test_a_package_without_a_licence_is_refused(tmp_path):
+    package(tmp_path, "ant", "License: MIT\n")
+    package(tmp_path, "cat", "License: UNKNOWN\n")
+    made = run("write-notice", tmp_path, "--output", tmp_path / "NOTICE")
+    assert (made.returncode, made.stderr) == (1, "write-notice: no licence is known of cat\n")
+    assert not (tmp_path / "NOTICE").exists()
+
+
+def test_a_package_that_is_not_there_is_refused(tmp_path):
+    made = run("write-notice", tmp_path, "--package", "dog")
+    assert made.returncode == 1
+    assert "does not have dog" in made.stderr
+
+
+@pytest.mark.slow
+def test_the_bill_lists_packages_interpreter_model_and_system(tmp_path):
+    pytest.importorskip("cyclonedx_py", reason="cyclonedx-bom is not installed")
+    environment = tmp_path / "environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
+    (site_packages,) = environment.glob("lib/python3*/site-packages")
+    package(site_packages, "ant", "License-Expression: MIT\n")
+    system = tmp_path / "bin" / "dpkg-query"
+    system.parent.mkdir()
+    system.write_text("#!/bin/sh\nprintf 'libc6\\t2.36-9+deb12u1\\tamd64\\n'\n")
+    system.chmod(0o755)
+
+    bill = tmp_path / "sbom.cdx.json"
+    model = ROOT / "models" / "zh-en"
+    path = f"{system.parent}:{os.environ['PATH']}"
+    made = run("write-sbom", environment / "bin" / "python", "--model", model, "--output", bill, PATH=path)
+    assert made.returncode == 0, made.stderr
+
+    written = json.loads(bill.read_text())
+    assert written["specVersion"] == "1.6"
+    assert written["metadata"]["component"]["name"] == "translane"
+    components = {component["name"]: component for component in written["components"]}
+    assert set(components) == {"ant", "CPython", "zh-en", "libc6"}
+    assert components["ant"]["purl"] == "pkg:pypi/ant@1.0"
+    assert components["libc6"]["purl"] == "pkg:deb/debian/libc6@2.36-9%2Bdeb12u1?arch=amd64"
+    assert components["CPython"]["version"] == ".".join(map(str, sys.version_info[:3]))
+    for file in components["zh-en"]["components"]:
+        digest = hashlib.sha256((model / file["name"]).read_bytes()).hexdigest()
+        assert file["hashes"] == [{"alg": "SHA-256", "content": digest}]
+
+
+def test_a_model_that_is_not_there_is_refused(tmp_path):
+    pytest.importorskip("cyclonedx_py", reason="cyclonedx-bom is not installed")
+    made = run("write-sbom", sys.executable, "--model", tmp_path, "--output", tmp_path / "bill")
+    assert made.returncode == 1
+    assert "manifest.json" in made.stderr
+    assert "Traceback" not in made.stderr
+
+
+def test_the_image_holds_both():
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    for script, file in (("write-notice", "NOTICE"), ("write-sbom", "sbom.cdx.json")):
+        assert f"scripts/{script}" in dockerfile
+        assert f'="/opt/translane/share/translane/{file}"' in dockerfile
+        assert f"!scripts/{script}\n" in (ROOT / ".dockerignore").read_text()

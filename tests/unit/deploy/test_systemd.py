@@ -1,0 +1,93 @@
+"""The unit of systemd: it is valid, gives the service little, and its settings are those of the server."""
+
+import re
+import shutil
+import subprocess
+import tomllib
+
+import pytest
+
+from helpers.helm import ROOT
+from translane_server.settings import ServerSettings
+
+SYSTEMD = ROOT / "deploy" / "systemd"
+UNIT = SYSTEMD / "translane.service"
+DROP_INS = sorted((SYSTEMD / "drop-in").glob("*.conf"))
+# What `systemd-analyze security` finds; 0 is least exposed, 10 most. The guide for operators has the number.
+EXPOSURE = 1.2
+
+needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+
+
+def service_of(path):
+    """The keys of a unit, each with all its values."""
+    values: dict[str, list[str]] = {}
+    for line in path.read_text().splitlines():
+        key, equals, value = line.partition("=")
+        if equals and not line.startswith("#"):
+            values.setdefault(key, []).append(value)
+    return values
+
+
+@pytest.fixture
+def runnable(tmp_path):
+    """The unit, and its drop-ins, of a program that is on this machine."""
+    copy = tmp_path / UNIT.name
+    text, replaced = re.subn(r"^ExecStart=\S+", "ExecStart=/bin/true", UNIT.read_text(), flags=re.MULTILINE)
+    assert replaced == 1
+    copy.write_text(text)
+    return copy
+
+
+@needs_systemd
+@pytest.mark.parametrize("drop_in", [None, *DROP_INS], ids=lambda path: path.stem if path else "none")
+def test_the_unit_is_valid(runnable, drop_in):
+    if drop_in:
+        folder = runnable.parent / f"{UNIT.name}.d"
+        folder.mkdir()
+        shutil.copy(drop_in, folder)
+    checked = subprocess.run(["systemd-analyze", "verify", "--man=no", str(runnable)], capture_output=True, text=True)
+    assert (checked.returncode, checked.stderr) == (0, "")
+
+
+@needs_systemd
+def test_the_check_finds_unknown_keys(runnable):
+    runnable.write_text(runnable.read_text().replace("PrivateTmp=", "PrivateTemp="))
+    checked = subprocess.run(["systemd-analyze", "verify", "--man=no", str(runnable)], capture_output=True, text=True)
+    assert "PrivateTemp" in checked.stderr
+
+
+@needs_systemd
+def test_the_unit_exposes_little():
+    # The score changes a little with systemd's version; a protection that is taken away changes it more.
+    threshold = str(round(EXPOSURE * 10) + 3)
+    command = ["systemd-analyze", "security", "--offline=yes", "--no-pager", f"--threshold={threshold}", str(UNIT)]
+    checked = subprocess.run(command, capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout
+    assert f"{EXPOSURE:g}" in (ROOT / "docs" / "deployment.md").read_text()
+
+
+def test_the_unit_outlasts_the_grace_period():
+    service = service_of(UNIT)
+    grace = ServerSettings.model_fields["grace_period"].default
+    assert float(service["TimeoutStopSec"][0]) > grace
+    settings = tomllib.loads((SYSTEMD / "translane.toml").read_text())
+    assert settings["grace_period"] == grace
+
+
+def test_the_settings_file_is_one_of_the_server():
+    settings = tomllib.loads((SYSTEMD / "translane.toml").read_text())
+    assert ServerSettings.model_validate(settings).models is not None
+
+
+def test_wrong_settings_are_not_tried_again():
+    from translane_server.errors import SettingsError
+
+    assert service_of(UNIT)["RestartPreventExitStatus"] == [str(SettingsError("").exit_code)]
+
+
+def test_secrets_are_handed_over_as_files():
+    service = service_of(SYSTEMD / "drop-in" / "secrets.conf")
+    given = {line.partition(":")[0] for line in service["LoadCredential"]}
+    used = {line.rpartition("%d/")[2] for line in service["Environment"]}
+    assert given == used == {"tls.crt", "tls.key", "keys.toml"}

@@ -1,0 +1,87 @@
+"""Finding the languages of a request's texts."""
+
+from typing import Any
+
+import pytest
+
+from translane.v1 import translation_pb2 as pb
+from translane_server.budget import OverBudgetError
+from translane_server.errors import FieldViolation, InvalidRequestError
+from translane_server.rpc import source_languages
+from translane_server.rpc.source_languages import SourceLanguages
+
+
+class Models:
+    def __init__(self, *languages):
+        self.languages = languages
+        self.asked = []
+
+    def source_languages(self, name, target_language):
+        self.asked.append((name, target_language))
+        return self.languages
+
+
+class Workers:
+    """Does work at once, and remembers its size."""
+
+    def __init__(self):
+        self.sizes = []
+
+    async def read(self, size, work, _caller):
+        self.sizes.append(size)
+        return work(None)
+
+
+class Identifier:
+    made = 0
+
+    def __init__(self):
+        type(self).made += 1
+
+    def find(self, texts, candidates, _budget):
+        if "slow" in texts:
+            raise OverBudgetError
+        return [candidates["de" in text] for text in texts]
+
+
+def languages_of(models: Any, workers: Any) -> SourceLanguages:
+    return SourceLanguages(models, workers)
+
+
+@pytest.fixture
+def identifier(monkeypatch):
+    Identifier.made = 0
+    monkeypatch.setattr(source_languages, "LanguageIdentifier", Identifier)
+    return Identifier
+
+
+async def test_one_language_needs_no_search(identifier):
+    models, workers = Models("zh"), Workers()
+    request = pb.TranslateRequest(model="m", target_language="en")
+    assert await languages_of(models, workers).find(request, ["a", "b"]) == ["zh", "zh"]
+    assert models.asked == [("m", "en")]
+    assert (workers.sizes, identifier.made) == ([], 0)
+
+
+async def test_the_identifier_is_loaded_once_and_sees_no_tags(identifier):
+    languages = languages_of(Models("en", "de"), workers := Workers())
+    assert await languages.find(pb.TranslateRequest(), ["x de", "x", "<de>x"]) == ["de", "en", "de"]
+    html = pb.TranslateRequest(format=pb.FORMAT_HTML)
+    assert await languages.find(html, ["<p lang=de>x</p>"]) == ["en"]
+    assert identifier.made == 1
+    assert len(workers.sizes) == 2
+    assert workers.sizes[0] > workers.sizes[1] - html.ByteSize() > 0
+
+
+@pytest.mark.parametrize(
+    ("request_", "field"), [(pb.TranslateRequest(), "texts"), (pb.TranslateStreamRequest(), "text")]
+)
+async def test_what_takes_too_long_is_refused(identifier, monkeypatch, request_, field):
+    monkeypatch.setattr(
+        source_languages,
+        "takes_too_long",
+        lambda name, _budget: InvalidRequestError(FieldViolation(name, "takes too long")),
+    )
+    with pytest.raises(InvalidRequestError) as caught:
+        await languages_of(Models("en", "de"), Workers()).find(request_, ["slow"])
+    assert [each.field for each in caught.value.violations] == [field]

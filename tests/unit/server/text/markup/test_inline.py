@@ -1,0 +1,76 @@
+"""Blocks of what stands in a line."""
+
+import re
+
+import pytest
+
+from translane_server.text.markup.inline import fixed, segments
+from translane_server.text.markup.items import Item, Kind
+
+_PART = re.compile(r"<br>|<(/?)(\w+)>|\[(\w*)\]|[^<\[]+")
+
+
+def items(source):
+    """Return the items of a source in a small notation: <b> and </b> are a pair, [] is a thing, [w] is a word."""
+    found = []
+    for match in _PART.finditer(source):
+        span = match.span()
+        if match[0] == "<br>":
+            found.append(Item(Kind.BREAK, *span))
+        elif match[2]:
+            found.append(Item(Kind.CLOSE if match[1] else Kind.OPEN, *span, name=match[2]))
+        elif match[3] is not None:
+            found.append(Item(Kind.SINGLE, *span, is_word=bool(match[3])))
+        else:
+            found.append(Item(Kind.TEXT, *span, match[0]))
+    return found
+
+
+def blocks(source, *, free=True):
+    def refer(start, end):
+        return source[start:end]
+
+    return [
+        (source[each.start : each.end], each.marked.text) for each in segments(source, items(source), refer, free=free)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("a b", [("a b", "a b")]),
+        ("  a \u00a0", [("a", "a")]),
+        ("a <b>c</b> d", [("a <b>c</b> d", "a c d")]),
+        ("<b>a</b>", [("a", "a")]),
+        ("<b><i>a c</i></b> []", [("a c", "a c")]),
+        ("[] a []", [("a", "a")]),
+        ("[w] a", [("[w] a", "a")]),
+        ("a<br>b", [("a", "a"), ("b", "b")]),
+        ("a <b>c", [("a", "a"), ("c", "c")]),
+        ("a </b> c", [("a", "a"), ("c", "c")]),
+        ("!? []", []),
+        ("", []),
+    ],
+)
+def test_what_is_a_block(source, expected):
+    assert blocks(source) == expected
+
+
+def test_no_block_has_a_tag_of_pairs_that_cross():
+    assert "".join(block for block, _ in blocks("a <b>c <i>d</b> e</i> f")) == "acdef"
+
+
+def test_tags_around_all_of_a_block_stay_in_it_where_they_depend_on_others():
+    assert blocks("<b><i>a</i></b>", free=False) == [("<b><i>a</i></b>", "a")]
+    assert blocks("<b>a</b>", free=False) == [("a", "a")]
+
+
+def test_a_pair_around_nothing_is_one_thing():
+    (found,) = segments(source := "a <b>[w]</b> c", items(source), lambda start, end: source[start:end])
+    (mark,) = found.marked.marks
+    assert (mark.opening, mark.is_single) == ("<b>[w]</b>", True)
+
+
+def test_tags_that_cannot_move_are_fixed():
+    source = "a <b>c <i>d</i> <u>[]</u>"
+    assert [source[item.start : item.end] for item in fixed(items(source)) if item.name] == ["<b>", "<u>", "</u>"]
