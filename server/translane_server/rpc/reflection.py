@@ -22,7 +22,7 @@ def enable_reflection(services: Sequence[str], server: grpc.aio.Server) -> None:
     names = (*services, _V1, reflection.SERVICE_NAME)
     reflection.enable_server_reflection(names, server)
     handler = grpc.stream_stream_rpc_method_handler(
-        reflection.aio.ReflectionServicer(names).ServerReflectionInfo,
+        reflection.aio.ReflectionServicer(names).ServerReflectionInfo,  # type: ignore[attr-defined]  # it is exported
         request_deserializer=reflection_pb2.ServerReflectionRequest.FromString,
         response_serializer=reflection_pb2.ServerReflectionResponse.SerializeToString,
     )
