@@ -1,6 +1,6 @@
 #!/bin/sh
 # Translates with curl over the HTTP port: curl.sh '{"texts": ["你好"]}'
-# The last line of the server's answer is JSON of a TranslateResponse, or of an error.
+# The answer is the JSON of a TranslateResponse, or of an error.
 set -eu
 request=${1:-'{"texts": ["你好"]}'}
 address=${TRANSLANE_HTTP:-http://localhost:8080}

@@ -172,7 +172,7 @@ class Script:
 
 
 SCRIPTS = [
-    Script("curl.sh", "curl", '"code":"unauthenticated"'),
+    Script("curl.sh", "curl", '"unauthenticated"'),
     Script("buf-curl.sh", "buf", "failed to find service"),  # buf says no more when reflection is refused
     Script("grpcurl.sh", "grpcurl", "Unauthenticated"),
 ]
