@@ -28,7 +28,7 @@ demo: .venv/.server  ## set up, start the server on the bundled model, translate
 serve: .venv/.server  ## serve the bundled model (MODEL=… another) until Ctrl-C
 	@exec $(BIN)/translane-server --model $(MODEL) $(SERVER_ARGS)
 
-test: .venv/.everything .venv/.system  ## set up everything, PyTorch included, and run all tests
+test: .venv/.everything .venv/.system examples/node/node_modules  ## set up everything, PyTorch included, and run all tests
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(PYTEST_ARGS)
 
 soak: .venv/.everything  ## load, kill and reload a server for SOAK_SECONDS; exit code 1 if anything is lost or grows
@@ -43,13 +43,15 @@ check: .venv/.everything  ## lint, format, types, generated code, policies of de
 	scripts/build-kernels --check
 	$(BIN)/python scripts/generate-chart --check
 	@$(BIN)/python scripts/check-policies
-	@if command -v buf >/dev/null; then echo 'buf lint'; buf lint; else echo 'buf lint: skipped, buf is not installed'; fi
+	$(BIN)/buf lint
+	$(BIN)/buf format --diff --exit-code
+	$(BIN)/buf breaking --against protos/released.binpb
 
 format: .venv/.everything  ## let ruff fix and format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-coverage: .venv/.everything .venv/.system  ## run all tests, and hold client and server to the floor of branch coverage in pyproject.toml
+coverage: .venv/.everything .venv/.system examples/node/node_modules  ## run all tests, and hold client and server to the floor of branch coverage in pyproject.toml
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal --cov --cov-report= --cov-fail-under=0 $(PYTEST_ARGS)
 	$(BIN)/coverage report --skip-covered --skip-empty --sort=cover --fail-under=0
 	$(BIN)/coverage report --include='client/*,server/*' --format=total
@@ -89,7 +91,7 @@ sbom:  ## copy the image's bill of materials and its licences into build; DEVICE
 	    /opt/translane/share/translane/$$file >build/$$file && echo build/$$file; done
 
 clean:  ## remove what these commands made
-	rm -rf .venv .venv-stubs .venv-cuda .nox .coverage* build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-stubs .venv-cuda examples/node/node_modules .nox .coverage* build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.made: scripts/make-venv
@@ -106,6 +108,11 @@ clean:  ## remove what these commands made
 	@echo 'installing everything, PyTorch included …'
 	@$(PIP) -e '.[all]' --group dev
 	@touch $@ .venv/.server
+
+# The test of examples/node is skipped where these are missing.
+examples/node/node_modules: examples/node/package-lock.json
+	@if command -v npm >/dev/null; then echo 'installing what examples/node needs …'; \
+	    npm ci --prefix examples/node --silent --no-audit --no-fund || echo 'npm cannot install it'; fi
 
 .venv/.system: .venv/.made scripts/system-packages
 	@scripts/install-system-packages

@@ -21,8 +21,8 @@ release = version = PROJECT["version"]
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinxcontrib.mermaid"]
 root_doc = "README"
-include_patterns = ["*.md", "docs/*.md", "models/*/README.md"]
-exclude_patterns = [".*", "build", "dist", "tests"]
+include_patterns = ["*.md", "docs/*.md", "models/*/README.md", "examples/README.md"]
+exclude_patterns = [".*", "build", "dist", "tests", "**/node_modules"]
 
 myst_heading_anchors = 4
 myst_fence_as_directive = ["mermaid"]
@@ -44,6 +44,7 @@ CONTENTS = """
 :caption: Use
 docs/client
 docs/client-reference
+examples/README
 docs/server
 docs/observability
 docs/http

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
 
 from translane.v1.translation_pb2_grpc import add_TranslationServiceServicer_to_server
 from translane_server.access.certificates import Certificates
@@ -28,6 +27,7 @@ from translane_server.rpc.health import HealthService
 from translane_server.rpc.health_port import HealthPort
 from translane_server.rpc.model_service import ADMIN_HOST, AdminPort
 from translane_server.rpc.port import grpc_server
+from translane_server.rpc.reflection import enable_reflection
 from translane_server.rpc.service import SERVICE_NAME, TranslationService
 from translane_server.rpc.text_workers import TextWorkers
 from translane_server.settings import ServerSettings
@@ -115,8 +115,7 @@ class Server:
         add_TranslationServiceServicer_to_server(self._service, self._grpc)  # type: ignore[no-untyped-call]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._grpc)
         if settings.reflection:
-            names = (SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME)
-            reflection.enable_server_reflection(names, self._grpc)
+            enable_reflection((SERVICE_NAME, health.SERVICE_NAME), self._grpc)
         try:
             address = _address(settings.host, settings.port)
             if certificates := self.guard.certificates:

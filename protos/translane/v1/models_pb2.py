@@ -25,13 +25,14 @@ _sym_db = _symbol_database.Default()
 from translane.v1 import translation_pb2 as translane_dot_v1_dot_translation__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19translane/v1/models.proto\x12\x0ctranslane.v1\x1a\x1etranslane/v1/translation.proto\" \n\x10LoadModelRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"7\n\x11LoadModelResponse\x12\"\n\x05model\x18\x01 \x01(\x0b\x32\x13.translane.v1.Model\"\"\n\x12UnloadModelRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"9\n\x13UnloadModelResponse\x12\"\n\x05model\x18\x01 \x01(\x0b\x32\x13.translane.v1.Model\"\"\n\x12ReloadModelRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"J\n\x13ReloadModelResponse\x12\"\n\x05model\x18\x01 \x01(\x0b\x32\x13.translane.v1.Model\x12\x0f\n\x07\x63hanged\x18\x02 \x01(\x08\x32\x84\x02\n\x0cModelService\x12L\n\tLoadModel\x12\x1e.translane.v1.LoadModelRequest\x1a\x1f.translane.v1.LoadModelResponse\x12R\n\x0bUnloadModel\x12 .translane.v1.UnloadModelRequest\x1a!.translane.v1.UnloadModelResponse\x12R\n\x0bReloadModel\x12 .translane.v1.ReloadModelRequest\x1a!.translane.v1.ReloadModelResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19translane/v1/models.proto\x12\x0ctranslane.v1\x1a\x1etranslane/v1/translation.proto\" \n\x10LoadModelRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"7\n\x11LoadModelResponse\x12\"\n\x05model\x18\x01 \x01(\x0b\x32\x13.translane.v1.Model\"\"\n\x12UnloadModelRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"9\n\x13UnloadModelResponse\x12\"\n\x05model\x18\x01 \x01(\x0b\x32\x13.translane.v1.Model\"\"\n\x12ReloadModelRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"J\n\x13ReloadModelResponse\x12\"\n\x05model\x18\x01 \x01(\x0b\x32\x13.translane.v1.Model\x12\x0f\n\x07\x63hanged\x18\x02 \x01(\x08\x32\x84\x02\n\x0cModelService\x12L\n\tLoadModel\x12\x1e.translane.v1.LoadModelRequest\x1a\x1f.translane.v1.LoadModelResponse\x12R\n\x0bUnloadModel\x12 .translane.v1.UnloadModelRequest\x1a!.translane.v1.UnloadModelResponse\x12R\n\x0bReloadModel\x12 .translane.v1.ReloadModelRequest\x1a!.translane.v1.ReloadModelResponseB\xb0\x01\n\x10\x63om.translane.v1B\x0bModelsProtoP\x01Z>github.com/translane/translane/protos/translane/v1;translanev1\xa2\x02\x03TLN\xaa\x02\x0cTranslane.V1\xca\x02\x0cTranslane\\V1\xe2\x02\x18Translane\\V1\\GPBMetadata\xea\x02\rTranslane::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'translane.v1.models_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\020com.translane.v1B\013ModelsProtoP\001Z>github.com/translane/translane/protos/translane/v1;translanev1\242\002\003TLN\252\002\014Translane.V1\312\002\014Translane\\V1\342\002\030Translane\\V1\\GPBMetadata\352\002\rTranslane::V1'
   _globals['_LOADMODELREQUEST']._serialized_start=75
   _globals['_LOADMODELREQUEST']._serialized_end=107
   _globals['_LOADMODELRESPONSE']._serialized_start=109

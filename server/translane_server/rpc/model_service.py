@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import grpc
-from grpc_reflection.v1alpha import reflection
 
 from translane.v1 import models_pb2 as pb
 from translane.v1.models_pb2_grpc import ModelServiceServicer, add_ModelServiceServicer_to_server
@@ -17,6 +16,7 @@ from translane_server.observation.call_trace import Tracer
 from translane_server.observation.metrics import Metrics
 from translane_server.rpc.interceptors import CallInterceptor
 from translane_server.rpc.open_calls import CallLimits
+from translane_server.rpc.reflection import enable_reflection
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["ModelService"].full_name
 
@@ -82,7 +82,7 @@ class AdminPort:
         self._server = grpc.aio.server(interceptors=[CallInterceptor(metrics, limits, tracer=tracer)], options=options)
         add_ModelServiceServicer_to_server(ModelService(models), self._server)  # type: ignore[no-untyped-call]
         if reflects:
-            reflection.enable_server_reflection((SERVICE_NAME, reflection.SERVICE_NAME), self._server)
+            enable_reflection((SERVICE_NAME,), self._server)
         self.port = self._server.add_insecure_port(f"{ADMIN_HOST}:{port}")
 
     async def start(self) -> None:

@@ -6,9 +6,10 @@ from urllib.request import urlopen
 
 import grpc
 import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.rpc import error_details_pb2, status_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2
 
 from fakes.serving import serving
 from translane.v1 import translation_pb2 as pb
@@ -157,15 +158,33 @@ async def test_a_failed_engine_is_not_healthy():
         assert await health(running) == NOT_SERVING
 
 
-async def services(running):
-    stub = reflection_pb2_grpc.ServerReflectionStub(running.channel)
-    call = stub.ServerReflectionInfo(iter([reflection_pb2.ServerReflectionRequest(list_services="")]))
-    return [service.name async for response in call for service in response.list_services_response.service]
+async def reflected(running, version="v1", **asked):
+    method = running.channel.stream_stream(
+        f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo",
+        reflection_pb2.ServerReflectionRequest.SerializeToString,
+        reflection_pb2.ServerReflectionResponse.FromString,
+    )
+    (answer,) = [each async for each in method(iter([reflection_pb2.ServerReflectionRequest(**asked)]))]
+    return answer
 
 
-async def test_reflection():
+async def services(running, version="v1"):
+    answer = await reflected(running, version, list_services="")
+    return [service.name for service in answer.list_services_response.service]
+
+
+@pytest.mark.parametrize("version", ["v1", "v1alpha"])
+async def test_reflection(version):
     async with serving() as running:
-        assert {SERVICE, "grpc.health.v1.Health"} <= set(await services(running))
+        names = await services(running, version)
+        both = {"grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"}
+        assert set(names) == {SERVICE, "grpc.health.v1.Health"} | both
+        for name in names:
+            answer = await reflected(running, version, file_containing_symbol=name)
+            files = [
+                FileDescriptorProto.FromString(each) for each in answer.file_descriptor_response.file_descriptor_proto
+            ]
+            assert name in {f"{file.package}.{service.name}" for file in files for service in file.service}
 
 
 async def test_reflection_can_be_off():

@@ -1,0 +1,192 @@
+"""The examples in other languages answer as the Python client does: over plain text, and over TLS with a key."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from helpers.certificates import Authority
+from helpers.real_server import serving_bundle
+from translane_client import AsyncClient
+from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
+from translane_server.bundle import load_bundle
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module")]
+
+ROOT = Path(__file__).parents[3]
+EXAMPLES = ROOT / "examples"
+BIN = Path(sys.executable).parent
+TEXTS = ["我有一只猫。", "谢谢", "他说：“你好！”"]
+SECONDS = 500  # compiling gRPC for the Go example takes minutes on a busy machine
+
+
+@dataclass(frozen=True)
+class Place:
+    """A server, and what a caller must know of it."""
+
+    variables: Mapping[str, str]
+    expected: list[str]
+
+    def without_key(self) -> dict[str, str]:
+        return {name: value for name, value in self.variables.items() if name != "TRANSLANE_CLIENT_TOKEN"}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def places(tmp_path_factory):
+    """A server that speaks plain text, and one that wants TLS and a key."""
+    folder = tmp_path_factory.mktemp("secrets")
+    authority = Authority(folder)
+    files = authority.files("localhost", stem="server")
+    token = make_token()
+    keys = folder / "keys.toml"
+    keys.write_text(write_keys({"caller": KeyHolder(keys=(Key(sha256=digest_of(token).hex()),))}))
+    bundle = load_bundle(ROOT / "models/zh-en")
+    secret = {"tls_cert": files.cert, "tls_key": files.key, "keys_file": keys}
+    shown = {"TRANSLANE_CLIENT_CA": str(authority.file), "TRANSLANE_CLIENT_TOKEN": token}
+    async with AsyncExitStack() as opened:
+        plain = (await opened.enter_async_context(serving_bundle(bundle, rows=8, http_port=0))).server
+        secured = (await opened.enter_async_context(serving_bundle(bundle, rows=8, http_port=0, **secret))).server
+        async with AsyncClient(f"localhost:{plain.port}") as client:
+            expected = [translation.text for translation in await client.translate(TEXTS)]
+
+        def place(server, scheme, **variables):
+            variables["TRANSLANE_CLIENT_SERVER"] = f"localhost:{server.port}"
+            variables["TRANSLANE_HTTP"] = f"{scheme}://localhost:{server.http_port}"
+            return Place(variables, expected)
+
+        yield {"plain": place(plain, "http"), "secured": place(secured, "https", **shown)}
+
+
+@pytest.fixture(params=["plain", "secured"])
+def place(request, places):
+    return places[request.param]
+
+
+async def run(*command, variables, folder=ROOT):
+    """What a command prints to both streams, and its exit code."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("TRANSLANE_")}
+    environment["PATH"] = f"{BIN}{os.pathsep}{environment['PATH']}"
+    process = await asyncio.create_subprocess_exec(
+        *map(str, command),
+        cwd=folder,
+        env=environment | variables,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        output, _ = await asyncio.wait_for(process.communicate(), SECONDS)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return output.decode(), process.returncode
+
+
+def python():
+    return [sys.executable, EXAMPLES / "python/translate.py"]
+
+
+def node():
+    if not shutil.which("node"):
+        pytest.skip("node is not installed")
+    if not (EXAMPLES / "node/node_modules/@grpc/grpc-js").is_dir():
+        pytest.skip("the packages of examples/node are not installed: npm ci")
+    return ["node", EXAMPLES / "node/translate.js"]
+
+
+@pytest.mark.parametrize("program", [python, node])
+class TestPrograms:
+    async def test_translate_and_stream(self, program, place):
+        output, code = await run(*program(), *TEXTS, variables=place.variables)
+        assert output.splitlines() == [*place.expected, place.expected[0]]
+        assert code == 0
+
+    async def test_without_a_key(self, program, places):
+        output, code = await run(*program(), *TEXTS, variables=places["secured"].without_key())
+        assert "UNAUTHENTICATED" in output
+        assert code == 1
+
+
+# Where Debian's packages put the libraries of Go.
+GO_LIBRARIES = Path("/usr/share/gocode")
+GO_TOOLS = ("go", "protoc", "protoc-gen-go", "protoc-gen-go-grpc")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def go_program(tmp_path_factory):
+    """The Go example, generated and compiled with the packages of Debian, which need no network."""
+    for tool in GO_TOOLS:
+        if not shutil.which(tool):
+            pytest.skip(f"{tool} is not installed")
+    for library in ("google.golang.org/grpc", "google.golang.org/protobuf", "github.com/golang/protobuf/proto"):
+        if not (GO_LIBRARIES / "src" / library).is_dir():
+            pytest.skip(f"{library} is not installed in {GO_LIBRARIES}")
+    sources = tmp_path_factory.mktemp("go") / "src"
+    folder = sources / "example.org/translate"
+    shutil.copytree(EXAMPLES / "go", folder, ignore=shutil.ignore_patterns("translane"))
+    (sources / "protos").symlink_to(ROOT / "protos")
+    variables = {"GO111MODULE": "off", "GOPATH": f"{sources.parent}:{GO_LIBRARIES}", "GOFLAGS": "-p=1"}
+    program = sources.parent / "translate"
+    for command in (["generate"], ["vet", "."], ["build", "-o", program]):
+        output, code = await run("go", *command, variables=variables, folder=folder)
+        assert (output, code) == ("", 0)
+    return program
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+class TestGo:
+    async def test_translate_and_stream(self, go_program, place):
+        output, code = await run(go_program, *TEXTS, variables=place.variables)
+        assert output.splitlines() == [*place.expected, place.expected[0]]
+        assert code == 0
+
+    async def test_without_a_key(self, go_program, places):
+        output, code = await run(go_program, *TEXTS, variables=places["secured"].without_key())
+        assert "Unauthenticated" in output
+        assert code == 1
+
+
+@dataclass(frozen=True)
+class Script:
+    """A script, the tool that it runs, and how the tool says that a call without a key is refused."""
+
+    name: str
+    tool: str
+    refusal: str
+
+    def path(self) -> Path:
+        if not shutil.which(self.tool, path=f"{BIN}{os.pathsep}{os.environ['PATH']}"):
+            pytest.skip(f"{self.tool} is not installed")
+        return EXAMPLES / "shell" / self.name
+
+
+SCRIPTS = [
+    Script("curl.sh", "curl", '"unauthenticated"'),
+    Script("buf-curl.sh", "buf", "failed to find service"),  # buf says no more when reflection is refused
+    Script("grpcurl.sh", "grpcurl", "Unauthenticated"),
+]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
+class TestScripts:
+    async def test_translate(self, script, place):
+        request = json.dumps({"texts": TEXTS})
+        output, code = await run(script.path(), request, variables=place.variables)
+        assert code == 0, output
+        translations = json.loads(output)["translations"]
+        assert [translation["hypotheses"][0]["text"] for translation in translations] == place.expected
+
+    async def test_without_a_key(self, script, places):
+        output, _ = await run(script.path(), variables=places["secured"].without_key())
+        assert script.refusal in output
