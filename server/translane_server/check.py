@@ -32,7 +32,7 @@ def check(settings: ServerSettings) -> Iterator[str]:
         keys = [key for holder in holders.values() for key in holder.keys]
         now = datetime.now(UTC)
         expired = sum(key.has_expired(now) for key in keys)
-        yield f"keys {settings.keys_file}: {len(holders)} names, {len(keys)} keys, of which {expired} have expired"
+        yield f"keys {settings.keys_file}: holders {len(holders)}, keys {len(keys)}, expired keys {expired}"
     registry = build_registry(settings, Metrics())
     for name, model in registry.models.items():
         described = model.description

@@ -11,8 +11,8 @@ from typing import Any
 
 import grpc
 
-from translane_server.access.file_changes import FileChanges
 from translane_server.errors import CertificateError
+from translane_server.file_changes import FileChanges
 from translane_server.files import read_regular
 
 _log = logging.getLogger(__name__)

@@ -7,8 +7,8 @@ import logging
 from pathlib import Path
 
 from translane_server.access.certificates import Certificates
-from translane_server.access.file_changes import INTERVAL, Followed, follow
 from translane_server.access.key_ring import KeyRing
+from translane_server.file_changes import INTERVAL, Followed, follow
 from translane_server.observation.metrics import Metrics
 from translane_server.settings import ServerSettings
 

@@ -76,7 +76,7 @@ def _new_key(path: Path, arguments: argparse.Namespace, after: datetime | None) 
         if after and name not in before:
             raise KeysError(f"{name} has no key yet; {_PROG} add makes one")
         if name not in before and len(before) >= MOST_HOLDERS:
-            raise KeysError(f"the file has {MOST_HOLDERS:,} names, and no more are accepted")
+            raise KeysError(f"the file has {MOST_HOLDERS:,} holders, and no more are accepted")
         holder = before.get(name, KeyHolder())
         older = [_ending(each, after) for each in holder.keys] if after else holder.keys
         return {**before, name: _changed(holder, arguments, keys=(*older, key))}
@@ -127,7 +127,7 @@ _COMMANDS = {"add": _add, "rotate": _rotate, "set": _set, "remove": _remove, "li
 def _holder(holders: Holders, name: str) -> KeyHolder:
     check_name(name)
     if name not in holders:
-        raise KeysError(f"there is no name {name}")
+        raise KeysError(f"there is no holder {name}")
     return holders[name]
 
 
@@ -200,7 +200,7 @@ def _parser() -> argparse.ArgumentParser:
         ("rotate", "give NAME a new key, print it, and let the keys before expire"),
         ("set", "change the limits of NAME"),
         ("remove", "remove NAME, or one of its keys"),
-        ("list", "show names, limits, and the beginnings of hashes"),
+        ("list", "show holders, limits, and the beginnings of hashes"),
     ):
         _add_arguments(name, commands.add_parser(name, help=text, description=text, allow_abbrev=False))
     return parser

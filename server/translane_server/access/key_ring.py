@@ -14,9 +14,9 @@ from pathlib import Path
 from prometheus_client import Counter
 
 from translane_server.access.allowances import Account, Allowance
-from translane_server.access.file_changes import FileChanges
 from translane_server.access.keys import LONGEST_TOKEN, Holders, Key, digest_of, is_token, load_keys
 from translane_server.errors import ExpiredKeyError, KeysError, MissingKeyError, RequestError, UnknownKeyError
+from translane_server.file_changes import FileChanges
 from translane_server.observation.metrics import Metrics
 
 _log = logging.getLogger(__name__)
@@ -148,7 +148,7 @@ class KeyRing:
                 drawer.append(_Entry(digest, key, name, allowance, sentences))
         self.holders, self._cabinet = holders, cabinet
         keys = sum(len(holder.keys) for holder in holders.values())
-        _log.info("keys: %d, of %d names", keys, len(holders))
+        _log.info("keys: %d, holders: %d", keys, len(holders))
 
     def _tell(self, reason: str, peer: str) -> None:
         """Log refused calls: at once, and then at most once a minute, with how many there were."""

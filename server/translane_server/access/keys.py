@@ -123,7 +123,7 @@ def parse_keys(content: bytes) -> Holders:
     except RecursionError:
         raise KeysError("it is not TOML: it is nested too deeply") from None
     if len(tables) > MOST_HOLDERS:
-        raise KeysError(f"it has {len(tables):,} names, at most {MOST_HOLDERS:,} are accepted")
+        raise KeysError(f"it has {len(tables):,} holders, at most {MOST_HOLDERS:,} are accepted")
     for name in tables:
         check_name(name)
     try:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from translane_server.errors import GlossaryError, SettingsError
+from translane_server.file_changes import INTERVAL, Stamp, follow
 from translane_server.files import read_regular
 from translane_server.text.glossary import Glossary
 from translane_server.text.glossary_files import MOST_BYTES, SUFFIX, read_name, read_terms
@@ -19,17 +18,7 @@ from translane_server.text.stored_glossaries import StoredGlossaries, StoredGlos
 MOST_FILES = 32
 MOST_TERMS = 200_000  # of all files: a term takes some 900 bytes
 
-INTERVAL = 1.0  # from one look at the files to the next [seconds]
-
 _log = logging.getLogger(__name__)
-
-
-class _Stamp(NamedTuple):
-    """Changes when a file changes."""
-
-    inode: int
-    size: int
-    modified: int  # nanoseconds
 
 
 @dataclass(slots=True)
@@ -42,7 +31,7 @@ class _File:
         is_bad: whether what was read last is bad, maybe only because other files have many terms.
     """
 
-    stamp: _Stamp | None = None
+    stamp: Stamp | None = None
     stored: StoredGlossary | None = None
     is_bad: bool = False
 
@@ -70,7 +59,7 @@ class GlossaryFolder:
         self._folder = folder
         self._interval = interval
         self._files: dict[str, _File] = {}
-        self._seen: Mapping[str, _Stamp] = {}
+        self._seen: Mapping[str, Stamp] = {}
         self._problem = ""  # of the folder
 
     def load(self) -> None:
@@ -94,14 +83,8 @@ class GlossaryFolder:
 
     async def watch(self) -> None:
         """Read changed files, for ever. A bad file is logged, and its last good version goes on."""
-        if self._folder is None:
-            return
-        while True:
-            await asyncio.sleep(self._interval)
-            try:
-                await asyncio.to_thread(self.refresh)
-            except Exception:  # noqa: BLE001 a bug must not end the watch
-                _log.exception("looking at the glossaries has failed")
+        if self._folder is not None:
+            await follow([self], self._interval)
 
     def refresh(self) -> None:
         """Read each file that has changed and then stayed the same for one look.
@@ -135,7 +118,7 @@ class GlossaryFolder:
     def _file(self, name: str) -> _File:
         return self._files.setdefault(name, _File())
 
-    def _read_again(self, name: str, stamp: _Stamp) -> None:
+    def _read_again(self, name: str, stamp: Stamp) -> None:
         file = self._file(name)
         was_bad = file.is_bad and file.stamp == stamp
         file.stamp = stamp
@@ -148,7 +131,7 @@ class GlossaryFolder:
         else:
             file.is_bad = False
 
-    def _stamps(self) -> dict[str, _Stamp]:
+    def _stamps(self) -> dict[str, Stamp]:
         """Return the stamp of each file in the folder, in the order of their names.
 
         Raises:
@@ -162,9 +145,9 @@ class GlossaryFolder:
                     try:
                         status = entry.stat()
                     except OSError:  # a link to nothing, or the file is gone
-                        found[entry.name] = _Stamp(0, 0, 0)
+                        found[entry.name] = Stamp(0, 0, 0)
                     else:
-                        found[entry.name] = _Stamp(status.st_ino, status.st_size, status.st_mtime_ns)
+                        found[entry.name] = Stamp.of(status)
         return dict(sorted(found.items()))
 
     def _read(self, name: str) -> StoredGlossary:

@@ -14,7 +14,7 @@ from translane_server.models.registry import Registry
 from translane_server.models.served_model import ServedModel
 from translane_server.requests.limits import TranslationRequest, refuse, too_many
 from translane_server.requests.timings import add_times, keep_slowest, set_total
-from translane_server.rpc.interceptors import note, unpaid
+from translane_server.rpc.current_call import note, unpaid
 from translane_server.rpc.pivoted import (
     add_first_step,
     check_pivoted,

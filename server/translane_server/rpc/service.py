@@ -24,8 +24,8 @@ from translane_server.requests.model_list import model_list
 from translane_server.requests.prepared import PreparedRequest
 from translane_server.requests.source import Source
 from translane_server.requests.timings import timing
+from translane_server.rpc.current_call import caller, note, pay, unpaid
 from translane_server.rpc.detours import Detours, Writer
-from translane_server.rpc.interceptors import caller, note, pay, unpaid
 from translane_server.rpc.streaming import StreamedSentence, stream_text
 from translane_server.rpc.text_workers import LITTLE_WORK, TextWorkers
 from translane_server.sentence import CertainTokens, Sentence, SentenceResult

@@ -469,7 +469,7 @@ def test_check_tells_what_it_found(secrets, tokens, capsys):
     assert settings == "settings: right"
     assert certificate.startswith(f"certificate {secrets.cert}: for localhost; valid until ")
     assert callers == f"certificates of callers: those of {secrets.ca}"
-    assert keys == f"keys {secrets.keys}: 2 names, 3 keys, of which 0 have expired"
+    assert keys == f"keys {secrets.keys}: holders 2, keys 3, expired keys 0"
     files = len(json.loads((BUNDLE / "manifest.json").read_text())["files"])
     assert model.endswith(f"its {files} files are those that were exported")
     assert not any(token[3:] in said.out for token in tokens)

@@ -1,6 +1,7 @@
 """The examples of docs/http.md run."""
 
 import asyncio
+import json
 import re
 import shutil
 from pathlib import Path
@@ -32,9 +33,14 @@ async def test_commands():
     assert len(blocks("sh")) == 3
     bundle = load_bundle(Path(__file__).parents[3] / "models/zh-en")
     async with serving_bundle(bundle, rows=8, http_port=0) as running:
-        for block in blocks("sh"):
-            output = await run(running, "bash", "-ec", text=block.replace("curl ", "curl --fail --silent "))
-            assert "{" in output
+        outputs = [
+            await run(running, "bash", "-ec", text=block.replace("curl ", "curl --fail --silent "))
+            for block in blocks("sh")
+        ]
+    assert all("{" in output for output in outputs)
+    answered, shown = (json.loads(text) for text in (outputs[0], blocks("json")[0]))
+    assert answered.pop("timing").keys() == shown.pop("timing").keys()
+    assert answered == shown
 
 
 @pytest.mark.skipif(not shutil.which("node"), reason="node is not installed")

@@ -282,7 +282,9 @@ def test_two_releases_of_a_namespace_do_not_meet():
 def test_the_notes_say_how_to_call():
     assert "translate --server translane.translation.svc:50051 你好" in notes({})
     secured = notes(SETS["everything"])
-    assert "--tls --cert client.crt --key client.key --token-file token" in secured
+    flags = "--tls --cert client.crt --key client.key --token-file token"
+    assert f"--server translane.translation.svc:50051 {flags} 你好" in secured
+    assert f"--server localhost:50051 {flags} --server-name translane.translation.svc 你好" in secured
     assert "plain text" not in secured
 
 

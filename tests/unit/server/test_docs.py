@@ -40,6 +40,8 @@ def test_settings():
             assert default == "required"
         elif name == "model_settings":
             assert default == "none; in the file only"
+        elif fields[name].default == ():
+            assert default == "none"
         elif fields[name].default is not None:
             assert default == str(fields[name].default).lower()
 

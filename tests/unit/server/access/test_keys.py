@@ -98,7 +98,7 @@ def test_what_is_written_is_read_again(holders):
         (b"['a b']", "'a b' is no name of a holder"),
         (b"['']", "'' is no name of a holder"),
         (b"[a]\nkeys = [{ sha256 = '%b' }, { sha256 = '%b' }]" % (HASH.encode(), HASH.encode()), "the same key"),
-        (b"\n".join(b"[n%d]" % n for n in range(MOST_HOLDERS + 1)), "it has 1,001 names"),
+        (b"\n".join(b"[n%d]" % n for n in range(MOST_HOLDERS + 1)), "it has 1,001 holders"),
         (b"a = " + b"[" * 5000, "it is not TOML"),
     ],
 )

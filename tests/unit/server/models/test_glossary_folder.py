@@ -211,4 +211,4 @@ async def test_watching_goes_on_after_a_bug(tmp_path, monkeypatch, caplog):
         while len(looks) < 3:  # noqa: ASYNC110 nobody tells
             await asyncio.sleep(0.001)
     watching.cancel()
-    assert "looking at the glossaries has failed" in caplog.text
+    assert "looking at changed files has failed" in caplog.text

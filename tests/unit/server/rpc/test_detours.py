@@ -15,7 +15,7 @@ from translane_server.access.keys import KeyHolder
 from translane_server.errors import FieldViolation, InvalidRequestError, ModelNotFoundError, QueueFullError
 from translane_server.models.registry import Registry
 from translane_server.observation.metrics import Metrics
-from translane_server.rpc import interceptors
+from translane_server.rpc import current_call
 from translane_server.rpc.detours import Detours
 from translane_server.rpc.pivoted import check_pivoted, first_step, second_step
 from translane_server.rpc.text_workers import TextWorkers
@@ -170,15 +170,15 @@ async def test_the_second_model_translates_what_the_first_one_did(make_detours, 
 @pytest.mark.parametrize("streams", [False, True])
 async def test_the_sentences_of_both_steps_are_paid_for_once(make_detours, steps, monkeypatch, streams):
     counter = Counter("sentences", "", registry=None)
-    token = interceptors._account.set(Account(Allowance(KeyHolder()), counter))
+    token = current_call._account.set(Account(Allowance(KeyHolder()), counter))
     translate, stream = steps.translate, steps.stream
 
     async def paid(request, served):
-        interceptors.pay(len(request.texts))
+        current_call.pay(len(request.texts))
         return await translate(request, served)
 
     async def paid_stream(request, served, context):
-        interceptors.pay(1)
+        current_call.pay(1)
         await stream(request, served, context)
 
     monkeypatch.setattr(steps, "translate", paid)
@@ -190,7 +190,7 @@ async def test_the_sentences_of_both_steps_are_paid_for_once(make_detours, steps
     else:
         await detours.translate(pivoted("a", "b"))
     assert counter._value.get() == (1 if streams else 2)
-    interceptors._account.reset(token)
+    current_call._account.reset(token)
 
 
 async def test_the_answer_tells_of_both_steps(make_detours, steps):

@@ -11,8 +11,9 @@ from google.protobuf.message import DecodeError
 
 from translane_server import errors
 from translane_server.observation.metrics import Metrics
-from translane_server.rpc import interceptors
-from translane_server.rpc.interceptors import CallInterceptor, note
+from translane_server.rpc import current_call
+from translane_server.rpc.current_call import note
+from translane_server.rpc.interceptors import CallInterceptor
 from translane_server.rpc.open_calls import CallLimits
 
 EOF = grpc.aio.EOF  # type: ignore[attr-defined]  # missing from the stubs
@@ -381,7 +382,7 @@ async def test_notes_of_calls_that_are_not_logged_go_nowhere(caplog):
 
     async def method(_request, _context):
         note(texts=1)
-        kept.append(interceptors._facts.get(None))
+        kept.append(current_call._facts.get(None))
 
     await Server(Method=method).call()
     assert kept == [None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -13,12 +14,17 @@ INTERVAL = 1.0  # from one look at the files to the next [seconds]
 _log = logging.getLogger(__name__)
 
 
-class _Stamp(NamedTuple):
+class Stamp(NamedTuple):
     """Changes when a file changes, or when a link leads to another file."""
 
     inode: int
     size: int
     modified: int  # nanoseconds
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> Stamp:
+        """Return the stamp of a file with this status."""
+        return cls(status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 class FileChanges:
@@ -43,7 +49,7 @@ class FileChanges:
         self._told = self._seen
         return True
 
-    def _stamps(self) -> tuple[_Stamp | None, ...]:
+    def _stamps(self) -> tuple[Stamp | None, ...]:
         return tuple(_stamp(path) for path in self._paths)
 
 
@@ -70,9 +76,8 @@ async def follow(all_followed: Sequence[Followed], interval: float = INTERVAL) -
                 _log.exception("looking at changed files has failed")
 
 
-def _stamp(path: Path) -> _Stamp | None:
+def _stamp(path: Path) -> Stamp | None:
     try:
-        status = path.stat()
+        return Stamp.of(path.stat())
     except (OSError, ValueError):
         return None
-    return _Stamp(status.st_ino, status.st_size, status.st_mtime_ns)
