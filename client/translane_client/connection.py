@@ -95,6 +95,8 @@ class Connection:
         """
         target = target_of(self.servers, self._server_name)
         options = [*options, *target.options]
+        if are_local(self.servers):
+            options.append(("grpc.enable_http_proxy", 0))  # the proxy of http_proxy would read the token
         credentials = self._tls.credentials() if self._tls else self._credentials
         if credentials is None:
             return grpc_module.insecure_channel(target.uri, options=options)

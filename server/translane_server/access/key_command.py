@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,6 +36,7 @@ _TIME = re.compile(r"([1-9][0-9]{0,5})([mhd])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 _SHOWN_DIGITS = 12  # of a hash
 _NO_LIMIT = "none"
+_MAKERS = ("add", "rotate")  # the commands that make a key
 
 
 def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -49,12 +51,23 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         file = arguments.file or environ.get(_FILE_VARIABLE)
         if not file:
             raise SettingsError(f"--file is required (or {_FILE_VARIABLE})")
+        if sys.stdout is None:
+            raise KeysError("standard output is closed, so nobody would see the answer")
         for line in _COMMANDS[arguments.command](Path(file), arguments):
-            print(line)
+            _show(line, is_key=arguments.command in _MAKERS)
     except StartupError as error:
         print(f"{_PROG}: {error}", file=sys.stderr)
         return error.exit_code
     return 0
+
+
+def _show(line: str, *, is_key: bool) -> None:
+    try:
+        print(line, flush=True)
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise Python tries again when it ends
+        unseen = "; the new key is in the file, and nobody has seen it" if is_key else ""
+        raise KeysError(f"the answer cannot be written: {error.strerror}{unseen}") from None
 
 
 def _add(path: Path, arguments: argparse.Namespace) -> Iterator[str]:
@@ -168,11 +181,11 @@ def _time(text: str) -> datetime:
         return datetime.now(UTC).replace(microsecond=0) + timedelta(**{_UNITS[match[2]]: int(match[1])})
     try:
         when = datetime.fromisoformat(text)
-    except ValueError:
-        when = None
-    if when is None or when.tzinfo is None:
-        raise argparse.ArgumentTypeError(f"{text[:60]!r} is no time: write 30d, 12h, 5m or 2030-12-31T00:00:00Z")
-    return when.astimezone(UTC)
+        if when.tzinfo is not None:
+            return when.astimezone(UTC)
+    except (ValueError, OverflowError):  # OverflowError: in UTC, the year is 0 or 10000
+        pass
+    raise argparse.ArgumentTypeError(f"{text[:60]!r} is no time: write 30d, 12h, 5m or 2030-12-31T00:00:00Z")
 
 
 def _limit(kind: type[int] | type[float]) -> Any:
@@ -214,7 +227,7 @@ def _add_arguments(command: str, parser: argparse.ArgumentParser) -> None:
     if command == "remove":
         parser.add_argument("hash", metavar="HASH", nargs="?", help="how the hash of the key begins; else all keys")
         return
-    if command in ("add", "rotate"):
+    if command in _MAKERS:
         parser.add_argument("--expires", metavar="WHEN", type=_time, help="30d, 12h, 5m or 2030-12-31T00:00:00Z")
     if command == "rotate":
         parser.add_argument(

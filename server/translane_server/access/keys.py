@@ -17,7 +17,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    TypeAdapter,
+    ValidationError,
+)
 
 from translane_server.errors import KeysError
 from translane_server.files import read_regular
@@ -42,6 +51,13 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True)
 
 
+def _in_utc(time: datetime) -> datetime:
+    try:
+        return time.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("it is not between the years 1 and 9999 in UTC") from None
+
+
 class Key(_Part):
     """A key, by the hash of its token.
 
@@ -51,7 +67,7 @@ class Key(_Part):
     """
 
     sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-    expires: AwareDatetime | None = None
+    expires: Annotated[AwareDatetime, AfterValidator(_in_utc)] | None = None
 
     def has_expired(self, now: datetime) -> bool:
         """Whether the key is refused at `now`."""
@@ -70,7 +86,7 @@ class KeyHolder(_Part):
 
     keys: Annotated[tuple[Key, ...], Field(max_length=MOST_KEYS_OF_A_HOLDER)] = ()
     sentences_in_flight: Annotated[int, Field(ge=1, le=2**31 - 1, strict=True)] | None = None
-    sentences_per_second: Annotated[float, Field(gt=0, le=1e9)] | None = None
+    sentences_per_second: Annotated[float, Field(gt=0, le=1e9, strict=True)] | None = None
     note: Annotated[str, StringConstraints(max_length=200)] = ""
 
 

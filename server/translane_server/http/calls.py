@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
@@ -24,7 +25,9 @@ from translane_server.http.forwarding import Forwarder, Metadata
 from translane_server.http.gunzip import Gunzip
 from translane_server.http.json_messages import read_json, write_json
 from translane_server.http.statuses import connect_error, headers_of, status_of_call
-from translane_server.rpc.status import status_of
+from translane_server.rpc.status import internal, status_of
+
+_log = logging.getLogger(__name__)
 
 # The metadata that the current request is forwarded with.
 forwarded_metadata: ContextVar[Metadata] = ContextVar("forwarded_metadata", default=())
@@ -120,16 +123,16 @@ class Calls(ConnectASGIApplication[Forwarder]):
             try:
                 message = await conversions.binary(request, request_type)
                 answer = await forwarder.unary(path, message, forwarded_metadata.get(), _seconds(context))
-            except (RequestError, grpc.aio.AioRpcError) as error:
+                return await conversions.answer(answer, answer_type, request)
+            except Exception as error:  # noqa: BLE001  also a bug, whose details the caller must not see
                 raise _told(error, context) from None
-            return await conversions.answer(answer, answer_type, request)
 
         async def stream(request: Encoded, context: Context) -> AsyncIterator[bytes]:
             try:
                 message = await conversions.binary(request, request_type)
                 async for answer in forwarder.stream(path, message, forwarded_metadata.get(), _seconds(context)):
                     yield await conversions.answer(answer, answer_type, request)
-            except (RequestError, grpc.aio.AioRpcError) as error:
+            except Exception as error:  # noqa: BLE001  also a bug, whose details the caller must not see
                 raise _told(error, context) from None
 
         kind = StreamType.SERVER_STREAM if method.server_streaming else StreamType.UNARY
@@ -152,9 +155,16 @@ def _seconds(context: Context) -> float | None:
     return None if milliseconds is None else max(0.0, milliseconds / 1000)
 
 
-def _told(error: RequestError | grpc.aio.AioRpcError, context: Context) -> ConnectError:
+def _told(error: Exception, context: Context) -> ConnectError:
     """The error that the caller gets, whose headers are set."""
-    status: status_pb2.Status = status_of(error) if isinstance(error, RequestError) else status_of_call(error)
+    status: status_pb2.Status
+    if isinstance(error, RequestError):
+        status = status_of(error)
+    elif isinstance(error, grpc.aio.AioRpcError):
+        status = status_of_call(error)
+    else:
+        _log.error("an HTTP request failed", exc_info=error)
+        status = internal()
     for name, value in headers_of(status).items():
         context.response_headers[name] = value
     return connect_error(status)

@@ -20,6 +20,11 @@ _STREAM_TYPES = (JSON_TYPE, "application/connect+json", "application/connect+pro
 COMPRESSED = (b"content-encoding", b"connect-content-encoding", b"grpc-encoding")
 _ENCODINGS = (b"identity", b"gzip")
 
+# Largest headers of a call that are read or forwarded, counted as gRPC counts metadata [bytes]. The gRPC port takes
+# 16 KiB, with what the HTTP port adds, and refuses more without a reason.
+_CALL_HEADER_BYTES = 8 * 1024
+_BYTES_OF_A_HEADER = 32
+
 # Longest number of a body's size [digits].
 _DIGITS = 18
 
@@ -59,10 +64,16 @@ def checked_headers(scope: Scope, names: set[bytes]) -> list[tuple[str, str]]:
 
     Raises:
         InvalidRequestError: a value is not printable ASCII.
+        RefusedError: the headers are too large.
     """
     headers = []
+    size = 0
     for name, value in scope["headers"]:
         if name in names:
+            size += len(name) + len(value) + _BYTES_OF_A_HEADER
+            if size > _CALL_HEADER_BYTES:
+                problem = FieldViolation(name.decode(), f"is too large: headers may have {_CALL_HEADER_BYTES} bytes")
+                raise RefusedError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, InvalidRequestError(problem))
             if not all(32 <= byte < 127 for byte in value):
                 raise InvalidRequestError(FieldViolation(name.decode(), "must be printable ASCII"))
             headers.append((name.decode(), value.decode()))

@@ -157,6 +157,9 @@ class _Parser(h11.Connection):
         event = super().next_event()
         if isinstance(event, h11.Request):
             self._left = self._most
+            size = len(event.target) + sum(len(name) + len(value) for name, value in event.headers)
+            if size > HEADER_BYTES:  # h11 takes any that come at once
+                raise h11.RemoteProtocolError("too large headers")
             if {b"content-length", b"transfer-encoding"} <= {name for name, _ in event.headers}:
                 raise h11.RemoteProtocolError("two lengths")  # a proxy in front may take the other one
         elif isinstance(event, h11.Data):

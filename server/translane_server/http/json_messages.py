@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, cast
@@ -19,6 +20,15 @@ _LEAST_VALUES, _VALUES_OF_A_TEXT = 4096, 8
 
 # Deepest nesting of a message, as protobuf has it.
 _DEEPEST = 100
+
+# What protobuf raises for JSON that fits no message. Half of a surrogate pair is a ValueError in a text, and a
+# SystemError in the name of an enum's value.
+_REFUSALS = (ValueError, TypeError, SystemError, json_format.Error)
+
+# A string of JSON, or all that follows a quotation mark without another one.
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+
+_HALF_PAIR = "is no Unicode text: it has half of a surrogate pair"
 
 _EXPECTED = {
     FieldDescriptor.CPPTYPE_STRING: "a string",
@@ -53,16 +63,19 @@ def read_json(body: bytes, message: type[Message], values: int) -> bytes:
         InvalidRequestError: `body` is not JSON, or not of this type, or has too many values. A field that the type does
             not have is an error, so a typing mistake never goes unnoticed.
     """
+    too_many = _wrong("body", f"has more than {values} JSON values")
+    if _separators(body, values) >= values:
+        raise too_many
     tree = _tree(body)
     if any(number >= values for number, _ in enumerate(_values(tree))):
-        raise _wrong("body", f"has more than {values} JSON values")
+        raise too_many
     if not isinstance(tree, dict):
         raise _wrong("body", "must be an object")
     made = message()
     try:
         json_format.ParseDict(tree, made, max_recursion_depth=_DEEPEST)
         binary: bytes = made.SerializeToString()
-    except (ValueError, TypeError, json_format.Error) as error:  # ValueError: a text has half of a surrogate pair
+    except _REFUSALS as error:
         violation = next(_problems(tree, cast("Descriptor", message.DESCRIPTOR), ""), None)
         raise InvalidRequestError(violation or FieldViolation("body", str(error).partition("\n")[0])) from None
     return binary
@@ -72,6 +85,17 @@ def write_json(binary: bytes, message: type[Message]) -> bytes:
     """Return the JSON of a message: names in lowerCamelCase, no spaces, and no field that has its default."""
     tree = json_format.MessageToDict(message.FromString(binary))
     return json.dumps(tree, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _separators(body: bytes, enough: int) -> int:
+    """The number of commas between values. Parsing holds up all other requests, so values are counted before.
+
+    Args:
+        body: JSON.
+        enough: a smaller number need not be exact.
+    """
+    commas = body.count(b",")
+    return _STRING.sub(b"", body).count(b",") if commas >= enough else commas
 
 
 def _tree(body: bytes) -> Any:
@@ -91,6 +115,8 @@ def _tree(body: bytes) -> Any:
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
+    if not _is_unicode("".join(made)):
+        raise _wrong("body", f"has a name that {_HALF_PAIR}")
     if len(made) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for number, name in enumerate(names) if name in names[:number]) if len(names) < 64 else "…"
@@ -140,9 +166,9 @@ def _problems_of_one(value: Any, field: FieldDescriptor, where: str) -> Iterator
     try:
         json_format.ParseDict({field.json_name: [value] if field.is_repeated else value}, holder)
         holder.SerializeToString()
-    except (ValueError, TypeError, json_format.Error):
+    except _REFUSALS:
         if isinstance(value, str) and field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
-            yield FieldViolation(where, "is no Unicode text: it has half of a surrogate pair")
+            yield FieldViolation(where, _HALF_PAIR)
         elif field.enum_type is not None:
             yield FieldViolation(where, f"must be one of {', '.join(value.name for value in field.enum_type.values)}")
         else:
@@ -152,6 +178,14 @@ def _problems_of_one(value: Any, field: FieldDescriptor, where: str) -> Iterator
 def _hint(name: str, known: Mapping[str, FieldDescriptor]) -> str:
     near = get_close_matches(name[:64], list(known), n=1)
     return f"; did you mean {known[near[0]].json_name}?" if near else ""
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _wrong(field: str, description: str) -> InvalidRequestError:

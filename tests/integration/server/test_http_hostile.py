@@ -72,6 +72,8 @@ async def translates(running):
         ("POST", TRANSLATE, {"content-type": "application/json; charset=latin-1"}, 415, "INVALID_FIELD"),
         ("POST", TRANSLATE, JSON | {"content-encoding": "br"}, 415, "INVALID_FIELD"),
         ("POST", TRANSLATE, JSON | {"authorization": "Bearer \xe9"}, 400, "INVALID_FIELD"),
+        ("POST", TRANSLATE, JSON | {"authorization": "Bearer " + "a" * 10_000}, 431, "INVALID_FIELD"),
+        ("POST", TRANSLATE, JSON | {"tracestate": "a" * 17_000}, 400, "INVALID_FIELD"),
     ],
 )
 async def test_a_request_that_is_no_call_is_refused_with_a_reason(method, path, headers, status, reason):
@@ -310,3 +312,24 @@ async def test_the_certificate_of_a_client_names_the_caller(certificates):
         assert "calls of this caller" in refused.json["message"]
         running.backend.release()
         assert (await held).status == 200
+
+
+async def test_headers_that_are_many_are_refused_as_large_ones_are():
+    async with serving(http_port=0) as running, Raw(running) as raw:
+        many = ["tracestate: a"] * 300
+        await raw.send(head("content-type: application/json", "content-length: 2", *many) + b"{}")
+        assert (await raw.answer())[0] == 431
+        assert await translates(running)
+
+
+async def test_a_bug_is_not_shown(monkeypatch, caplog):
+    def fail(*_):
+        raise RuntimeError("a detail")
+
+    monkeypatch.setattr("translane_server.http.calls.read_json", fail)
+    async with serving(http_port=0) as running:
+        for name in ("Translate", "TranslateStream"):
+            failed = await call(running.server.http_port, name, {})
+            assert (failed.status, failed.json["code"]) == (500, "internal")
+            assert b"a detail" not in failed.body
+    assert [record.getMessage() for record in caplog.records].count("an HTTP request failed") == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -90,6 +91,18 @@ ELSEWHERE = ["example.org", "10.0.0.1:1", "dns:///example.org", "localhost,examp
 @pytest.mark.parametrize("address", LOCAL)
 def test_a_token_travels_within_a_machine(address: str):
     Client(address, token="secret").close()
+
+
+def test_a_token_within_a_machine_takes_no_proxy(server: FakeServer, keys: Keys, connect, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.getsockname()[1]}")
+        for name in ("grpc_proxy", "https_proxy", "no_proxy", "no_grpc_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        connect(server.address, token="secret", timeout=10).translate("a")
+        assert keys.shown == ["Bearer secret"]
+        proxy.setblocking(False)
+        with pytest.raises(BlockingIOError):  # nobody has called it
+            proxy.accept()
 
 
 @pytest.mark.parametrize("address", ELSEWHERE)

@@ -1,6 +1,9 @@
 import stat
+import subprocess
+import sys
 import threading
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -106,6 +109,8 @@ def test_remove_takes_a_key_or_a_name(keys, path):
         (["add", "a", "--expires", "soon"], 2, "--expires: 'soon' is no time"),
         (["add", "a", "--expires", "2030-01-01T00:00:00"], 2, "is no time"),
         (["add", "a", "--expires", "999999d"], 0, ""),
+        (["add", "a", "--expires", "9999-12-31T23:59:59-12:00"], 2, "is no time"),
+        (["add", "a", "--expires", "0001-01-01T00:00:00+12:00"], 2, "is no time"),
         (["add", "a", "--sentences-in-flight", "0"], 2, "--sentences-in-flight: input should be greater"),
         (["add", "a", "--sentences-in-flight", "x"], 2, "--sentences-in-flight: 'x' is no number"),
         (["add", "a", "--sentences-per-second", "nan"], 2, "--sentences-per-second: "),
@@ -185,3 +190,22 @@ def test_the_entry_point_reads_the_command_line(monkeypatch, path, capsys):
     monkeypatch.setattr("sys.argv", ["translane-keys", "add", "a", "--file", str(path)])
     assert main() == 0
     assert is_token(capsys.readouterr().out.strip())
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize(
+    ("argv", "told"), [(["add", "a"], "; the new key is in the file, and nobody has seen it"), (["list"], "")]
+)
+def test_an_answer_that_cannot_be_written_is_told(path, argv, told):
+    assert run(["add", "b"], {"TRANSLANE_KEYS_FILE": str(path)}) == 0
+    command = [sys.executable, "-m", "translane_server.access", *argv, "--file", str(path)]
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    problem = f"translane-keys: the answer cannot be written: No space left on device{told}\n"
+    assert (ended.returncode, ended.stderr) == (1, problem)
+
+
+def test_no_key_is_made_that_nobody_would_see(path, monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    assert run(["add", "a"], {"TRANSLANE_KEYS_FILE": str(path)}) == 1
+    assert not path.exists()

@@ -94,6 +94,8 @@ def test_what_is_written_is_read_again(holders):
         (b"[a]\nsentences_in_flight = 0", "a.sentences_in_flight: input should be greater than or equal to 1"),
         (b"[a]\nsentences_in_flight = true", "a.sentences_in_flight: "),
         (b"[a]\nsentences_per_second = 0", "a.sentences_per_second: input should be greater than 0"),
+        (b"[a]\nkeys = [{ sha256 = '%b', expires = 9999-12-31T23:00:00-12:00 }]" % HASH.encode(), "a.keys.0.expires: "),
+        (b"[a]\nsentences_per_second = true", "a.sentences_per_second: "),
         (b"[a]\nsentences_per_second = nan", "a.sentences_per_second: "),
         (b"['a b']", "'a b' is no name of a holder"),
         (b"['']", "'' is no name of a holder"),

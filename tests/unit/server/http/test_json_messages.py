@@ -59,8 +59,14 @@ def test_an_answer_is_what_protobuf_writes_without_spaces():
         ({"options": {"terminology": [{"sorce": ""}]}}, "options.terminology[0].sorce", "is no field of Term"),
         ({"format": "HTML"}, "format", "must be one of FORMAT_UNSPECIFIED, FORMAT_TEXT, FORMAT_HTML"),
         (b'{"texts": ["\\ud800"]}', "texts[0]", "is no Unicode text: it has half of a surrogate pair"),
+        (b'{"\\ud800": 1}', "body", "has a name that is no Unicode text"),
+        (b'{"options": {"\\udfff": 1}}', "body", "has a name that is no Unicode text"),
+        (b'{"format": "\\ud800"}', "format", "must be one of FORMAT_UNSPECIFIED"),
         (b'{"texts":[' + b'"",' * 300_000 + b'""]}', "body", f"has more than {MANY} JSON values"),
         (b'{"options":{"terminology":[' + b"{}," * 300_000 + b"{}]}}", "body", f"has more than {MANY} JSON values"),
+        (b"[" + b"[]," * 300_000, "body", f"has more than {MANY} JSON values"),  # counted before it is parsed
+        (b'{"texts":["' + b"a," * 300_000, "body", "is not JSON: Unterminated string"),
+        (b'{"texts":["' + b'\\",' * 300_000, "body", "is not JSON: Unterminated string"),
     ],
 )
 def test_what_is_wrong_is_named(body, field, problem):
@@ -73,3 +79,8 @@ def test_what_is_wrong_is_named(body, field, problem):
 
 def test_a_request_of_many_texts_is_read():
     assert len(read({"texts": ["a"] * 256}).texts) == 256
+
+
+def test_commas_of_texts_are_no_values():
+    text = 'a, \\ "b", ' * 20_000
+    assert read({"texts": [text]}).texts == [text]
