@@ -41,9 +41,9 @@ async def chromium() -> AsyncIterator[Any]:
 
 @asynccontextmanager
 async def opened(browser: Any, **options: Any) -> AsyncIterator[tuple[Any, Seen]]:
-    """An empty page, playwright's `Page`, with settings and storage of its own. `options` are those of `new_context`."""
+    """An empty page, playwright's `Page`, with a storage of its own. `options` are those of `new_context`."""
     context = await browser.new_context(**options)
-    context.set_default_timeout(30_000)
+    context.set_default_timeout(20_000)
     try:
         page = await context.new_page()
         seen = Seen()

@@ -1,7 +1,6 @@
 """The status page in a real Chromium: what it shows, and what it never does."""
 
 import asyncio
-import json
 import re
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest_asyncio
 
 from fakes.serving import make_model, serving
 from helpers.browser import CHROMIUM, chromium, opened
-from helpers.http_calls import call, request
+from helpers.http_calls import call, request, until
 from helpers.real_server import serving_bundle
 from translane.v1 import translation_pb2 as pb
 from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
@@ -89,8 +88,7 @@ async def test_figures_follow_the_load(browser):
         await wait_for(page, '.figures [data-field="tokens"]', "0")
         running.backend.hold()
         calls = [asyncio.ensure_future(running.stub.Translate(pb.TranslateRequest(texts=["abc"]))) for _ in range(7)]
-        while running.dispatcher.waiting < 3 or running.dispatcher.active_rows < 4:
-            await asyncio.sleep(0.01)
+        await until(lambda: running.dispatcher.waiting == 3 and running.dispatcher.active_rows == 4)
         await read_again(page)
         await wait_for(page, '.model [data-field="rows"]', "4 of 4")
         await wait_for(page, '.model [data-field="waiting"]', "3 of 64")
@@ -168,38 +166,42 @@ async def test_translations_and_their_alignment(browser):
         assert await page.locator("#source .aligned").all_inner_texts() == ["猫"]
 
 
+async def begin_stream(page, running, text):
+    """Stream until some of the text is shown, and return it. The next steps wait."""
+    await wait_for(page, "#connection", "live")
+    await page.get_by_label("Show the text while it is decoded").check()
+    assert await page.get_by_role("combobox", name="Translations").is_disabled()
+    running.backend.hold()
+    await submit(page, text)
+    running.backend.release(3)
+    line = page.locator("#hypotheses .words.growing:not(:empty)")
+    await line.wait_for()
+    return await line.inner_text()
+
+
 async def test_a_stream_arrives_in_pieces(browser):
     async with serving(http_port=0) as running, showing(running, browser) as page:
-        await wait_for(page, "#connection", "live")
-        await page.get_by_label("Show the text while it is decoded").check()
-        assert await page.get_by_label("Translations", exact=True).is_disabled()
-        running.backend.hold()
-        await submit(page, "hello")
-        for end in (1, 3):
-            running.backend.release(1 if end == 1 else 2)
-            await wait_for(page, "#hypotheses .words", "hello"[:end])
-        assert await page.locator(".growing").count() == 1
+        begun = await begin_stream(page, running, "hello")
+        assert "hello".startswith(begun)
+        assert len(begun) <= 3
         running.backend.release()
-        await wait_for(page, "#hypotheses .words", "hello")
         await page.locator(".growing").wait_for(state="detached")
+        line = page.locator("#hypotheses .words")
+        assert await line.inner_text() == "hello"
+        assert await line.evaluate("line => line.childNodes.length") > 1  # each piece is a text of its own
         assert "in all" in await page.locator("#facts").inner_text()
 
 
 async def test_a_stream_can_be_stopped(browser):
     async with serving(http_port=0) as running, showing(running, browser) as page:
-        await wait_for(page, "#connection", "live")
-        await page.get_by_label("Show the text while it is decoded").check()
-        running.backend.hold()
-        await submit(page, "hello")
-        running.backend.release(2)
-        await wait_for(page, "#hypotheses .words", "he")
+        begun = await begin_stream(page, running, "hello")
         await page.get_by_role("button", name="Stop").click()
         await page.get_by_role("button", name="Stop").wait_for(state="hidden")
         running.backend.release(1)
-        async with asyncio.timeout(20):
-            while running.dispatcher.active_rows:
-                await asyncio.sleep(0.01)
-        assert await page.locator("#hypotheses .words").inner_text() == "he"
+        await until(lambda: not running.dispatcher.active_rows)
+        shown = await page.locator("#hypotheses .words").inner_text()
+        assert shown.startswith(begun)
+        assert len(shown) < len("hello")
         assert await page.locator("#problem").inner_text() == ""
         running.backend.release()
 
@@ -268,7 +270,7 @@ async def test_no_script_makes_html_of_text(browser):
 async def test_it_asks_for_a_key(browser, tmp_path):
     token = make_token()
     keys = tmp_path / "keys.toml"
-    keys.write_text(write_keys({"ada": KeyHolder((Key(digest_of(token)),))}))
+    keys.write_text(write_keys({"ada": KeyHolder(keys=(Key(sha256=digest_of(token).hex()),))}))
     keys.chmod(0o600)
     async with (
         serving(http_port=0, keys_file=keys) as running,
@@ -325,8 +327,8 @@ CONTRASTS = """() => {
 async def test_light_and_dark(browser, scheme, is_dark):
     async with serving(http_port=0) as running, showing(running, browser, color_scheme=scheme) as page:
         await wait_for(page, "#connection", "live")
-        await submit(page, "hello", hypotheses=2)
-        await page.locator("#hypotheses .words").nth(1).wait_for()
+        await submit(page, "hello")
+        await wait_for(page, "#hypotheses .words", "hello")
         ground = await page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (sum(map(int, re.findall(r"\d+", ground))) < 3 * 128) == is_dark
         await page.get_by_role("button", name="Translate").and_(page.locator(":enabled")).wait_for()
@@ -338,8 +340,8 @@ async def test_a_narrow_screen(browser):
     narrow = {"width": 320, "height": 640}
     async with serving(http_port=0, model=model) as running, showing(running, browser, viewport=narrow) as page:
         await wait_for(page, "#connection", "live")
-        await submit(page, "a" * 20, hypotheses=2)
-        await page.locator("#hypotheses .words").nth(1).wait_for()
+        await submit(page, "a" * 19)
+        await wait_for(page, "#hypotheses .words", "a" * 19)
         assert await page.evaluate("document.documentElement.scrollWidth") <= 320
         assert await page.get_by_role("button", name="Translate").is_visible()
 
@@ -349,8 +351,7 @@ async def test_screen_readers_find_names(browser):
         await wait_for(page, "#connection", "live")
         controls = page.locator("select, input, textarea, button, meter")
         nameless = await controls.evaluate_all(
-            "all => all.filter((each) => !each.labels?.length && !each.textContent.trim()).map((each) => each.outerHTML)"
+            "all => all.filter((each) => !each.labels?.length && !each.textContent.trim()).map((each) => each.id)"
         )
         assert nameless == []
         assert await page.get_by_role("heading", level=1).all_inner_texts() == ["Translane"]
-        assert json.dumps(await page.locator("main").aria_snapshot()).count("status") >= 0
