@@ -47,6 +47,7 @@ docs/client-reference
 docs/server
 docs/observability
 docs/http
+docs/status-page
 docs/real-texts
 docs/markup
 docs/glossaries
