@@ -4,6 +4,7 @@ import { count, fillTemplate, language, rate, setField, time } from "./fields.js
 
 const READINGS = 60; // of the curve
 const HEIGHT = 20; // of the curve's drawing, whose width is READINGS - 1
+const NEARLY_FULL = 0.9;
 const STATES = {
   MODEL_STATE_LOADING: "loading",
   MODEL_STATE_READY: "ready",
@@ -42,8 +43,9 @@ export class ModelCard {
   #fill(name, value, limit) {
     const meter = this.element.querySelector(`[data-field="${name}-meter"]`);
     meter.max = Math.max(limit, 1);
-    meter.high = 0.9 * meter.max;
     meter.value = value;
+    meter.style.setProperty("--share", String(meter.value / meter.max));
+    meter.classList.toggle("nearly-full", meter.value > NEARLY_FULL * meter.max);
     setField(this.element, name, `${count(value)} of ${count(limit)}`);
   }
 

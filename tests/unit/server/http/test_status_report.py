@@ -95,7 +95,7 @@ async def test_the_caller_asks():
     [("UNAUTHENTICATED", 401, b"unauthenticated"), ("RESOURCE_EXHAUSTED", 429, b"resource_exhausted")],
 )
 async def test_a_refusal_is_that_of_list_models(code, status, name):
-    error = grpc.aio.AioRpcError(getattr(grpc.StatusCode, code), grpc.aio.Metadata(), grpc.aio.Metadata(), "no")
+    error = grpc.aio.AioRpcError(getattr(grpc.StatusCode, code), grpc.aio.Metadata(), grpc.aio.Metadata(), "no", "no")
     page = await StatusReport(OneAnswer(error), lambda: LOAD).page([])  # type: ignore[arg-type]
     assert page.status == status
     assert name in page.body
