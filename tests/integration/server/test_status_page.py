@@ -197,6 +197,7 @@ async def test_a_stream_can_be_stopped(browser):
         begun = await begin_stream(page, running, "hello")
         await page.get_by_role("button", name="Stop").click()
         await page.get_by_role("button", name="Stop").wait_for(state="hidden")
+        await until(lambda: not running.server._service._running)
         running.backend.release(1)
         await until(lambda: not running.dispatcher.active_rows)
         shown = await page.locator("#hypotheses .words").inner_text()
