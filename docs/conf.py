@@ -48,6 +48,7 @@ examples/README
 docs/server
 docs/observability
 docs/http
+docs/status-page
 docs/real-texts
 docs/markup
 docs/glossaries

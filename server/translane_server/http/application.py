@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any
@@ -27,6 +27,7 @@ from translane_server.http.checks import (
     peer_of,
     wrong_method,
 )
+from translane_server.http.forwarding import Metadata
 from translane_server.http.lines import JsonLines
 from translane_server.http.origins import Headers, Origins
 from translane_server.http.pages import JSON_TYPE, Pages
@@ -108,7 +109,7 @@ class Application:
         elif page := self._pages.get(path):
             if method not in ("GET", "HEAD"):
                 raise wrong_method("GET, HEAD")
-            await answer.page(await page())
+            await answer.page(await page(self._metadata(scope, checked_headers(scope, self._forwarded))))
         elif path in self._streams:
             if method != "POST":
                 raise wrong_method("POST")
@@ -119,17 +120,20 @@ class Application:
     async def _call(self, scope: Scope, receive: Receive, answer: Answer) -> None:
         kind = checked_type(scope, streams=self._streams[scope["path"]])
         headers = checked_headers(scope, _READ | self._forwarded)
-        peer = peer_of(scope)
-        metadata = [(name, value) for name, value in headers if name.encode() in self._forwarded]
-        metadata += [(PEER, peer), (SECRET, self._secret)]
-        if name := certificate_name(scope):
-            metadata.append((CERTIFICATE_NAME, name))
-        with self._bodies.place(caller_of_peer(peer)) as place:
+        with self._bodies.place(caller_of_peer(peer_of(scope))) as place:
             content = await self._bodies.receive(place, receive, declared_size(scope))
-            forwarded_metadata.set(metadata)
+            forwarded_metadata.set(self._metadata(scope, headers))
             known = [(name.encode(), value.encode()) for name, value in headers if name.encode() in _READ]
             application = self._lines if kind == JSON_TYPE and self._streams[scope["path"]] else self._calls
             await application({**scope, "headers": known}, _replay(content, receive), answer)
+
+    def _metadata(self, scope: Scope, headers: Sequence[tuple[str, str]]) -> Metadata:
+        """The metadata that a call of this request is forwarded with."""
+        metadata = [(name, value) for name, value in headers if name.encode() in self._forwarded]
+        metadata += [(PEER, peer_of(scope)), (SECRET, self._secret)]
+        if name := certificate_name(scope):
+            metadata.append((CERTIFICATE_NAME, name))
+        return metadata
 
     async def _rest_comes(self, scope: Scope, receive: Receive) -> bool:
         """Receive and forget the body of a refused request, if it is small, so that the connection can stay open."""

@@ -1,4 +1,4 @@
-"""What the HTTP port gives to GET: the server's health, and the description of the RPCs."""
+"""What the HTTP port gives to GET: the server's health, the description of the RPCs, and more that it is given."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from importlib.resources import files
 import grpc
 from grpc_health.v1 import health_pb2
 
-from translane_server.http.forwarding import Forwarder
+from translane_server.http.forwarding import Forwarder, Metadata
 
 JSON_TYPE = "application/json"
 
@@ -29,29 +29,33 @@ class Page:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+MakePage = Callable[[Metadata], Awaitable[Page]]
+"""Makes a page for the caller whom the metadata names."""
+
 # What makes each page, by its path.
-Pages = Mapping[str, Callable[[], Awaitable[Page]]]
+Pages = Mapping[str, MakePage]
 
 
-def made_pages(forwarder: Forwarder, *, describes: bool) -> Pages:
+def made_pages(forwarder: Forwarder, more: Pages, *, describes: bool) -> Pages:
     """Return the pages of the port.
 
     Args:
         forwarder: calls the gRPC service.
+        more: further pages.
         describes: whether there is a description of the RPCs.
     """
 
-    async def health() -> Page:
+    async def health(_metadata: Metadata) -> Page:
         state = await _health(forwarder)
         ready = state == "SERVING"
         body = json.dumps({"status": state}).encode()
         return Page(body, status=HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE)
 
-    pages: dict[str, Callable[[], Awaitable[Page]]] = {"/healthz": health}
+    pages: dict[str, MakePage] = {"/healthz": health, **more}
     if describes:
         document = Page(files(__package__).joinpath("openapi.json").read_bytes())
 
-        async def description() -> Page:
+        async def description(_metadata: Metadata) -> Page:
             return document
 
         pages["/openapi.json"] = description

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from functools import partial
 
 from uvicorn.config import Config
 from uvicorn.server import ServerState
@@ -25,6 +26,9 @@ from translane_server.http.listener import Listener
 from translane_server.http.origins import Origins
 from translane_server.http.pages import made_pages
 from translane_server.http.private_socket import PrivateSocket
+from translane_server.http.static_files import static_pages
+from translane_server.http.status_report import StatusReport
+from translane_server.observation.load import read_load
 from translane_server.observation.metrics import Metrics
 from translane_server.settings import ServerSettings
 
@@ -85,9 +89,10 @@ class HttpPort:
             idle=settings.max_connection_idle,
             age=settings.max_connection_age,
         )
+        status = StatusReport(self._forwarder, partial(read_load, metrics.registry))
         application = Application(
             Calls(_SERVICE, self._forwarder, self._conversions, body_bytes),
-            made_pages(self._forwarder, describes=settings.reflection),
+            made_pages(self._forwarder, {**static_pages(), "/status.json": status.page}, describes=settings.reflection),
             Bodies(
                 body_bytes,
                 _BYTES_OF_JSON * settings.max_bytes_in_flight,

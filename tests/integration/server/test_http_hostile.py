@@ -60,7 +60,8 @@ async def translates(running):
 @pytest.mark.parametrize(
     ("method", "path", "headers", "status", "reason"),
     [
-        ("POST", "/", JSON, 404, "METHOD_NOT_FOUND"),
+        ("POST", "/nothing", JSON, 404, "METHOD_NOT_FOUND"),
+        ("POST", "/", JSON, 405, "INVALID_FIELD"),
         ("POST", f"{SERVICE}/translate", JSON, 404, "METHOD_NOT_FOUND"),
         ("POST", "/translane.v1.ModelService/UnloadModel", JSON, 404, "METHOD_NOT_FOUND"),
         ("POST", "/%0d%0aset-cookie:%20a", JSON, 404, "METHOD_NOT_FOUND"),

@@ -105,7 +105,7 @@ ROOMS = {
         },
         "rpc.port": {"rpc", "access", "observation", "settings"},
         "http.port": {"http", "access", "errors", "observation", "settings"},
-        "http": {"rpc.callers", "rpc.forwarded", "rpc.status", "errors"},
+        "http": {"rpc.callers", "rpc.forwarded", "rpc.status", "errors", "observation.load"},
         "rpc": {"access", "models", "requests", "dispatch", "text", "budget", "errors", "observation", "sentence"},
         "local": {"dispatch", "replica", "backend", "measurements", "sentence", "vocabulary"},
         "server": {"http", "rpc", "access", "models", "descriptors", "errors", "observation", "settings"},
