@@ -28,8 +28,8 @@ demo: .venv/.server  ## set up, start the server on the bundled model, translate
 serve: .venv/.server  ## serve the bundled model (MODEL=… another) until Ctrl-C
 	@exec $(BIN)/translane-server --model $(MODEL) $(SERVER_ARGS)
 
-test: .venv/.everything .venv/.system examples/node/node_modules  ## set up everything, PyTorch included, and run all tests
-	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(PYTEST_ARGS)
+test: .venv/.everything .venv/.system examples/node/node_modules  ## set up everything, PyTorch included, and run all tests but the slow ones
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m 'not slow' $(PYTEST_ARGS)
 
 soak: .venv/.everything  ## load, kill and reload a server for SOAK_SECONDS; exit code 1 if anything is lost or grows
 	@PYTHONPATH=tests:$(PYTHONPATH) $(BIN)/python -m reliability.soak --seconds $(SOAK_SECONDS)
@@ -51,7 +51,7 @@ format: .venv/.everything  ## let ruff fix and format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-coverage: .venv/.everything .venv/.system examples/node/node_modules  ## run all tests, and hold client and server to the floor of branch coverage in pyproject.toml
+coverage: .venv/.everything .venv/.system examples/node/node_modules  ## run all tests, the slow ones too, and hold client and server to the floor of branch coverage in pyproject.toml
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal --cov --cov-report= --cov-fail-under=0 $(PYTEST_ARGS)
 	$(BIN)/coverage report --skip-covered --skip-empty --sort=cover --fail-under=0
 	$(BIN)/coverage report --include='client/*,server/*' --format=total

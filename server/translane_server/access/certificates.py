@@ -23,6 +23,14 @@ _MOST_BYTES = 1 << 20
 # The numbers of OpenSSL for a certificate whose time has not come, or has gone (X509_STORE_CTX_get_error).
 _NOT_YET_VALID, _EXPIRED = 9, 10
 
+# Keys that the HTTP ports would take, but gRPC's TLS refuses to all callers: as they stand in a certificate, which
+# says the algorithm of its key, and for ECDSA the curve (RFC 8410, section 3; RFC 5480, section 2.1.1).
+_NO_KEYS_OF_GRPC = {
+    "Ed25519": bytes.fromhex("300506032b6570"),
+    "Ed448": bytes.fromhex("300506032b6571"),
+    "ECDSA with P-521": bytes.fromhex("06072a8648ce3d020106052b81040023"),
+}
+
 _HTTP = ("http/1.1",)  # what the HTTP ports speak, as ALPN has it
 
 
@@ -134,6 +142,7 @@ class Certificates:
         contents = [_content(path) for path in paths]
         cert, key, *authorities = contents
         _check_certificates(self._cert, cert)
+        _check_key_of(self._cert, cert)
         context = self._context()
         names, expires, problem = _seen_by_callers(context, cert)
         if self._client_ca:
@@ -188,6 +197,22 @@ def _check_certificates(path: Path, content: bytes) -> None:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=content.decode("ascii", "ignore"))
     except (ssl.SSLError, ValueError):
         raise CertificateError(f"certificate {path}: it has no certificate in PEM") from None
+
+
+def _check_key_of(path: Path, content: bytes) -> None:
+    pem = content.decode("ascii", "ignore")
+    begin, end = ssl.PEM_HEADER, ssl.PEM_FOOTER
+    first = f"{begin}{pem.partition(begin)[2].partition(end)[0]}{end}"
+    try:
+        der = ssl.PEM_cert_to_DER_cert(first)
+    except ValueError:
+        raise CertificateError(f"certificate {path}: it has no certificate in PEM") from None
+    for name, written in _NO_KEYS_OF_GRPC.items():
+        if written in der:
+            raise CertificateError(
+                f"certificate {path}: its key is {name}, which gRPC does not take; use RSA, or ECDSA"
+                " with P-256 or P-384"
+            )
 
 
 def _seen_by_callers(context: ssl.SSLContext, cert: bytes) -> tuple[tuple[str, ...], str, str]:

@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 PACKAGES = {
     "translane": "protos",
@@ -101,7 +103,7 @@ def test_it_holds_the_licence(wheel, info):
 def test_its_commands_exist(wheel, info):
     lines = wheel.read(f"{info}/entry_points.txt").decode().splitlines()
     commands = dict(line.split(" = ") for line in lines if " = " in line)
-    assert set(commands) == {"translane", "translane-server", "translane-train", "translane-export"}
+    assert set(commands) == {"translane", "translane-server", "translane-keys", "translane-train", "translane-export"}
     for target in commands.values():
         module, function = target.split(":")
         assert f"def {function}(" in wheel.read(module.replace(".", "/") + ".py").decode()

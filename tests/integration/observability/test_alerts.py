@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,11 @@ async def ask(stub, text, *, model="", caller="", key="", seconds=PATIENT, **opt
         await stub.Translate(request, timeout=seconds, metadata=metadata)
 
 
+def read(address):
+    with urllib.request.urlopen(address, timeout=PATIENT) as answer:
+        return answer.read()
+
+
 async def use(server, models):
     """Requests of all kinds; some are wrong, and some callers wait too short. A model is unloaded, a version bad."""
     while server.log.count("serving on") < 2:  # noqa: ASYNC110 it serves when one of two models is loaded
@@ -91,6 +97,7 @@ async def use(server, models):
         await models_pb2_grpc.ModelServiceStub(channel).UnloadModel(unloading, timeout=PATIENT)
     models.publish_broken("manifest.json")
     server.process.send_signal(signal.SIGHUP)
+    probed = server.log.split("JSON on ")[1].split()[0] + "/healthz"
     text, model = "请问，火车站在哪里？", "zh-en"
     async with stub_of(server) as stub:
         while True:
@@ -99,6 +106,7 @@ async def use(server, models):
                 ask(stub, text, model=model, beam_size=4),
                 ask(stub, text, model=model, beam_size=99),
                 ask(stub, text * 10, model=model, beam_size=8, seconds=0.03),
+                asyncio.to_thread(read, probed),
                 asyncio.sleep(0.1),
             )
 
@@ -193,7 +201,7 @@ async def test_every_alert_fires_and_every_query_has_data(prometheus, begin, tmp
     one = ("--replicas=1", "--threads=1")
     fake = {"program": FAKE}
     servers = {
-        "translane": begin("used", f"--models={models.folder}", "--admin-port=0", *one),
+        "translane": begin("used", f"--models={models.folder}", "--admin-port=0", "--http-port=0", *one),
         "shop/translane-slow": begin(
             "slow",
             *("--model=x", *one, "--rows=16", "--texts-per-request=1", "--sentences-waiting=24"),

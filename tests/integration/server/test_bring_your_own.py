@@ -19,6 +19,8 @@ from translane_export.settings import ExportSettings
 from translane_export.sources.notebook import bring
 from translane_server.bundle import load_bundle
 
+pytestmark = pytest.mark.slow
+
 PAGE = Path(__file__).parents[3] / "docs" / "bring-your-own.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 MODEL, BRING, COMPARE = re.findall(r"^```python\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Unpack
 
 import pytest
 
@@ -17,6 +18,8 @@ from helpers.certificates import Authority
 from helpers.reliability.server_process import BUNDLE, ServerProcess, running_server
 from translane_client import AsyncClient, Client, ConnectionOptions, RetryPolicy, Unauthenticated
 from translane_server.access import key_command
+
+pytestmark = pytest.mark.slow
 
 TRANSLATIONS = 'grpc_server_handled_total{grpc_code="OK",grpc_method="Translate"'
 
@@ -47,6 +50,18 @@ async def test_a_key_over_mutual_tls(tmp_path: Path, capsys):
                 with pytest.raises(Unauthenticated) as caught:
                     await client.translate("hello")
                 assert caught.value.reason == reason
+
+
+async def known(port: int, **options: Unpack[ConnectionOptions]) -> None:
+    """Wait until the server knows a key."""
+    async with asyncio.timeout(60), AsyncClient(f"127.0.0.1:{port}", **options) as client:
+        while True:
+            try:
+                await client.models()
+            except Unauthenticated:
+                await asyncio.sleep(0.2)
+            else:
+                return
 
 
 async def test_certificates_and_keys_that_are_replaced_under_load_cost_no_call(tmp_path: Path, capsys):
@@ -89,7 +104,7 @@ async def test_certificates_and_keys_that_are_replaced_under_load_cost_no_call(t
             assert key_command.run(["rotate", "ours", "--keep", "5m", "--file", str(keys)], {}) == 0
             fresh = tmp_path / "fresh"
             fresh.write_text(capsys.readouterr().out.split()[-1])
-            await asyncio.sleep(1.5)  # until the server knows the key
+            await known(running.server.port, ca=authority.file, cert=own.cert, key=own.key, token_file=fresh)
             fresh.replace(token)
         await asyncio.sleep(0.5)
         stop.set()

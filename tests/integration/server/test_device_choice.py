@@ -17,6 +17,8 @@ from translane.v1 import translation_pb2_grpc
 from translane_server import devices
 from translane_server.bundle import read_manifest
 
+pytestmark = pytest.mark.slow
+
 SIZES = {"d_model": 16, "ffn_size": 16, "encoder_layers": 1, "decoder_layers": 1}
 
 

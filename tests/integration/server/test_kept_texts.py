@@ -11,6 +11,8 @@ from helpers.bundles import SOURCES, random_bundle
 from helpers.demo import DEMO
 from translane.v1 import translation_pb2 as pb
 
+pytestmark = pytest.mark.slow
+
 # None of them is in the vocabulary, so that the model cannot write them.
 KEPT = (
     "{name}", "{{user.id}}", "%s", "%1$d", "${x}", '<x id="1"/>', "https://example.org/a_(b)?c=d#e", "a.b@mail.example",

@@ -18,6 +18,8 @@ from translane_server.observation.trace_setup import traces
 from translane_server.server import Server
 from translane_server.settings import ServerSettings
 
+pytestmark = pytest.mark.slow
+
 BUNDLE = Path(__file__).parents[2] / "data" / "bundles" / "v5-int8"
 PAIRS = {"de-en": ("de", "en"), "fr-en": ("fr", "en"), "en-zh": ("en", "zh")}
 GERMAN = "Das Wetter ist heute sehr schön, und wir gehen in den Park."

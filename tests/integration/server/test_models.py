@@ -19,6 +19,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from translane.v1 import models_pb2, models_pb2_grpc, translation_pb2_grpc
 from translane.v1 import translation_pb2 as pb
 
+pytestmark = pytest.mark.slow
+
 BUNDLE = Path(__file__).parents[2] / "data" / "bundles" / "v5-int8"
 SERVICE = "translane.v1.TranslationService"
 SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING

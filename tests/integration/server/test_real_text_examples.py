@@ -2,8 +2,12 @@
 
 import re
 
+import pytest
+
 from benchmarks.runs import real_text_examples
 from benchmarks.runs.real_text_examples import EXAMPLES, PAGE
+
+pytestmark = pytest.mark.slow
 
 # What each example must not lose: placeholders, addresses, emoji, tags and code.
 _SURVIVES = re.compile(

@@ -13,6 +13,8 @@ from helpers.real_server import serving_bundle
 from translane.v1 import translation_pb2 as pb
 from translane_server.bundle import load_bundle
 
+pytestmark = pytest.mark.slow
+
 ROWS, CALLERS, REQUESTS = 16, 6, 8
 OPTIONS: tuple[dict[str, Any], ...] = (
     {},

@@ -14,6 +14,8 @@ from helpers.real_server import serving_bundle
 from translane.v1 import translation_pb2 as pb
 from translane_server.bundle import load_bundle
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[3]
 DEMO = ROOT / "models" / "zh-en"
 TEST_SPLIT = ROOT.parent / "shared" / "data" / "tatoeba-zh-en" / "test.tsv.gz"

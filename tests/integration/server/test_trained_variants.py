@@ -28,6 +28,8 @@ from translane_server.bundle import load_bundle
 from translane_server.settings_loader import Flag
 from translane_server.text.tokenizer import load_tokenizer
 
+pytestmark = pytest.mark.slow
+
 IS_LONG = os.environ.get("VARIANTS") == "all"
 MAX_LENGTH = 12
 TEXTS = [source for source, _ in PAIRS[::7]] + [PAIRS[0][0] * 3, PAIRS[5][0] * 2, "猫"]

@@ -23,6 +23,8 @@ from translane_server.bundle import load_bundle
 from translane_server.runtime.ort import OrtBackend
 from translane_server.runtime.sessions import Sessions
 
+pytestmark = pytest.mark.slow
+
 SIZES = {"encoder_layers": 1, "decoder_layers": 2, "max_positions": 24, "tie_embeddings": "two-way"}
 LENGTHS = (9, 1, 24, 16, 2, 7)
 CAPACITY = 24  # twice what relative positions tell apart

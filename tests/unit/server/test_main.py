@@ -37,6 +37,6 @@ def test_the_help_has_every_setting_and_words_for_values():
     flags = dict(re.findall(r"^  (--[\w-]+)(?:, --no-[\w-]+| (\S+))?(?:  |$)", ended.stdout, re.MULTILINE))
     assert set(flags) == {flag_name(ServerSettings, name) for name in ServerSettings.model_fields} - {
         "--model-settings"
-    } | {"--config"}
+    } | {"--config", "--print-completion"}
     words = {word for word in flags.values() if not word.startswith("{")}
-    assert words == {"", "FILE", "FOLDER", "HOST", "PORT", "N", "SECONDS", "BYTES", "SHARE", "KEY"}
+    assert words == {"", "FILE", "FOLDER", "HOST", "PORT", "N", "SECONDS", "BYTES", "SHARE", "KEY", "ORIGIN"}

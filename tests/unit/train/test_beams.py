@@ -19,6 +19,8 @@ from translane_server.arrays import FloatArray
 from translane_server.options import DecodingOptions
 from translane_server.vocabulary import TargetVocabulary
 
+pytestmark = pytest.mark.slow
+
 
 class Reference:
     """The model as the definition of decoding takes it: logits of one prefix of one sentence."""

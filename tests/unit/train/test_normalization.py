@@ -8,6 +8,8 @@ import sentencepiece
 
 from translane_export.train import normalization
 
+pytestmark = pytest.mark.slow
+
 rules = cache(normalization.rules)  # some need a second to build
 
 

@@ -29,6 +29,8 @@ from translane_export.train.settings import TrainSettings
 from translane_export.train.shared_model import agree_on_buffers
 from translane_export.train.update import Update, Updater
 
+pytestmark = pytest.mark.slow
+
 TORCHRUN = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
 PAIRS = [EncodedPair([4 + i, 5, 6][: 1 + i % 3], [7, 8 + i, 9, 10][: 1 + i % 4]) for i in range(7)]
 

@@ -18,6 +18,8 @@ from translane_export.checkpoint import load_checkpoint, load_tensors, save_tens
 from translane_export.train.__main__ import main
 from translane_export.train.history import StepRecord, ValidationRecord, read_history
 
+pytestmark = pytest.mark.slow
+
 Flags = Callable[..., list[str]]
 
 

@@ -20,6 +20,8 @@ from translane_export.train.trainer import Outcome, Trainer
 from translane_export.train.update import Updater
 from translane_server.settings_loader import load_settings
 
+pytestmark = pytest.mark.slow
+
 
 @dataclass
 class Clock:

@@ -9,6 +9,8 @@ from translane_export.train.data import Columns, read_parallel_text
 from translane_export.train.errors import DataError
 from translane_export.train.vocabulary import Vocabulary, VocabularyKind, VocabularySettings, train_vocabulary
 
+pytestmark = pytest.mark.slow
+
 SIZES: dict[VocabularyKind, int] = {"unigram": 30, "bpe": 60, "char": 60, "word": 60}
 SHARED = Path(__file__).parents[4] / "shared" / "data" / "tatoeba-zh-en"
 

@@ -17,6 +17,8 @@ from translane_export.settings import ExportSettings
 from translane_server.bundle import load_bundle
 from translane_server.manifest import Activation
 
+pytestmark = pytest.mark.slow
+
 T5 = {
     "norm": "pre",
     "norm_kind": "rms",

@@ -13,6 +13,8 @@ from translane_export.__main__ import main
 from translane_export.explain.settings import ExplainSettings
 from translane_server.settings_loader import flag_name
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[4]
 DEMO = ROOT / "models" / "zh-en"
 TEXT = "我有一只猫。"

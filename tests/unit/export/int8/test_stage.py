@@ -18,6 +18,8 @@ from translane_export.sources.bundle import BundleReader
 from translane_server.bundle import load_bundle
 from translane_server.manifest import SCHEMA_VERSION
 
+pytestmark = pytest.mark.slow
+
 VERSION_3 = Path(__file__).parents[3] / "data" / "bundles" / "v3-int8"
 FLAGS = ("--precision", "int8", "--threads", "1")
 

@@ -7,9 +7,14 @@ import warnings
 
 import grpc
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
+from cryptography.x509.oid import NameOID
 
 trustme = pytest.importorskip("trustme")
 
+from translane_server.access import certificates  # noqa: E402
 from translane_server.access.certificates import Certificates  # noqa: E402
 from translane_server.errors import CertificateError  # noqa: E402
 
@@ -75,6 +80,67 @@ def test_refuses_a_key_of_another_certificate(files, another):
     files.key.write_bytes(other)
     with pytest.raises(CertificateError, match="it is not the key of the certificate"):
         Certificates(files.cert, files.key)
+
+
+def self_signed(files, key, digest):
+    """Write a certificate of `key` that signs itself."""
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 7, now, now + datetime.timedelta(days=1))
+    builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+    encoding = serialization.Encoding.PEM
+    replace(files.cert, builder.sign(key, digest).public_bytes(encoding))
+    plain = serialization.NoEncryption()
+    replace(files.key, key.private_bytes(encoding, serialization.PrivateFormat.PKCS8, plain))
+
+
+@pytest.mark.parametrize(
+    ("key", "digest", "name"),
+    [
+        (ed25519.Ed25519PrivateKey.generate(), None, "Ed25519"),
+        (ed448.Ed448PrivateKey.generate(), None, "Ed448"),
+        (ec.generate_private_key(ec.SECP521R1()), hashes.SHA256(), "ECDSA with P-521"),
+    ],
+)
+async def test_refuses_keys_that_grpc_does_not_take(files, key, digest, name, monkeypatch):
+    self_signed(files, key, digest)
+    with pytest.raises(CertificateError, match=f"its key is {name}, which gRPC does not take"):
+        Certificates(files.cert, files.key)
+    monkeypatch.setattr(certificates, "_NO_KEYS_OF_GRPC", {})
+    try:
+        assert not await is_taken_by_grpc(files)
+    except RuntimeError as error:  # gRPC does not even begin with some keys
+        assert "Failed to bind" in str(error)  # noqa: PT017
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        rsa.generate_private_key(65537, 2048),
+        ec.generate_private_key(ec.SECP256R1()),
+        ec.generate_private_key(ec.SECP384R1()),
+    ],
+    ids=["RSA", "P-256", "P-384"],
+)
+async def test_takes_the_keys_that_grpc_takes(files, key):
+    self_signed(files, key, hashes.SHA256())
+    assert await is_taken_by_grpc(files)
+
+
+async def is_taken_by_grpc(files):
+    server = grpc.aio.server()
+    port = server.add_secure_port("127.0.0.1:0", Certificates(files.cert, files.key).grpc_credentials())
+    await server.start()
+    try:
+        credentials = grpc.ssl_channel_credentials(files.cert.read_bytes())
+        options = [("grpc.ssl_target_name_override", "localhost")]
+        async with grpc.aio.secure_channel(f"127.0.0.1:{port}", credentials, options) as channel:
+            try:
+                await asyncio.wait_for(channel.unary_unary("/none", bytes, bytes)(b"", timeout=20), 30)
+            except grpc.aio.AioRpcError as error:
+                return error.code() is grpc.StatusCode.UNIMPLEMENTED
+    finally:
+        await server.stop(0)
 
 
 def test_refuses_an_encrypted_key(files):

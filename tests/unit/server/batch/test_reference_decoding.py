@@ -20,6 +20,8 @@ from translane_server.decoding import processors
 from translane_server.options import DecodingOptions, RequiredPhrase, Sampling
 from translane_server.sentence import AlignedToken, Hypothesis, Sentence, Task
 
+pytestmark = pytest.mark.slow
+
 MODEL = RandomModel()
 ROWS = 12
 

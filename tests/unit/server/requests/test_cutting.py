@@ -189,5 +189,5 @@ def test_markup_is_taken_out_of_sentences(format_, text):
 
 def test_a_text_that_is_not_well_formed_is_named():
     assert violations("x", "a <b>", format_=pb.FORMAT_XLIFF) == {
-        "texts[1]": "is no well-formed XML: mismatched tag (line 1, column 8)"
+        "texts[1]": "is no well-formed XML: mismatched tag (line 1, column 6)"
     }

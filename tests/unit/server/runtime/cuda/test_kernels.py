@@ -19,6 +19,8 @@ from translane_server.runtime.cuda.kernel_arguments import MOVES, SOURCES, Block
 from translane_server.runtime.cuda.kernels import NAMES, Kernels, load_ptx
 from translane_server.runtime.cuda.move_groups import independent_groups
 
+pytestmark = pytest.mark.slow
+
 SHAPE = CacheShape(
     layers=1,
     rows=6,
