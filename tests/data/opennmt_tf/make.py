@@ -11,6 +11,7 @@ drawn sharp, so that translations differ with their sources.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
@@ -149,16 +150,17 @@ def train_pieces(path: Path, lines: list[str], size: int) -> None:
     """Write a SentencePiece model, and its pieces as OpenNMT-tf's onmt-build-vocab writes them."""
     import sentencepiece
 
+    written = io.BytesIO()  # a file's name would stand in the model
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(lines * 3),
-        model_prefix=str(path),
+        model_writer=written,
         vocab_size=size,
         model_type="unigram",
         hard_vocab_limit=False,
         normalization_rule_name="identity",
         minloglevel=2,
     )
-    path.with_suffix(".vocab").unlink()
+    Path(f"{path}.model").write_bytes(written.getvalue())
     model = sentencepiece.SentencePieceProcessor(model_file=f"{path}.model")
     pieces = [model.id_to_piece(number) for number in range(len(model))]
     words = ["<blank>", "<s>", "</s>", *(piece for piece in pieces if piece not in ("<unk>", "<s>", "</s>"))]
