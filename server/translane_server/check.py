@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from translane_server.access.guard import certificates_of, what_is_missing
 from translane_server.access.keys import load_keys
-from translane_server.errors import CertificateError
+from translane_server.errors import CertificateError, KeysError
 from translane_server.models.build import build_registry
 from translane_server.observation.metrics import Metrics
 from translane_server.settings import ServerSettings
@@ -32,6 +32,8 @@ def check(settings: ServerSettings) -> Iterator[str]:
         keys = [key for holder in holders.values() for key in holder.keys]
         now = datetime.now(UTC)
         expired = sum(key.has_expired(now) for key in keys)
+        if expired == len(keys):
+            raise KeysError(f"keys {settings.keys_file}: nobody has a key that is valid; translane-keys add makes one")
         yield f"keys {settings.keys_file}: holders {len(holders)}, keys {len(keys)}, expired keys {expired}"
     registry = build_registry(settings, Metrics())
     for name, model in registry.models.items():

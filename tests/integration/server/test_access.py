@@ -476,14 +476,25 @@ def test_check_tells_what_it_found(secrets, tokens, capsys):
 
 
 @pytest.mark.usefixtures("_log_stays")
-@pytest.mark.parametrize("wrong", ["key", "keys", "bundle", "settings"])
-def test_check_fails_where_a_server_would_not_start(secrets, tmp_path, capsys, wrong):
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ("key", "it is no private key in PEM"),
+        ("keys", "keys.toml"),
+        ("nobody", "nobody has a key that is valid"),
+        ("bundle", "none"),
+        ("settings", "none"),
+    ],
+)
+def test_check_fails_where_a_server_would_not_start(secrets, tokens, tmp_path, capsys, wrong, named):
     argv = ["--tls-cert", secrets.cert, "--tls-key", secrets.key, "--keys-file", secrets.keys]
-    secrets.write()
+    secrets.write(a=holder(tokens[0]))
     if wrong == "key":
         secrets.key.write_bytes(b"")
     elif wrong == "keys":
         secrets.keys.write_text("[")
+    elif wrong == "nobody":
+        secrets.write()
     elif wrong == "bundle":
         argv += ["--models", tmp_path / "none"]
     else:
@@ -491,6 +502,7 @@ def test_check_fails_where_a_server_would_not_start(secrets, tmp_path, capsys, w
     code, said = check(capsys, *argv)
     assert code in (1, 2)
     assert said.err.startswith("translane-server: ")
+    assert named in said.err
     assert said.err.count("\n") == 1
 
 
