@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import os
-import socket
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +14,8 @@ from translane.v1.translation_pb2_grpc import add_TranslationServiceServicer_to_
 from translane_server.access.certificates import Certificates
 from translane_server.access.guard import Guard
 from translane_server.descriptors import connection_limit, watch_connections
-from translane_server.errors import SettingsError, StartupError
+from translane_server.errors import SettingsError
+from translane_server.listening import address_of, listening_on
 from translane_server.models.registry import Registry
 from translane_server.observation.call_trace import Tracer
 from translane_server.observation.metrics import Metrics
@@ -103,38 +101,63 @@ class Server:
         self.models.changed = self._tell_health
         connections = connection_limit(settings.max_connections)
         self._http = _http_port(settings, self.metrics, connections, self.guard.certificates)
-        forwarding = Forwarding(self._http.door.secret) if self._http else None
-        self._grpc = grpc_server(
+        server = self._open_grpc(connections)
+        self._open_metrics()
+        await self._open_private_ports()
+        self._following = asyncio.create_task(self.guard.follow())
+        self._connection_watch = asyncio.create_task(watch_connections(connections))
+        await server.start()
+        _log.info("listening on %s", address_of(settings.host, self.port))
+        self.guard.warn()
+        if self._http:
+            await self._http.start()
+            scheme = "https" if self.guard.certificates else "http"
+            _log.info("JSON on %s://%s", scheme, address_of(settings.host, self._http.port))
+        scheme = "https" if settings.metrics_tls else "http"
+        _log.info("metrics on %s://%s/metrics", scheme, address_of(settings.host, self.metrics_port))
+        if self._health_port:
+            _log.info("health on %s", address_of(settings.host, self._health_port.port))
+        if self._admin:
+            _log.info("models are loaded and unloaded on %s", address_of(ADMIN_HOST, self._admin.port))
+
+    def _open_grpc(self, connections: int) -> grpc.aio.Server:
+        """Open the port of translations, which takes the calls of the HTTP port as well."""
+        settings, certificates = self._settings, self.guard.certificates
+        self._grpc = server = grpc_server(
             settings,
             self.metrics,
             connections,
             tracer=self._tracer,
             keys=self.guard.keys,
-            forwarding=forwarding,
+            forwarding=Forwarding(self._http.door.secret) if self._http else None,
         )
-        add_TranslationServiceServicer_to_server(self._service, self._grpc)  # type: ignore[no-untyped-call]
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._grpc)
+        add_TranslationServiceServicer_to_server(self._service, server)  # type: ignore[no-untyped-call]
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         if settings.reflection:
-            enable_reflection((SERVICE_NAME, health.SERVICE_NAME), self._grpc)
-        try:
-            address = _address(settings.host, settings.port)
-            if certificates := self.guard.certificates:
-                self.port = self._grpc.add_secure_port(address, certificates.grpc_credentials())
+            enable_reflection((SERVICE_NAME, health.SERVICE_NAME), server)
+        address = address_of(settings.host, settings.port)
+        with listening_on(settings.host, settings.port):
+            if certificates:
+                self.port = server.add_secure_port(address, certificates.grpc_credentials())
             else:
-                self.port = self._grpc.add_insecure_port(address)
-        except RuntimeError:
-            raise StartupError(_refusal(settings.host, settings.port)) from None
+                self.port = server.add_insecure_port(address)
         if self._http:
-            self._grpc.add_insecure_port(self._http.door.address)
+            server.add_insecure_port(self._http.door.address)
             self.http_port = self._http.port
-        try:
-            context = certificates.ssl_context() if certificates and settings.metrics_tls else None
+        return server
+
+    def _open_metrics(self) -> None:
+        settings, certificates = self._settings, self.guard.certificates
+        context = certificates.ssl_context() if certificates and settings.metrics_tls else None
+        with listening_on(settings.host, settings.metrics_port):
             self._metrics_server = MetricsServer(self.metrics.registry, settings.host, settings.metrics_port, context)
-        except OSError as error:
-            raise StartupError(_refusal(settings.host, settings.metrics_port, error)) from None
         self.metrics_port = self._metrics_server.port
+
+    async def _open_private_ports(self) -> None:
+        """Open the port of ModelService and that of health checks, where the settings have them."""
+        settings = self._settings
         if settings.admin_port is not None:
-            try:
+            with listening_on(ADMIN_HOST, settings.admin_port):
                 self._admin = AdminPort(
                     self.models,
                     self.metrics,
@@ -142,31 +165,12 @@ class Server:
                     reflects=settings.reflection,
                     tracer=self._tracer,
                 )
-            except RuntimeError:
-                raise StartupError(_refusal(ADMIN_HOST, settings.admin_port)) from None
             await self._admin.start()
         if settings.health_port is not None:
-            try:
-                health_address = _address(settings.host, settings.health_port)
-                self._health_port = HealthPort(self._health, self.metrics, health_address)
-            except RuntimeError:
-                raise StartupError(_refusal(settings.host, settings.health_port)) from None
+            with listening_on(settings.host, settings.health_port):
+                address = address_of(settings.host, settings.health_port)
+                self._health_port = HealthPort(self._health, self.metrics, address)
             await self._health_port.start()
-        self._following = asyncio.create_task(self.guard.follow())
-        self._connection_watch = asyncio.create_task(watch_connections(connections))
-        await self._grpc.start()
-        _log.info("listening on %s", _address(settings.host, self.port))
-        self.guard.warn()
-        if self._http:
-            await self._http.start()
-            scheme = "https" if certificates else "http"
-            _log.info("JSON on %s://%s", scheme, _address(settings.host, self._http.port))
-        scheme = "https" if settings.metrics_tls else "http"
-        _log.info("metrics on %s://%s/metrics", scheme, _address(settings.host, self.metrics_port))
-        if self._health_port:
-            _log.info("health on %s", _address(settings.host, self._health_port.port))
-        if self._admin:
-            _log.info("models are loaded and unloaded on %s", _address(ADMIN_HOST, self._admin.port))
 
     async def open(self) -> None:
         """Load all models. Each one translates as soon as it is loaded. `stop` ends the models.
@@ -258,27 +262,5 @@ def _http_port(
         if error.name is None or error.name.startswith("translane"):
             raise
         raise SettingsError("--http-port needs packages of its own: install translane[server,http]") from None
-    try:
+    with listening_on(settings.host, settings.http_port):
         return HttpPort(settings, metrics, connections, certificates)
-    except OSError as error:
-        raise StartupError(_refusal(settings.host, settings.http_port, error)) from None
-
-
-def _address(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _refusal(host: str, port: int, error: OSError | None = None) -> str:
-    """Why the server cannot listen on `host`:`port`. gRPC gives no reason, so this function tries once more."""
-    if error is None:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        try:
-            with contextlib.closing(socket.create_server((host, port), family=family)):
-                pass
-        except OSError as refused:
-            error = refused
-    if error is None or error.errno is None:
-        return f"cannot listen on {_address(host, port)}"
-    # A host name that cannot be resolved has an errno < 0. Python's message for it repeats the address after " (while".
-    why = os.strerror(error.errno) if error.errno > 0 else str(error.strerror).partition(" (while")[0]
-    return f"cannot listen on {_address(host, port)}: {why}"

@@ -108,7 +108,8 @@ ROOMS = {
         "http": {"rpc.callers", "rpc.forwarded", "rpc.status", "errors", "observation.load"},
         "rpc": {"access", "models", "requests", "dispatch", "text", "budget", "errors", "observation", "sentence"},
         "local": {"dispatch", "replica", "backend", "measurements", "sentence", "vocabulary"},
-        "server": {"http", "rpc", "access", "models", "descriptors", "errors", "observation", "settings"},
+        "listening": {"errors"},
+        "server": {"http", "rpc", "access", "models", "descriptors", "errors", "listening", "observation", "settings"},
         "service_manager": set(),
         "command": {
             "check", "models", "server", "errors", "observation", "service_manager", "settings", "settings_loader",
