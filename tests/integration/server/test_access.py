@@ -333,7 +333,10 @@ async def test_sentences_of_cut_texts_are_counted(secrets, tokens):
                     running.stub.Translate(pb.TranslateRequest(texts=[text]), metadata=bearer(tokens[0]))
                 )
             stream = running.stub.TranslateStream(pb.TranslateStreamRequest(text=text), metadata=bearer(tokens[0]))
-            return await outcome(stream.read())
+            return await outcome(until_it_ends(stream))
+
+        async def until_it_ends(stream):
+            return [message async for message in stream]
 
         for method in ("Translate", "TranslateStream"):
             assert await send(4, method) == "OK"
