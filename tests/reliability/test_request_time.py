@@ -68,7 +68,7 @@ def taken(server):
     return {
         "calls": found["translane_open_calls"],
         "rows": sum(value for name, value in found.items() if name.startswith("translane_rows{") and "active" in name),
-        "waiting": sum(value for name, value in found.items() if name.startswith("translane_sentences_waiting")),
+        "waiting": sum(value for name, value in found.items() if name.startswith("translane_sentences_waiting{")),
     }
 
 
