@@ -10,6 +10,7 @@ from translane_server.access.keys import load_keys
 from translane_server.errors import CertificateError, KeysError
 from translane_server.models.build import build_registry
 from translane_server.observation.metrics import Metrics
+from translane_server.server import http_port_type
 from translane_server.settings import ServerSettings
 
 
@@ -19,6 +20,8 @@ def check(settings: ServerSettings) -> Iterator[str]:
     Raises:
         StartupError: something is wrong, so that a server would not start, or would serve nobody.
     """
+    if settings.http_port is not None:
+        http_port_type()
     yield "settings: right"
     if certificates := certificates_of(settings.tls_cert, settings.tls_key, settings.tls_client_ca):
         if certificates.problem:

@@ -245,6 +245,21 @@ async def _first(wanted: Coroutine[Any, Any, None], hurry: asyncio.Event | None,
     return done.done() and not done.cancelled()
 
 
+def http_port_type() -> type[HttpPort]:
+    """Return the HTTP port, which is imported only where it is wanted.
+
+    Raises:
+        SettingsError: what the port needs is not installed.
+    """
+    try:
+        from translane_server.http.port import HttpPort
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("translane"):
+            raise
+        raise SettingsError("--http-port needs packages of its own: install translane[server,http]") from None
+    return HttpPort
+
+
 def _http_port(
     settings: ServerSettings, metrics: Metrics, connections: int, certificates: Certificates | None
 ) -> HttpPort | None:
@@ -252,15 +267,10 @@ def _http_port(
 
     Raises:
         StartupError: the server cannot listen on the port.
-        SettingsError: what the port needs is not installed.
+        SettingsError: see `http_port_type`.
     """
     if settings.http_port is None:
         return None
-    try:
-        from translane_server.http.port import HttpPort
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("translane"):
-            raise
-        raise SettingsError("--http-port needs packages of its own: install translane[server,http]") from None
+    port = http_port_type()
     with listening_on(settings.host, settings.http_port):
-        return HttpPort(settings, metrics, connections, certificates)
+        return port(settings, metrics, connections, certificates)

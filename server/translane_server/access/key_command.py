@@ -37,6 +37,7 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 _SHOWN_DIGITS = 12  # of a hash
 _NO_LIMIT = "none"
 _MAKERS = ("add", "rotate")  # the commands that make a key
+_LIMITS = ("sentences_in_flight", "sentences_per_second", "note")  # what set changes, and makers may set
 
 
 def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -99,11 +100,15 @@ def _new_key(path: Path, arguments: argparse.Namespace, after: datetime | None) 
 
 
 def _set(path: Path, arguments: argparse.Namespace) -> Iterator[str]:
+    if all(getattr(arguments, field) is None for field in _LIMITS):
+        flags = ", ".join(f"--{field.replace('_', '-')}" for field in _LIMITS)
+        raise SettingsError(f"set needs at least one of {flags}")
+
     def change(before: Holders) -> Holders:
         return {**before, arguments.name: _changed(_holder(before, arguments.name), arguments)}
 
     change_keys(path, change)
-    yield from ()
+    yield f"changed {arguments.name}"
 
 
 def _remove(path: Path, arguments: argparse.Namespace) -> Iterator[str]:
@@ -147,7 +152,7 @@ def _holder(holders: Holders, name: str) -> KeyHolder:
 def _changed(holder: KeyHolder, arguments: argparse.Namespace, **more: Any) -> KeyHolder:
     """Return a holder with what the arguments set."""
     values = {field: getattr(holder, field) for field in KeyHolder.model_fields} | more
-    for field in ("sentences_in_flight", "sentences_per_second", "note"):
+    for field in _LIMITS:
         if (value := getattr(arguments, field)) is not None:
             values[field] = None if value == _NO_LIMIT and field != "note" else value
     try:

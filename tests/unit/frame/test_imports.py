@@ -76,7 +76,7 @@ ROOMS = {
         "bundle_choice": {"bundle", "devices", "errors"},
         "descriptors": {"observation"},
         "access": {"completion", "errors", "file_changes", "files", "observation", "settings"},
-        "check": {"access", "errors", "models", "observation", "settings"},
+        "check": {"access", "errors", "models", "observation", "server", "settings"},
         "healthcheck": set(),
         "text.markup": {"text.marks"},
         "text": {"budget", "bundle", "errors", "files", "manifest", "printable"},

@@ -71,7 +71,7 @@ def test_set_changes_limits_and_takes_them_away(keys, path):
     keys("set", "a", "--sentences-per-second", "2.5")
     holder = load_keys(path)["a"]
     assert (holder.sentences_in_flight, holder.sentences_per_second, holder.note) == (5, 2.5, "x")
-    assert keys("set", "a", "--sentences-in-flight", "none", "--note", "") == (0, "", "")
+    assert keys("set", "a", "--sentences-in-flight", "none", "--note", "") == (0, "changed a\n", "")
     holder = load_keys(path)["a"]
     assert (holder.sentences_in_flight, holder.sentences_per_second, holder.note) == (None, 2.5, "")
 
@@ -118,6 +118,7 @@ def test_remove_takes_a_key_or_a_name(keys, path):
         (["rotate", "a"], 2, "--keep"),
         (["rotate", "a", "--keep", "1d"], 1, "a has no key yet; translane-keys add makes one"),
         (["set", "a", "--note", "x"], 1, "there is no holder a"),
+        (["set", "a"], 2, "set needs at least one of --sentences-in-flight, --sentences-per-second, --note"),
         (["remove", "a"], 1, "there is no holder a"),
         (["list", "tl_" + "0" * 64], 2, "unrecognized arguments: tl_…"),
         (["no"], 2, "invalid choice"),

@@ -242,6 +242,19 @@ async def test_a_parent_that_is_none(sent, value):
     assert spans[0].trace_id != TRACE
 
 
+async def test_the_parent_of_a_call_over_http(sent):
+    async def call(running):
+        path, headers = f"/{SERVICE}/Translate", {"content-type": "application/json", "traceparent": SAMPLED[1]}
+        request = Request(f"http://127.0.0.1:{running.server.http_port}{path}", b'{"texts": ["abc"]}', headers)
+        with await asyncio.to_thread(urlopen, request) as answer:
+            assert answer.status == 200
+
+    spans = await sent(call, http_port=0)
+    assert tree_of(spans) == tree("Translate", "fake")
+    assert {span.trace_id for span in spans} == {TRACE}
+    assert spans[0].parent_id == PARENT
+
+
 async def test_baggage_is_not_read(sent, monkeypatch):
     read = []
     monkeypatch.setattr(W3CBaggagePropagator, "extract", lambda _self, carrier, *_others: read.append(carrier))
