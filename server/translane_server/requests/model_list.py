@@ -12,6 +12,8 @@ from translane_server.requests.limits import RequestLimits
 from translane_server.requests.model_defaults import decoding_defaults
 from translane_server.text.stored_glossaries import StoredGlossaries
 
+_VERSION = version("translane")  # reading it takes longer than all the rest of a call
+
 
 @dataclass(frozen=True)
 class ModelDescription:
@@ -53,4 +55,4 @@ def model_list(models: Sequence[pb.Model], texts_per_request: int) -> pb.ListMod
         sentences_waiting=min((model.sentences_waiting for model in models), default=0),
         beam_size=min((model.max_beam_size for model in models), default=0),
     )
-    return pb.ListModelsResponse(models=models, server_version=version("translane"), limits=limits)
+    return pb.ListModelsResponse(models=models, server_version=_VERSION, limits=limits)
