@@ -30,6 +30,7 @@ class TranslaneDecoder:
         model: folder of the bundle.
         replicas: how many there are.
         threads: of ONNX Runtime in each replica.
+        lone_threads: of the first replica, while the others have no work.
         rows: of each replica: the sentences of a batch, times the beams.
         source_tokens: most tokens of a source.
         target_tokens: most tokens of a translation.
@@ -51,6 +52,7 @@ class TranslaneDecoder:
         target_tokens: int,
         ends: bool,
         device: Device = "cpu",
+        lone_threads: int = 1,
     ) -> None:
         bundle = load_bundle(Path(model))
         limits = bundle.manifest.limits
@@ -66,13 +68,17 @@ class TranslaneDecoder:
         vocabulary = target_vocabulary(bundle, ends=ends)
         connections = [
             Supervisor(
-                partial(ReplicaConnection, ReplicaSetup(number, rows, vocabulary, setup), host),
+                partial(
+                    ReplicaConnection,
+                    ReplicaSetup(number, rows, vocabulary, setup, 1 if number else lone_threads),
+                    host,
+                ),
                 replaces=False,
                 close=host.close,
             )
             for number, host in enumerate(process_hosts(replicas, threads))
         ]
-        self._dispatcher = Dispatcher(connections, waiting_limit=sys.maxsize)
+        self._dispatcher = Dispatcher(connections, waiting_limit=sys.maxsize, lone_rows=lone_threads // 2)
         self._runner = asyncio.Runner()
         try:
             self._runner.run(self._dispatcher.start())

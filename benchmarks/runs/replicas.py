@@ -7,7 +7,8 @@ Replicas decode as in a server: each in a process of its own, behind a dispatche
 sentences given at once: replicas share the rows, but each has at least as many rows as a sentence takes. *Latency* is
 measured with one sentence after the other, each alone. All settings are open at the same time and take turns, one short
 run each. The median of a setting's ratios to the first setting, round by round, counts. Sources are random, and every
-sentence goes on to a length of its own. Processor time is that of all processes, the dispatcher's included.
+sentence goes on to a length of its own. `2x1|2` is two replicas of one thread, of which the first has two threads
+while the other one has no work. Processor time is that of all processes, the dispatcher's included.
 """
 
 from __future__ import annotations
@@ -47,16 +48,18 @@ class OpenReplicas:
         bundle: what to decode with.
         replicas: how many there are.
         threads: of each replica.
+        lone_threads: of the first replica, while the others have no work.
         rows: of each replica.
     """
 
-    def __init__(self, bundle: Bundle, replicas: int, threads: int, rows: int) -> None:
+    def __init__(self, bundle: Bundle, replicas: int, threads: int, lone_threads: int, rows: int) -> None:
         own = os.getpid()
         others = set(family(own))
         self._decoder = TranslaneDecoder(
             bundle.folder,
             replicas=replicas,
             threads=threads,
+            lone_threads=lone_threads,
             rows=rows,
             source_tokens=SOURCE_LENGTHS[1],
             target_tokens=TARGET_LENGTHS[1],
@@ -94,9 +97,11 @@ def load_of(bundle: Bundle, count: int, beam_size: int) -> Load:
     )
 
 
-def parse(text: str) -> tuple[int, int]:
+def parse(text: str) -> tuple[int, int, int]:
+    """Read the numbers of replicas, of their threads, and of a lone replica's threads."""
     replicas, _, threads = text.partition("x")
-    return int(replicas), int(threads)
+    threads, _, lone_threads = threads.partition("|")
+    return int(replicas), int(threads), int(lone_threads or threads)
 
 
 def main() -> None:
@@ -105,7 +110,9 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 8, 32, 64], help="of all replicas together")
     parser.add_argument("--beams", type=int, nargs="+", default=[1, 4])
     cores = len(os.sched_getaffinity(0))
-    parser.add_argument("--settings", nargs="+", default=[f"1x{cores}", f"{cores}x1"], metavar="REPLICASxTHREADS")
+    parser.add_argument(
+        "--settings", nargs="+", default=[f"1x{cores}", f"{cores}x1"], metavar="REPLICASxTHREADS[|LONE]"
+    )
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--batches", type=int, default=3, help="of a throughput run")
     arguments = parser.parse_args()
@@ -121,8 +128,8 @@ def main() -> None:
     for beams in arguments.beams:
         for rows in arguments.rows:
             settings = [
-                OpenReplicas(bundle, replicas, threads, max(rows // replicas, beams))
-                for replicas, threads in map(parse, arguments.settings)
+                OpenReplicas(bundle, replicas, threads, lone_threads, max(rows // replicas, beams))
+                for replicas, threads, lone_threads in map(parse, arguments.settings)
             ]
             measures: dict[str, tuple[Callable[[OpenReplicas, Load], Run], int]] = {
                 "throughput": (OpenReplicas.throughput, max(arguments.batches * rows // beams, 4))

@@ -125,7 +125,7 @@ class ServerSettings(Settings):
         default=None,
         ge=1,
         le=1024,
-        description="Replicas of a model, with a batch each; by default one, or one on each CPU for a small model.",
+        description="Replicas of a model, with a batch each; by default one on each CPU, or one for a very large model.",
     )
     threads: int | None = Field(
         default=None, ge=1, le=1024, description="Threads of each replica; by default its part of the CPUs granted."

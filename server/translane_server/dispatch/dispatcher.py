@@ -62,6 +62,7 @@ class Dispatcher:
         replicas: the replicas, which all run the same model.
         waiting_limit: maximum number of sentences that wait for rows. A request that would exceed it is refused.
         most_priority: the highest priority that counts between callers.
+        lone_rows: number of rows that the first replica decodes before another one begins.
         observe: called with the measurements of the replicas.
         count_loss: called for each replica that is lost.
         count_repeat: called for each sentence that is decoded again.
@@ -79,6 +80,7 @@ class Dispatcher:
         *,
         waiting_limit: int,
         most_priority: int = 0,
+        lone_rows: int = 0,
         observe: Callable[[Measurements], None] = lambda _measurements: None,
         count_loss: Callable[[], None] = lambda: None,
         count_repeat: Callable[[], None] = lambda: None,
@@ -89,6 +91,8 @@ class Dispatcher:
         self._loads = {id(replica): ReplicaLoad(replica) for replica in replicas}
         self.waiting_limit = waiting_limit
         self._most_priority = most_priority
+        self._first = self._loads[id(replicas[0])]
+        self._lone_rows = lone_rows
         self._observe = observe
         self._count_loss = count_loss
         self._count_repeat = count_repeat
@@ -361,11 +365,18 @@ class Dispatcher:
 
     def _send(self, accepted: Accepted, loads: Sequence[ReplicaLoad]) -> bool:
         """Send a sentence to the replica with the fewest rows. Return whether it has room."""
-        load = min(loads, key=_rows, default=None)
+        load = self._first if self._goes_first(accepted.task, loads) else min(loads, key=_rows, default=None)
         if load is None or not load.has_room_for(accepted.task):
             return False
         load.send(accepted)
         return True
+
+    def _goes_first(self, task: Task, loads: Sequence[ReplicaLoad]) -> bool:
+        """Whether the first replica decodes a sentence together with the few that it has."""
+        first = self._first
+        if not first.rows or first.rows + task.rows > self._lone_rows or first not in loads:
+            return False
+        return not any(load.rows for load in self._loads.values() if load is not first)
 
     def _dispatch(self) -> None:
         """Send sentences to the replicas, as long as the replicas have room."""

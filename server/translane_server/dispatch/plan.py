@@ -10,12 +10,19 @@ from translane_server.devices import Device
 from translane_server.errors import SettingsError
 from translane_server.settings import ServerSettings
 
-# Models with fewer parameters get a replica on each CPU: the operators of a step are too short for several threads.
-# Measured in docs/decoding-costs.md.
+# In models with fewer parameters, the operators of a step are too short for several threads. In larger ones, a lone
+# sentence is decoded sooner by all threads together. Measured in docs/decoding-costs.md.
 _SMALL_MODEL = 20_000_000
+# Models with more parameters have one replica: all threads together have the weights once more, and large weights keep
+# all processors waiting for the memory alike.
+_LARGE_MODEL = 200_000_000
 
-# More replicas have no work, because a single process handles all requests.
-_MOST_REPLICAS = 16
+# More replicas have no work, because a single process handles all requests. Larger models take longer for a request.
+_MOST_SMALL_REPLICAS = 16
+_MOST_REPLICAS = 64
+
+# Default number of rows of each replica of a model that is not small, if there are many: keys and values take memory.
+_ROWS = 16
 
 
 @dataclass(frozen=True)
@@ -25,10 +32,20 @@ class ReplicaPlan:
     Attributes:
         rows: number of rows of each replica.
         threads: number of threads of each replica.
+        lone_threads: number of threads of the first replica while the others have no work.
     """
 
     rows: tuple[int, ...]
     threads: int
+    lone_threads: int = 1
+
+    @property
+    def lone_rows(self) -> int:
+        """Number of rows that the first replica decodes before another one begins.
+
+        All threads together are of use to a few rows. More rows are decoded sooner by several replicas.
+        """
+        return self.lone_threads // 2
 
 
 def divide_cpus(models: Sequence[str], cpus: int | None = None) -> dict[str, int]:
@@ -55,21 +72,26 @@ def plan_replicas(settings: ServerSettings, parameters: int, device: Device, cpu
         SettingsError: the settings ask for several replicas on CUDA.
     """
     cpus = cpus or available_cpus()
-    chosen = None if settings.replicas else _suitable_number(settings, parameters, device, cpus)
-    number = settings.replicas or chosen or 1
-    if device == "cuda" and number > 1:
-        raise SettingsError(f"--replicas is {number}, and on cuda there is one: a step takes the whole GPU")
-    rows, more = divmod(settings.rows_of(number), number)
-    return ReplicaPlan(
-        rows=tuple(rows + (replica < more) for replica in range(number)),
-        threads=settings.threads or (1 if chosen and chosen > 1 else max(1, cpus // number)),
-    )
+    if device == "cuda" and (settings.replicas or 1) > 1:
+        raise SettingsError(f"--replicas is {settings.replicas}, and on cuda there is one: a step takes the whole GPU")
+    if settings.replicas or settings.threads or device == "cuda" or parameters >= _LARGE_MODEL:
+        number = settings.replicas or 1
+        return ReplicaPlan(_divided(settings.rows_of(number), number), settings.threads or max(1, cpus // number))
+    if parameters < _SMALL_MODEL:
+        return _small_plan(settings, cpus)
+    rows = settings.rows or max(settings.rows_of(1), _ROWS * cpus)
+    if cpus == 1 or cpus > _MOST_REPLICAS or rows // cpus < settings.beam_limit:
+        return ReplicaPlan(_divided(settings.rows_of(1), 1), cpus)
+    return ReplicaPlan(_divided(rows, cpus), threads=1, lone_threads=cpus)
 
 
-def _suitable_number(settings: ServerSettings, parameters: int, device: Device, cpus: int) -> int:
-    if device == "cuda" or settings.threads or parameters >= _SMALL_MODEL:
-        return 1
-    number = min(cpus, _MOST_REPLICAS)
+def _small_plan(settings: ServerSettings, cpus: int) -> ReplicaPlan:
+    number = min(cpus, _MOST_SMALL_REPLICAS)
     while number > 1 and settings.rows_of(number) // number < settings.beam_limit:
         number -= 1
-    return number
+    return ReplicaPlan(_divided(settings.rows_of(number), number), threads=1 if number > 1 else cpus)
+
+
+def _divided(rows: int, number: int) -> tuple[int, ...]:
+    each, more = divmod(rows, number)
+    return tuple(each + (place < more) for place in range(number))

@@ -174,7 +174,8 @@ def make_dispatcher(
     """
     manifest = model.bundle.manifest
     plan = plan_replicas(settings, manifest.architecture.parameters, model.device, cpus)
-    _log.info("replicas: %d, of %d threads each", len(plan.rows), plan.threads, extra=data(model=name))
+    alone = f", or {plan.lone_threads} while one works alone" if plan.lone_threads > plan.threads else ""
+    _log.info("replicas: %d, of %d threads each%s", len(plan.rows), plan.threads, alone, extra=data(model=name))
     ids = manifest.special_ids
     vocabulary = TargetVocabulary(ids.decoder_start, ids.eos, model.tokenizer.target_surfaces)
     setup = ModelSetup(
@@ -190,7 +191,11 @@ def make_dispatcher(
     hosts = process_hosts(len(plan.rows), plan.threads)
     replicas = [
         Supervisor(
-            partial(ReplicaConnection, ReplicaSetup(number, rows, vocabulary, setup), host),
+            partial(
+                ReplicaConnection,
+                ReplicaSetup(number, rows, vocabulary, setup, 1 if number else plan.lone_threads),
+                host,
+            ),
             patience=settings.replica_timeout,
             close=host.close,
         )
@@ -199,6 +204,7 @@ def make_dispatcher(
     dispatcher = Dispatcher(
         replicas,
         waiting_limit=settings.sentences_waiting,
+        lone_rows=plan.lone_rows,
         most_priority=settings.max_priority,
         observe=metrics.observe,
         count_loss=metrics.losses.inc,

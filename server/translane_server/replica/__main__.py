@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from translane_server.replica.activity import Activity
     from translane_server.replica.setup import ReplicaSetup
     from translane_server.runtime.graph_backend import GraphBackend
     from translane_server.runtime.sessions import Sessions
@@ -64,23 +65,30 @@ def _load(setup: ReplicaSetup) -> Sessions:
     return sessions
 
 
-def _open(setup: ReplicaSetup, sessions: Sessions) -> GraphBackend:
-    """Make and warm up the backend of one replica.
+def _open(setup: ReplicaSetup, sessions: Sessions, activity: Activity | None = None) -> GraphBackend:
+    """Make and warm up the backend of one replica, which may look at the `activity` of others.
 
     Raises:
         StartupError: the model does not run, or there is not enough memory for the rows.
     """
     from translane_server.runtime.device_backend import device_backend
+    from translane_server.runtime.sessions import AllThreads, Sessions
 
     model = setup.model
     assert model is not None, "the setup of a process has a model"
     with _lack_of_memory():
+        all_threads = None
+        if activity and setup.lone_threads > model.threads:
+            graphs = Sessions(model.bundle, device=model.device, threads=setup.lone_threads)
+            model.bundle.check_unchanged()
+            all_threads = AllThreads(graphs, activity.is_alone)
         backend = device_backend(
             sessions,
             rows=setup.rows,
             source_capacity=model.source_capacity,
             target_capacity=model.target_capacity,
             encode_tokens=model.encode_tokens,
+            all_threads=all_threads,
         )
         backend.warm_up()
     return backend

@@ -2,7 +2,8 @@
 
 The replicas share the weights: they are loaded once, and are once in memory and in the common cache of the CPUs. Each
 replica has its own rows. Only a process with one thread forks safely, so these replicas run ONNX Runtime on their main
-thread alone. A replica that is lost is forked anew, without loading the model again.
+thread alone. A replica that is lost is forked anew, without loading the model again. A replica may load the graphs once
+more after the fork, to run them on more threads while the others have no work.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Generic, TypeVar
 
 from translane_server.backend import Backend
 from translane_server.errors import StartupError
+from translane_server.replica.activity import Activity, SharedActivity
 from translane_server.replica.fork_messages import CODE, PID, receive_connection, report_line
 from translane_server.replica.serve import receive_setup, run_replica
 from translane_server.replica.server_connection import ServerConnection, ServerGoneError
@@ -37,7 +39,7 @@ _FAILED = 1  # the exit code of a replica that was not forked
 def serve_forked(
     control: socket.socket,
     load: Callable[[ReplicaSetup], _Model],
-    open_backend: Callable[[ReplicaSetup, _Model], Backend],
+    open_backend: Callable[[ReplicaSetup, _Model, Activity], Backend],
 ) -> int:
     """Fork a replica for each connection that the server sends, until the server closes `control`.
 
@@ -57,14 +59,15 @@ class _ForkingProcess(Generic[_Model]):
         self,
         control: socket.socket,
         load: Callable[[ReplicaSetup], _Model],
-        open_backend: Callable[[ReplicaSetup, _Model], Backend],
+        open_backend: Callable[[ReplicaSetup, _Model, Activity], Backend],
     ) -> None:
         self._control = control
         self._load = load
         self._open_backend = open_backend
         self._first: ReplicaSetup | None = None  # the setup with which the model was loaded
         self._model: _Model
-        self._numbers: dict[int, int] = {}  # process id -> number of the replica
+        self._activity = SharedActivity()
+        self._numbers: dict[int, tuple[int, Activity]] = {}  # process id -> number of the connection, and the replica's
         self._parent = os.getpid()
 
     def run(self) -> int:
@@ -108,7 +111,7 @@ class _ForkingProcess(Generic[_Model]):
         else:
             if pid == 0:
                 self._become(server, setup)
-            self._numbers[pid] = number
+            self._numbers[pid] = number, self._activity.of(setup.number)
             self._tell(number, PID, pid)
 
     def _shared(self, setup: ReplicaSetup) -> ReplicaSetup:
@@ -131,7 +134,8 @@ class _ForkingProcess(Generic[_Model]):
             self._restore_signals()
             self._control.close()
             _end_with(self._parent)
-            code = run_replica(server, setup, lambda setup: self._open_backend(setup, self._model))
+            activity = self._activity.of(setup.number)
+            code = run_replica(server, setup, lambda setup: self._open_backend(setup, self._model, activity), activity)
         except BaseException:  # noqa: BLE001 no error may continue in the code of the parent
             _log.exception("replica %d failed", setup.number)
         finally:
@@ -150,7 +154,9 @@ class _ForkingProcess(Generic[_Model]):
             pid, status = os.waitpid(-1, os.WNOHANG)
             if not pid:
                 return
-            if (number := self._numbers.pop(pid, None)) is not None:
+            if ended := self._numbers.pop(pid, None):
+                number, activity = ended
+                activity.end()
                 self._tell(number, CODE, os.waitstatus_to_exitcode(status))
 
     def _tell(self, number: int, what: str, value: int) -> None:
@@ -160,8 +166,8 @@ class _ForkingProcess(Generic[_Model]):
     def _restore_signals(self) -> None:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for number in self._to_close:
-            os.close(number)
+        for descriptor in self._to_close:
+            os.close(descriptor)
         self._to_close = []
 
 

@@ -19,6 +19,7 @@ from translane_server.batch.running_batch import RunningBatch
 from translane_server.batch.search import Search
 from translane_server.measurements import Measurements
 from translane_server.priority_queue import PriorityQueue
+from translane_server.replica.activity import Activity
 from translane_server.replica.interface import Report
 from translane_server.replica.messages import Orders
 from translane_server.replica.server_connection import ServerGoneError
@@ -55,6 +56,7 @@ class ReplicaLoop:
         backend: runs the model; the loop closes it at its end.
         server: sends orders and receives reports.
         vocabulary: the target vocabulary.
+        activity: tells other replicas whether this one is at work.
         clock: monotonic clock [seconds], equal to the server's clock.
     """
 
@@ -63,11 +65,13 @@ class ReplicaLoop:
         backend: Backend,
         server: ServerLink,
         vocabulary: TargetVocabulary,
+        activity: Activity,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._backend = backend
         self._rows = backend.rows
         self._server = server
+        self._activity = activity
         self._clock = clock
         self._vocabulary = vocabulary
         self._batch = self._empty_batch()
@@ -114,12 +118,16 @@ class ReplicaLoop:
             self._ended, self._dropped, self._certain, self._failed = [], [], [], []
             self._measured, self._must_answer = Measurements.none(), False
             self._server.report(report)
+        if idle:
+            self._activity.end()
         for orders in self._server.orders(wait=idle):
             self._must_answer |= orders.answer
             for task in orders.tasks:
                 self._queue.add(task, task.priority)
             if orders.cancelled:
                 self._cancel(set(orders.cancelled))
+        if idle:
+            self._activity.begin()
 
     def _cancel(self, numbers: set[int]) -> None:
         """Give up the tasks of these numbers that have not ended."""

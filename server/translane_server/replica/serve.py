@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from translane_server.backend import Backend
 from translane_server.errors import StartupError
+from translane_server.replica.activity import Activity, SharedActivity
 from translane_server.replica.loop import ReplicaLoop
 from translane_server.replica.messages import Ready
 from translane_server.replica.server_connection import ServerConnection, ServerGoneError
@@ -28,7 +29,7 @@ def serve(connection: socket.socket, open_backend: Callable[[ReplicaSetup], Back
         setup = receive_setup(server)
     except ServerGoneError:
         return 0
-    return run_replica(server, setup, open_backend)
+    return run_replica(server, setup, open_backend, SharedActivity().of(setup.number))
 
 
 def receive_setup(server: ServerConnection) -> ReplicaSetup:
@@ -44,7 +45,12 @@ def receive_setup(server: ServerConnection) -> ReplicaSetup:
     return setup
 
 
-def run_replica(server: ServerConnection, setup: ReplicaSetup, open_backend: Callable[[ReplicaSetup], Backend]) -> int:
+def run_replica(
+    server: ServerConnection,
+    setup: ReplicaSetup,
+    open_backend: Callable[[ReplicaSetup], Backend],
+    activity: Activity,
+) -> int:
     """Open the backend, tell the server, and run the loop; see `serve` for the result."""
     try:
         try:
@@ -55,4 +61,4 @@ def run_replica(server: ServerConnection, setup: ReplicaSetup, open_backend: Cal
         server.send(Ready())
     except ServerGoneError:
         return 0
-    return 0 if ReplicaLoop(backend, server, setup.vocabulary).run() else 1
+    return 0 if ReplicaLoop(backend, server, setup.vocabulary, activity).run() else 1

@@ -44,9 +44,12 @@ class ReplicaSetup:
         rows: maximum number of hypotheses that decode at once.
         vocabulary: the target vocabulary.
         model: the model; None if the replica's host has a backend already.
+        lone_threads: number of ONNX Runtime's threads while no other replica of the model is at work, if that is more
+            than `model.threads`.
     """
 
     number: int
     rows: int
     vocabulary: TargetVocabulary
     model: ModelSetup | None = None
+    lone_threads: int = 1

@@ -6,8 +6,9 @@ memory, and it writes new keys and values in place.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from translane_server.runtime.cache import HostCache
 from translane_server.runtime.encode_buffers import EncodeBuffers
 from translane_server.runtime.encode_groups import Group
 from translane_server.runtime.graph_backend import GraphBackend
-from translane_server.runtime.sessions import Sessions
+from translane_server.runtime.sessions import AllThreads, Sessions
 from translane_server.runtime.step_buffers import StepBuffers
 
 
@@ -35,6 +36,20 @@ class _Step:
     candidates: Candidates
 
 
+class _Graphs:
+    """The graphs of some sessions, and what is bound to them.
+
+    Attributes:
+        steps: bound steps, by number of rows and needs.
+        sources: inputs of the encoder.
+    """
+
+    def __init__(self, sessions: Sessions, sources: EncodeBuffers) -> None:
+        self.encoder, self.decoder, self.greedy = sessions.encoder, sessions.decoder, sessions.greedy
+        self.steps: dict[tuple[int, StepNeeds], _Step] = {}
+        self.sources = sources
+
+
 class OrtBackend(GraphBackend):
     """Runs a bundle's graphs over rows in main memory.
 
@@ -44,6 +59,7 @@ class OrtBackend(GraphBackend):
         source_capacity: maximum source tokens of a row.
         target_capacity: maximum decoder steps of a row.
         encode_tokens: maximum padded source tokens that are encoded ahead.
+        all_threads: the graphs on more threads, which run while they may. The results are the same, bit for bit.
 
     Raises:
         DeviceError: there is too little memory for the rows.
@@ -59,6 +75,7 @@ class OrtBackend(GraphBackend):
         source_capacity: int,
         target_capacity: int,
         encode_tokens: int = 2048,
+        all_threads: AllThreads | None = None,
     ) -> None:
         bundle = sessions.bundle
         graphs = bundle.manifest.graphs
@@ -72,8 +89,12 @@ class OrtBackend(GraphBackend):
             # Cross-attention's keys and values do not change after the encoder has run, so a smaller type may do.
             cross_dtype=np.dtype(graphs.cross_dtype),
         )
-        self._encode_buffers = EncodeBuffers(self._encode_tokens, bundle.manifest.special_ids.pad)
-        self._encoder, self._decoder, self._greedy = sessions.encoder, sessions.decoder, sessions.greedy
+        pad = bundle.manifest.special_ids.pad
+        self._graphs = [
+            _Graphs(each, EncodeBuffers(self._encode_tokens, pad))
+            for each in (sessions, *([all_threads.sessions] if all_threads else ()))
+        ]
+        self._are_free: Callable[[], bool] = all_threads.are_free if all_threads else lambda: False
         self._cache = self._allocate_cache()
         self._returns_cross = graphs.returns_cross
         self._vocab_size = bundle.manifest.architecture.target_vocab_size
@@ -86,7 +107,6 @@ class OrtBackend(GraphBackend):
         )
         self._source_lengths = self._buffers.source_lengths
         self._attention = self._open_attention(sessions) if sessions.alignment else None
-        self._steps: dict[tuple[int, StepNeeds], _Step] = {}  # by number of rows and needs
 
     @property
     def has_attention(self) -> bool:
@@ -98,32 +118,43 @@ class OrtBackend(GraphBackend):
 
     def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN) -> Candidates:
         n = len(token_ids)
-        step = self._steps.get((n, needs)) or self._prepare(n, needs)
+        graphs = self._graphs[self._are_free()]
+        step = graphs.steps.get((n, needs)) or self._prepare(graphs, n, needs)
         self._buffers.write(token_ids, positions, step.num_candidates)
         step.session.run_with_iobinding(step.binding)
         if self._attention and needs.attention:
             return replace(step.candidates, attention=self._attention.run(n))
         return step.candidates
 
-    def _prepare(self, n: int, needs: StepNeeds) -> _Step:
+    def _prepare(self, graphs: _Graphs, n: int, needs: StepNeeds) -> _Step:
         """Bind a step over rows 0 … n-1, and keep the binding until the step buffers move."""
         assert 1 <= n <= self.rows, "no such number of rows"
         assert needs.num_candidates >= 1, "no candidates"
         assert self.has_attention or not needs.attention, "the bundle has no attention"
         available = replace(needs, num_candidates=min(needs.num_candidates, self._vocab_size))
         if self._buffers.reserve(available):
-            self._steps.clear()
-        session = self._greedy if self._greedy and available == BEST_TOKEN_ALONE else self._decoder
-        binding = self._bind(session, n, available)
+            for each in self._graphs:
+                each.steps.clear()
+        is_greedy = bool(graphs.greedy) and available == BEST_TOKEN_ALONE
+        session = graphs.greedy if is_greedy else graphs.decoder
+        binding = self._bind(session, n, available, is_greedy=is_greedy)
         step = _Step(session, binding, available.num_candidates, self._buffers.read(n, available))
-        self._steps[n, needs] = step
+        graphs.steps[n, needs] = step
         return step
 
     def close(self) -> None:
-        self._steps.clear()
-        self._encode_buffers.clear()
+        for graphs in self._graphs:
+            graphs.steps.clear()
+            graphs.sources.clear()
         if self._attention:
             self._attention.close()
+
+    def _run_all_sizes(self) -> None:
+        are_free = self._are_free
+        for place in range(len(self._graphs)):
+            self._are_free = (lambda: True) if place else (lambda: False)
+            super()._run_all_sizes()
+        self._are_free = are_free
 
     def _allocate_cache(self) -> HostCache:
         try:
@@ -148,23 +179,24 @@ class OrtBackend(GraphBackend):
     def _encode_together(self, sources: Sequence[Sequence[int]], longest: int, start: int) -> None:
         """Run the encoder over sources padded to `longest`. The output begins at `start`."""
         batch = len(sources)
-        self._encode_buffers.write(sources, longest)
-        binding = self._encode_buffers.binding(batch, longest, start, self._bind_encoder)
-        self._encoder.run_with_iobinding(binding)
+        graphs = self._graphs[self._are_free()]
+        graphs.sources.write(sources, longest)
+        binding = graphs.sources.binding(batch, longest, start, partial(self._bind_encoder, graphs))
+        graphs.encoder.run_with_iobinding(binding)
 
-    def _bind_encoder(self, sources: int, longest: int, start: int) -> Any:
+    def _bind_encoder(self, graphs: _Graphs, sources: int, longest: int, start: int) -> Any:
         """Bind a run over so many sources, padded to `longest`, to the addresses of its inputs and outputs."""
-        binding = self._encoder.io_binding()
-        self._encode_buffers.bind_inputs(binding, sources, longest)
+        binding = graphs.encoder.io_binding()
+        graphs.sources.bind_inputs(binding, sources, longest)
         shape = (sources, self._shape.heads, longest, self._shape.head_size)
         for name, pointer in zip(self._shape.names("cross"), self._cache.staging_pointers(start), strict=True):
             binding.bind_output(name, "cpu", 0, self._shape.cross_dtype, shape, pointer)
         return binding
 
-    def _bind(self, session: Any, n: int, needs: StepNeeds) -> Any:
+    def _bind(self, session: Any, n: int, needs: StepNeeds, *, is_greedy: bool) -> Any:
         """Bind a step over rows 0 … n-1 to the addresses of its inputs and outputs."""
         binding = session.io_binding()
-        if session is self._greedy:
+        if is_greedy:
             self._buffers.bind_greedy_inputs(binding, n)
         else:
             self._buffers.bind_inputs(binding, n, needs)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 # Some builds of ONNX Runtime send usage data to their vendor unless this is set before the import.
@@ -154,3 +155,16 @@ class Sessions:
                     f" {min(different)} is only in one of them"
                 )
         return session
+
+
+@dataclass(frozen=True)
+class AllThreads:
+    """The same graphs on more threads, for the times in which no other replica needs the processors.
+
+    Attributes:
+        sessions: the graphs.
+        are_free: whether the graphs may run now. It is asked before every run.
+    """
+
+    sessions: Sessions
+    are_free: Callable[[], bool]

@@ -14,6 +14,8 @@ from helpers.bundles import SOURCES, random_bundle
 from helpers.driver import BundleDecoder
 from translane_server.bundle import load_bundle
 from translane_server.options import DecodingOptions
+from translane_server.runtime.ort import OrtBackend
+from translane_server.runtime.sessions import AllThreads, Sessions
 from translane_server.sentence import Sentence
 from translane_server.text.tokenizer import load_tokenizer
 
@@ -59,6 +61,31 @@ def test_random_model(tmp_path, width, threads):
 @pytest.mark.parametrize("width", [32, 256])
 def test_random_model_in_int8(tmp_path, width, threads):
     check_random_model(tmp_path, width, threads, precision="int8")
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_steps_on_more_threads_now_and_then(tmp_path, precision):
+    bundle = load_bundle(random_bundle(tmp_path / "bundle", eos_bias=2.0, export={"precision": precision}, d_model=256))
+    shuffle = random.Random(0)
+    sources = load_tokenizer(bundle).encode([text * shuffle.randint(1, 4) for text in SOURCES * 4])
+    sentences = [Sentence(source, OPTIONS) for source in sources]
+    asked = []
+
+    def are_free():
+        asked.append(shuffle.random() < 0.5)
+        return asked[-1]
+
+    def on_more_threads(bundle, **sizes):
+        more = AllThreads(Sessions(bundle, threads=4), are_free)
+        return OrtBackend(Sessions(bundle, threads=1), all_threads=more, **sizes)
+
+    with BundleDecoder(bundle, rows=ROWS, target_capacity=OPTIONS.max_length) as decoder:
+        expected = found(decoder.together(sentences))
+    sizes = {"rows": ROWS, "target_capacity": OPTIONS.max_length}
+    with BundleDecoder(bundle, open_backend=on_more_threads, **sizes) as decoder:
+        for seed in range(3):
+            assert differences(found(decoder.arriving(sentences, seed)), expected) == {"tokens": 0, "scores": 0}
+    assert min(asked.count(True), asked.count(False)) > 30
 
 
 def check_random_model(folder, width, threads, **export):

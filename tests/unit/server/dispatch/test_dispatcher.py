@@ -112,6 +112,24 @@ async def test_sentences_go_to_whoever_has_the_fewest_rows(engine, replicas):
     assert engine.rows == 16
 
 
+async def test_the_first_replica_decodes_a_few_before_another_begins(replicas):
+    engine = Dispatcher(replicas, waiting_limit=100, lone_rows=4)
+    await engine.start()
+    await call(engine, 3)
+    assert sent(replicas) == [3, 0]
+    await call(engine, beam_size=2)
+    assert sent(replicas) == [3, 1], "it would have five rows"
+    replicas[0].end(*replicas[0].numbers)
+    await call(engine)
+    await call(engine)
+    assert sent(replicas) == [5, 1], "the one with the fewest rows; the other one is at work"
+    replicas[1].end(*replicas[1].numbers)
+    await call(engine, 2)
+    assert sent(replicas) == [7, 1]
+    replicas[0].lose()
+    assert sent(replicas)[1] > 1, "the first one is gone"
+
+
 async def test_a_few_wait_at_a_replica_and_the_rest_here(engine, replicas):
     request = await call(engine, 40)
     assert sent(replicas) == [16, 16], "rows, and as many more"

@@ -20,8 +20,21 @@ def test_a_small_model_has_a_replica_on_each_cpu():
     assert plan(cpus=99) == ReplicaPlan(rows=(32,) * 16, threads=1)
 
 
-def test_a_large_model_has_one():
-    assert plan(LARGE) == ReplicaPlan(rows=(64,), threads=2)
+def test_a_larger_model_has_one_on_each_cpu_too_and_all_threads_for_a_lone_one():
+    assert plan(LARGE) == ReplicaPlan(rows=(32, 32), threads=1, lone_threads=2)
+    assert plan(LARGE, cpus=16) == ReplicaPlan(rows=(16,) * 16, threads=1, lone_threads=16)
+    assert plan(LARGE, cpus=16).lone_rows == 8
+    assert plan(LARGE, cpus=1) == ReplicaPlan(rows=(64,), threads=1)
+
+
+def test_a_larger_model_has_one_where_rows_or_cpus_do_not_suit_many():
+    assert plan(LARGE, rows=31) == ReplicaPlan(rows=(31,), threads=2)
+    assert plan(LARGE, cpus=65) == ReplicaPlan(rows=(64,), threads=65)
+    assert plan(LARGE, max_beam_size=64) == ReplicaPlan(rows=(64,), threads=2)
+
+
+def test_a_very_large_model_has_one():
+    assert plan(200_000_000) == ReplicaPlan(rows=(64,), threads=2)
 
 
 def test_replicas_and_threads_can_be_set():

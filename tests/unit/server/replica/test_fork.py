@@ -86,6 +86,12 @@ def test_nothing_is_loaded_where_the_server_has_gone(control):
 
 def test_a_replica_is_forked_again_and_its_end_is_told(control):
     loads = []
+
+    def open_backend(_setup, _model, activity):
+        assert activity.is_alone(), "the replica before has ended"
+        activity.begin()
+        return FakeBackend(rows=1)
+
     ours, theirs = control
     told = iter(ours.makefile())
 
@@ -103,7 +109,7 @@ def test_a_replica_is_forked_again_and_its_end_is_told(control):
     server = threading.Thread(target=kill_and_go_on)
     server.start()
     try:
-        assert serve_forked(theirs, lambda setup: loads.append(setup.number), lambda *_: FakeBackend(rows=1)) == 0
+        assert serve_forked(theirs, lambda setup: loads.append(setup.number), open_backend) == 0
     finally:
         server.join()
     assert loads == [0], "the model is loaded once"

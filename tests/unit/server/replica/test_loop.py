@@ -9,6 +9,7 @@ import pytest
 from fakes.backend import EOS, OFFSET, VOCABULARY, FakeBackend
 from fakes.language_model import RandomBackend, RandomModel
 from translane_server.options import DecodingOptions
+from translane_server.replica.activity import SharedActivity
 from translane_server.replica.loop import ReplicaLoop
 from translane_server.replica.messages import Orders
 from translane_server.replica.server_connection import ServerGoneError
@@ -62,7 +63,8 @@ class Calls:
         self.backend = FakeBackend(rows)
         self.server = ScriptedServer()
         self.clock = itertools.count().__next__
-        self.loop = ReplicaLoop(self.backend, self.server, VOCABULARY, self.clock)
+        self.activities = SharedActivity()
+        self.loop = ReplicaLoop(self.backend, self.server, VOCABULARY, self.activities.of(0), self.clock)
         self.at_step: dict[int, Callable[[], object]] = {}
         step = self.backend.decode_step
 
@@ -177,7 +179,7 @@ def test_sentences_of_several_rows_are_encoded_ahead_and_wait_for_room():
     backend.encode_ahead = lambda sources: encoded.append(len(sources)) or encode(sources)
     for token in range(2, 10):
         server.order(Task(token, 0, 0.0, False, Sentence([token, 1], DecodingOptions(6, beam_size=2))))
-    assert ReplicaLoop(backend, server, MODEL.vocabulary, float).run()
+    assert ReplicaLoop(backend, server, MODEL.vocabulary, SharedActivity().of(0), float).run()
     assert encoded == [8]  # of two rows each; the dispatcher sends no more than as many rows again
     assert max(backend.steps) == 4
     assert len(server.ended) == 8
@@ -196,7 +198,7 @@ def test_several_steps_at_once_give_every_sentence_what_single_steps_do(steps_at
             source = [2 + number % 30, 2 + number // 30, 1]
             sentence = Sentence(source, DecodingOptions(1 + number % 13, **settings))
             server.order(Task(number, 0, 0.0, False, sentence))
-        assert ReplicaLoop(backend, server, MODEL.vocabulary, float).run()
+        assert ReplicaLoop(backend, server, MODEL.vocabulary, SharedActivity().of(0), float).run()
         return {number: result.hypotheses for number, result in server.ended}, backend
 
     expected, single = decode(1)
@@ -350,3 +352,21 @@ def test_a_replica_that_is_asked_answers_even_without_news():
     calls.submit(10, length=4)
     calls.run()
     assert [len(report.ended) for report in calls.server.reports] == [0, 1]
+
+
+def test_others_learn_when_it_is_at_work():
+    calls = Calls(rows=4)
+    seen = []
+    other = calls.activities.of(1)
+    calls.at_step[0] = lambda: seen.append(other.is_alone())
+    orders = calls.server.orders
+
+    def ordered(*, wait):
+        if wait:
+            seen.append(other.is_alone())
+        return orders(wait=wait)
+
+    calls.server.orders = ordered
+    calls.submit(7, 3)
+    calls.run()
+    assert seen == [True, False, True], "it waits, it decodes, it waits"

@@ -18,4 +18,5 @@ def test_each_device_has_its_backend_of_the_sizes_asked_for(cuda, expected, monk
         monkeypatch.setattr(module, name, lambda sessions, name=name, **sizes: opened.append((name, sessions, sizes)))
     sessions: Any = SimpleNamespace(cuda=cuda)
     device_backend(sessions, **SIZES)
-    assert opened == [(expected, sessions, SIZES)]
+    more = {} if cuda else {"all_threads": None}
+    assert opened == [(expected, sessions, SIZES | more)]
