@@ -125,7 +125,8 @@ class ServerSettings(Settings):
         default=None,
         ge=1,
         le=1024,
-        description="Replicas of a model, with a batch each; by default one on each CPU, or one for a very large model.",
+        description="Replicas of a model, with a batch each;"
+        " by default one on each CPU, or one for a very large model.",
     )
     threads: int | None = Field(
         default=None, ge=1, le=1024, description="Threads of each replica; by default its part of the CPUs granted."
