@@ -144,6 +144,7 @@ def _timing(response: pb.TranslateResponse | pb.TranslateStreamResponse) -> Timi
         encode=_seconds(timing.encode),
         decode=_seconds(timing.decode),
         total=_seconds(timing.total),
+        cached_texts=timing.cached_texts,
     )
 
 

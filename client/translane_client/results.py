@@ -112,6 +112,8 @@ class Timing:
     """From the first decoder step to the last."""
     total: float
     """From the request's arrival to the sending of the answer."""
+    cached_texts: int = 0
+    """How many texts of the request had their translations from the server's cache."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ PER_MODEL = (
     "max_target_tokens",
     "sentences_waiting",
     "decoding_defaults",
+    "cache_bytes",
 )
 
 
@@ -149,6 +150,12 @@ class ServerSettings(Settings):
         ge=0,
         le=86400,
         description="Seconds after which a replica that hangs is replaced; 0 waits for ever.",
+    )
+    cache_bytes: Annotated[int, Flag("BYTES", heading="cache")] = Field(
+        default=0, ge=0, le=2**40, description="Memory of each model's cache of translations [bytes]; 0 is no cache."
+    )
+    cache_shared: bool = Field(
+        default=False, description="Answer callers from the cache with translations of other callers, too."
     )
     max_beam_size: Annotated[int | None, Flag(heading="limits of a request")] = Field(
         default=None,

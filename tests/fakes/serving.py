@@ -18,11 +18,13 @@ from translane_server.manifest import Manifest
 from translane_server.models.glossary_folder import GlossaryFolder
 from translane_server.models.limits import limits_of
 from translane_server.models.loaded_model import LoadedModel
+from translane_server.models.loading import answer_cache
 from translane_server.models.registry import Registry
 from translane_server.models.served_model import ServedModel
 from translane_server.observation.call_trace import Tracer
 from translane_server.observation.metrics import Metrics
 from translane_server.observation.model_metrics import ModelMetrics
+from translane_server.requests.answers import AnswerCache
 from translane_server.requests.limits import RequestLimits
 from translane_server.requests.model_list import ModelDescription
 from translane_server.server import Server
@@ -132,7 +134,9 @@ class FakeLoader:
         metrics: ModelMetrics,
         make: Callable[[], Dispatcher],
         glossaries: GlossaryFolder,
+        answers: Callable[[], AnswerCache | None],
     ) -> None:
+        self._answers = answers
         self._model = model
         self._limits = limits
         self._metrics = metrics
@@ -153,6 +157,7 @@ class FakeLoader:
             self._metrics,
             fingerprint="only",
             stored=lambda: self._glossaries.current,
+            answers=self._answers(),
         )
         await loaded.start()
         return loaded
@@ -166,6 +171,7 @@ def make_registry(
     *,
     unload_after: float = 0,
     glossaries: GlossaryFolder | None = None,
+    answers: Callable[[ModelMetrics], AnswerCache | None] = lambda _metrics: None,
 ) -> Registry:
     """Return a registry of one model, which is not loaded."""
     glossaries = glossaries or GlossaryFolder()
@@ -173,7 +179,7 @@ def make_registry(
     of_model = metrics.of_model(name)
     served = ServedModel(
         ModelDescription(name, model.manifest, "cpu", limits),
-        FakeLoader(model, limits, of_model, lambda: make(of_model), glossaries),
+        FakeLoader(model, limits, of_model, lambda: make(of_model), glossaries, lambda: answers(of_model)),
         of_model,
     )
     registry = Registry(
@@ -231,6 +237,7 @@ async def serving(
         lambda of_model: make_dispatcher(backend, of_model, settings.sentences_waiting),
         unload_after=settings.unload_after,
         glossaries=glossaries,
+        answers=lambda of_model: answer_cache(settings, of_model, lambda: glossaries.current),
     )
     server = Server(settings, registry, metrics, tracer)
     try:

@@ -239,16 +239,18 @@ class AlignmentPoint(_message.Message):
     def __init__(self, source_token: _Optional[int] = ..., target_token: _Optional[int] = ..., weight: _Optional[float] = ...) -> None: ...
 
 class Timing(_message.Message):
-    __slots__ = ("queue", "encode", "decode", "total")
+    __slots__ = ("queue", "encode", "decode", "total", "cached_texts")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     ENCODE_FIELD_NUMBER: _ClassVar[int]
     DECODE_FIELD_NUMBER: _ClassVar[int]
     TOTAL_FIELD_NUMBER: _ClassVar[int]
+    CACHED_TEXTS_FIELD_NUMBER: _ClassVar[int]
     queue: _duration_pb2.Duration
     encode: _duration_pb2.Duration
     decode: _duration_pb2.Duration
     total: _duration_pb2.Duration
-    def __init__(self, queue: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., encode: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., decode: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., total: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    cached_texts: int
+    def __init__(self, queue: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., encode: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., decode: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., total: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., cached_texts: _Optional[int] = ...) -> None: ...
 
 class TranslateStreamRequest(_message.Message):
     __slots__ = ("text", "model", "source_language", "target_language", "options", "priority", "format")

@@ -14,6 +14,7 @@ from translane_server.manifest import Manifest
 from translane_server.models.memory import shared_memory
 from translane_server.observation.logs import data
 from translane_server.observation.model_metrics import ModelMetrics, Pids
+from translane_server.requests.answers import AnswerCache
 from translane_server.requests.limits import RequestLimits
 from translane_server.requests.score import ScoreReader
 from translane_server.requests.translate import TranslateReader
@@ -41,6 +42,7 @@ class LoadedModel:
         fingerprint: identifies the version; see `folders.fingerprint`.
         pids: the processes of the replicas.
         stored: returns the glossaries of the server.
+        answers: the cache of this version's answers; None without one.
         clock: monotonic clock [seconds].
 
     Attributes:
@@ -62,6 +64,7 @@ class LoadedModel:
         fingerprint: str = "",
         pids: Pids = (),
         stored: Callable[[], StoredGlossaries] = StoredGlossaries,
+        answers: AnswerCache | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
@@ -73,6 +76,7 @@ class LoadedModel:
         self.fingerprint = fingerprint
         self.translate = TranslateReader(manifest, tokenizer, limits, stored)
         self.score = ScoreReader(manifest, tokenizer, limits)
+        self.answers = answers
         self._pids = pids
         self._clock = clock
         self._users = 0
@@ -118,6 +122,9 @@ class LoadedModel:
             dispatcher.waiting_limit,
             self._pids,
         )
+        if self.answers:
+            store = self.answers.store
+            self.metrics.watch_cache(lambda: len(store), lambda: store.bytes)
         memory = await asyncio.to_thread(shared_memory, [pid() for pid in self._pids])
         self.metrics.set_memory(memory)
         facts = data(
@@ -143,6 +150,8 @@ class LoadedModel:
         Args:
             patience: time for the running requests [seconds]. Then they are answered with UNAVAILABLE.
         """
+        if self.answers:
+            self.answers.close()
         try:
             await asyncio.wait_for(self._unused.wait(), patience)
         except TimeoutError:

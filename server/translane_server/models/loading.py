@@ -24,6 +24,7 @@ from translane_server.models.loaded_model import LoadedModel
 from translane_server.observation.logs import data
 from translane_server.observation.model_metrics import ModelMetrics, Pids
 from translane_server.replica.setup import ModelSetup, ReplicaSetup
+from translane_server.requests.answers import AnswerCache
 from translane_server.requests.limits import RequestLimits
 from translane_server.settings import ServerSettings
 from translane_server.text.stored_glossaries import StoredGlossaries
@@ -137,6 +138,7 @@ class ModelLoader:
             fingerprint=checked.fingerprint,
             pids=pids,
             stored=self._stored,
+            answers=answer_cache(self._settings, self._metrics, self._stored),
         )
         await loaded.start()
         return loaded
@@ -211,6 +213,21 @@ def make_dispatcher(
         count_repeat=metrics.repeats.inc,
     )
     return dispatcher, [partial(getattr, host, "pid") for host in hosts]
+
+
+def answer_cache(
+    settings: ServerSettings, metrics: ModelMetrics, stored: Callable[[], StoredGlossaries]
+) -> AnswerCache | None:
+    """Make the cache of a version's answers by the settings of its model; None without one."""
+    if not settings.cache_bytes:
+        return None
+    return AnswerCache(
+        settings.cache_bytes,
+        shared=settings.cache_shared,
+        stored=stored,
+        count_texts=metrics.count_cached,
+        count_evictions=metrics.cache_evictions.inc,
+    )
 
 
 def _fingerprint(version: Path) -> str:

@@ -28,6 +28,8 @@ _ROW_BUCKETS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024)
 RELOADED, REFUSED = "reloaded", "refused"
 _OUTCOMES = (RELOADED, REFUSED)
 _ROW_STATES = ("active", "free")
+# Whether the translation of a text was in the cache.
+_LOOKUPS = ("hit", "miss")
 
 Pids = Sequence[Callable[[], int]]
 """Returns the process of each replica; -1 if the process does not run."""
@@ -77,6 +79,17 @@ class ModelFamilies:
         self.generated_tokens = self._counter(
             "translane_generated_tokens_total", "Tokens of the hypotheses that were returned."
         )
+        self.cache_texts = self._counter(
+            "translane_cache_texts_total",
+            "Texts of answered requests, by whether the cache had them: hit or miss.",
+            "outcome",
+            _LOOKUPS,
+        )
+        self.cache_evictions = self._counter(
+            "translane_cache_evictions_total", "Translations that the cache has forgotten for others."
+        )
+        self.cache_entries = self._gauge("translane_cache_entries", "Translations in the cache.")
+        self.cache_bytes = self._gauge("translane_cache_bytes", "Memory of the translations in the cache.")
         self.loaded = self._gauge("translane_model_loaded", "Whether the model is in memory and translates: 1 or 0.")
         self.memory = self._gauge(
             "translane_model_memory_bytes",
@@ -131,6 +144,8 @@ class ModelMetrics:
         self.generated_tokens = families.generated_tokens.labels(name)
         self.losses = families.losses.labels(name)
         self.repeats = families.repeats.labels(name)
+        self.cache_evictions = families.cache_evictions.labels(name)
+        self._hits, self._misses = (families.cache_texts.labels(name, outcome) for outcome in _LOOKUPS)
         self._queue = families.queue.labels(name)
         self._first_token = families.first_token.labels(name)
         self._encode = families.encode.labels(name)
@@ -170,6 +185,21 @@ class ModelMetrics:
         families.replicas.models[name] = [ProcessCollector(pid=pid, registry=None) for pid in pids]
         self._loaded.set(1)
 
+    def watch_cache(self, entries: Callable[[], int], size: Callable[[], int]) -> None:
+        """Read the gauges of the version's cache at each scrape.
+
+        Args:
+            entries: returns the number of translations.
+            size: returns their memory [bytes].
+        """
+        self._families.cache_entries.labels(self._name).set_function(entries)
+        self._families.cache_bytes.labels(self._name).set_function(size)
+
+    def count_cached(self, hits: int, misses: int) -> None:
+        """Count the texts of a request that were in the cache, and those that were not."""
+        self._hits.inc(hits)
+        self._misses.inc(misses)
+
     def set_memory(self, size: int) -> None:
         """Report the memory of all replicas [bytes]; 0 if it is not known."""
         self._memory.set(size)
@@ -179,7 +209,10 @@ class ModelMetrics:
         families, name = self._families, self._name
         families.replicas.models.pop(name, None)
         _remove(families.rows, name, _ROW_STATES)
-        for family in (families.rows_limit, families.waiting, families.waiting_limit):
+        for family in (
+            *(families.rows_limit, families.waiting, families.waiting_limit),
+            *(families.cache_entries, families.cache_bytes),
+        ):
             _remove(family, name)
         self._memory.set(0)
         self._loaded.set(0)

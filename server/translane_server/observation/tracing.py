@@ -42,7 +42,7 @@ _UNNAMED_SERVICE = "unknown_service"  # the SDK's name of a service whose name i
 _FAULTS = frozenset({"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"})
 
 # The facts of a call that its span gets. No other fact is recorded: some are texts.
-_FACTS = ("model", "texts", "source_tokens", "target_tokens", "generated_tokens")
+_FACTS = ("model", "texts", "cached_texts", "source_tokens", "target_tokens", "generated_tokens")
 
 # What callers may send beside their trace. The server uses none of it, and need not read it.
 _BAGGAGE = "baggage"

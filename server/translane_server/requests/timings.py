@@ -11,9 +11,9 @@ _NANOSECONDS = 1_000_000_000  # of a second
 _PHASES = ("queue", "encode", "decode")
 
 
-def timing(results: Sequence[SentenceResult], total: float) -> pb.Timing:
+def timing(results: Sequence[SentenceResult], total: float, cached_texts: int = 0) -> pb.Timing:
     """Return the time of the slowest sentence in each phase, and the `total` time. All times are in seconds."""
-    message = pb.Timing()
+    message = pb.Timing(cached_texts=cached_texts)
     queue = encode = decode = 0.0
     for result in results:
         phases = result.timing
@@ -30,14 +30,15 @@ def set_total(message: pb.Timing, seconds: float) -> None:
 
 
 def keep_slowest(message: pb.Timing, other: pb.Timing) -> None:
-    """Keep the longer time of each phase, for parts of a request that run at the same time."""
+    """Keep the longer time of each phase, for parts of a request that run at the same time. Add cached texts."""
+    message.cached_texts += other.cached_texts
     for phase in _PHASES:
         slowest = max(getattr(message, phase).ToNanoseconds(), getattr(other, phase).ToNanoseconds())
         getattr(message, phase).FromNanoseconds(slowest)
 
 
 def add_times(message: pb.Timing, first: pb.Timing) -> None:
-    """Add all times of `first`, for steps of a request that run one after the other."""
+    """Add all times of `first`, for steps of a request that run one after the other. Cached texts stay the last's."""
     for phase in (*_PHASES, "total"):
         both = getattr(message, phase).ToNanoseconds() + getattr(first, phase).ToNanoseconds()
         getattr(message, phase).FromNanoseconds(both)

@@ -19,6 +19,7 @@ from translane_server.models.pivots import Pivot
 from translane_server.models.registry import Registry
 from translane_server.models.served_model import ServedModel
 from translane_server.observation.call_trace import ModelRun, current_trace, exemplar
+from translane_server.requests.answers import Recalled
 from translane_server.requests.limits import TranslationRequest, check_names
 from translane_server.requests.model_list import model_list
 from translane_server.requests.prepared import PreparedRequest
@@ -100,6 +101,7 @@ class TranslationService(TranslationServiceServicer):
         """See `Steps`."""
         with unpaid():
             async with _Accepted(self, served) as model:
+                model.dispatcher.check_room(model.translate.check(request), caller())
                 await self._read(request, model)
 
     async def translate(self, request: pb.TranslateRequest, served: ServedModel) -> pb.TranslateResponse:
@@ -107,14 +109,18 @@ class TranslationService(TranslationServiceServicer):
         started = self._clock()
         async with _Accepted(self, served) as model:
             reading = self._clock()
-            prepared = await self._read(request, model)
+            recalled = self._recall(request, model)
+            prepared = await self._read(recalled.request, model)
             submitted = self._clock()
             results = await model.dispatcher.decode(prepared.sentences, request.priority, caller())
             generated = _generated_tokens(results)
-            work = _work(request) + generated
-            translations = await self._workers.build(work, partial(prepared.translations, results), caller())
+            work = _work(recalled.request) + generated + recalled.size
+            translations = await self._workers.build(
+                work, lambda budget: recalled.whole(prepared.translations(results, budget)), caller()
+            )
+            recalled.keep()
             response = pb.TranslateResponse(
-                translations=translations, model=model.name, timing=self._timed(model, started, results)
+                translations=translations, model=model.name, timing=self._timed(model, started, results, recalled)
             )
             self._trace(model, (started, reading, submitted), prepared.sentences, results)
         self._tell(model, generated, request.texts, translations)
@@ -129,24 +135,29 @@ class TranslationService(TranslationServiceServicer):
 
         async with _Accepted(self, served) as model:
             reading = self._clock()
-            prepared = await self._read(request, model)
+            recalled = self._recall(request, model)
+            prepared = await self._read(recalled.request, model)
             (text,) = prepared.texts
             gaps = text.stream_gaps(prepared.target_language)
-            is_sent_whole = gaps is None
+            is_sent_whole = gaps is None or recalled.count > 0
             translations: list[pb.Translation] = []
-            sentences = self._streamed(prepared, _work(request), translations, is_sent_whole=is_sent_whole)
+            work = _work(recalled.request)
+            sentences = self._streamed(prepared, work, translations, is_sent_whole=is_sent_whole)
             gaps = gaps or [""] * (len(sentences) + 1)
             submitted = self._clock()
             end = await stream_text(model.dispatcher, sentences, gaps, send, priority=request.priority, caller=caller())
             generated = _generated_tokens(end.results)
-            translation = await self._workers.build(
-                _work(request) + generated, lambda _budget: prepared.translation(text, translations), caller()
+            (translation,) = await self._workers.build(
+                work + generated + recalled.size,
+                lambda _budget: recalled.whole([prepared.translation(text, translations)]),
+                caller(),
             )
+            recalled.keep()
             await context.write(
                 pb.TranslateStreamResponse(
                     text_delta=translation.hypotheses[0].text if is_sent_whole else end.rest,
                     hypothesis=translation.hypotheses[0],
-                    timing=self._timed(model, started, end.results),
+                    timing=self._timed(model, started, end.results, recalled),
                     treatment=translation.treatment if translation.HasField("treatment") else None,
                 )
             )
@@ -223,23 +234,33 @@ class TranslationService(TranslationServiceServicer):
         if not self._running:
             self._idle.set()
 
-    async def _read(
-        self, request: pb.TranslateRequest | pb.TranslateStreamRequest, model: LoadedModel
-    ) -> PreparedRequest:
+    def _recall(self, request: TranslationRequest, model: LoadedModel) -> Recalled:
+        """Check the sizes of a request, let it pay, and find what is known of it. A text that is known pays, too."""
         count = model.translate.check(request)
-        model.dispatcher.check_room(count, caller())
+        recalled = model.answers.recall(request, caller()) if model.answers else Recalled(request)
+        if unknown := count - recalled.count:
+            model.dispatcher.check_room(unknown, caller())
         pay(count)
+        return recalled
+
+    async def _read(self, request: TranslationRequest, model: LoadedModel) -> PreparedRequest:
+        """Turn a request whose sizes are checked into sentences."""
+        count = len(request.texts) if isinstance(request, pb.TranslateRequest) else 1
         prepared = await self._workers.read(_work(request), partial(model.translate.read, request), caller())
         if (more := len(prepared.sentences) - count) > 0:  # texts were cut
             pay(more)
         note(source_tokens=sum([len(sentence.source_ids) for sentence in prepared.sentences]))
         return prepared
 
-    def _timed(self, model: LoadedModel, started: float, results: Sequence[SentenceResult]) -> pb.Timing:
+    def _timed(
+        self, model: LoadedModel, started: float, results: Sequence[SentenceResult], recalled: Recalled
+    ) -> pb.Timing:
         """Record how long a request took until now, and return its timing."""
+        if model.answers:
+            note(cached_texts=recalled.count)
         seconds = self._clock() - started
         model.metrics.requests.observe(seconds, exemplar())
-        return timing(results, seconds)
+        return timing(results, seconds, recalled.count)
 
     def _trace(
         self,

@@ -201,7 +201,9 @@ async def test_every_alert_fires_and_every_query_has_data(prometheus, begin, tmp
     one = ("--replicas=1", "--threads=1")
     fake = {"program": FAKE}
     servers = {
-        "translane": begin("used", f"--models={models.folder}", "--admin-port=0", "--http-port=0", *one),
+        "translane": begin(
+            "used", f"--models={models.folder}", "--admin-port=0", "--http-port=0", "--cache-bytes=100000", *one
+        ),
         "shop/translane-slow": begin(
             "slow",
             *("--model=x", *one, "--rows=16", "--texts-per-request=1", "--sentences-waiting=24"),

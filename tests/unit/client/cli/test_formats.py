@@ -179,7 +179,7 @@ def test_json_has_the_same_keys_whatever_was_asked_for(server: FakeServer, comma
         "quality": None,
     }
     assert shown["treatment"] is None
-    assert shown["timing"] == {"queue": 0.5, "encode": 0.0, "decode": 0.0, "total": 2.0}
+    assert shown["timing"] == {"queue": 0.5, "encode": 0.0, "decode": 0.0, "total": 2.0, "cached_texts": 0}
 
 
 def without_score(request: pb.TranslateRequest, context: grpc.ServicerContext) -> pb.TranslateResponse:

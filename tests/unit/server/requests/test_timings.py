@@ -45,3 +45,11 @@ def test_steps_one_after_the_other_take_their_times_together():
     add_times(message, timing(results((0.5, 2.0, 0.999999999)), 9.0))
     assert milliseconds(message) == [1500, 2250, 1499, 12000]
     assert message.decode.nanos == 499_999_999
+
+
+def test_cached_texts_of_parts_add_up_and_those_of_steps_are_the_last_ones():
+    message = timing([], 0.0, 2)
+    keep_slowest(message, timing([], 0.0, 3))
+    assert message.cached_texts == 5
+    add_times(message, timing([], 0.0, 4))
+    assert message.cached_texts == 5

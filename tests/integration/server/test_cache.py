@@ -1,0 +1,435 @@
+"""A server with a cache answers as a server without one: the same bytes, the same errors, for the same callers."""
+
+import asyncio
+import json
+import logging
+import random
+import shutil
+from collections import Counter
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf import json_format
+from grpc_status import rpc_status
+
+from fakes.backend import VOCAB_SIZE
+from fakes.serving import FakeModel, FakeTokenizer, make_manifest, serving
+from helpers.http_calls import call, until
+from translane.v1 import translation_pb2 as pb
+from translane.v1 import translation_pb2_grpc
+from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
+from translane_server.models.build import build_registry
+from translane_server.observation.logs import PlainFormatter
+from translane_server.observation.metrics import Metrics
+from translane_server.server import Server
+from translane_server.settings import ServerSettings
+
+BUNDLE = Path(__file__).parents[2] / "data" / "bundles" / "v5-int8"
+CACHE = 1 << 20
+TEXTS = [
+    "", " ", "one", "two words", "a <b>bold</b> word", "one. Two! three?", "北京", "我们是大学。我爱北京。",
+    "1. a\n2. b", "see https://a.b now", "{name} waits", "x" * 40, "alpha", "\u202e日本", "👩\u200d👧 one",
+    "tab\tand\r\nline", "& < >",
+]  # fmt: skip
+
+
+# The oracle: a server without a cache
+
+
+def random_options(pick):
+    """Options that are often, but not always, right ones."""
+    searches = [
+        {},
+        {},
+        {"beam_size": pick.choice([1, 2, 4])},
+        {"beam_size": 3, "num_hypotheses": pick.choice([1, 2, 3, 4]), "length_penalty": pick.choice([0.5, 2.0])},
+        {"temperature": pick.choice([0.5, 3.0]), "seed": pick.choice([0, 7]), "num_hypotheses": pick.choice([1, 2])},
+        {"top_k": 3, "top_p": 0.8, "seed": 2**64 - 1},
+        {"return_alternatives": True, "num_hypotheses": 2},
+    ]
+    others = {
+        "max_length": pick.choice([1, 4, 12, -1]),
+        "min_length": pick.choice([0, 2]),
+        "return_tokens": True,
+        "return_token_scores": True,
+        "return_alignment": True,
+        "return_quality": True,
+        "split_sentences": pick.random() < 0.5,
+        "preserve_untranslatable": pick.random() < 0.5,
+        "preserve": ["[0-9]+"],
+        "replace_unknowns": True,
+        "suppress_unknown": True,
+        "suppressed_phrases": [pick.choice(["o", "zz"])],
+        "target_prefix": pick.choice(["", "one"]),
+        "terminology": [pb.Term(source="one", target=pick.choice(["two", "one"]))],
+    }
+    chosen = dict(pick.sample(sorted(others.items()), pick.choice([0, 0, 1, 2, 3])))
+    return pb.DecodingOptions(**pick.choice(searches), **chosen)
+
+
+def random_manner(pick, languages):
+    fields = {"options": random_options(pick), **pick.choice(languages)}
+    if pick.random() < 0.3:
+        fields["format"] = pick.choice([pb.FORMAT_TEXT, pb.FORMAT_HTML, pb.FORMAT_MARKDOWN, pb.FORMAT_XLIFF])
+    return fields
+
+
+def random_requests(count, pick, texts, languages, manners):
+    """Requests in a few manners, so that many texts come again in the same way."""
+    known = [random_manner(pick, languages) for _ in range(manners)]
+    for _ in range(count):
+        fields = {**pick.choice(known), "priority": pick.choice([0, 1])}
+        if pick.random() < 0.3:
+            yield pb.TranslateStreamRequest(text=pick.choice(texts), **fields)
+        else:
+            yield pb.TranslateRequest(texts=pick.choices(texts, k=pick.randrange(1, 6)), **fields)
+
+
+async def outcome(stub, request):
+    """What a caller gets, without times: a serialized answer, or the code and the details of an error."""
+    try:
+        if isinstance(request, pb.TranslateRequest):
+            answer = await stub.Translate(request)
+            answer.ClearField("timing")
+            return answer.SerializeToString()
+        messages = [message async for message in stub.TranslateStream(request)]
+    except grpc.aio.AioRpcError as error:
+        return error.code(), rpc_status.from_call(error)  # type: ignore[arg-type]  # has what it needs
+    last = messages[-1]
+    last.ClearField("timing")
+    last.text_delta = "".join(message.text_delta for message in messages)
+    return last.SerializeToString()
+
+
+async def over_http(port, request):
+    """The bytes that `outcome` has, of a request that is right."""
+    name = "Translate" if isinstance(request, pb.TranslateRequest) else "TranslateStream"
+    got = await call(port, name, json_format.MessageToDict(request))
+    assert got.status == 200
+    answer: pb.TranslateResponse | pb.TranslateStreamResponse
+    if name == "Translate":
+        answer = json_format.Parse(got.body, pb.TranslateResponse())
+    else:
+        parts = [json_format.Parse(line, pb.TranslateStreamResponse()) for line in got.body.splitlines()]
+        answer = parts[-1]
+        answer.text_delta = "".join(part.text_delta for part in parts)
+    answer.ClearField("timing")
+    return answer.SerializeToString()
+
+
+async def compare(stub, cached_stub, requests, http_port=0):
+    """Ask both servers the same, and return how many answers were right and how many requests were refused."""
+    waiting = iter(requests)
+    found: Counter[str] = Counter()
+
+    async def ask():
+        for number, request in enumerate(waiting):
+            expected = await outcome(stub, request)
+            assert await outcome(cached_stub, request) == expected, request
+            if http_port and number % 10 == 0 and isinstance(expected, bytes):
+                assert await over_http(http_port, request) == expected, request
+            found["answered" if isinstance(expected, bytes) else "refused"] += 1
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(6):
+            group.create_task(ask())
+    return found
+
+
+def value(running, name, **labels):
+    return running.server.metrics.registry.get_sample_value(name, {"model": "fake", **labels})
+
+
+def lookups(running):
+    return tuple(value(running, "translane_cache_texts_total", outcome=outcome) for outcome in ("hit", "miss"))
+
+
+class _Tokenizer(FakeTokenizer):
+    """Decodes every token: searches find tokens that the fake backend finds improbable."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._characters = dict.fromkeys(range(VOCAB_SIZE), "?") | self._characters
+
+
+@pytest.mark.parametrize("size", [CACHE, 20_000])
+async def test_thousands_of_random_requests_have_the_same_answers(size):
+    """A small cache forgets most answers, and a large one knows most texts."""
+    pick = random.Random(size)
+    requests = [*random_requests(600, pick, TEXTS, [{}, {"source_language": "zh"}, {"target_language": "xx"}], 40)]
+    changes: dict[str, Any] = {"rows": 16, "model": FakeModel(make_manifest(), _Tokenizer()), "sentences_waiting": 1000}
+    async with serving(**changes) as plain, serving(**changes, cache_bytes=size, http_port=0) as cached:
+        for running in (plain, cached):
+            running.backend.takes_others = True
+        found = await compare(plain.stub, cached.stub, requests, cached.server.http_port)
+        hits, misses = lookups(cached)
+        assert value(cached, "translane_cache_bytes") <= size
+        assert (value(cached, "translane_cache_evictions_total") > 0) == (size < CACHE)
+    assert found["answered"] > 200
+    assert found["refused"] > 40
+    assert hits > (0.5 if size == CACHE else 0.1) * misses
+
+
+@asynccontextmanager
+async def serving_library(library, **changes):
+    """A server of all models in a folder."""
+    values = {"models": library, "port": 0, "metrics_port": 0, "replicas": 1, "threads": 1, "rows": 16}
+    settings = ServerSettings.model_validate(values | {"device": "cpu"} | changes)
+    metrics = Metrics()
+    server = Server(settings, build_registry(settings, metrics), metrics)
+    try:
+        await server.start()
+        await server.open()
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+            yield server, translation_pb2_grpc.TranslationServiceStub(channel)
+    finally:
+        await server.stop(grace=5)
+
+
+def put(folder, **changes):
+    """Write a bundle whose manifest has these changes."""
+    shutil.copytree(BUNDLE, folder)
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    (folder / "manifest.json").write_text(json.dumps(manifest | changes), encoding="utf-8")
+
+
+async def test_a_model_and_a_third_language_give_the_same_answers(tmp_path):
+    for source, target in (("zh", "en"), ("en", "fr")):
+        put(tmp_path / f"{source}-{target}", source_languages=[source], target_languages=[target])
+    texts = ["我有一只猫。", "你好", "", "谢谢！再见。", "他 <b>好</b> {name}", "明天會下雨嗎？我在 https://a.b 等你"]
+    languages = [
+        {"source_language": "zh", "target_language": "en"},
+        {"source_language": "zh", "target_language": "fr"},
+        {"source_language": "auto", "target_language": "en"},
+    ]
+    requests = [*random_requests(300, random.Random(5), texts, languages, 25)]
+    for request in requests:
+        request.options.max_length = 5
+    async with serving_library(tmp_path) as (_, stub), serving_library(tmp_path, cache_bytes=CACHE) as (_, cached_stub):
+        found = await compare(stub, cached_stub, requests)
+        again = pb.TranslateRequest(texts=["你好", "谢谢"], source_language="auto", target_language="fr")
+        counts = [(await cached_stub.Translate(again)).timing.cached_texts for _ in range(2)]
+        stream = pb.TranslateStreamRequest(text="谢谢", source_language="zh", target_language="fr")
+        messages = [message async for message in cached_stub.TranslateStream(stream)]
+    assert found["answered"] > 100
+    assert counts == [0, 2]
+    assert [message.timing.cached_texts for message in messages] == [1]
+    assert messages[0].treatment.pivot_language == "en"
+
+
+# What a known text is
+
+
+def texts_of(response):
+    return [translation.hypotheses[0].text for translation in response.translations]
+
+
+async def test_a_request_has_what_is_known_and_decodes_the_rest():
+    async with serving(cache_bytes=CACHE) as running:
+        first = await running.stub.Translate(pb.TranslateRequest(texts=["one", "two"]))
+        encoded = value(running, "translane_source_tokens_total")
+        second = await running.stub.Translate(pb.TranslateRequest(texts=["two", "three", "one"]))
+        assert texts_of(second) == ["two", "three", "one"]
+        assert value(running, "translane_source_tokens_total") - encoded == len("three") + 1
+        assert [each.timing.cached_texts for each in (first, second)] == [0, 2]
+        assert lookups(running) == (2, 3)
+        third = await running.stub.Translate(pb.TranslateRequest(texts=["two"]))
+        times = third.timing.queue, third.timing.encode, third.timing.decode
+        assert [each.ToNanoseconds() for each in times] == [0, 0, 0]
+        assert third.timing.total.ToNanoseconds() > 0
+        assert value(running, "translane_cache_entries") == 3
+
+
+async def test_a_known_text_is_streamed_as_one_message():
+    request = pb.TranslateStreamRequest(text="one. Two. Three.")
+    async with serving(cache_bytes=CACHE) as running:
+        first = [message async for message in running.stub.TranslateStream(request)]
+        second = [message async for message in running.stub.TranslateStream(request)]
+    assert len(first) > len(second) == 1
+    assert second[0].text_delta == "".join(message.text_delta for message in first) == first[-1].hypothesis.text
+    assert second[0].hypothesis == first[-1].hypothesis
+    assert second[0].treatment == first[-1].treatment
+    assert second[0].treatment.sentences == 3
+
+
+async def test_samples_without_a_seed_are_drawn_each_time():
+    request = pb.TranslateRequest(texts=["one"], options={"temperature": 0.5})
+    async with serving(cache_bytes=CACHE) as running:
+        for _ in range(2):
+            assert (await running.stub.Translate(request)).timing.cached_texts == 0
+        assert value(running, "translane_source_tokens_total") == 2 * (len("one") + 1)
+        assert lookups(running) == (0, 0)
+
+
+async def test_errors_name_the_texts_that_the_caller_sent():
+    async with serving(cache_bytes=CACHE) as running:
+        await running.stub.Translate(pb.TranslateRequest(texts=["one"]))
+        options = {"split_sentences": False}
+        await running.stub.Translate(pb.TranslateRequest(texts=["one"], options=options))
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await running.stub.Translate(pb.TranslateRequest(texts=["one", "one", "x" * 50], options=options))
+        assert str(caught.value.details()).startswith("texts[2]: has 51 tokens")
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await running.stub.Translate(pb.TranslateRequest(texts=["one"] * 9))
+        assert str(caught.value.details()).startswith("texts: has 9 entries")
+
+
+async def test_a_caller_who_goes_away_leaves_nothing():
+    async with serving(cache_bytes=CACHE) as running:
+        running.backend.hold()
+        calls = [
+            running.stub.Translate(pb.TranslateRequest(texts=["one"])),
+            running.stub.TranslateStream(pb.TranslateStreamRequest(text="two")),
+        ]
+        await until(lambda: running.dispatcher.active_rows == 2)
+        for each in calls:
+            each.cancel()
+        running.backend.release()
+        await until(lambda: running.model.users == 0)
+        assert lookups(running) == (0, 0)
+        assert value(running, "translane_cache_entries") == 0
+
+
+async def test_known_texts_need_no_place_in_the_queue():
+    async with serving(cache_bytes=CACHE, rows=1, texts_per_request=8, sentences_waiting=8) as running:
+        await running.stub.Translate(pb.TranslateRequest(texts=["one", "two"]))
+        running.backend.hold()
+        running.backend.step_started.acquire(blocking=False)
+        waiting = asyncio.ensure_future(running.stub.Translate(pb.TranslateRequest(texts=[*"abcdefgh"])))
+        await until(lambda: running.dispatcher.waiting >= 5)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await running.stub.Translate(pb.TranslateRequest(texts=["two", *"ijklmno"]))
+        assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        known = await running.stub.Translate(pb.TranslateRequest(texts=["two", "one"]), timeout=20)
+        assert texts_of(known) == ["two", "one"]
+        assert not waiting.done()
+        running.backend.release()
+        assert texts_of(await waiting) == [*"abcdefgh"]
+
+
+# Whose it is, and how long it is there
+
+
+def holder(token, **limits):
+    return KeyHolder(keys=(Key(sha256=digest_of(token).hex()),), **limits)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+async def test_holders_of_keys_find_their_own_translations(tmp_path, shared):
+    tokens = [make_token() for _ in range(3)]
+    one = KeyHolder(keys=tuple(Key(sha256=digest_of(token).hex()) for token in tokens[:2]))
+    keys = tmp_path / "keys.toml"
+    keys.write_text(write_keys({"one": one, "other": holder(tokens[2])}), encoding="utf-8")
+    request = pb.TranslateRequest(texts=["one", "two"])
+    async with serving(cache_bytes=CACHE, cache_shared=shared, keys_file=keys) as running:
+        counts = []
+        for token in tokens:
+            metadata = [("authorization", f"Bearer {token}")]
+            counts.append((await running.stub.Translate(request, metadata=metadata)).timing.cached_texts)
+        found = running.server.metrics.registry.get_sample_value
+        assert found("translane_key_sentences_total", {"key": "one"}) == 4  # known texts, too
+    assert counts == [0, 2, 2 if shared else 0]
+
+
+async def test_a_known_text_counts_as_one_sentence_of_its_key(tmp_path):
+    token, keys = make_token(), tmp_path / "keys.toml"
+    keys.write_text(write_keys({"one": holder(token, sentences_in_flight=3)}), encoding="utf-8")
+    metadata = [("authorization", f"Bearer {token}")]
+    text = "One. Two. Three."
+    async with serving(cache_bytes=CACHE, keys_file=keys) as running:
+        await running.stub.Translate(pb.TranslateRequest(texts=[text]), metadata=metadata)
+        answer = await running.stub.Translate(pb.TranslateRequest(texts=[text] * 3), metadata=metadata)
+        assert answer.timing.cached_texts == 3
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await running.stub.Translate(pb.TranslateRequest(texts=[text] * 4), metadata=metadata)
+        assert "its key may have 3 in flight" in str(caught.value.details())
+
+
+async def test_a_caller_that_a_proxy_names_finds_its_own_translations():
+    request = pb.TranslateRequest(texts=["one"])
+    async with serving(cache_bytes=CACHE, caller_header="x-caller") as running:
+        counts = [
+            (await running.stub.Translate(request, metadata=[("x-caller", name)])).timing.cached_texts
+            for name in ("a", "b", "a", "b")
+        ]
+    assert counts == [0, 0, 1, 1]
+
+
+async def test_glossaries_that_change_make_a_text_unknown(tmp_path):
+    path = tmp_path / "words.zh.en.tsv"
+    path.write_text("one\tONE\n", encoding="utf-8")
+    request = pb.TranslateRequest(texts=["one"], options={"glossaries": ["words"]})
+    async with serving(cache_bytes=CACHE, glossaries=tmp_path, rows=8) as running:
+        running.backend.takes_others = True
+        for _ in range(2):
+            assert "ONE" in texts_of(await running.stub.Translate(request))[0]
+        assert lookups(running) == (1, 1)
+        (tmp_path / "new").write_text("one\tTWO\n", encoding="utf-8")
+        (tmp_path / "new").rename(path)
+        async with asyncio.timeout(20):
+            while "TWO" not in texts_of(await running.stub.Translate(request))[0]:  # noqa: ASYNC110  nothing tells of it
+                await asyncio.sleep(0.02)
+
+
+async def test_an_unloaded_model_takes_its_translations_with_it(tmp_path):
+    put(tmp_path / "fake")
+    request = pb.TranslateRequest(texts=["我有一只猫。"], options={"max_length": 3})
+    async with serving_library(tmp_path, cache_bytes=CACHE) as (server, stub):
+        found = server.metrics.registry.get_sample_value
+        served = server.models.models["fake"]
+        await stub.Translate(request)
+        store = served.ready.answers.store
+        assert len(store) == found("translane_cache_entries", {"model": "fake"}) == 1
+        await served.unload()
+        assert len(store) == 0
+        assert found("translane_cache_entries", {"model": "fake"}) is None
+        await served.load()
+        assert (await stub.Translate(request)).timing.cached_texts == 0
+        assert found("translane_cache_entries", {"model": "fake"}) == 1
+        assert found("translane_cache_texts_total", {"model": "fake", "outcome": "miss"}) == 2
+
+
+async def test_a_new_version_begins_with_nothing(tmp_path):
+    put(tmp_path / "zh-en" / "1", decoding_defaults={"max_length": 2})
+    request = pb.TranslateRequest(texts=["我有一只猫。", "你好"])
+    async with serving_library(tmp_path, cache_bytes=CACHE) as (server, stub):
+        old = [await stub.Translate(request) for _ in range(2)]
+        put(tmp_path / "zh-en" / "2", decoding_defaults={"max_length": 4})
+        assert await server.models.models["zh-en"].reload()
+        new = [await stub.Translate(request) for _ in range(2)]
+    assert [each.timing.cached_texts for each in (*old, *new)] == [0, 2, 0, 2]
+    assert texts_of(old[0]) == texts_of(old[1]) != texts_of(new[0]) == texts_of(new[1])
+
+
+async def test_a_model_may_have_a_cache_of_its_own_size(tmp_path):
+    put(tmp_path / "zh-en", source_languages=["zh"])
+    put(tmp_path / "ja-en", source_languages=["ja"])
+    changes = {"cache_bytes": CACHE, "model_settings": {"ja-en": {"cache_bytes": 0}}}
+    async with serving_library(tmp_path, **changes) as (server, _):
+        assert server.models.models["zh-en"].ready.answers is not None
+        assert server.models.models["ja-en"].ready.answers is None
+
+
+async def test_the_log_has_counts_and_no_texts(caplog):
+    caplog.set_level(logging.DEBUG)
+    async with serving(cache_bytes=CACHE) as running:
+        for _ in range(2):
+            await running.stub.Translate(pb.TranslateRequest(texts=["a secret word", "another secret"]))
+    lines = [PlainFormatter().format(record) for record in caplog.records]
+    assert [line.split("cached_texts=")[1][0] for line in lines if "cached_texts=" in line] == ["0", "2"]
+    assert not any("secret" in line for line in lines)
+
+
+async def test_without_a_cache_nothing_is_known_and_nothing_is_counted(caplog):
+    caplog.set_level(logging.DEBUG)
+    async with serving() as running:
+        assert running.model.answers is None
+        for _ in range(2):
+            answer = await running.stub.Translate(pb.TranslateRequest(texts=["one"]))
+            assert answer.timing.cached_texts == 0
+        assert lookups(running) == (0, 0)
+        assert value(running, "translane_cache_bytes") is None
+    assert not any("cached_texts" in PlainFormatter().format(record) for record in caplog.records)

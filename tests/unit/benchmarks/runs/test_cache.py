@@ -1,0 +1,16 @@
+"""The tables of what the cache costs."""
+
+from benchmarks.runs.cache import KNOWN, LOOK_UPS, UNKNOWN, WITHOUT, Measured, look_up_table, table
+
+
+def test_a_row_has_medians_and_the_processor_time_of_each_side():
+    slow = Measured(wait=[1e-2, 3e-2, 2e-2], server=[1e-3, 1e-3, 2e-3], processes=[5e-3, 6e-3, 7e-3])
+    found = {WITHOUT: slow, UNKNOWN: slow, KNOWN: Measured(wait=[1e-3], server=[5e-4], processes=[5e-4])}
+    lines = table(found).splitlines()
+    assert lines[2] == f"| {WITHOUT} | 20,000 µs | 1,000 µs | 5,000 µs |"
+    assert lines[4] == f"| {KNOWN} | 1,000 µs | 500 µs | 0 µs |"
+    assert len(lines) == 5
+
+
+def test_the_look_up_is_measured_for_short_and_long_texts():
+    assert len(look_up_table().splitlines()) == 2 + len(LOOK_UPS)
