@@ -5,23 +5,24 @@
 
 The first bundle is the teacher. All bundles translate the sentences in turns, in another order in each round, and end
 their translations themselves. A ratio is the teacher's time over the student's, for the same sentences in the same
-round; the table has the median of the rounds. Times are processor time of the replica's thread, with what it waits for
-ONNX Runtime: see benchmarks/measuring/timed.py. Compare bundles of one precision.
+round; the table has the median of the rounds. Times are processor time of the whole process, the dispatcher's included,
+so that other programs change little of what is measured. Compare bundles of one precision.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import random
 import statistics
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks import places
 from benchmarks.machine import describe
-from benchmarks.measuring.cases import Case, measure
 from benchmarks.measuring.quality import translate
-from benchmarks.measuring.timed import SOURCE_CAPACITY, TimedDecoder, Times
+from benchmarks.measuring.timed import SOURCE_CAPACITY, TimedDecoder
 from benchmarks.models.workload import read_fields
 from benchmarks.report.results import write
 from translane_export.train.evaluate import score
@@ -32,12 +33,12 @@ from translane_server.sentence import Sentence
 
 LONGEST = 64  # tokens of a translation
 
-HEADER = "| bundle | precision | parameters | rows | beams | BLEU | ms, encoder | ms, decoder | sentences/s | ratio |"
+HEADER = "| bundle | precision | parameters | rows | beams | BLEU | ms a sentence | ratio |"
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A bundle in one setting: rows, beams, BLEU, medians of milliseconds for all sentences, and the ratio."""
+    """A bundle in one setting: rows, beams, BLEU, milliseconds of the processor for a sentence, and the ratio."""
 
     bundle: str
     precision: str
@@ -45,16 +46,13 @@ class Row:
     rows: int
     beams: int
     bleu: float
-    encoder_ms: float
-    decoder_ms: float
-    sentences_per_second: float
+    milliseconds: float
     ratio: float
 
     def __str__(self) -> str:
         return (
             f"| {self.bundle} | {self.precision} | {self.parameters:,} | {self.rows} | {self.beams} | {self.bleu:.2f}"
-            f" | {self.encoder_ms:.0f} | {self.decoder_ms:.0f} | {self.sentences_per_second:,.0f}"
-            f" | **{self.ratio:.2f}** |"
+            f" | {self.milliseconds:.3f} | **{self.ratio:.2f}** |"
         )
 
 
@@ -103,14 +101,19 @@ def compare(
 ) -> Iterator[Row]:
     """Time the bundles in turns; return a row for each, with its ratio to the first bundle."""
     decoders = [TimedDecoder(bundle, rows=rows, threads=threads, ends=True) for bundle in bundles]
-    cases = [case(decoder, pairs, options) for decoder in decoders]
-    found: list[list[Times]] = []
-    for found in measure(cases, rounds):
-        pass
+    loads = [load(decoder, pairs, options) for decoder in decoders]
+    found: list[list[float]] = [[] for _ in decoders]
+    shuffle = random.Random(0)
+    for number in range(1 + rounds):
+        for place in shuffle.sample(range(len(decoders)), len(decoders)):
+            started = time.process_time()
+            decoders[place].decode(loads[place])
+            if number:  # memory is bound and allocated in the first one
+                found[place].append((time.process_time() - started) / len(loads[place]))
     for decoder in decoders:
         decoder.close()
-    for bundle, each, quality, times in zip(bundles, cases, bleu, found, strict=True):
-        manifest, total = bundle.manifest, statistics.median(one.total for one in times)
+    for bundle, quality, times in zip(bundles, bleu, found, strict=True):
+        manifest = bundle.manifest
         yield Row(
             manifest.name if bundle is bundles[0] else bundle.folder.name,
             manifest.precision,
@@ -118,19 +121,17 @@ def compare(
             rows,
             options.beam_size,
             quality,
-            1e3 * statistics.median(one.encode for one in times),
-            1e3 * statistics.median(one.decode for one in times),
-            len(each.sentences) / total,
-            statistics.median(first.total / one.total for first, one in zip(found[0], times, strict=True)),
+            1e3 * statistics.median(times),
+            statistics.median(first / one for first, one in zip(found[0], times, strict=True)),
         )
 
 
-def case(decoder: TimedDecoder, pairs: Sequence[tuple[str, str]], options: DecodingOptions) -> Case:
+def load(decoder: TimedDecoder, pairs: Sequence[tuple[str, str]], options: DecodingOptions) -> list[Sentence]:
     """The sentences as the decoder's model takes them, without those that are longer than is measured."""
     languages = LanguagePairs(decoder.bundle.manifest.languages, decoder.tokenizer).default()
     ids = languages.encode([source for source, _ in pairs])
     sentences = [Sentence(source, options, forced_ids=languages.forced_ids) for source in ids]
-    return Case("", decoder, [one for one in sentences if 0 < len(one.source_ids) <= SOURCE_CAPACITY])
+    return [one for one in sentences if 0 < len(one.source_ids) <= SOURCE_CAPACITY]
 
 
 if __name__ == "__main__":

@@ -97,9 +97,7 @@ def _write(settings: DistillSettings, taught: TaughtPair, text: Text, journal: J
     output = settings.output
     languages = taught.languages.source, taught.languages.target
     filters = Filters(settings.max_length, settings.max_ratio)
-    written = write_text(
-        output / TEXT, text, journal, filters, languages[1], with_references=settings.with_references
-    )
+    written = write_text(output / TEXT, text, journal, filters, languages[1], with_references=settings.with_references)
     print(f"{output / TEXT}: {written}")
 
     checkpoint = _weights_of(taught)
@@ -123,9 +121,7 @@ def _write(settings: DistillSettings, taught: TaughtPair, text: Text, journal: J
     print(_next_step(settings, inherited=inherited, shared=vocabularies is not None))
 
 
-def _translate(
-    settings: DistillSettings, taught: TaughtPair, text: Text, counts: TextCounts, journal: Journal
-) -> None:
+def _translate(settings: DistillSettings, taught: TaughtPair, text: Text, counts: TextCounts, journal: Journal) -> None:
     """Have the teacher translate every source that the journal has no outputs for."""
     missing = (source for source, record in matched(text, journal) if record is None)
     batches = iter(lambda: list(itertools.islice(missing, _AT_ONCE)), [])

@@ -25,9 +25,7 @@ class Progress:
         self._log = log
         self._first, self._done, self._total = done, done, total
         self._started = self._logged = time.monotonic()
-        self._bar = tqdm(
-            total=total, initial=done, unit="source", dynamic_ncols=True, disable=not self._interactive
-        )
+        self._bar = tqdm(total=total, initial=done, unit="source", dynamic_ncols=True, disable=not self._interactive)
 
     def __enter__(self) -> Progress:
         return self

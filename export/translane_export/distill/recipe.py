@@ -18,7 +18,13 @@ Value = str | int | float | bool
 
 
 def student_settings(
-    config: TransformerConfig, *, train: Path, init: Path | None, inherited: bool, languages: tuple[str, str], licence: str
+    config: TransformerConfig,
+    *,
+    train: Path,
+    init: Path | None,
+    inherited: bool,
+    languages: tuple[str, str],
+    licence: str,
 ) -> dict[str, Value]:
     """Return the settings of the student's training.
 

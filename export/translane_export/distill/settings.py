@@ -68,7 +68,10 @@ class DistillSettings(Settings):
     d_model: int | None = Field(default=None, ge=1, le=65536, description="Model size; the teacher's unless given.")
     heads: int | None = Field(default=None, ge=1, le=1024, description="Attention heads; the teacher's unless given.")
     ffn_size: int | None = Field(
-        default=None, ge=1, le=1 << 20, description="Inner size of the feed-forward networks; the teacher's unless given."
+        default=None,
+        ge=1,
+        le=1 << 20,
+        description="Inner size of the feed-forward networks; the teacher's unless given.",
     )
     from_teacher: bool = Field(
         default=True, description="Start from the teacher's weights, where the student's sizes allow it."
@@ -88,5 +91,7 @@ class DistillSettings(Settings):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.nbest > self.beam_size:
-            raise ValueError(f"--nbest: {self.nbest} translations need as many beams, and --beam-size is {self.beam_size}")
+            raise ValueError(
+                f"--nbest: {self.nbest} translations need as many beams, and --beam-size is {self.beam_size}"
+            )
         return self

@@ -76,9 +76,7 @@ def initial_model(config: TransformerConfig, teacher: Checkpoint | None, seed: i
     return model
 
 
-def inherited(
-    state: Mapping[str, Tensor], teacher: TransformerConfig, config: TransformerConfig
-) -> dict[str, Tensor]:
+def inherited(state: Mapping[str, Tensor], teacher: TransformerConfig, config: TransformerConfig) -> dict[str, Tensor]:
     """Return the weights that a student has from the teacher, whose weights are `state`.
 
     The student's layers are spread evenly over the teacher's. A smaller feed-forward network keeps the units with the

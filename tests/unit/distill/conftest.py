@@ -43,7 +43,9 @@ def flags(teacher: Path, text: Path, tmp_path: Path) -> Callable[..., list[str]]
             "threads": 1,
             **overrides,
         }
-        given = [f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}") for name, value in values.items()]
+        given = [
+            f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}") for name, value in values.items()
+        ]
         return ["distill", str(values.get("teacher", teacher)), *(flag for flag in given if "--teacher" not in flag)]
 
     return flags

@@ -11,17 +11,22 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from helpers.bundles import SOURCES, TARGETS, random_checkpoint
+from helpers.foreign_folders import corpus
 from helpers.foreign_models import FOREIGN_MODELS, hugging_face_folder
 from translane_export.checkpoint import load_checkpoint
 from translane_export.checks.translate import translate_greedily
 from translane_export.distill import command
+from translane_export.distill.journal import Record
+from translane_export.distill.teacher import Teacher
+from translane_export.distill.unique_sources import UniqueSource
 from translane_export.sources.bundle import BundleReader
 from translane_export.train.__main__ import main
 from translane_server.bundle import load_bundle
@@ -30,12 +35,17 @@ from translane_server.text.tokenizer import load_tokenizer
 Flags = Callable[..., list[str]]
 
 
-def _records(output: Path) -> list[dict[str, object]]:
+def _records(output: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (output / "outputs.jsonl").read_text(encoding="utf-8").splitlines()[1:]]
 
 
 def _pairs(output: Path) -> list[list[str]]:
     return [line.split("\t") for line in (output / "train.tsv").read_text(encoding="utf-8").splitlines()]
+
+
+def _assert_same_outputs(one: Path, other: Path) -> None:
+    for name in ("outputs.jsonl", "train.tsv"):
+        assert (one / name).read_bytes() == (other / name).read_bytes()
 
 
 def test_each_different_source_gets_the_translation_that_the_engine_gives_it(
@@ -79,14 +89,37 @@ def test_a_student_of_another_width_starts_at_random_with_the_same_pieces(flags:
     assert all(torch.equal(again.state_dict[name], weight) for name, weight in first.state_dict.items())
 
 
-def test_a_killed_run_goes_on_to_the_same_files(
-    flags: Flags, tmp_path: Path, text: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_run_that_broke_off_goes_on_to_the_same_files(
+    flags: Flags, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(command, "_AT_ONCE", 3)
+    assert main(flags("whole")) == 0
+    translate, calls = command.Teacher.translate, iter([None, None])
+
+    def interrupted(teacher: Teacher, sources: Sequence[UniqueSource]) -> list[Record]:
+        if next(calls, "over") == "over":
+            raise KeyboardInterrupt
+        return translate(teacher, sources)
+
+    monkeypatch.setattr(command.Teacher, "translate", interrupted)
+    assert main(flags("broken")) == 130
+    assert "interrupted; --resume goes on from the last outputs" in capfd.readouterr().err
+    assert len(_records(tmp_path / "broken")) == 6
+    monkeypatch.undo()
+    assert main(flags("broken", resume=True)) == 0
+    assert "6 sources have outputs already" in capfd.readouterr().err
+    _assert_same_outputs(tmp_path / "broken", tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_a_killed_run_goes_on_to_the_same_files(flags: Flags, tmp_path: Path, text: Path) -> None:
     """SIGKILL, somewhere among the outputs, leaves a file that a resumed run completes."""
     text.write_text("".join(f"{a}{b}\t-\n" for a in SOURCES for b in SOURCES), encoding="utf-8")
-    monkeypatch.setattr(command, "_AT_ONCE", 7)
     assert main(flags("whole")) == 0
-    run = "import sys; from translane_export.distill import command; command._AT_ONCE = 1; sys.exit(command.run(sys.argv[1:], {}))"
+    run = (
+        "import sys; from translane_export.distill import command; command._AT_ONCE = 1;"
+        " sys.exit(command.run(sys.argv[1:], {}))"
+    )
     process = subprocess.Popen(
         [sys.executable, "-c", run, *flags("killed")[1:]],
         stdout=subprocess.DEVNULL,
@@ -107,8 +140,7 @@ def test_a_killed_run_goes_on_to_the_same_files(
     assert main(flags("killed")) == 1
     assert main(flags("killed", resume=True)) == 0
     assert outputs.read_bytes().startswith(before)
-    for name in ("outputs.jsonl", "train.tsv"):
-        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    _assert_same_outputs(tmp_path / "killed", tmp_path / "whole")
     assert len(_records(tmp_path / "killed")) == len({a + b for a in SOURCES for b in SOURCES})
 
 
@@ -126,19 +158,13 @@ def test_a_run_that_is_done_writes_its_text_anew_with_other_filters(flags: Flags
 
 def test_the_closest_of_several_translations_is_taken(flags: Flags, tmp_path: Path) -> None:
     assert main(flags("first", nbest=4)) == 0
-    records = _records(tmp_path / "first")
-    last = [record["outputs"][-1][0] for record in records if record.get("outputs")]  # type: ignore[index]
-    first = [record["outputs"][0][0] for record in records if record.get("outputs")]  # type: ignore[index]
-    assert last != first
+    outputs = [[text for text, _ in record["outputs"]] for record in _records(tmp_path / "first")]
     wanted = tmp_path / "wanted.tsv"  # whose targets are the last of each source's translations
     wanted.write_text(
-        "".join(f"{SOURCES[record['line'] - 1]}\t{record['outputs'][-1][0] or '-'}\n" for record in records if record.get("outputs")),  # type: ignore[index, operator]
-        encoding="utf-8",
+        "".join(f"{source}\t{texts[-1]}\n" for source, texts in zip(SOURCES, outputs, strict=True)), encoding="utf-8"
     )
     assert main(flags("second", nbest=4, train=wanted)) == 0
-    found = dict(_pairs(tmp_path / "second"))
-    assert found
-    assert set(found.values()) <= set(last)
+    assert [target for _, target in _pairs(tmp_path / "second")] == [texts[-1] for texts in outputs]
 
 
 def test_sources_alone_are_enough(flags: Flags, tmp_path: Path) -> None:
@@ -159,22 +185,29 @@ def test_sources_that_the_teacher_cannot_take_are_counted(
     assert len(_records(tmp_path / "out")) == 4
 
 
-@pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
-def test_a_hugging_face_folder_teaches(flags: Flags, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    folder = hugging_face_folder(FOREIGN_MODELS["Marian"])
+@pytest.mark.slow
+def test_a_hugging_face_folder_teaches(
+    flags: Flags, tmp_path: Path, text: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its vocabularies are of another kind, so the student has its own."""
+    text.write_text("".join(f"{line}\n" for line in corpus() if 10 < len(line) < 60), encoding="utf-8")
+    folder = hugging_face_folder(FOREIGN_MODELS["BART"])
     assert main(flags(teacher=folder, beam_size=1, max_length=100)) == 0
     assert "has vocabularies of its own" in capfd.readouterr().out
-    assert len(_records(tmp_path / "out")) == len(SOURCES)
+    assert _pairs(tmp_path / "out")
     settings = tomllib.loads((tmp_path / "out" / "student.toml").read_text(encoding="utf-8"))
     assert "init" not in settings
     assert settings["decoder_layers"] == 1
-    assert (settings["source_language"], settings["target_language"]) == ("zh", "en")
+    assert (tmp_path / "out" / "teacher" / "manifest.json").exists()
+    outputs = (tmp_path / "out" / "outputs.jsonl").read_bytes()
+    assert main(flags(teacher=folder, beam_size=1, max_length=100, resume=True)) == 0
+    assert (tmp_path / "out" / "outputs.jsonl").read_bytes() == outputs
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_translane_train_teaches(flags: Flags, tmp_path: Path) -> None:
     folder = random_checkpoint(tmp_path / "checkpoint", decoder_layers=3, eos_bias=2.0)
     assert main(flags(teacher=folder, beam_size=1)) == 0
-    assert (tmp_path / "out" / "teacher" / "manifest.json").exists()
     assert load_checkpoint(tmp_path / "out" / "student").config.decoder_layers == 1
 
 

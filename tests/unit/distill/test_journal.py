@@ -47,10 +47,14 @@ def test_whatever_part_of_the_file_a_kill_leaves_the_whole_records_of_it_stay(jo
 
 @pytest.mark.parametrize(
     "line",
-    [b"\xff", b"[]", b"{}", b"nonsense", b"[" * 100_000, b'{"line": 1, "source": "aa", "pieces": 3, "outputs": []}',
-     b'{"line": 1, "source": "aa", "pieces": 3, "outputs": [[1, 2]]}', b'{"line": true, "source": "aa", "pieces": 1, "left_out": "x"}',
-     b'{"line": 1, "source": "aa", "pieces": 3, "outputs": [["a"]]}', b"null", b""],
-)  # fmt: skip
+    [
+        *(b"", b"\xff", b"[]", b"{}", b"null", b"nonsense", b"[" * 100_000),
+        b'{"line": 1, "source": "aa", "pieces": 3, "outputs": []}',
+        b'{"line": 1, "source": "aa", "pieces": 3, "outputs": [[1, 2]]}',
+        b'{"line": 1, "source": "aa", "pieces": 3, "outputs": [["a"]]}',
+        b'{"line": true, "source": "aa", "pieces": 1, "left_out": "x"}',
+    ],
+)
 def test_a_line_that_is_no_record_is_named(journal: Journal, line: bytes) -> None:
     journal.append(RECORDS[:1])
     with journal.path.open("ab") as file:

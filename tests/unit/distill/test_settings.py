@@ -41,7 +41,9 @@ def test_wrong_settings_are_refused_in_one_sentence(argv: list[str], sentence: s
 
 
 def test_the_environment_has_every_setting_and_no_other() -> None:
-    settings = _load([], {"TRANSLANE_DISTILL_TEACHER": "t", "TRANSLANE_DISTILL_TRAIN": "a", "TRANSLANE_DISTILL_OUTPUT": "o"})
+    settings = _load(
+        [], {"TRANSLANE_DISTILL_TEACHER": "t", "TRANSLANE_DISTILL_TRAIN": "a", "TRANSLANE_DISTILL_OUTPUT": "o"}
+    )
     assert (settings.teacher, settings.decoder_layers) == (Path("t"), 1)
     with pytest.raises(SettingsError, match="TRANSLANE_DISTILL_BEAMS"):
         _load(NEEDED, {"TRANSLANE_DISTILL_BEAMS": "1"})
