@@ -60,7 +60,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bundles", type=Path, nargs="+", help="the teacher's, and students'")
     parser.add_argument("--sentences", type=Path, default=places.SENTENCES, help="source, tab, reference on each line")
-    parser.add_argument("--rows", type=int, nargs="+", default=[1, 32])
+    parser.add_argument("--rows", type=int, nargs="+", default=[1, 32], help="sentences at once; a beam takes a row")
     parser.add_argument("--beams", type=int, nargs="+", default=[1, 4])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -50,21 +51,22 @@ def student_config(settings: DistillSettings, teacher: TransformerConfig) -> Tra
     Raises:
         DistillError: the sizes do not fit each other.
     """
-    sizes: dict[str, int] = {"decoder_layers": settings.decoder_layers}
+    sizes: dict[str, Any] = {"decoder_layers": settings.decoder_layers}
     for name in ("encoder_layers", "d_model", "heads", "ffn_size"):
         if (size := getattr(settings, name)) is not None:
             sizes[name] = size
-    resized = {"head_size": None, "value_size": None, "kv_heads": None} if {"d_model", "heads"} & sizes.keys() else {}
+    if {"d_model", "heads"} & sizes.keys():
+        sizes |= {"head_size": None, "value_size": None, "kv_heads": None}
     try:
-        return replace(teacher, **sizes, **resized)
+        return replace(teacher, **sizes)
     except ValueError as error:
         raise DistillError(f"the student: {error}") from None
 
 
 def inherits(config: TransformerConfig, teacher: TransformerConfig) -> bool:
     """Whether a student can start from the teacher's weights: only numbers of layers and inner sizes may differ."""
-    resized = {name: getattr(teacher, name) for name in ("encoder_layers", "decoder_layers")}
-    return config.ffn_size <= teacher.ffn_size and replace(config, **resized, ffn_size=teacher.ffn_size) == teacher
+    free = {name: getattr(teacher, name) for name in ("encoder_layers", "decoder_layers", "ffn_size")}
+    return config.ffn_size <= teacher.ffn_size and replace(config, **free) == teacher
 
 
 def initial_model(config: TransformerConfig, teacher: Checkpoint | None, seed: int) -> Transformer:

@@ -94,14 +94,14 @@ def test_a_run_that_broke_off_goes_on_to_the_same_files(
 ) -> None:
     monkeypatch.setattr(command, "_AT_ONCE", 3)
     assert main(flags("whole")) == 0
-    translate, calls = command.Teacher.translate, iter([None, None])
+    translate, calls = Teacher.translate, iter([None, None])
 
     def interrupted(teacher: Teacher, sources: Sequence[UniqueSource]) -> list[Record]:
         if next(calls, "over") == "over":
             raise KeyboardInterrupt
         return translate(teacher, sources)
 
-    monkeypatch.setattr(command.Teacher, "translate", interrupted)
+    monkeypatch.setattr(Teacher, "translate", interrupted)
     assert main(flags("broken")) == 130
     assert "interrupted; --resume goes on from the last outputs" in capfd.readouterr().err
     assert len(_records(tmp_path / "broken")) == 6

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,7 +74,7 @@ def test_a_line_that_is_no_record_is_named(journal: Journal, line: bytes) -> Non
         ("target_language", "de", "target_language was 'en', is 'de'"),
     ],
 )
-def test_outputs_of_other_settings_are_not_continued(journal: Journal, name: str, value: object, words: str) -> None:
+def test_outputs_of_other_settings_are_not_continued(journal: Journal, name: str, value: Any, words: str) -> None:
     with pytest.raises(ResumeError, match=words):
         Journal(journal.path, replace(IDENTITY, **{name: value})).repair()
 
