@@ -15,6 +15,7 @@ from translane_export.distill.settings import DistillSettings
 from translane_export.distill.unique_sources import UniqueSource
 from translane_export.settings import ExportSettings
 from translane_server.bundle import MANIFEST, Bundle, load_bundle
+from translane_server.devices import choose_device
 from translane_server.errors import RequestError, SettingsError
 from translane_server.local import LocalDecoder
 from translane_server.options import DecodingOptions
@@ -44,7 +45,7 @@ def open_teacher(settings: DistillSettings, exported: Path, log: Log) -> TaughtP
     Raises:
         ExportError: the checkpoint cannot be exported.
         SettingsError: the teacher does not translate between the languages of `settings`.
-        StartupError: the bundle does not load.
+        StartupError: the bundle does not load, or a CPU cannot run it.
     """
     folder = settings.teacher
     if not (folder / MANIFEST).is_file():
@@ -54,6 +55,7 @@ def open_teacher(settings: DistillSettings, exported: Path, log: Log) -> TaughtP
             )
         folder = exported
     bundle = load_bundle(folder)
+    choose_device("cpu", bundle.manifest.precision, bundle.manifest.schema_version)  # refuses bundles for GPUs alone
     pairs = LanguagePairs(bundle.manifest.languages, load_tokenizer(bundle))
     languages, wrong = pairs.find(settings.source_language, settings.target_language)
     if wrong:

@@ -211,6 +211,17 @@ def test_a_checkpoint_of_translane_train_teaches(flags: Flags, tmp_path: Path) -
     assert load_checkpoint(tmp_path / "out" / "student").config.decoder_layers == 1
 
 
+def test_a_bundle_for_gpus_alone_is_refused(
+    flags: Flags, tmp_path: Path, teacher: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    other = shutil.copytree(teacher, tmp_path / "other")
+    manifest = json.loads((other / "manifest.json").read_text(encoding="utf-8"))
+    (other / "manifest.json").write_text(json.dumps({**manifest, "precision": "bf16", "weight_storage": "bfloat16"}))
+    assert main(flags(teacher=other)) == 1
+    (sentence,) = capfd.readouterr().err.splitlines()[1:]
+    assert "bf16" in sentence
+
+
 @pytest.mark.parametrize(
     ("overrides", "content", "sentence"),
     [
