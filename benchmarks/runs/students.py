@@ -12,6 +12,7 @@ so that other programs change little of what is measured. Compare bundles of one
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import random
 import statistics
@@ -22,14 +23,19 @@ from pathlib import Path
 from benchmarks import places
 from benchmarks.machine import describe
 from benchmarks.measuring.quality import translate
-from benchmarks.measuring.timed import SOURCE_CAPACITY, TimedDecoder
+from benchmarks.measuring.timed import SOURCE_CAPACITY
 from benchmarks.models.workload import read_fields
 from benchmarks.report.results import write
 from translane_export.train.evaluate import score
 from translane_server.bundle import Bundle, load_bundle
+from translane_server.local import LocalDecoder
 from translane_server.options import DecodingOptions
 from translane_server.requests.language_pairs import LanguagePairs
+from translane_server.runtime.ort import OrtBackend
+from translane_server.runtime.sessions import Sessions
 from translane_server.sentence import Sentence
+from translane_server.text.tokenizer import load_tokenizer
+from translane_server.vocabulary import TargetVocabulary
 
 LONGEST = 64  # tokens of a translation
 
@@ -100,18 +106,17 @@ def compare(
     rounds: int,
 ) -> Iterator[Row]:
     """Time the bundles in turns; return a row for each, with its ratio to the first bundle."""
-    decoders = [TimedDecoder(bundle, rows=rows, threads=threads, ends=True) for bundle in bundles]
-    loads = [load(decoder, pairs, options) for decoder in decoders]
-    found: list[list[float]] = [[] for _ in decoders]
+    found: list[list[float]] = [[] for _ in bundles]
     shuffle = random.Random(0)
-    for number in range(1 + rounds):
-        for place in shuffle.sample(range(len(decoders)), len(decoders)):
-            started = time.process_time()
-            decoders[place].decode(loads[place])
-            if number:  # memory is bound and allocated in the first one
-                found[place].append((time.process_time() - started) / len(loads[place]))
-    for decoder in decoders:
-        decoder.close()
+    with contextlib.ExitStack() as stack:
+        decoders = [stack.enter_context(opened(bundle, options, rows, threads)) for bundle in bundles]
+        loads = [load(bundle, pairs, options) for bundle in bundles]
+        for number in range(1 + rounds):
+            for place in shuffle.sample(range(len(bundles)), len(bundles)):
+                started = time.process_time()
+                decoders[place].decode(loads[place])
+                if number:  # memory is bound and allocated in the first one
+                    found[place].append((time.process_time() - started) / len(loads[place]))
     for bundle, quality, times in zip(bundles, bleu, found, strict=True):
         manifest = bundle.manifest
         yield Row(
@@ -126,12 +131,23 @@ def compare(
         )
 
 
-def load(decoder: TimedDecoder, pairs: Sequence[tuple[str, str]], options: DecodingOptions) -> list[Sentence]:
-    """The sentences as the decoder's model takes them, without those that are longer than is measured."""
-    languages = LanguagePairs(decoder.bundle.manifest.languages, decoder.tokenizer).default()
+def opened(bundle: Bundle, options: DecodingOptions, rows: int, threads: int) -> LocalDecoder:
+    """A decoder of the bundle's translations. Start it."""
+    ids, limits = bundle.manifest.special_ids, bundle.manifest.limits
+    backend = OrtBackend(
+        Sessions(bundle, threads=threads),
+        rows=rows,
+        source_capacity=min(SOURCE_CAPACITY, limits.source_tokens),
+        target_capacity=min(options.max_length, limits.target_tokens),
+    )
+    return LocalDecoder(backend, TargetVocabulary(ids.decoder_start, ids.eos))
+
+
+def load(bundle: Bundle, pairs: Sequence[tuple[str, str]], options: DecodingOptions) -> list[Sentence]:
+    """The sentences as the bundle's model takes them, without those that are longer than is measured."""
+    languages = LanguagePairs(bundle.manifest.languages, load_tokenizer(bundle)).default()
     ids = languages.encode([source for source, _ in pairs])
-    sentences = [Sentence(source, options, forced_ids=languages.forced_ids) for source in ids]
-    return [one for one in sentences if 0 < len(one.source_ids) <= SOURCE_CAPACITY]
+    return [Sentence(source, options) for source in ids if 0 < len(source) <= SOURCE_CAPACITY]
 
 
 if __name__ == "__main__":
