@@ -63,6 +63,7 @@ docs/decoding
 docs/bring-your-own
 docs/explain
 docs/training
+docs/distillation
 docs/attention
 docs/normalization
 models/zh-en/README

@@ -72,12 +72,21 @@ class Exported:
 
 def export(foreign: ForeignModel) -> Exported:
     """Draw a model, write it with its tokenizer, and export the folder: once for a test session."""
-    folder = stored(foreign, lambda folder: _write(foreign, folder))
+    folder = _stored(foreign)
     return Exported(
         hugging_face.MODELS[foreign.name].model_class.from_pretrained(folder / foreign.kind),
         _tokenizer(foreign, folder / foreign.kind),
         load_bundle(folder / "bundle"),
     )
+
+
+def hugging_face_folder(foreign: ForeignModel) -> Path:
+    """Return the folder that transformers wrote of a drawn model. It must not be written to."""
+    return _stored(foreign) / foreign.kind
+
+
+def _stored(foreign: ForeignModel) -> Path:
+    return stored(foreign, lambda folder: _write(foreign, folder))
 
 
 def _write(foreign: ForeignModel, scratch: Path) -> None:

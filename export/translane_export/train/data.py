@@ -19,18 +19,27 @@ _LISTED_PROBLEMS = 5
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns of the TSV hold the two sides, counted from 0."""
+    """Which columns of the TSV hold the two sides, counted from 0. Without a target, a line is its source alone."""
 
     source: int = 0
-    target: int = 1
+    target: int | None = 1
 
 
 @dataclass(frozen=True)
 class SentencePair:
-    """One line of parallel text."""
+    """One line of parallel text; the target is empty where only sources are read."""
 
     source: str
     target: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a file: its number, from 1, and its sentence pair, or what is wrong with the line."""
+
+    number: int
+    pair: SentencePair | None
+    problem: str = ""
 
 
 @dataclass(frozen=True)
@@ -68,23 +77,36 @@ def read_parallel_text(path: Path, columns: Columns, bad_lines: BadLines) -> Par
     problems: list[str] = []
     skipped = 0
     digest = hashlib.sha256()
-    for number, line in enumerate(_lines(path), start=1):
-        try:
-            pair = _parse(line, columns)
-        except ValueError as error:
-            problem = f"{path}:{number}: {error}"
-            if bad_lines == "refuse":
-                raise DataError(problem) from error
-            skipped += 1
-            if len(problems) < _LISTED_PROBLEMS:
-                problems.append(problem)
-        else:
-            pairs.append(pair)
-            digest.update(f"{pair.source}\t{pair.target}\n".encode())
+    for line in read_lines(path, columns):
+        if line.pair:
+            pairs.append(line.pair)
+            digest.update(f"{line.pair.source}\t{line.pair.target}\n".encode())
+            continue
+        problem = f"{path}:{line.number}: {line.problem}"
+        if bad_lines == "refuse":
+            raise DataError(problem)
+        skipped += 1
+        if len(problems) < _LISTED_PROBLEMS:
+            problems.append(problem)
     if not pairs:
         first = f"; the first of {skipped:,} bad lines is {problems[0]}" if problems else ""
         raise DataError(f"{path}: no usable sentence pair{first}")
     return ParallelText(path, tuple(pairs), skipped, tuple(problems), digest.hexdigest())
+
+
+def read_lines(path: Path, columns: Columns) -> Iterator[Line]:
+    """Read the file line by line, without holding it in memory; white space around a side is dropped.
+
+    Raises:
+        DataError: the file is missing, or not what its name says.
+    """
+    for number, line in enumerate(_lines(path), start=1):
+        try:
+            pair = _parse(line, columns)
+        except ValueError as error:
+            yield Line(number, None, str(error))
+        else:
+            yield Line(number, pair)
 
 
 def _lines(path: Path) -> Iterator[bytes]:
@@ -103,12 +125,13 @@ def _parse(line: bytes, columns: Columns) -> SentencePair:
         fields = line.decode("utf-8").rstrip("\r\n").split("\t")
     except UnicodeDecodeError as error:
         raise ValueError(f"invalid UTF-8 at byte {error.start + 1}") from error
-    needed = max(columns.source, columns.target) + 1
+    needed = max(columns.source, columns.target or 0) + 1
     if len(fields) < needed:
         raise ValueError(f"{len(fields)} column{'s' * (len(fields) != 1)}, at least {needed} needed")
-    pair = SentencePair(fields[columns.source].strip(), fields[columns.target].strip())
+    target = "" if columns.target is None else fields[columns.target].strip()
+    pair = SentencePair(fields[columns.source].strip(), target)
     if not pair.source:
         raise ValueError(f"the source side (column {columns.source}) is empty")
-    if not pair.target:
+    if not pair.target and columns.target is not None:
         raise ValueError(f"the target side (column {columns.target}) is empty")
     return pair

@@ -40,8 +40,7 @@ class Evaluation:
 
 def score(hypotheses: Sequence[str], references: Sequence[str], target_language: str) -> Evaluation:
     """Score translations against one reference each; BLEU's tokens follow from the language."""
-    primary = target_language.replace("_", "-").partition("-")[0].lower()
-    bleu, chrf = BLEU(tokenize=_TOKENIZERS.get(primary, "13a")), CHRF()
+    bleu, chrf = BLEU(tokenize=bleu_tokenizer(target_language)), CHRF()
     bleu_score = bleu.corpus_score(list(hypotheses), [list(references)]).score
     chrf_score = chrf.corpus_score(list(hypotheses), [list(references)]).score
     return Evaluation(
@@ -51,6 +50,11 @@ def score(hypotheses: Sequence[str], references: Sequence[str], target_language:
         chrf_signature=str(chrf.get_signature()),
         hypotheses=tuple(hypotheses),
     )
+
+
+def bleu_tokenizer(language: str) -> str:
+    """Return the name of sacrebleu's tokenizer for texts in a language."""
+    return _TOKENIZERS.get(language.replace("_", "-").partition("-")[0].lower(), "13a")
 
 
 def evaluate_model(

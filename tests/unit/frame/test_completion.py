@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from translane_client.__main__ import main
+from translane_export.distill.settings import DistillSettings
 from translane_export.explain.settings import ExplainSettings
 from translane_export.settings import ExportSettings
 from translane_export.train.settings import TrainSettings
@@ -22,6 +23,7 @@ from translane_server.settings_loader import Settings, load_settings
 SETTINGS: dict[str, type[Settings]] = {
     "translane-server": ServerSettings,
     "translane-train": TrainSettings,
+    "translane-distill": DistillSettings,
     "translane-export": ExportSettings,
     "translane-explain": ExplainSettings,
 }

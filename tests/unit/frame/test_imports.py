@@ -139,8 +139,9 @@ ROOMS = {
         "explain": {
             "model", "sources", "errors", "memory", "output_folder", "torch_model",
         },
-        "train.__main__": {"train", "missing_packages"},
+        "train.__main__": {"distill", "train", "missing_packages"},
         "train": {"graphs", "model", "checkpoint", "errors", "file_readers", "languages"},
+        "distill": {"checks", "model", "sources", "train", "bundle_writer", "checkpoint", "errors", "settings"},
         "int8": {"checks", "graphs", "model", "train", "errors", "memory", "ranges"},
         "sources": {
             "graphs.head_padding", "graphs.relative_graph", "int8.dequantize", "int8.keys_values", "model",

@@ -1,0 +1,273 @@
+"""Whole runs of `translane-train distill`, tiny."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from helpers.bundles import SOURCES, TARGETS, random_checkpoint
+from helpers.foreign_folders import corpus
+from helpers.foreign_models import FOREIGN_MODELS, hugging_face_folder
+from translane_export.checkpoint import load_checkpoint
+from translane_export.checks.translate import translate_greedily
+from translane_export.distill import command
+from translane_export.distill.journal import Record
+from translane_export.distill.teacher import Teacher
+from translane_export.distill.unique_sources import UniqueSource
+from translane_export.sources.bundle import BundleReader
+from translane_export.train.__main__ import main
+from translane_server.bundle import load_bundle
+from translane_server.text.tokenizer import load_tokenizer
+
+Flags = Callable[..., list[str]]
+
+
+def _records(output: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (output / "outputs.jsonl").read_text(encoding="utf-8").splitlines()[1:]]
+
+
+def _pairs(output: Path) -> list[list[str]]:
+    return [line.split("\t") for line in (output / "train.tsv").read_text(encoding="utf-8").splitlines()]
+
+
+def _assert_same_outputs(one: Path, other: Path) -> None:
+    for name in ("outputs.jsonl", "train.tsv"):
+        assert (one / name).read_bytes() == (other / name).read_bytes()
+
+
+def test_each_different_source_gets_the_translation_that_the_engine_gives_it(
+    flags: Flags, tmp_path: Path, teacher: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(flags(beam_size=1)) == 0
+    bundle = load_bundle(teacher)
+    tokenizer = load_tokenizer(bundle)
+    ids = translate_greedily(bundle, tokenizer.encode(SOURCES), (), 1)
+    assert _pairs(tmp_path / "out") == [list(pair) for pair in zip(SOURCES, tokenizer.decode(ids), strict=True)]
+    assert [record["line"] for record in _records(tmp_path / "out")] == list(range(1, len(SOURCES) + 1))
+    out, err = capfd.readouterr()
+    assert "text.tsv: 30 lines, 10 different sources" in err
+    assert "10 translations; 0 sources left out" in out
+
+
+def test_the_student_starts_from_the_teacher_and_trains(flags: Flags, tmp_path: Path, teacher: Path) -> None:
+    out = tmp_path / "out"
+    assert main(flags(beam_size=2, ffn_size=48)) == 0
+    student, origin = load_checkpoint(out / "student"), BundleReader().read(teacher)
+    assert (student.config.encoder_layers, student.config.decoder_layers, student.config.ffn_size) == (3, 1, 48)
+    assert student.languages == origin.languages
+    for name in ("encoder.layers.1.self_attention.q_proj.weight", "decoder.layers.0.cross_attention.out_proj.weight"):
+        assert torch.equal(student.state_dict[name], origin.state_dict[name])
+    assert (out / "student" / "source.spm").read_bytes() == (teacher / "source.spm").read_bytes()
+    settings = tomllib.loads((out / "student.toml").read_text(encoding="utf-8"))
+    assert settings["train"] == str(out / "train.tsv")
+    (tmp_path / "valid.tsv").write_text(f"{SOURCES[0]}\t{TARGETS[0]}\n", encoding="utf-8")
+    training = ["--max-steps=1", "--valid-every=1", "--threads=1", "--device=cpu", "--precision=fp32"]
+    files = [f"--config={out / 'student.toml'}", f"--valid={tmp_path / 'valid.tsv'}", f"--output={tmp_path / 'run'}"]
+    assert main([*files, *training]) == 0
+    assert load_checkpoint(tmp_path / "run" / "best").config == student.config
+
+
+def test_a_student_of_another_width_starts_at_random_with_the_same_pieces(flags: Flags, tmp_path: Path) -> None:
+    assert main(flags(beam_size=1, d_model=16)) == 0
+    first = load_checkpoint(tmp_path / "out" / "student")
+    assert (first.config.d_model, first.config.head_dim) == (16, 4)
+    assert main(flags("again", beam_size=1, d_model=16)) == 0
+    again = load_checkpoint(tmp_path / "again" / "student")
+    assert all(torch.equal(again.state_dict[name], weight) for name, weight in first.state_dict.items())
+
+
+def test_a_run_that_broke_off_goes_on_to_the_same_files(
+    flags: Flags, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "_AT_ONCE", 3)
+    assert main(flags("whole")) == 0
+    translate, calls = Teacher.translate, iter([None, None])
+
+    def interrupted(teacher: Teacher, sources: Sequence[UniqueSource]) -> list[Record]:
+        if next(calls, "over") == "over":
+            raise KeyboardInterrupt
+        return translate(teacher, sources)
+
+    monkeypatch.setattr(Teacher, "translate", interrupted)
+    assert main(flags("broken")) == 130
+    assert "interrupted; --resume goes on from the last outputs" in capfd.readouterr().err
+    assert len(_records(tmp_path / "broken")) == 6
+    monkeypatch.undo()
+    assert main(flags("broken", resume=True)) == 0
+    assert "6 sources have outputs already" in capfd.readouterr().err
+    _assert_same_outputs(tmp_path / "broken", tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_a_killed_run_goes_on_to_the_same_files(flags: Flags, tmp_path: Path, text: Path) -> None:
+    """SIGKILL, somewhere among the outputs, leaves a file that a resumed run completes."""
+    text.write_text("".join(f"{a}{b}\t-\n" for a in SOURCES for b in SOURCES), encoding="utf-8")
+    assert main(flags("whole")) == 0
+    run = (
+        "import sys; from translane_export.distill import command; command._AT_ONCE = 1;"
+        " sys.exit(command.run(sys.argv[1:], {}))"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", run, *flags("killed")[1:]],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    outputs, deadline = tmp_path / "killed" / "outputs.jsonl", time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < deadline:
+        if outputs.exists() and outputs.read_bytes().count(b"\n") > 5:
+            break
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    before = outputs.read_bytes()
+    assert 5 < before.count(b"\n") < 101
+    with outputs.open("ab") as file:
+        file.write(b'{"line": 12, "sou')
+    assert main(flags("killed")) == 1
+    assert main(flags("killed", resume=True)) == 0
+    assert outputs.read_bytes().startswith(before)
+    _assert_same_outputs(tmp_path / "killed", tmp_path / "whole")
+    assert len(_records(tmp_path / "killed")) == len({a + b for a in SOURCES for b in SOURCES})
+
+
+def test_a_run_that_is_done_writes_its_text_anew_with_other_filters(flags: Flags, tmp_path: Path) -> None:
+    assert main(flags(beam_size=1)) == 0
+    outputs, every = (tmp_path / "out" / "outputs.jsonl").read_bytes(), _pairs(tmp_path / "out")
+    assert main(flags(beam_size=1, resume=True, max_ratio=1.1, with_references=True)) == 0
+    fewer = _pairs(tmp_path / "out")
+    assert (tmp_path / "out" / "outputs.jsonl").read_bytes() == outputs
+    taught = fewer[: len(fewer) - 3 * len(SOURCES)]
+    assert 0 < len(taught) < len(every)
+    assert all(pair in every for pair in taught)
+    assert fewer[-1] == [SOURCES[-1], TARGETS[-1] * 3]
+
+
+def test_the_closest_of_several_translations_is_taken(flags: Flags, tmp_path: Path) -> None:
+    assert main(flags("first", nbest=4)) == 0
+    outputs = [[text for text, _ in record["outputs"]] for record in _records(tmp_path / "first")]
+    wanted = tmp_path / "wanted.tsv"  # whose targets are the last of each source's translations
+    wanted.write_text(
+        "".join(f"{source}\t{texts[-1]}\n" for source, texts in zip(SOURCES, outputs, strict=True)), encoding="utf-8"
+    )
+    assert main(flags("second", nbest=4, train=wanted)) == 0
+    assert [target for _, target in _pairs(tmp_path / "second")] == [texts[-1] for texts in outputs]
+
+
+def test_sources_alone_are_enough(flags: Flags, tmp_path: Path) -> None:
+    alone = tmp_path / "alone.txt.gz"
+    alone.write_bytes(gzip.compress("".join(f"{source}\n" for source in SOURCES).encode()))
+    assert main(flags(train=alone, beam_size=1)) == 0
+    assert main(flags("refused", train=alone, with_references=True)) == 1
+
+
+def test_sources_that_the_teacher_cannot_take_are_counted(
+    flags: Flags, tmp_path: Path, text: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text.write_text(f"{'好' * 30}\n{'长' * 5000}\n\u200b\n{SOURCES[0]}\n\tx\n", encoding="utf-8")
+    assert main(flags(beam_size=1, bad_lines="skip")) == 0
+    out, err = capfd.readouterr()
+    assert "4 different sources; 1 bad lines skipped" in err
+    assert "2 source too long" in out
+    assert len(_records(tmp_path / "out")) == 4
+
+
+@pytest.mark.slow
+def test_a_hugging_face_folder_teaches(
+    flags: Flags, tmp_path: Path, text: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its vocabularies are of another kind, so the student has its own."""
+    text.write_text("".join(f"{line}\n" for line in corpus() if 10 < len(line) < 60), encoding="utf-8")
+    folder = hugging_face_folder(FOREIGN_MODELS["BART"])
+    assert main(flags(teacher=folder, beam_size=1, max_length=100)) == 0
+    assert "has vocabularies of its own" in capfd.readouterr().out
+    assert _pairs(tmp_path / "out")
+    settings = tomllib.loads((tmp_path / "out" / "student.toml").read_text(encoding="utf-8"))
+    assert "init" not in settings
+    assert settings["decoder_layers"] == 1
+    assert (tmp_path / "out" / "teacher" / "manifest.json").exists()
+    outputs = (tmp_path / "out" / "outputs.jsonl").read_bytes()
+    assert main(flags(teacher=folder, beam_size=1, max_length=100, resume=True)) == 0
+    assert (tmp_path / "out" / "outputs.jsonl").read_bytes() == outputs
+
+
+@pytest.mark.slow
+def test_a_checkpoint_of_translane_train_teaches(flags: Flags, tmp_path: Path) -> None:
+    folder = random_checkpoint(tmp_path / "checkpoint", decoder_layers=3, eos_bias=2.0)
+    assert main(flags(teacher=folder, beam_size=1)) == 0
+    assert load_checkpoint(tmp_path / "out" / "student").config.decoder_layers == 1
+
+
+def test_a_bundle_for_gpus_alone_is_refused(
+    flags: Flags, tmp_path: Path, teacher: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    other = shutil.copytree(teacher, tmp_path / "other")
+    manifest = json.loads((other / "manifest.json").read_text(encoding="utf-8"))
+    (other / "manifest.json").write_text(json.dumps({**manifest, "precision": "bf16", "weight_storage": "bfloat16"}))
+    assert main(flags(teacher=other)) == 1
+    (sentence,) = capfd.readouterr().err.splitlines()[1:]
+    assert "bf16" in sentence
+
+
+@pytest.mark.parametrize(
+    ("overrides", "content", "sentence"),
+    [
+        ({"train": "none.tsv"}, None, "none.tsv: the file is missing"),
+        ({"teacher": "none"}, None, "checkpoint none: there is no such folder"),
+        ({}, b"\xff\xfe\n", "text.tsv:1: invalid UTF-8 at byte 1"),
+        ({}, b"", "text.tsv: no usable line"),
+        ({}, "\u200b\n".encode(), "text.tsv: no translation is left to learn from"),
+        ({"source_column": 3}, b"a\tb\n", "text.tsv:1: 2 columns, at least 4 needed"),
+        ({"with_references": True}, b"a\t\n", "the target side (column 1) is empty"),
+        ({"output": "/dev/null/out"}, None, "/dev/null/out"),
+        ({"d_model": 33}, None, "the student: "),
+        ({"target_language": "fr"}, None, "--target-language: 'fr' is not a language of the model"),
+    ],
+)
+def test_failures_are_one_sentence(
+    flags: Flags,
+    text: Path,
+    capfd: pytest.CaptureFixture[str],
+    overrides: dict[str, object],
+    content: bytes | None,
+    sentence: str,
+) -> None:
+    if content is not None:
+        text.write_bytes(content)
+    assert main(flags(**overrides)) in (1, 2)
+    last = capfd.readouterr().err.strip().splitlines()[-1]
+    assert last.startswith("translane-train distill: ")
+    assert sentence in last
+
+
+def test_outputs_are_neither_overwritten_nor_mixed(
+    flags: Flags, tmp_path: Path, text: Path, teacher: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(flags(beam_size=1)) == 0
+    good = (tmp_path / "out" / "outputs.jsonl").read_bytes()
+    assert main(flags(beam_size=1)) == 1
+    assert "holds outputs already; --resume goes on with them" in capfd.readouterr().err
+    assert main(flags(beam_size=2, resume=True)) == 1
+    assert "cannot be resumed with other settings (beam_size was 1, is 2)" in capfd.readouterr().err
+    other = shutil.copytree(teacher, tmp_path / "other")
+    manifest = json.loads((other / "manifest.json").read_text())
+    (other / "manifest.json").write_text(json.dumps({**manifest, "version": "2"}))
+    assert main(flags(teacher=other, beam_size=1, resume=True)) == 1
+    assert "(teacher was '" in capfd.readouterr().err
+    text.write_text("你好！\n我有一只猫。\n", encoding="utf-8")
+    assert main(flags(beam_size=1, resume=True)) == 1
+    assert "it has an output for line 1 of another text" in capfd.readouterr().err
+    assert (tmp_path / "out" / "outputs.jsonl").read_bytes() == good
