@@ -167,6 +167,7 @@ def _model_info(model: pb.Model) -> ModelInfo:
         default_max_length=model.default_max_length,
         decoding_defaults={field.name: _option(value) for field, value in model.decoding_defaults.ListFields()},
         glossaries=tuple(model.glossaries),
+        int8_kernels=model.int8_kernels,
     )
 
 

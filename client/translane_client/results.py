@@ -238,6 +238,8 @@ class ModelInfo:
     """Decoding option → its value where a request does not set it. Options without a default are absent."""
     glossaries: tuple[str, ...] = ()
     """Names of the stored glossaries for the model's languages."""
+    int8_kernels: str = ""
+    """Of an int8 model on a CPU: what multiplies on the server's processor, such as "AVX2, 7-bit weights"."""
 
 
 @dataclass(frozen=True, slots=True)

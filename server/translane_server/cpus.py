@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 _MEMBERSHIP = Path("/proc/self/cgroup")
 _MOUNT = Path("/sys/fs/cgroup")
+_CPUINFO = Path("/proc/cpuinfo")
+_VNNI = frozenset({"avx512_vnni", "avx_vnni"})
 
 
 def available_cpus(membership: Path = _MEMBERSHIP, mount: Path = _MOUNT) -> int:
@@ -61,11 +64,32 @@ def _read(path: Path) -> str:
         return ""
 
 
-def adds_int8_exactly(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
+def adds_int8_exactly(cpuinfo: Path = _CPUINFO) -> bool:
     """Whether this processor is known to sum int8 products exactly, in int32: it has x86's VNNI instructions."""
+    return not _VNNI.isdisjoint(_flags(cpuinfo))
+
+
+@cache
+def int8_kernels(weight_bits: int, cpuinfo: Path = _CPUINFO) -> str:
+    """Return in words what multiplies int8 on this processor; empty where that is not known.
+
+    Args:
+        weight_bits: of the weights: 7 or 8. Without VNNI, 8 bits take slower kernels: see `runtime.sessions`.
+        cpuinfo: where the system describes its processors.
+    """
+    flags = _flags(cpuinfo)
+    if not flags:  # a processor that is not x86
+        return ""
+    for flag, name in (("amx_int8", "AMX"), ("avx512_vnni", "AVX-512 VNNI"), ("avx_vnni", "AVX-VNNI")):
+        if flag in flags:
+            return name
+    widest = "AVX2" if "avx2" in flags else "SSE"
+    return f"{widest}, {weight_bits}-bit weights{'' if weight_bits < 8 else ': slower'}"
+
+
+def _flags(cpuinfo: Path) -> frozenset[str]:
     try:
         lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
-        return False
-    flags = next((line.partition(":")[2].split() for line in lines if line.startswith("flags")), [])
-    return not {"avx512_vnni", "avx_vnni"}.isdisjoint(flags)
+        return frozenset()
+    return next((frozenset(line.partition(":")[2].split()) for line in lines if line.startswith("flags")), frozenset())

@@ -374,6 +374,11 @@ class Manifest(_Model):
     quality_estimation: QualityEstimation | None = None
     files: dict[str, FileEntry]
 
+    @property
+    def int8_weight_bits(self) -> int:
+        """Bits of the weights of an int8 bundle: 7 where the exporter says so, else 8. For people."""
+        return 7 if self.provenance.get("weight_bits") == 7 else 8
+
     @model_validator(mode="after")
     def _ids_are_in_the_vocabularies(self) -> Manifest:
         ids, sizes = self.special_ids, self.architecture

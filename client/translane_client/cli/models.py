@@ -75,6 +75,8 @@ def _details(model: ModelInfo) -> Iterator[str]:
         yield printable(f"{model.name} decodes by default with {defaults}")
     if model.glossaries:
         yield printable(f"{model.name} has the glossaries {', '.join(model.glossaries)}")
+    if model.int8_kernels:
+        yield printable(f"{model.name} computes int8 with {model.int8_kernels}")
 
 
 def _shown(value: object) -> str:

@@ -16,6 +16,7 @@ from translane_server.observation.logs import data
 from translane_server.observation.model_metrics import ModelMetrics, Pids
 from translane_server.requests.answers import AnswerCache
 from translane_server.requests.limits import RequestLimits
+from translane_server.requests.model_list import kernels_of
 from translane_server.requests.score import ScoreReader
 from translane_server.requests.translate import TranslateReader
 from translane_server.text.stored_glossaries import StoredGlossaries
@@ -127,8 +128,13 @@ class LoadedModel:
             self.metrics.watch_cache(lambda: len(store), lambda: store.bytes)
         memory = await asyncio.to_thread(shared_memory, [pid() for pid in self._pids])
         self.metrics.set_memory(memory)
+        kernels = kernels_of(manifest, self.device)
         facts = data(
-            model=self.name, version=manifest.version, precision=manifest.precision, memory_mb=round(memory / 1e6)
+            model=self.name,
+            version=manifest.version,
+            precision=manifest.precision,
+            memory_mb=round(memory / 1e6),
+            **({"int8_kernels": kernels} if kernels else {}),
         )
         _log.info("serving on %s with %d rows", self.device, dispatcher.rows, extra=facts)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 
 from translane.v1 import translation_pb2 as pb
+from translane_server.cpus import int8_kernels
 from translane_server.manifest import Manifest
 from translane_server.requests.limits import RequestLimits
 from translane_server.requests.model_defaults import decoding_defaults
@@ -23,6 +24,12 @@ class ModelDescription:
     manifest: Manifest
     device: str
     limits: RequestLimits
+
+
+def kernels_of(manifest: Manifest, device: str) -> str:
+    """Return in words what multiplies int8 on this processor; empty where nothing does."""
+    computes = manifest.precision == "int8" and device == "cpu"
+    return int8_kernels(manifest.int8_weight_bits) if computes else ""
 
 
 def model_message(model: ModelDescription, state: pb.ModelState, stored: StoredGlossaries) -> pb.Model:
@@ -45,6 +52,7 @@ def model_message(model: ModelDescription, state: pb.ModelState, stored: StoredG
         sentences_waiting=limits.sentences_waiting,
         decoding_defaults=decoding_defaults(limits),
         glossaries=stored.names(tuple(manifest.source_languages), tuple(manifest.target_languages)),
+        int8_kernels=kernels_of(manifest, model.device),
     )
 
 

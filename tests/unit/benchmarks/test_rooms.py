@@ -12,7 +12,8 @@ ROOMS = {
     "engines": {"engines", "models"},
     "measuring": {"measuring", "engines", "models"},
     "report": {"report", "measuring", "engines", "models"},
-    "runs": {"runs", "report", "measuring", "engines", "models"},
+    "processors": {"processors"},
+    "runs": {"runs", "report", "measuring", "engines", "models", "processors"},
 }
 
 

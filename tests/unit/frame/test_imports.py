@@ -81,7 +81,7 @@ ROOMS = {
         "text.markup": {"text.marks"},
         "text": {"budget", "bundle", "errors", "files", "manifest", "printable"},
         "requests": {
-            "text", "budget", "errors", "manifest", "options", "printable", "quality_estimate", "sentence",
+            "text", "budget", "cpus", "errors", "manifest", "options", "printable", "quality_estimate", "sentence",
         },
         "decoding": {"arrays", "options", "sentence"},
         "batch": {"decoding", "arrays", "backend", "options", "sentence", "vocabulary"},

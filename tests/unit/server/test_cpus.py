@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from translane_server.cpus import adds_int8_exactly, available_cpus
+from translane_server.cpus import adds_int8_exactly, available_cpus, int8_kernels
 
 
 @pytest.fixture(autouse=True)
@@ -63,3 +63,22 @@ def test_processors_with_vnni_add_int8_exactly(tmp_path, flags, exact):
     if flags is not None:
         file.write_text(f"processor\t: 0\nflags\t\t: {flags}\n\nprocessor\t: 1\nflags\t\t: {flags}\n")
     assert adds_int8_exactly(file) == exact
+
+
+@pytest.mark.parametrize(
+    ("flags", "bits", "kernels"),
+    [
+        ("fpu avx2 avx512_vnni amx_int8", 8, "AMX"),
+        ("fpu avx2 avx512_vnni", 7, "AVX-512 VNNI"),
+        ("fpu avx2 avx_vnni", 8, "AVX-VNNI"),
+        ("fpu avx2", 7, "AVX2, 7-bit weights"),
+        ("fpu avx2", 8, "AVX2, 8-bit weights: slower"),
+        ("fpu sse4_1", 7, "SSE, 7-bit weights"),
+        (None, 8, ""),
+    ],
+)
+def test_the_kernels_of_int8_have_names(tmp_path, flags, bits, kernels):
+    file = tmp_path / "cpuinfo"
+    if flags is not None:
+        file.write_text(f"processor\t: 0\nflags\t\t: {flags}\n")
+    assert int8_kernels(bits, file) == kernels

@@ -1,0 +1,1 @@
+"""Other processors than this machine's, as programs see them."""
