@@ -17,7 +17,12 @@ from translane_export.errors import ExportError
 from translane_export.graphs.alignment_graph import AlignmentGraph
 from translane_export.graphs.onnx_export import export_alignment
 from translane_export.graphs.shared_weights import share_weights
-from translane_export.graphs.signatures import alignment_signature, decoder_signature, encoder_signature
+from translane_export.graphs.signatures import (
+    alignment_signature,
+    decoder_signature,
+    encoder_signature,
+    shortlist_signature,
+)
 from translane_export.int8.calibration import measure_ranges
 from translane_export.int8.keys_values import quantize_decoder, quantize_encoder
 from translane_export.int8.quantize import quantize_graph
@@ -113,9 +118,10 @@ class Int8Stage:
 def quantize_bundle(bundle: Bundle, ranges: Ranges, config: TransformerConfig) -> Bundle:
     """Write int8 graphs and weights in the place of the float32 ones; return the bundle, its manifest up to date."""
     graphs = bundle.manifest.graphs
-    names = (graphs.encoder.file, graphs.decoder.file)
+    steps = [graphs.decoder, *([graphs.shortlist] if graphs.shortlist else [])]
+    names = (graphs.encoder.file, *(step.file for step in steps))
     models = [ir.load(bundle.folder / name) for name in names]
-    for model, of_graph in zip(models, (ranges.encoder, ranges.decoder), strict=True):
+    for model, of_graph in zip(models, (ranges.encoder, *[ranges.decoder for _ in steps]), strict=True):
         quantize_graph(model, of_graph)
     if ranges.keys_values:
         graphs = _quantize_keys_values(bundle, models, ranges.keys_values, config)
@@ -137,9 +143,10 @@ def _quantize_keys_values(
 ) -> Graphs:
     """Have the graphs keep keys and values as int8; the alignment graph, which has no weights, is written anew."""
     graphs, alignment = bundle.manifest.graphs, bundle.manifest.alignment
-    encoder, decoder = models
+    encoder, *steps = models
     quantize_encoder(encoder, scales)
-    quantize_decoder(decoder, scales)
+    for step in steps:
+        quantize_decoder(step, scales)
     floats, units = torch.float32, torch.int8
     aligned = graphs.alignment and alignment_signature(config, floats, graphs.alignment.file, cross_dtype=units)
     if alignment and aligned:
@@ -156,4 +163,8 @@ def _quantize_keys_values(
             log_probs_on_request=True,
         ),
         alignment=aligned,
+        shortlist=graphs.shortlist
+        and shortlist_signature(
+            config, floats, graphs.shortlist.file, cross_dtype=units, alignment_query=alignment is not None
+        ),
     )
