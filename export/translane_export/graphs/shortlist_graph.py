@@ -12,6 +12,8 @@ from translane_export.graphs import candidates
 from translane_export.graphs.encoder_decoder import DecoderGraph
 from translane_export.graphs.onnx_nodes import emit
 
+STEP = "step"  # the part of the graph that is a decoder: its weights have this before their names
+
 
 class ShortlistGraph(nn.Module):
     """The step of `DecoderGraph` over U of the V tokens, with the same weights.

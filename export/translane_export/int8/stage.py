@@ -17,6 +17,7 @@ from translane_export.errors import ExportError
 from translane_export.graphs.alignment_graph import AlignmentGraph
 from translane_export.graphs.onnx_export import export_alignment
 from translane_export.graphs.shared_weights import share_weights
+from translane_export.graphs.shortlist_graph import STEP
 from translane_export.graphs.signatures import (
     alignment_signature,
     decoder_signature,
@@ -118,10 +119,12 @@ class Int8Stage:
 def quantize_bundle(bundle: Bundle, ranges: Ranges, config: TransformerConfig) -> Bundle:
     """Write int8 graphs and weights in the place of the float32 ones; return the bundle, its manifest up to date."""
     graphs = bundle.manifest.graphs
-    steps = [graphs.decoder, *([graphs.shortlist] if graphs.shortlist else [])]
-    names = (graphs.encoder.file, *(step.file for step in steps))
+    of_graphs = {graphs.encoder.file: ranges.encoder, graphs.decoder.file: ranges.decoder}
+    if graphs.shortlist:  # whose weights are those of the decoder, a part of it
+        of_graphs[graphs.shortlist.file] = {f"{STEP}.{name}": limits for name, limits in ranges.decoder.items()}
+    names = tuple(of_graphs)
     models = [ir.load(bundle.folder / name) for name in names]
-    for model, of_graph in zip(models, (ranges.encoder, *[ranges.decoder for _ in steps]), strict=True):
+    for model, of_graph in zip(models, of_graphs.values(), strict=True):
         quantize_graph(model, of_graph)
     if ranges.keys_values:
         graphs = _quantize_keys_values(bundle, models, ranges.keys_values, config)

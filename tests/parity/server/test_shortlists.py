@@ -30,9 +30,9 @@ def rules(tmp_path_factory):
     source = tokenizer.source_pieces(range(sizes.source_vocab_size))
     target = tokenizer.target_pieces(range(sizes.target_vocab_size))
     draw = random.Random(3)
-    lines = ["\t" + " ".join(draw.sample(target, 6))]
-    lines += [f"{piece}\t{' '.join(draw.sample(target, 3))}" for piece in source]
-    lines += [f"{' '.join(draw.sample(source, 2))}\t{draw.choice(target)}" for _ in range(300)]
+    lines = ["\t" + " ".join(draw.sample(target[4:], 6))]
+    lines += [f"{piece}\t{' '.join(draw.sample(target[4:], 3))}" for piece in source]
+    lines += [f"{' '.join(draw.sample(source, 2))}\t{draw.choice(target[4:])}" for _ in range(300)]
     path = folder / "rules.vmap"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
@@ -71,7 +71,7 @@ def test_greedy_search_is_pytorchs_over_the_list(tmp_path, rules):
         tokens, total = [ids.decoder_start], 0.0
         while len(tokens) <= LENGTH and tokens[1:][-1:] != [ids.eos]:
             with torch.no_grad():
-                logits = model(torch.tensor([source]), torch.tensor([tokens]))[0, -1] + outside
+                logits = model(torch.tensor([source]), torch.tensor([len(source)]), torch.tensor([tokens]))[0, -1] + outside
             log_probs = logits.log_softmax(-1)
             tokens.append(int(logits.argmax()))
             total += float(log_probs[tokens[-1]])
