@@ -142,9 +142,7 @@ class TimedBackend:
         self._times.encode += self._since(started)
         return count
 
-    def enter(
-        self, sources: Sequence[int], rows: Sequence[int], allowed: Sequence[Sequence[int] | None] = ()
-    ) -> None:
+    def enter(self, sources: Sequence[int], rows: Sequence[int], allowed: Sequence[Sequence[int] | None] = ()) -> None:
         """See `Backend.enter`."""
         started = self._start()
         self._backend.enter(sources, rows, allowed)

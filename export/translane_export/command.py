@@ -40,7 +40,7 @@ class _Terminated(BaseException):
 
 
 def run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Export, explain or align; return the exit code: 0 done, 1 failed, 2 wrong settings, 130 interrupted, 143 terminated."""
+    """Export, explain or align; return 0 done, 1 failed, 2 wrong settings, 130 interrupted, 143 terminated."""
     signal.signal(signal.SIGTERM, _terminate)
     first = arguments[0] if arguments else ""
     try:

@@ -93,8 +93,8 @@ class ExportSettings(Settings):
     )
     shortlist: Annotated[Path | None, Flag("FILE")] = Field(
         default=None,
-        description="Which target pieces translate which source pieces, as `translane-export shortlist` or CTranslate2's"
-        " vmap says; for requests that use_shortlist.",
+        description="File of the target pieces of each source piece, by `translane-export shortlist` or as CTranslate2's vmap:"
+        " requests that set use_shortlist generate no others.",
     )
     samples: Annotated[Path | None, Flag("FILE", heading="verification")] = Field(
         default=None,

@@ -97,9 +97,7 @@ class Backend(Protocol):
         The encoded sources are numbered from 0. The backend keeps them for `enter` until the next call.
         """
 
-    def enter(
-        self, sources: Sequence[int], rows: Sequence[int], allowed: Sequence[Sequence[int] | None] = ()
-    ) -> None:
+    def enter(self, sources: Sequence[int], rows: Sequence[int], allowed: Sequence[Sequence[int] | None] = ()) -> None:
         """Put the encoded source `sources[i]` into row `rows[i]`.
 
         Args:

@@ -4,19 +4,18 @@ A shortlist maps n-grams of source tokens to target tokens, and has target token
 list of a sentence is all of these together (L'Hostis et al. 2016, https://arxiv.org/abs/1610.00072; the same rule as
 CTranslate2's vmap, https://opennmt.net/CTranslate2/decoding.html).
 
-The file has, little-endian: eight bytes that name the format; three counts of 8 bytes (tokens that are always allowed,
-n-grams, tokens of all n-grams); the tokens that are always allowed, the n-grams as numbers and where the tokens of
-each n-gram start, 8 bytes each; and the tokens of all n-grams, 4 bytes each.
+The file has eight bytes that name its format, and then integers of 8 bytes, little-endian: four counts, the tokens that
+are always allowed, the n-grams as numbers, where the tokens of each n-gram start, and the tokens of all n-grams.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from translane_server.arrays import IntArray
 from translane_server.bundle import Bundle
@@ -27,8 +26,9 @@ FILE = "shortlist.dat"  # its name in a bundle
 LONGEST_NGRAM = 8  # tokens
 _LARGEST_KEY = (1 << 63) - 1
 _MAGIC = b"TLSHORT1"
-_INT64, _INT32 = np.dtype("<i8"), np.dtype("<i4")
-_HEADER = len(_MAGIC) + 3 * _INT64.itemsize
+_NUMBER = np.dtype("<i8")
+_PARTS = 4
+_HEADER = len(_MAGIC) + _PARTS * _NUMBER.itemsize
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,7 @@ class Shortlist:
     always: IntArray
     keys: IntArray
     starts: IntArray
-    targets: npt.NDArray[np.int32]
+    targets: IntArray
 
     @classmethod
     def of(cls, rules: Mapping[tuple[int, ...], Sequence[int]], always: Sequence[int], source_size: int) -> Shortlist:
@@ -66,16 +66,16 @@ class Shortlist:
                 f" {source_size:,} source tokens"
             )
         keyed = sorted((_key(ngram, base), tokens) for ngram, tokens in rules.items())
-        lists = [np.unique(np.array(tokens, np.int32)) for _, tokens in keyed]
+        lists = [np.unique(np.array(tokens, np.int64)) for _, tokens in keyed]
         return cls(
             source_size,
             np.unique(np.array(always, np.int64)),
             np.array([key for key, _ in keyed], np.int64),
             np.cumsum([0, *map(len, lists)], dtype=np.int64),
-            np.concatenate([np.zeros(0, np.int32), *lists]),
+            np.concatenate([np.zeros(0, np.int64), *lists]),
         )
 
-    @property
+    @cached_property
     def order(self) -> int:
         """The number of tokens of the longest n-gram."""
         order, key = 1, int(self.keys[-1]) if len(self.keys) else 0
@@ -91,21 +91,17 @@ class Shortlist:
             more: further tokens that are allowed.
         """
         digits = np.array(source_ids, np.int64) + 1
-        keys, found = digits, []
-        for length in range(1, min(self._order, len(digits)) + 1):
+        keys, found = digits, list[int]()
+        for length in range(1, min(self.order, len(digits)) + 1):
             if length > 1:
                 keys = keys[:-1] * (self.source_size + 1) + digits[length - 1 :]
             places = np.searchsorted(self.keys, keys)
             places[places == len(self.keys)] = 0
-            found += np.unique(places[self.keys[places] == keys]).tolist() if len(self.keys) else []
+            if len(self.keys):
+                found += np.unique(places[self.keys[places] == keys]).tolist()
         starts = self.starts
         lists = [self.targets[starts[place] : starts[place + 1]] for place in found]
         return np.unique(np.concatenate([self.always, np.array(more, np.int64), *lists]))
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_order", self.order)
-
-    _order: int = 0
 
 
 def longest_ngram(source_size: int) -> int:
@@ -118,12 +114,10 @@ def longest_ngram(source_size: int) -> int:
 
 def write_shortlist(shortlist: Shortlist, path: Path) -> None:
     """Write a shortlist to a new file. Raises OSError."""
-    counts = np.array([len(shortlist.always), len(shortlist.keys), len(shortlist.targets)])
-    arrays = (counts, shortlist.always, shortlist.keys, shortlist.starts, shortlist.targets)
+    parts = (shortlist.always, shortlist.keys, shortlist.starts, shortlist.targets)
+    numbers = np.concatenate([np.array([len(part) for part in parts]), *parts])
     with path.open("xb") as file:
-        file.write(_MAGIC)
-        for array, dtype in zip(arrays, (_INT64, _INT64, _INT64, _INT64, _INT32), strict=True):
-            file.write(array.astype(dtype).tobytes())
+        file.write(_MAGIC + numbers.astype(_NUMBER).tobytes())
 
 
 def read_shortlist(path: Path, source_size: int, target_size: int) -> Shortlist:
@@ -134,18 +128,14 @@ def read_shortlist(path: Path, source_size: int, target_size: int) -> Shortlist:
         ValueError: the file is no shortlist of such a model.
     """
     content = read_regular(path)
-    if len(content) < _HEADER or content[: len(_MAGIC)] != _MAGIC:
-        raise ValueError("it does not start as a shortlist does")
-    counts = np.frombuffer(content, _INT64, 3, len(_MAGIC)).tolist()
-    kinds = [(_INT64, counts[0]), (_INT64, counts[1]), (_INT64, counts[1] + 1), (_INT32, counts[2])]
-    if min(counts) < 0 or _HEADER + sum(dtype.itemsize * count for dtype, count in kinds) != len(content):
+    if not content.startswith(_MAGIC) or len(content) % _NUMBER.itemsize or len(content) < _HEADER:
+        raise ValueError("it does not start and end as a shortlist does")
+    numbers: IntArray = np.frombuffer(content, _NUMBER)[1:]
+    counts: list[int] = numbers[:_PARTS].tolist()
+    if min(counts) < 0 or _PARTS + sum(counts) != len(numbers):
         raise ValueError("it has another size than it says")
-    arrays, place = [], _HEADER
-    for dtype, count in kinds:
-        arrays.append(np.frombuffer(content, dtype, count, place))
-        place += dtype.itemsize * count
-    always, keys, starts, targets = arrays
-    if starts[0] != 0 or starts[-1] != len(targets) or (np.diff(starts) < 0).any():
+    always, keys, starts, targets = np.split(numbers[_PARTS:], np.cumsum(counts)[:-1])
+    if len(starts) != len(keys) + 1 or starts[0] != 0 or starts[-1] != len(targets) or (np.diff(starts) < 0).any():
         raise ValueError("its n-grams and their tokens do not match")
     if (np.diff(keys) <= 0).any() or (np.diff(always) <= 0).any() or (keys < 1).any():
         raise ValueError("its n-grams or tokens are not in order")

@@ -76,7 +76,10 @@ class TorchBackend:
         return len(sources)
 
     def enter(
-        self, sources: Sequence[int], rows: Sequence[int], allowed: Sequence[Sequence[int] | None] = ()
+        self,
+        sources: Sequence[int],
+        rows: Sequence[int],
+        allowed: Sequence[Sequence[int] | None] = (),  # noqa: ARG002 every token is
     ) -> None:
         for cache, encoded in zip(self._cross, self._encoded, strict=True):
             cache[list(rows), :, : encoded.shape[2]] = encoded[list(sources)]

@@ -117,7 +117,7 @@ def _write(path: Path, rules: Sequence[tuple[Sequence[str], Sequence[str]]]) -> 
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
-            with open(handle, "w", encoding="utf-8", newline="\n") as file:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
                 file.writelines(vmap_lines(rules))
             Path(name).chmod(0o644)
             Path(name).replace(path)

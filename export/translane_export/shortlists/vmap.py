@@ -63,7 +63,9 @@ def read_vmap(path: Path, source: Ids, target: Ids, source_size: int) -> ReadSho
     if not rules:
         raise ExportError(f"--shortlist {path}: no rule has a source token of this model; is it of another vocabulary?")
     if not always:
-        raise ExportError(f"--shortlist {path}: no line has tokens that are always allowed: an empty n-gram, a tab, tokens")
+        raise ExportError(
+            f"--shortlist {path}: no line has tokens that are always allowed: an empty n-gram, a tab, tokens"
+        )
     return ReadShortlist(Shortlist.of(rules, always, source_size), left_out)
 
 

@@ -209,7 +209,9 @@ def _check_alignment(options: pb.DecodingOptions, limits: OptionLimits) -> Itera
 
 def _check_shortlist(options: pb.DecodingOptions, limits: OptionLimits) -> Iterator[FieldViolation]:
     if options.use_shortlist and not limits.shortlist:
-        yield _violation("use_shortlist", "needs a shortlist, and the model bundle has none: export it with --shortlist")
+        yield _violation(
+            "use_shortlist", "needs a shortlist, and the model bundle has none: export it with --shortlist"
+        )
 
 
 def _shown(value: float) -> str:

@@ -182,9 +182,7 @@ class OrtBackend(GraphBackend):
         self._sources = sources[:count]
         return count
 
-    def enter(
-        self, sources: Sequence[int], rows: Sequence[int], allowed: Sequence[Sequence[int] | None] = ()
-    ) -> None:
+    def enter(self, sources: Sequence[int], rows: Sequence[int], allowed: Sequence[Sequence[int] | None] = ()) -> None:
         super().enter(sources, rows)
         if self._shortlists:
             for source, row, tokens in zip(sources, rows, allowed or [None] * len(rows), strict=True):

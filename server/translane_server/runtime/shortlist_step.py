@@ -93,9 +93,7 @@ class ShortlistStep:
         if needs.log_probs:
             chosen = np.take_along_axis(bound.logits, bound.places, axis=1)
             log_probs = chosen - log_normalisers(bound.logits)[:, None]
-        return Candidates(
-            lists.tokens[bound.places], log_probs, self._whole(n, bound.logits) if needs.logits else None
-        )
+        return Candidates(lists.tokens[bound.places], log_probs, self._whole(n, bound.logits) if needs.logits else None)
 
     def clear(self) -> None:
         """Forget the bindings."""

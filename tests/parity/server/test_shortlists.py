@@ -71,7 +71,9 @@ def test_greedy_search_is_pytorchs_over_the_list(tmp_path, rules):
         tokens, total = [ids.decoder_start], 0.0
         while len(tokens) <= LENGTH and tokens[1:][-1:] != [ids.eos]:
             with torch.no_grad():
-                logits = model(torch.tensor([source]), torch.tensor([len(source)]), torch.tensor([tokens]))[0, -1] + outside
+                logits = (
+                    model(torch.tensor([source]), torch.tensor([len(source)]), torch.tensor([tokens]))[0, -1] + outside
+                )
             log_probs = logits.log_softmax(-1)
             tokens.append(int(logits.argmax()))
             total += float(log_probs[tokens[-1]])

@@ -66,9 +66,8 @@ def test_ngrams_are_numbers_of_63_bits():
 
 
 def content(always=(1,), keys=(1, 2), starts=(0, 1, 2), targets=(3, 4), counts=None):
-    counts = counts or (len(always), len(keys), len(targets))
-    numbers = [np.array(each, "<i8").tobytes() for each in (counts, always, keys, starts)]
-    return b"".join([b"TLSHORT1", *numbers, np.array(targets, "<i4").tobytes()])
+    counts = counts or (len(always), len(keys), len(starts), len(targets))
+    return b"TLSHORT1" + np.array([*counts, *always, *keys, *starts, *targets], "<i8").tobytes()
 
 
 @pytest.mark.parametrize(
@@ -77,11 +76,13 @@ def content(always=(1,), keys=(1, 2), starts=(0, 1, 2), targets=(3, 4), counts=N
         (b"", "does not start"),
         (b"TLSHORT1", "does not start"),
         (content().replace(b"1", b"2", 1), "does not start"),
-        (content()[:-1], "another size"),
-        (content() + b"x", "another size"),
-        (content(counts=(1, 2, 1 << 62)), "another size"),
-        (content(counts=(1, -2, 6)), "another size"),
-        (content(starts=(0, 1)), "another size"),
+        (content()[:-1], "does not start"),
+        (content()[:-8], "another size"),
+        (content() + b"x", "does not start"),
+        (content() + bytes(8), "another size"),
+        (content(counts=(1, 2, 3, 1 << 62)), "another size"),
+        (content(counts=(1, -2, 3, 6)), "another size"),
+        (content(starts=(0, 1)), "do not match"),
         (content(starts=(0, 3, 2)), "do not match"),
         (content(starts=(1, 1, 2)), "do not match"),
         (content(keys=(2, 2)), "in order"),

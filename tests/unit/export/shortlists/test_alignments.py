@@ -10,9 +10,10 @@ from translane_export.shortlists.alignments import TokenPair, align
 
 
 def plain_model_1(pairs, empty, rounds):
-    probability = defaultdict(lambda: 1.0)
+    probability: dict[tuple[int, int], float] = defaultdict(lambda: 1.0)
     for _ in range(rounds):
-        counts, totals = defaultdict(float), defaultdict(float)
+        counts: dict[tuple[int, int], float] = defaultdict(float)
+        totals: dict[int, float] = defaultdict(float)
         for source, target in pairs:
             for other in target:
                 total = sum(probability[one, other] for one in (*source, empty))
