@@ -93,8 +93,8 @@ class ExportSettings(Settings):
     )
     shortlist: Annotated[Path | None, Flag("FILE")] = Field(
         default=None,
-        description="File of the target pieces of each source piece, as `translane-export shortlist` writes it (CTranslate2's"
-        " vmap); requests that use_shortlist generate no others.",
+        description="File of the target pieces of each source piece, such as `translane-export shortlist` writes;"
+        " requests that use_shortlist generate no others.",
     )
     samples: Annotated[Path | None, Flag("FILE", heading="verification")] = Field(
         default=None,
