@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from translane_server.printable import shown
 
-SCHEMA_VERSION = 5
-SHORTLIST_SCHEMA_VERSION = 6  # of bundles with a shortlist; all others keep the version that older servers read
+SCHEMA_VERSION: Final = 5
+SHORTLIST_SCHEMA_VERSION: Final = 6  # of bundles with a shortlist; all others keep the version that older servers read
 READABLE_VERSIONS = (1, 2, 3, 4, 5, 6)
 
 Precision = Literal["fp32", "fp16", "bf16", "int8"]
