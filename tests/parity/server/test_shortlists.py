@@ -5,6 +5,7 @@ Random models are exported with random shortlists. The oracle is PyTorch's model
 """
 
 import random
+from typing import Any
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from translane_server.sentence import Sentence
 from translane_server.shortlist import load_shortlist
 from translane_server.text.tokenizer import load_tokenizer
 
-MODEL = {"eos_bias": 2.0, "d_model": 48, "ffn_size": 96, "heads": 3}
+MODEL: dict[str, Any] = {"eos_bias": 2.0, "d_model": 48, "ffn_size": 96, "heads": 3}
 LENGTH = 24
 
 
@@ -86,7 +87,8 @@ def mixed_sentences(bundle, surfaces, count):
     """Sentences of every kind of search, most of them with a shortlist."""
     draw, found = random.Random(5), []
     for number, source in enumerate(sources(bundle, count, seed=5)):
-        rest, others = {}, {}
+        rest: dict[str, Any] = {}
+        others: dict[str, Any] = {}
         match number % 7:
             case 1:
                 rest = {"beam_size": draw.randint(2, 5), "num_hypotheses": 2}

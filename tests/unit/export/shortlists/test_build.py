@@ -29,8 +29,8 @@ def test_rules_of_a_text(checkpoint, capsys):
     assert build(checkpoint, "--always", "5") == 0
     assert "5 pieces always" in capsys.readouterr().out
     source, target = (load_sentencepiece(checkpoint / f"{side}.spm") for side in ("source", "target"))
-    ids = [{model.id_to_piece(id_): id_ for id_ in range(len(model))} for model in (source, target)]
-    shortlist, left_out = read_vmap(checkpoint.parent / "rules", *ids, len(source))
+    of_source, of_target = ({model.id_to_piece(id_): id_ for id_ in range(len(model))} for model in (source, target))
+    shortlist, left_out = read_vmap(checkpoint.parent / "rules", of_source, of_target, len(source))
     assert left_out == 0
     assert len(shortlist.always) == 5
     for text, translation in zip(SOURCES, TARGETS, strict=True):
