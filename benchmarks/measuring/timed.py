@@ -142,10 +142,10 @@ class TimedBackend:
         self._times.encode += self._since(started)
         return count
 
-    def enter(self, sources: Sequence[int], rows: Sequence[int]) -> None:
+    def enter(self, sources: Sequence[int], rows: Sequence[int], allowed: Sequence[Sequence[int] | None] = ()) -> None:
         """See `Backend.enter`."""
         started = self._start()
-        self._backend.enter(sources, rows)
+        self._backend.enter(sources, rows, allowed)
         self._times.encode += self._since(started)
 
     def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN) -> Candidates:

@@ -125,6 +125,8 @@ class DecodingOptions(TypedDict, total=False):
     """Names of glossaries that the server stores. Default: none."""
     return_quality: bool | None
     """Returns the estimated quality of each hypothesis, from 0 to 1. Default: False."""
+    use_shortlist: bool | None
+    """Generates only the tokens that the model's shortlist has for the source. Default: False."""
 
 
 def options_message(options: Mapping[str, Any]) -> pb.DecodingOptions:

@@ -30,6 +30,7 @@ from translane_export.output_folder import check_replaceable, staged
 from translane_export.quality_calibration import calibrate, read_quality_data
 from translane_export.sample_sources import sample_sources
 from translane_export.settings import PRECISIONS, ExportSettings, Format
+from translane_export.shortlists.vmap import read_vmap
 from translane_export.sources.readers import find_reader, read_checkpoint
 from translane_export.torch_model import as_stored, build_model
 from translane_export.train.data import SentencePair
@@ -37,6 +38,7 @@ from translane_server.bundle import MANIFEST, Bundle, file_entry, load_bundle
 from translane_server.errors import StartupError
 from translane_server.manifest import Alignment, Manifest, Parity
 from translane_server.requests.language_pairs import LanguagePair, LanguagePairs
+from translane_server.shortlist import FILE, Shortlist, write_shortlist
 from translane_server.text.tokenizer import load_tokenizer
 
 TORCHSCRIPT_MANIFEST = "torchscript.json"
@@ -80,6 +82,7 @@ def write_bundle(
     card = _read_model_card(settings)
     test = read_test_set(settings.test) if settings.test else ()
     quality_data = read_quality_data(settings.quality_data) if settings.quality_data else ()
+    shortlist = _read_shortlist(settings, checkpoint, log)
     samples = sample_sources(checkpoint, settings.samples)
     model = build_model(checkpoint)
     check_range(model, numerics, checkpoint.origins)
@@ -89,8 +92,12 @@ def write_bundle(
     del model
     alignment = _choose_alignment(settings, reference, samples, log)
     with staged(settings.output) as folder:
-        graphs = write_graphs(settings.format, reference, numerics, alignment, folder, log)
+        graphs = write_graphs(
+            settings.format, reference, numerics, alignment, folder, log, shortlist=shortlist is not None
+        )
         checkpoint.tokenizer.write(folder)
+        if shortlist:
+            write_shortlist(shortlist, folder / FILE)
         manifest = build_manifest(
             settings,
             checkpoint,
@@ -159,6 +166,23 @@ def _with_languages(checkpoint: Checkpoint, settings: ExportSettings) -> Checkpo
         checkpoint=settings.checkpoint,
     )
     return dataclasses.replace(checkpoint, languages=languages)
+
+
+def _read_shortlist(settings: ExportSettings, checkpoint: Checkpoint, log: Log) -> Shortlist | None:
+    if settings.shortlist is None:
+        return None
+    config = checkpoint.config
+    tokenizer = checkpoint.tokenizer.load(config, checkpoint.languages)
+    pieces = (
+        tokenizer.source_pieces(range(config.source_vocab_size)),
+        tokenizer.target_pieces(range(config.target_vocab_size)),
+    )
+    source, target = ({piece: id_ for id_, piece in reversed(list(enumerate(each)))} for each in pieces)
+    found = read_vmap(settings.shortlist, source, target, config.source_vocab_size)
+    log(f"shortlist: {len(found.shortlist.keys):,} n-grams, {len(found.shortlist.always):,} pieces always")
+    if found.left_out:
+        log(f"shortlist: {found.left_out:,} rules have pieces that the model does not know")
+    return found.shortlist
 
 
 def _log_search(settings: ExportSettings, checkpoint: Checkpoint, log: Log) -> None:
@@ -243,6 +267,8 @@ def _write_manifest(form: Format, manifest: Manifest, folder: Path) -> None:
     for part, field in (("architecture", "kv_heads"), ("tokenizer", "target")):
         if content[part].get(field, "") is None:
             del content[part][field]  # older servers know no such field, and can serve the bundle without it
+    if manifest.shortlist is None:
+        del content["shortlist"], content["graphs"]["shortlist"]  # likewise
     defaults = content["decoding_defaults"]
     content["decoding_defaults"] = {name: value for name, value in defaults.items() if value is not None}  # likewise
     if content["quality_estimation"] is None:

@@ -27,6 +27,11 @@ def check_settings(settings: ExportSettings) -> Numerics:
         raise ExportError("--test is for precision int8, whose translations it scores")
     if settings.quality_data and settings.format == "torchscript":
         raise ExportError("--quality-data is for the server, which reads no TorchScript files; leave it out")
+    if settings.shortlist and (settings.format == "torchscript" or precision not in ("fp32", "int8")):
+        form = "TorchScript files" if settings.format == "torchscript" else f"{precision} bundles"
+        raise ExportError(f"--shortlist is for fp32 and int8 bundles, and {form} have none; leave it out")
+    if settings.decoding_defaults and settings.decoding_defaults.use_shortlist and not settings.shortlist:
+        raise ExportError("--decoding-defaults use_shortlist needs a --shortlist")
     return numerics
 
 

@@ -20,6 +20,9 @@ from translane_export.explain.settings import ExplainSettings
 from translane_export.model_card import VERIFIED_AS
 from translane_export.settings import ENV_PREFIX, ExportSettings
 from translane_export.several_precisions import export_precisions
+from translane_export.shortlists.build import build_shortlist
+from translane_export.shortlists.settings import ENV_PREFIX as SHORTLIST_PREFIX
+from translane_export.shortlists.settings import ShortlistSettings
 from translane_server.errors import SettingsError, StartupError, first_line, is_about_memory
 from translane_server.manifest import Manifest
 from translane_server.printable import printable
@@ -27,6 +30,8 @@ from translane_server.settings_loader import load_settings
 
 _PROGRAM = "translane-export"
 _EXPLAIN = "explain"  # the first argument; a checkpoint in a folder of this name is ./explain
+_SHORTLIST = "shortlist"  # likewise
+_DONE = {_EXPLAIN: "explained", _SHORTLIST: "aligned"}  # what cannot be done with a model, in a message
 _PICTURES = "matplotlib"
 
 
@@ -35,11 +40,16 @@ class _Terminated(BaseException):
 
 
 def run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Export or explain; return the exit code: 0 done, 1 failed, 2 wrong settings, 130 interrupted, 143 terminated."""
+    """Export, explain or align; return 0 done, 1 failed, 2 wrong settings, 130 interrupted, 143 terminated."""
     signal.signal(signal.SIGTERM, _terminate)
-    explaining = list(arguments[:1]) == [_EXPLAIN]
+    first = arguments[0] if arguments else ""
     try:
-        report = _explain(arguments[1:], environ) if explaining else _export(arguments, environ)
+        if first == _EXPLAIN:
+            report = _explain(arguments[1:], environ)
+        elif first == _SHORTLIST:
+            report = _shortlist(arguments[1:], environ)
+        else:
+            report = _export(arguments, environ)
     except (StartupError, ExportError) as error:
         return _fail(str(error), error.exit_code)
     except KeyboardInterrupt:
@@ -47,7 +57,7 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     except _Terminated:
         return _fail("ended by SIGTERM; nothing is written", 128 + signal.SIGTERM)
     except Exception as error:  # noqa: BLE001 (a library's, about what nobody foresees in a file)
-        return _fail(_sentence(error, "explained" if explaining else "exported"), ExportError.exit_code)
+        return _fail(_sentence(error, _DONE.get(first, "exported")), ExportError.exit_code)
     _print(report)
     return 0
 
@@ -70,6 +80,12 @@ def _explain(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
             f"{_PICTURES} is not installed, and {_EXPLAIN} draws with it: pip install 'translane[plot]'"
         ) from None
     return explain(settings, log=_progress)
+
+
+def _shortlist(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
+    prog = f"{_PROGRAM} {_SHORTLIST}"
+    settings = load_settings(ShortlistSettings, arguments, environ, prog=prog, env_prefix=SHORTLIST_PREFIX)
+    return build_shortlist(settings, log=_progress)
 
 
 def _sentence(error: Exception, what: str) -> str:

@@ -14,6 +14,8 @@ from translane_export.graphs.numerics import Numerics
 from translane_export.model import Transformer, TransformerConfig
 from translane_export.settings import ExportSettings
 from translane_server.manifest import (
+    SCHEMA_VERSION,
+    SHORTLIST_SCHEMA_VERSION,
     Alignment,
     Architecture,
     DecodingDefaults,
@@ -25,6 +27,7 @@ from translane_server.manifest import (
     SpecialIds,
 )
 from translane_server.printable import printable
+from translane_server.shortlist import FILE
 
 
 def build_manifest(
@@ -76,6 +79,7 @@ def _build(
     config, training = checkpoint.config, checkpoint.metadata
     limits = choose_limits(settings, config)
     return Manifest(
+        schema_version=SHORTLIST_SCHEMA_VERSION if graphs.shortlist else SCHEMA_VERSION,
         name=_name(settings, checkpoint),
         version=settings.model_version,
         source_languages=checkpoint.languages.source,
@@ -108,6 +112,7 @@ def _build(
         tokenizer=checkpoint.tokenizer.entry,
         graphs=graphs,
         alignment=alignment,
+        shortlist=FILE if graphs.shortlist else None,
         license=printable(settings.license or str(training.get("data_licence") or "unspecified")),
         provenance={
             "checkpoint": checkpoint.name or settings.checkpoint.resolve().name,

@@ -91,6 +91,11 @@ class ExportSettings(Settings):
         description="Search of requests that set no search, such as beam_size=4,length_penalty=0.6;"
         " none is greedy search; by default as the checkpoint's generation_config.json says.",
     )
+    shortlist: Annotated[Path | None, Flag("FILE")] = Field(
+        default=None,
+        description="File of the target pieces of each source piece, such as `translane-export shortlist` writes;"
+        " requests that use_shortlist generate no others.",
+    )
     samples: Annotated[Path | None, Flag("FILE", heading="verification")] = Field(
         default=None,
         description="Text file of source sentences, one a line, to verify with and to choose the alignment layer by;"

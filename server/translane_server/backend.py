@@ -97,8 +97,15 @@ class Backend(Protocol):
         The encoded sources are numbered from 0. The backend keeps them for `enter` until the next call.
         """
 
-    def enter(self, sources: Sequence[int], rows: Sequence[int]) -> None:
-        """Put the encoded source `sources[i]` into row `rows[i]`."""
+    def enter(self, sources: Sequence[int], rows: Sequence[int], allowed: Sequence[Sequence[int] | None] = ()) -> None:
+        """Put the encoded source `sources[i]` into row `rows[i]`.
+
+        Args:
+            sources: numbers of encoded sources.
+            rows: the row of each source.
+            allowed: None for a row that may use every token. For others, the row uses the tokens that the model's
+                shortlist has for its source, and these. Empty stands for None for every row.
+        """
 
     def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN) -> Candidates:
         """Feed each of the first n rows one token.

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from translane_server.errors import BundleError
 from translane_server.files import MOST_DESCRIPTION_BYTES, check_regular, open_regular, parse_json, read_regular
-from translane_server.manifest import READABLE_VERSIONS, SCHEMA_VERSION, FileEntry, Manifest
+from translane_server.manifest import READABLE_VERSIONS, FileEntry, Manifest
 
 MANIFEST = "manifest.json"
 
@@ -82,7 +82,11 @@ def read_manifest(folder: Path) -> Manifest:
     if not isinstance(version, int) or isinstance(version, bool):
         raise BundleError(f"model bundle {folder}: {MANIFEST} has no schema_version")
     if version not in READABLE_VERSIONS:
-        hint = "upgrade the server" if version > SCHEMA_VERSION else "export the checkpoint again with translane-export"
+        hint = (
+            "upgrade the server"
+            if version > READABLE_VERSIONS[-1]
+            else "export the checkpoint again with translane-export"
+        )
         raise BundleError(
             f"model bundle {folder}: this server reads schema versions"
             f" {READABLE_VERSIONS[0]} to {READABLE_VERSIONS[-1]}, not {version}; {hint}"

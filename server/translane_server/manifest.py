@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from translane_server.printable import shown
 
-SCHEMA_VERSION = 5
-READABLE_VERSIONS = (1, 2, 3, 4, 5)
+SCHEMA_VERSION: Final = 5
+SHORTLIST_SCHEMA_VERSION: Final = 6  # of bundles with a shortlist; all others keep the version that older servers read
+READABLE_VERSIONS = (1, 2, 3, 4, 5, 6)
 
 Precision = Literal["fp32", "fp16", "bf16", "int8"]
 # The type in which attention and norms compute. The keys and values of self-attention have this type too.
@@ -113,6 +114,7 @@ class SearchDefaults(_Model):
     repetition_penalty: float | None = Field(default=None, ge=1 / _LARGEST_PENALTY, le=_LARGEST_PENALTY)
     no_repeat_ngram_size: int | None = Field(default=None, ge=0, le=MOST_TOKENS)
     min_length: int | None = Field(default=None, ge=0, le=MOST_TOKENS)
+    use_shortlist: bool | None = None
 
     def __str__(self) -> str:
         values = ((name, getattr(self, name)) for name in SearchDefaults.model_fields)
@@ -236,6 +238,7 @@ class Graphs(_Model):
         decoder: runs one decode step with all its possible results.
         greedy: runs one decode step and returns only the best token of each row.
         alignment: maps the query of a decode step to attention weights.
+        shortlist: runs one decode step over the tokens of shortlists alone.
         vocabulary_blocks: upper bound of the decoder's input num_blocks, if the decoder has this input. The decoder
             searches the vocabulary by min(vocabulary_blocks, num_candidates) blocks.
     """
@@ -244,6 +247,7 @@ class Graphs(_Model):
     decoder: Graph
     greedy: Graph | None = None
     alignment: Graph | None = None
+    shortlist: Graph | None = None
     vocabulary_blocks: int | None = Field(default=None, ge=1)
 
     @property
@@ -352,7 +356,7 @@ class FileEntry(_Model):
 class Manifest(_Model):
     """The content of `manifest.json`."""
 
-    schema_version: Literal[1, 2, 3, 4, 5] = 5
+    schema_version: Literal[1, 2, 3, 4, 5, 6] = 5
     name: str = Field(pattern=f"^{MODEL_NAME}$", max_length=LONGEST_MODEL_NAME)
     version: _Shown
     source_languages: tuple[_Shown, ...] = Field(min_length=1)
@@ -367,6 +371,7 @@ class Manifest(_Model):
     tokenizer: TokenizerEntry
     graphs: Graphs
     alignment: Alignment | None = None
+    shortlist: str | None = None  # the file with the shortlist; see `translane_server.shortlist`
     license: _Shown
     provenance: dict[str, Any]
     parity: Parity | None
@@ -448,6 +453,20 @@ class Manifest(_Model):
         return self
 
     @model_validator(mode="after")
+    def _shortlist_is_complete(self) -> Manifest:
+        if (self.shortlist is None) != (self.graphs.shortlist is None):
+            raise ValueError("shortlist: must be given together with graphs.shortlist")
+        if self.decoding_defaults.use_shortlist is not None and self.shortlist is None:
+            raise ValueError("decoding_defaults.use_shortlist: the bundle has no shortlist")
+        if self.shortlist is None:
+            return self
+        if self.schema_version < SHORTLIST_SCHEMA_VERSION:
+            raise ValueError(f"shortlist: schema version {self.schema_version} has none")
+        if self.precision not in ("fp32", "int8"):
+            raise ValueError(f"shortlist: {self.precision} bundles have none")
+        return self
+
+    @model_validator(mode="after")
     def _tensors_are_of_the_precision(self) -> Manifest:
         wanted = COMPUTED_IN[self.precision]
         for tensor in self.graphs.decoder.inputs:
@@ -461,7 +480,8 @@ class Manifest(_Model):
     @model_validator(mode="after")
     def _named_files_are_listed(self) -> Manifest:
         named = {self.graphs.encoder.file, self.graphs.decoder.file, *self.tokenizer.files}
-        named |= {graph.file for graph in (self.graphs.greedy, self.graphs.alignment) if graph}
+        graphs = (self.graphs.greedy, self.graphs.alignment, self.graphs.shortlist)
+        named |= {graph.file for graph in graphs if graph} | {name for name in (self.shortlist,) if name}
         if missing := sorted(named - self.files.keys()):
             raise ValueError(f"files: no entry for {', '.join(missing)}")
         for name in self.files:

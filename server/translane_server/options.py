@@ -49,6 +49,8 @@ class DecodingOptions:
         alignment: whether hypotheses have an alignment.
         scores: whether hypotheses have a score and token log-probabilities. These take a pass over the vocabulary at
             every step; greedy search without them saves that pass.
+        shortlist: whether only the tokens of the model's shortlist are generated. Probabilities are then shares of
+            these tokens.
     """
 
     max_length: int
@@ -67,6 +69,7 @@ class DecodingOptions:
     suppressed_phrases: tuple[bytes, ...] = ()
     alignment: bool = False
     scores: bool = True
+    shortlist: bool = False
 
     @property
     def rows(self) -> int:

@@ -33,6 +33,13 @@ class Sentence(NamedTuple):
     word_follows: bool = False
     required_phrases: tuple[RequiredPhrase, ...] = ()
 
+    @property
+    def allowed_ids(self) -> tuple[int, ...] | None:
+        """The tokens that are allowed beside those of a shortlist; None if every token is."""
+        if not self.options.shortlist:
+            return None
+        return self.forced_ids + tuple(id_ for phrase in self.required_phrases for id_ in phrase.token_ids)
+
 
 class Task(NamedTuple):
     """A sentence that is sent to a replica.

@@ -63,7 +63,7 @@ class FakeBackend:
         self.log.append(("encode", len(self.encoded)))
         return len(self.encoded)
 
-    def enter(self, sources: Sequence[int], rows: Sequence[int]) -> None:
+    def enter(self, sources: Sequence[int], rows: Sequence[int], allowed: Sequence[Sequence[int] | None] = ()) -> None:
         for source, row in zip(sources, rows, strict=True):
             assert row < self.rows
             self.sources[row], self.fed[row] = self.encoded[source], []

@@ -69,7 +69,7 @@ class RandomBackend:
         self.encoded = [list(source) for source in sources]
         return len(sources)
 
-    def enter(self, sources: Sequence[int], rows: Sequence[int]) -> None:
+    def enter(self, sources: Sequence[int], rows: Sequence[int], allowed: Sequence[Sequence[int] | None] = ()) -> None:
         for source, row in zip(sources, rows, strict=True):
             assert row < self.rows
             self.sources[row], self.fed[row] = self.encoded[source], []

@@ -118,6 +118,7 @@ _SECTIONS: Mapping[str, tuple[_Flag, ...]] = {
         ),
         _Flag("suppress_unknown", "never generate the unknown token", "no"),
         _Flag("replace_unknowns", "replace an unknown token by the source token it is aligned to", "no"),
+        _Flag("use_shortlist", "generate only the tokens that the model's shortlist has for the source", "no"),
         _Flag(
             "split_sentences",
             "auto, on or off: cut each text into sentences, and join their translations; auto cuts texts of several"

@@ -19,6 +19,7 @@ from translane_export.graphs.encoder_decoder import DecoderGraph, EncoderGraph, 
 from translane_export.graphs.exporter_shortcuts import exporter_shortcuts
 from translane_export.graphs.head_padding import padded_config
 from translane_export.graphs.on_request import compute_on_request
+from translane_export.graphs.shortlist_graph import ShortlistGraph
 from translane_export.graphs.signatures import NUM_BLOCKS, WITH_LOG_PROBS
 from translane_export.model import TransformerConfig
 from translane_server.manifest import Graph
@@ -27,7 +28,7 @@ OPSET = 21
 
 _ROWS, _SOURCE, _TARGET = Dim("rows"), Dim("source"), Dim("target")
 # Whatever differs at run time differs in the examples too, or the exporter would take it for the same number.
-_EXAMPLE_ROWS, _EXAMPLE_SOURCE, _EXAMPLE_TARGET = 3, 5, 11
+_EXAMPLE_ROWS, _EXAMPLE_SOURCE, _EXAMPLE_TARGET, _EXAMPLE_TOKENS = 3, 5, 11, 7
 
 
 def encoder_example(config: TransformerConfig) -> tuple[Tensor, ...]:
@@ -73,6 +74,15 @@ def export_decoder(graph: DecoderGraph, config: TransformerConfig, signature: Gr
 def export_greedy(graph: GreedyGraph, config: TransformerConfig, signature: Graph) -> ir.Model:
     """Export the greedy step; its weights are inside the model."""
     return _export(graph, decoder_example(config, graph.step.dtype, 0), _decoder_shapes(config, 0), signature)
+
+
+def export_shortlist(graph: ShortlistGraph, config: TransformerConfig, signature: Graph) -> ir.Model:
+    """Export the step over a shortlist; its weights are inside the model."""
+    *state, count, caches = _decoder_shapes(config, 1)
+    plain, tokens = decoder_example(config, graph.step.dtype), Dim("tokens")
+    added = (torch.arange(_EXAMPLE_TOKENS), torch.zeros(_EXAMPLE_ROWS, _EXAMPLE_TOKENS))
+    example = (*plain[:4], *added, *plain[4:])
+    return _export(graph, example, (*state, count, {0: tokens}, {0: _ROWS, 1: tokens}, caches), signature)
 
 
 def _decoder_shapes(config: TransformerConfig, counts: int) -> tuple[Any, ...]:

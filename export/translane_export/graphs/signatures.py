@@ -12,6 +12,7 @@ from translane_server.manifest import Graph, GraphTensor
 
 WITH_LOG_PROBS = "with_log_probs"
 NUM_BLOCKS = "num_blocks"
+SHORTLIST = "shortlist"
 
 _TYPE_NAMES = {
     torch.float32: "float32",
@@ -76,6 +77,33 @@ def decoder_signature(
             *query,
             *_caches("present_self", config, dtype, "rows", "target_capacity"),
             *returned,
+        ),
+    )
+
+
+def shortlist_signature(
+    config: TransformerConfig,
+    dtype: torch.dtype,
+    file: str,
+    *,
+    cross_dtype: torch.dtype | None = None,
+    alignment_query: bool = False,
+) -> Graph:
+    """One step over the tokens of a shortlist: as of `decoder_signature`, to the places of candidates among them."""
+    plain = decoder_signature(config, dtype, file, cross_dtype=cross_dtype, alignment_query=alignment_query)
+    counts = len(_ROW_STATE) + 1
+    return Graph(
+        file=file,
+        inputs=(
+            *plain.inputs[:counts],
+            _tensor(SHORTLIST, "int64", "tokens"),
+            _tensor("outside", "float32", "rows", "tokens"),
+            *plain.inputs[counts:],
+        ),
+        outputs=(
+            _tensor("candidate_places", "int64", "rows", "candidates"),
+            _tensor("logits", "float32", "rows", "tokens"),
+            *plain.outputs[3:],
         ),
     )
 

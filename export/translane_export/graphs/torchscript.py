@@ -75,7 +75,12 @@ class TorchBackend:
             self._encoded = self._encoder(source_ids, self._encoded_lengths)
         return len(sources)
 
-    def enter(self, sources: Sequence[int], rows: Sequence[int]) -> None:
+    def enter(
+        self,
+        sources: Sequence[int],
+        rows: Sequence[int],
+        allowed: Sequence[Sequence[int] | None] = (),  # noqa: ARG002 every token is
+    ) -> None:
         for cache, encoded in zip(self._cross, self._encoded, strict=True):
             cache[list(rows), :, : encoded.shape[2]] = encoded[list(sources)]
         self._source_lengths[list(rows)] = self._encoded_lengths[list(sources)]

@@ -14,19 +14,28 @@ from translane_export.graphs.alignment_graph import AlignmentGraph
 from translane_export.graphs.encoder_decoder import DecoderGraph, EncoderGraph, GreedyGraph
 from translane_export.graphs.head_padding import pad_heads
 from translane_export.graphs.numerics import Numerics
-from translane_export.graphs.onnx_export import export_alignment, export_decoder, export_encoder, export_greedy
+from translane_export.graphs.onnx_export import (
+    export_alignment,
+    export_decoder,
+    export_encoder,
+    export_greedy,
+    export_shortlist,
+)
 from translane_export.graphs.shared_weights import share_weights
+from translane_export.graphs.shortlist_graph import ShortlistGraph
 from translane_export.graphs.signatures import (
     alignment_signature,
     decoder_signature,
     encoder_signature,
     greedy_signature,
+    shortlist_signature,
 )
 from translane_export.model import Transformer
 from translane_export.settings import Format
 from translane_server.manifest import Alignment, Graphs
 
 WEIGHTS = "weights.bin"
+SHORTLIST_GRAPH = "shortlist.onnx"
 
 
 def write_graphs(
@@ -36,8 +45,12 @@ def write_graphs(
     alignment: Alignment | None,
     folder: Path,
     log: Callable[[str], None],
+    *,
+    shortlist: bool = False,
 ) -> Graphs:
     """Write the graphs of `reference`, which computes in float32 with the weights to store; return what they are.
+
+    With a `shortlist`, there is also a step over the tokens of shortlists.
 
     Raises:
         ExportError: PyTorch cannot capture one.
@@ -63,6 +76,9 @@ def write_graphs(
         greedy=greedy_signature(config, numerics.dtype, "greedy.onnx") if for_cuda else None,
         alignment=alignment_signature(config, numerics.dtype, "alignment.onnx") if alignment else None,
         vocabulary_blocks=decoder.vocabulary_blocks,
+        shortlist=shortlist_signature(config, numerics.dtype, SHORTLIST_GRAPH, alignment_query=alignment is not None)
+        if shortlist
+        else None,
     )
     if form == "torchscript":
         log("tracing the encoder and the decoder step")
@@ -76,6 +92,9 @@ def write_graphs(
     if graphs.greedy:
         log("capturing the greedy step")
         models[graphs.greedy.file] = export_greedy(GreedyGraph(decoder), config, graphs.greedy)
+    if graphs.shortlist:
+        log("capturing the step over shortlists")
+        models[graphs.shortlist.file] = export_shortlist(ShortlistGraph(decoder), config, graphs.shortlist)
     log("storing the weights")
     share_weights(models.values(), folder / WEIGHTS, numerics.storage)
     if alignment and graphs.alignment:

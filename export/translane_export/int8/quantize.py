@@ -200,8 +200,9 @@ def _initializer(node: ir.Node, index: int) -> str | None:
 
 
 def _is_token_lookup(node: ir.Node, graph: ir.Graph) -> bool:
-    """Whether a node looks up the vectors of ids that the graph is given; positions are no tokens."""
-    if node.op_type != "Gather" or _initializer(node, 0) is None:
+    """Whether a node looks up the vectors of tokens that the graph is given, not of positions, nor biases."""
+    name = _initializer(node, 0) if node.op_type == "Gather" else None
+    if name is None or len(graph.initializers[name].shape or ()) < 2:
         return False
     ids = node.inputs[1]
     return ids is not None and ids in graph.inputs and ids.name != "positions"

@@ -17,7 +17,13 @@ from translane_export.errors import ExportError
 from translane_export.graphs.alignment_graph import AlignmentGraph
 from translane_export.graphs.onnx_export import export_alignment
 from translane_export.graphs.shared_weights import share_weights
-from translane_export.graphs.signatures import alignment_signature, decoder_signature, encoder_signature
+from translane_export.graphs.shortlist_graph import STEP
+from translane_export.graphs.signatures import (
+    alignment_signature,
+    decoder_signature,
+    encoder_signature,
+    shortlist_signature,
+)
 from translane_export.int8.calibration import measure_ranges
 from translane_export.int8.keys_values import quantize_decoder, quantize_encoder
 from translane_export.int8.quantize import quantize_graph, weight_bits
@@ -113,9 +119,12 @@ class Int8Stage:
 def quantize_bundle(bundle: Bundle, ranges: Ranges, config: TransformerConfig) -> Bundle:
     """Write int8 graphs and weights in the place of the float32 ones; return the bundle, its manifest up to date."""
     graphs = bundle.manifest.graphs
-    names = (graphs.encoder.file, graphs.decoder.file)
+    of_graphs = {graphs.encoder.file: ranges.encoder, graphs.decoder.file: ranges.decoder}
+    if graphs.shortlist:  # whose weights are those of the decoder, a part of it
+        of_graphs[graphs.shortlist.file] = {f"{STEP}.{name}": limits for name, limits in ranges.decoder.items()}
+    names = tuple(of_graphs)
     models = [ir.load(bundle.folder / name) for name in names]
-    for model, of_graph in zip(models, (ranges.encoder, ranges.decoder), strict=True):
+    for model, of_graph in zip(models, of_graphs.values(), strict=True):
         quantize_graph(model, of_graph)
     bits = max(weight_bits(model) for model in models)
     if ranges.keys_values:
@@ -139,9 +148,10 @@ def _quantize_keys_values(
 ) -> Graphs:
     """Have the graphs keep keys and values as int8; the alignment graph, which has no weights, is written anew."""
     graphs, alignment = bundle.manifest.graphs, bundle.manifest.alignment
-    encoder, decoder = models
+    encoder, *steps = models
     quantize_encoder(encoder, scales)
-    quantize_decoder(decoder, scales)
+    for step in steps:
+        quantize_decoder(step, scales)
     floats, units = torch.float32, torch.int8
     aligned = graphs.alignment and alignment_signature(config, floats, graphs.alignment.file, cross_dtype=units)
     if alignment and aligned:
@@ -158,4 +168,8 @@ def _quantize_keys_values(
             log_probs_on_request=True,
         ),
         alignment=aligned,
+        shortlist=graphs.shortlist
+        and shortlist_signature(
+            config, floats, graphs.shortlist.file, cross_dtype=units, alignment_query=alignment is not None
+        ),
     )

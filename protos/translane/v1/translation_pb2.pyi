@@ -83,7 +83,7 @@ class TranslateRequest(_message.Message):
     def __init__(self, texts: _Optional[_Iterable[str]] = ..., model: _Optional[str] = ..., source_language: _Optional[str] = ..., target_language: _Optional[str] = ..., options: _Optional[_Union[DecodingOptions, _Mapping]] = ..., priority: _Optional[int] = ..., format: _Optional[_Union[Format, str]] = ...) -> None: ...
 
 class DecodingOptions(_message.Message):
-    __slots__ = ("beam_size", "num_hypotheses", "length_penalty", "early_stopping", "patience", "coverage_penalty", "repetition_penalty", "no_repeat_ngram_size", "min_length", "max_length", "top_k", "top_p", "temperature", "seed", "target_prefix", "suppress_unknown", "replace_unknowns", "suppressed_phrases", "terminology", "return_tokens", "return_token_scores", "return_alignment", "split_sentences", "return_alternatives", "preserve", "preserve_untranslatable", "glossaries", "return_quality")
+    __slots__ = ("beam_size", "num_hypotheses", "length_penalty", "early_stopping", "patience", "coverage_penalty", "repetition_penalty", "no_repeat_ngram_size", "min_length", "max_length", "top_k", "top_p", "temperature", "seed", "target_prefix", "suppress_unknown", "replace_unknowns", "suppressed_phrases", "terminology", "return_tokens", "return_token_scores", "return_alignment", "split_sentences", "return_alternatives", "preserve", "preserve_untranslatable", "glossaries", "return_quality", "use_shortlist")
     BEAM_SIZE_FIELD_NUMBER: _ClassVar[int]
     NUM_HYPOTHESES_FIELD_NUMBER: _ClassVar[int]
     LENGTH_PENALTY_FIELD_NUMBER: _ClassVar[int]
@@ -112,6 +112,7 @@ class DecodingOptions(_message.Message):
     PRESERVE_UNTRANSLATABLE_FIELD_NUMBER: _ClassVar[int]
     GLOSSARIES_FIELD_NUMBER: _ClassVar[int]
     RETURN_QUALITY_FIELD_NUMBER: _ClassVar[int]
+    USE_SHORTLIST_FIELD_NUMBER: _ClassVar[int]
     beam_size: int
     num_hypotheses: int
     length_penalty: float
@@ -140,7 +141,8 @@ class DecodingOptions(_message.Message):
     preserve_untranslatable: bool
     glossaries: _containers.RepeatedScalarFieldContainer[str]
     return_quality: bool
-    def __init__(self, beam_size: _Optional[int] = ..., num_hypotheses: _Optional[int] = ..., length_penalty: _Optional[float] = ..., early_stopping: bool = ..., patience: _Optional[float] = ..., coverage_penalty: _Optional[float] = ..., repetition_penalty: _Optional[float] = ..., no_repeat_ngram_size: _Optional[int] = ..., min_length: _Optional[int] = ..., max_length: _Optional[int] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., temperature: _Optional[float] = ..., seed: _Optional[int] = ..., target_prefix: _Optional[str] = ..., suppress_unknown: bool = ..., replace_unknowns: bool = ..., suppressed_phrases: _Optional[_Iterable[str]] = ..., terminology: _Optional[_Iterable[_Union[Term, _Mapping]]] = ..., return_tokens: bool = ..., return_token_scores: bool = ..., return_alignment: bool = ..., split_sentences: bool = ..., return_alternatives: bool = ..., preserve: _Optional[_Iterable[str]] = ..., preserve_untranslatable: bool = ..., glossaries: _Optional[_Iterable[str]] = ..., return_quality: bool = ...) -> None: ...
+    use_shortlist: bool
+    def __init__(self, beam_size: _Optional[int] = ..., num_hypotheses: _Optional[int] = ..., length_penalty: _Optional[float] = ..., early_stopping: bool = ..., patience: _Optional[float] = ..., coverage_penalty: _Optional[float] = ..., repetition_penalty: _Optional[float] = ..., no_repeat_ngram_size: _Optional[int] = ..., min_length: _Optional[int] = ..., max_length: _Optional[int] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., temperature: _Optional[float] = ..., seed: _Optional[int] = ..., target_prefix: _Optional[str] = ..., suppress_unknown: bool = ..., replace_unknowns: bool = ..., suppressed_phrases: _Optional[_Iterable[str]] = ..., terminology: _Optional[_Iterable[_Union[Term, _Mapping]]] = ..., return_tokens: bool = ..., return_token_scores: bool = ..., return_alignment: bool = ..., split_sentences: bool = ..., return_alternatives: bool = ..., preserve: _Optional[_Iterable[str]] = ..., preserve_untranslatable: bool = ..., glossaries: _Optional[_Iterable[str]] = ..., return_quality: bool = ..., use_shortlist: bool = ...) -> None: ...
 
 class Term(_message.Message):
     __slots__ = ("source", "target", "ignore_case", "inflected")

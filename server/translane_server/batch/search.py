@@ -26,7 +26,7 @@ _ALWAYS = np.iinfo(np.int32).max
 # general way through every step, so that no fast way can pass over a new option.
 _WITHOUT_RULES = {
     "max_length", "min_length", "beam_size", "num_hypotheses", "length_penalty", "early_stopping", "patience",
-    "coverage_penalty", "sampling", "alternatives", "alignment", "scores",
+    "coverage_penalty", "sampling", "alternatives", "alignment", "scores", "shortlist",
 }  # fmt: skip
 _RULED_OPTIONS = [(each.name, each.default) for each in fields(DecodingOptions) if each.name not in _WITHOUT_RULES]
 _FIELDS_WITHOUT_RULES = {"source_ids", "options", "forced_ids", "counted_ids", "word_follows"}

@@ -216,7 +216,8 @@ class ReplicaLoop:
         if not tasks:
             return
         searches = self._batch.add(tasks)
-        self._backend.enter(sources, [search.rows[0] for search in searches])
+        allowed = [task.sentence.allowed_ids for task in tasks]
+        self._backend.enter(sources, [search.rows[0] for search in searches], allowed)
         now = self._clock()
         admitted_at = now - self._encode_seconds
         for search in searches:

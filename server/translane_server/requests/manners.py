@@ -65,7 +65,9 @@ class Manners:
         self._pairs = LanguagePairs(manifest.languages, tokenizer)
         self._special_ids = manifest.special_ids
         self._defaults = search_options(limits)
-        self._options = OptionLimits(limits.tokens, limits.beam_size, manifest.alignment is not None)
+        self._options = OptionLimits(
+            limits.tokens, limits.beam_size, manifest.alignment is not None, manifest.shortlist is not None
+        )
         self._spelling = Spelling(tokenizer, manifest.special_ids.unk)
         self._stored = stored
         self._remembered_with = _NO_GLOSSARIES

@@ -36,6 +36,7 @@ UNRANGED = frozenset(
         "preserve_untranslatable",
         "glossaries",
         "return_quality",
+        "use_shortlist",
     }
 )
 
@@ -48,11 +49,13 @@ class OptionLimits:
         tokens: limits of the lengths of source and target.
         beam_size: maximum number of beams, and of hypotheses.
         alignment: whether the model can align target tokens to source tokens.
+        shortlist: whether the model has a shortlist.
     """
 
     tokens: TokenLimits
     beam_size: int
     alignment: bool
+    shortlist: bool = False
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,7 @@ def check_options(options: pb.DecodingOptions, limits: OptionLimits) -> list[Fie
         *_check_terms(options),
         *_check_alignment(options, limits),
         *_check_split(options),
+        *_check_shortlist(options, limits),
     ]
 
 
@@ -201,6 +205,13 @@ def _check_alignment(options: pb.DecodingOptions, limits: OptionLimits) -> Itera
         for name in ("return_alignment", "replace_unknowns", "coverage_penalty"):
             if getattr(options, name):
                 yield _violation(name, "needs attention weights, and the model bundle gives none: export it again")
+
+
+def _check_shortlist(options: pb.DecodingOptions, limits: OptionLimits) -> Iterator[FieldViolation]:
+    if options.use_shortlist and not limits.shortlist:
+        yield _violation(
+            "use_shortlist", "needs a shortlist, and the model bundle has none: export it with --shortlist"
+        )
 
 
 def _shown(value: float) -> str:

@@ -239,6 +239,7 @@ def _decoding(
         suppressed_phrases=_as_written(options.suppressed_phrases),
         alignment=options.return_alignment or options.replace_unknowns,
         scores=scores,
+        shortlist=options.use_shortlist,
     )
     if beams > 1:
         return replace(

@@ -101,7 +101,12 @@ class GraphBackend(ABC):
         }
         return len(self._staged)
 
-    def enter(self, sources: Sequence[int], rows: Sequence[int]) -> None:
+    def enter(
+        self,
+        sources: Sequence[int],
+        rows: Sequence[int],
+        allowed: Sequence[Sequence[int] | None] = (),  # noqa: ARG002 without a shortlist, every token is
+    ) -> None:
         staged = [self._staged[source] for source in sources]
         self._cache.enter(staged, rows)
         for source, row in zip(staged, rows, strict=True):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from translane_server.arrays import Int32Array, IntArray
-from translane_server.backend import BEST_TOKEN, BEST_TOKEN_ALONE, Candidates, StepNeeds
+from translane_server.backend import BEST_TOKEN, BEST_TOKEN_ALONE, Candidates, RowMove, StepNeeds
 from translane_server.errors import DeviceError
 from translane_server.manifest import COMPUTED_IN
 from translane_server.runtime.attention import AttentionGraph
@@ -23,6 +23,7 @@ from translane_server.runtime.encode_buffers import EncodeBuffers
 from translane_server.runtime.encode_groups import Group
 from translane_server.runtime.graph_backend import GraphBackend
 from translane_server.runtime.sessions import AllThreads, Sessions
+from translane_server.runtime.shortlist_step import ShortlistStep
 from translane_server.runtime.step_buffers import StepBuffers
 
 
@@ -95,6 +96,7 @@ class OrtBackend(GraphBackend):
             for each in (sessions, *([all_threads.sessions] if all_threads else ()))
         ]
         self._are_free: Callable[[], bool] = all_threads.are_free if all_threads else lambda: False
+        self._sources: Sequence[Sequence[int]] = ()  # that are encoded ahead, by number
         self._cache = self._allocate_cache()
         self._returns_cross = graphs.returns_cross
         self._vocab_size = bundle.manifest.architecture.target_vocab_size
@@ -107,6 +109,7 @@ class OrtBackend(GraphBackend):
         )
         self._source_lengths = self._buffers.source_lengths
         self._attention = self._open_attention(sessions) if sessions.alignment else None
+        self._shortlists = self._open_shortlists(sessions)
 
     @property
     def has_attention(self) -> bool:
@@ -118,13 +121,44 @@ class OrtBackend(GraphBackend):
 
     def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN) -> Candidates:
         n = len(token_ids)
+        if self._shortlists and (limited := self._shortlists.limited(n)):
+            candidates = self._decode_limited(token_ids, positions, needs, limited)
+        else:
+            candidates = self._decode_plain(token_ids, positions, needs)
+        if self._attention and needs.attention:
+            return replace(candidates, attention=self._attention.run(n))
+        return candidates
+
+    def _decode_plain(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds) -> Candidates:
+        n = len(token_ids)
         graphs = self._graphs[self._are_free()]
         step = graphs.steps.get((n, needs)) or self._prepare(graphs, n, needs)
         self._buffers.write(token_ids, positions, step.num_candidates)
         step.session.run_with_iobinding(step.binding)
-        if self._attention and needs.attention:
-            return replace(step.candidates, attention=self._attention.run(n))
         return step.candidates
+
+    def _decode_limited(
+        self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds, limited: Sequence[int]
+    ) -> Candidates:
+        """Run the step over shortlists, and the plain step too if some rows have no list.
+
+        Each row takes its results from the same graph at every step, so they do not depend on the other rows.
+        """
+        assert self._shortlists
+        n, count = len(token_ids), min(needs.num_candidates, self._vocab_size)
+        plain = None if len(limited) == n else self._decode_plain(token_ids, positions, needs)
+        self._buffers.write(token_ids, positions, count)
+        found = self._shortlists.run(n, replace(needs, num_candidates=count))
+        if plain is None:
+            return found
+        for ours, theirs in (
+            (found.token_ids, plain.token_ids),
+            (found.log_probs, plain.log_probs),
+            (found.logits, plain.logits),
+        ):
+            if ours is not None and theirs is not None:
+                theirs[limited] = ours[limited]
+        return plain
 
     def _prepare(self, graphs: _Graphs, n: int, needs: StepNeeds) -> _Step:
         """Bind a step over rows 0 … n-1, and keep the binding until the step buffers move."""
@@ -146,6 +180,8 @@ class OrtBackend(GraphBackend):
         for graphs in self._graphs:
             graphs.steps.clear()
             graphs.sources.clear()
+        if self._shortlists:
+            self._shortlists.clear()
         if self._attention:
             self._attention.close()
 
@@ -171,6 +207,37 @@ class OrtBackend(GraphBackend):
         query = np.zeros((shape.rows, shape.query_width), shape.dtype)
         keys = self._cache.cross_pointers()[shape.names("cross").index(f"cross_key_{alignment.layer}")]
         return AttentionGraph(sessions.alignment, shape, query=query, keys=keys, source_lengths=self._source_lengths)
+
+    def encode_ahead(self, sources: Sequence[Sequence[int]]) -> int:
+        count = super().encode_ahead(sources)
+        self._sources = sources[:count]
+        return count
+
+    def enter(self, sources: Sequence[int], rows: Sequence[int], allowed: Sequence[Sequence[int] | None] = ()) -> None:
+        super().enter(sources, rows)
+        if self._shortlists:
+            for source, row, tokens in zip(sources, rows, allowed or [None] * len(rows), strict=True):
+                self._shortlists.enter(row, self._sources[source], tokens)
+
+    def move_rows(self, moves: Sequence[RowMove]) -> None:
+        super().move_rows(moves)
+        if self._shortlists:
+            self._shortlists.move_rows(moves)
+
+    def _open_shortlists(self, sessions: Sessions) -> ShortlistStep | None:
+        if sessions.shortlist is None:
+            return None
+        session, shortlist = sessions.shortlist
+        ids = self._bundle.manifest.special_ids
+        return ShortlistStep(
+            session,
+            shortlist,
+            rows=self.rows,
+            vocab_size=self._vocab_size,
+            special=[id_ for id_ in (ids.unk, ids.bos, ids.eos) if id_ < self._vocab_size],
+            threads=sessions.threads,
+            bind_rows=self._bind_limited,
+        )
 
     def _encode_groups(self, sources: Sequence[Sequence[int]], groups: Sequence[Group]) -> None:
         for group in groups:
@@ -201,6 +268,16 @@ class OrtBackend(GraphBackend):
         else:
             self._buffers.bind_inputs(binding, n, needs)
         self._buffers.bind_outputs(binding, n, needs)
+        self._bind_rows(binding, n, needs)
+        return binding
+
+    def _bind_limited(self, binding: Any, n: int, needs: StepNeeds) -> None:
+        """Bind what a step over shortlists has in common with the plain step."""
+        self._buffers.bind_shortlist_inputs(binding, n)
+        self._bind_rows(binding, n, needs)
+
+    def _bind_rows(self, binding: Any, n: int, needs: StepNeeds) -> None:
+        """Bind the caches of rows 0 … n-1, and the query of the alignment if it is needed."""
         if self._attention and needs.attention:
             self._attention.bind_query(binding, n)
         shape = self._shape
@@ -213,4 +290,3 @@ class OrtBackend(GraphBackend):
                 binding.bind_input(name, "cpu", 0, dtype, block, pointer)
                 if returned:
                     binding.bind_output(f"present_{name}", "cpu", 0, dtype, block, pointer)
-        return binding

@@ -17,6 +17,7 @@ from translane_server.devices import Device
 from translane_server.errors import BundleError, DeviceError, first_line
 from translane_server.manifest import Graph
 from translane_server.runtime.cuda.runtime import CudaRuntime
+from translane_server.shortlist import Shortlist, load_shortlist
 
 _CUDA_PROVIDER = "CUDAExecutionProvider"
 # The attention kernels that onnxruntime may choose from, as bits of its provider option sdpa_kernel: Flash (1), memory
@@ -79,6 +80,8 @@ class Sessions:
         decoder: the session of the decoder.
         greedy: the session of the greedy step; None if the bundle has no such graph.
         alignment: the session of the alignment graph; None if the bundle has no such graph.
+        shortlist: the session of the step over shortlists, and the shortlist; None if the bundle has none.
+        threads: threads of one operator.
 
     Raises:
         BundleError: onnxruntime cannot load a graph.
@@ -96,7 +99,7 @@ class Sessions:
     ) -> None:
         self.bundle = bundle
         self.device: Device = device
-        self._threads = threads
+        self.threads = threads
         self._spinning = spinning
         self.cuda: CudaRuntime | None = None
         self.run_options: Any = None
@@ -114,16 +117,19 @@ class Sessions:
         self.alignment: Any = None
         if graphs.alignment:
             self.alignment = self._load(graphs.alignment, profile and f"{profile}-alignment")
+        self.shortlist: tuple[Any, Shortlist] | None = None
+        if graphs.shortlist:
+            self.shortlist = self._load(graphs.shortlist, profile and f"{profile}-shortlist"), load_shortlist(bundle)
 
     def close(self) -> None:
         """Release the graphs, and then the device."""
-        self.encoder = self.decoder = self.greedy = self.alignment = None
+        self.encoder = self.decoder = self.greedy = self.alignment = self.shortlist = None
         if self.cuda:
             self.cuda.close()
 
     def _load(self, graph: Graph, profile: str | None) -> Any:
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = self._threads
+        options.intra_op_num_threads = self.threads
         options.inter_op_num_threads = 1
         options.add_session_config_entry("session.intra_op.allow_spinning", "1" if self._spinning else "0")
         # Without this setting, x86 processors without VNNI add up int8 products in int16. The sums overflow, and the

@@ -61,10 +61,14 @@ class StepBuffers:
         bind_host(binding.bind_input, "positions", self._positions, (n,))
         bind_host(binding.bind_input, "source_lengths", self.source_lengths, (n,))
 
-    def bind_inputs(self, binding: Any, n: int, needs: StepNeeds) -> None:
-        """Bind the inputs of a step over n rows, including the inputs that tell the graph its needs."""
+    def bind_shortlist_inputs(self, binding: Any, n: int) -> None:
+        """Bind the inputs of a step over n rows that also says how many candidates there are."""
         self.bind_greedy_inputs(binding, n)
         bind_host(binding.bind_input, "num_candidates", self._num_candidates, (1,))
+
+    def bind_inputs(self, binding: Any, n: int, needs: StepNeeds) -> None:
+        """Bind the inputs of a step over n rows, including the inputs that tell the graph its needs."""
+        self.bind_shortlist_inputs(binding, n)
         if self._vocabulary_blocks:
             bind_host(binding.bind_input, "num_blocks", self._num_blocks, (1,))
         if self._asks:

@@ -44,6 +44,7 @@ EVERY_OPTION: dict[str, Any] = {
     "preserve_untranslatable": True,
     "glossaries": ["cats", "dogs"],
     "return_quality": True,
+    "use_shortlist": True,
 }
 
 

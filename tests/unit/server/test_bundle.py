@@ -11,7 +11,7 @@ import pytest
 
 from translane_server.bundle import file_entry, load_bundle, read_manifest
 from translane_server.errors import BundleError
-from translane_server.manifest import SCHEMA_VERSION
+from translane_server.manifest import READABLE_VERSIONS
 
 TENSOR = {"name": "x", "dtype": "float32", "shape": ["batch", 4]}
 FILES = ("encoder.onnx", "decoder.onnx", "source.spm", "target.spm")
@@ -97,6 +97,43 @@ def test_a_manifest_that_is_not_json(folder):
     assert "not JSON" in error(folder)
 
 
+def with_shortlist(folder, **changes):
+    content = manifest(folder)
+    for name in ("shortlist.onnx", "shortlist.dat"):
+        (folder / name).write_bytes(b"")
+        content["files"][name] = file_entry(folder / name).model_dump()
+    content["schema_version"], content["shortlist"] = 6, "shortlist.dat"
+    content["graphs"]["shortlist"] = {"file": "shortlist.onnx", "inputs": [TENSOR], "outputs": [TENSOR]}
+    return content | changes
+
+
+def test_a_shortlist(folder):
+    write(folder, with_shortlist(folder))
+    assert load_bundle(folder).manifest.shortlist == "shortlist.dat"
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"schema_version": 5}, "schema version 5 has none"),
+        ({"shortlist": None}, "must be given together with graphs.shortlist"),
+        ({"shortlist": "other.dat"}, "no entry for other.dat"),
+        ({"precision": "bf16", "schema_version": 6}, "bf16"),
+        (
+            {"shortlist": None, "graphs": None, "decoding_defaults": {"max_length": 4, "use_shortlist": True}},
+            "decoding_defaults.use_shortlist: the bundle has no shortlist",
+        ),
+    ],
+)
+def test_a_wrong_shortlist(folder, changes, problem):
+    plain = manifest(folder)["graphs"]
+    content = with_shortlist(folder, **changes)
+    if changes.get("graphs", "") is None:
+        content["graphs"] = plain
+    write(folder, content)
+    assert problem in error(folder)
+
+
 @pytest.mark.parametrize(
     "content", [[], {}, {"schema_version": "1"}, {"schema_version": True}, {"schema_version": None}]
 )
@@ -106,7 +143,7 @@ def test_no_schema_version(folder, content):
 
 
 def test_a_newer_schema_version_says_to_upgrade(folder):
-    change(folder, schema_version=SCHEMA_VERSION + 1)
+    change(folder, schema_version=READABLE_VERSIONS[-1] + 1)
     assert "upgrade the server" in error(folder)
 
 

@@ -52,7 +52,7 @@ class Backend:
         self.seconds += 1
         return len(sources)
 
-    def enter(self, sources, rows):
+    def enter(self, sources, rows, allowed=()):
         self.seconds += 2
 
     def decode_step(self, token_ids, positions, needs=None):

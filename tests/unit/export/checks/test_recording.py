@@ -24,7 +24,7 @@ class Backend:
     def encode_ahead(self, sources):
         return len(sources)
 
-    def enter(self, sources, rows):
+    def enter(self, sources, rows, allowed=()):
         pass
 
     def move_rows(self, moves):

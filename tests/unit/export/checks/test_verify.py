@@ -62,7 +62,7 @@ class EagerBackend:
         return len(sources)
 
     @torch.inference_mode()
-    def enter(self, sources, rows):
+    def enter(self, sources, rows, allowed=()):
         for number, row in zip(sources, rows, strict=True):
             source = self.encoded[number]
             encoded = source[::-1] if self.wrong_encoder else source

@@ -106,3 +106,12 @@ def test_options_for_one_sentence_are_refused_where_texts_are_cut():
     assert not check_options(options, LIMITS)
     whole = pb.DecodingOptions(split_sentences=True, num_hypotheses=1, target_prefix="", beam_size=4)
     assert not check_options(whole, LIMITS)
+
+
+def test_a_shortlist_takes_a_bundle_that_has_one():
+    options = pb.DecodingOptions(use_shortlist=True)
+    (wrong,) = check_options(options, LIMITS)
+    assert wrong.field == "options.use_shortlist"
+    assert "the model bundle has none" in wrong.description
+    assert not check_options(options, OptionLimits(LIMITS.tokens, 6, alignment=True, shortlist=True))
+    assert not check_options(pb.DecodingOptions(use_shortlist=False), LIMITS)

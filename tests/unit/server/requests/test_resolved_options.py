@@ -151,3 +151,9 @@ def test_of_too_many_terms_the_longest_are_required():
     assert len(sentence("a b c", terminology=terms).required_phrases) == 3
     found = sentence(" ".join(letters) + " long word", terminology=terms)
     assert {phrase.text.decode() for phrase in found.required_phrases} == {*letters[:15], "x"}
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_shortlist(asked):
+    limits = OptionLimits(LIMITS.tokens, 6, alignment=True, shortlist=True)
+    assert resolved(limits, use_shortlist=asked).decoding.shortlist is asked

@@ -240,7 +240,7 @@ OF_NO_STEP = {"terminology", "glossaries"}
 OF_THE_SECOND_STEP = {
     *("num_hypotheses", "min_length", "max_length", "top_k", "top_p", "temperature", "seed", "target_prefix"),
     *("suppressed_phrases", "return_tokens", "return_token_scores", "return_alignment", "return_alternatives"),
-    "return_quality",
+    *("return_quality", "use_shortlist"),
 }
 
 

@@ -1,0 +1,135 @@
+"""The decode step over shortlists: it multiplies with the tokens that its rows may use, not with the vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from translane_server.arrays import FloatArray, IntArray
+from translane_server.backend import Candidates, RowMove, StepNeeds
+from translane_server.runtime.row_shortlists import RowShortlists, log_normalisers
+from translane_server.runtime.step_buffers import bind_host
+from translane_server.shortlist import Shortlist
+
+_MOST_BINDINGS = 64
+# Binds the inputs and outputs of a step over n rows that every step has.
+BindRows = Callable[[Any, int, StepNeeds], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Binding:
+    """A bound step over n rows and U tokens, its inputs and outputs, and which join of the lists the inputs are of."""
+
+    binding: Any
+    tokens: IntArray  # [U]
+    outside: FloatArray  # [n, U]
+    places: IntArray  # [n, K]
+    logits: FloatArray  # [n, U]
+
+
+class ShortlistStep:
+    """Runs the step over shortlists, for the rows that have one.
+
+    Args:
+        session: the graph.
+        shortlist: the model's shortlist.
+        rows: number of rows R.
+        vocab_size: number of target tokens V.
+        special: tokens that every row may use.
+        threads: threads of one operator.
+        bind_rows: binds what a step over shortlists has in common with the plain step.
+    """
+
+    def __init__(
+        self,
+        session: Any,
+        shortlist: Shortlist,
+        *,
+        rows: int,
+        vocab_size: int,
+        special: Sequence[int],
+        threads: int,
+        bind_rows: BindRows,
+    ) -> None:
+        self._session = session
+        self._shortlist = shortlist
+        self._special = tuple(special)
+        self._lists = RowShortlists(rows, vocab_size, threads)
+        self._bind_rows = bind_rows
+        self._vocab_size = vocab_size
+        self._bindings: dict[tuple[int, int, StepNeeds], _Binding] = {}
+        self._written: _Binding | None = None  # whose inputs are of the last join
+        self._logits: FloatArray = np.zeros((0, vocab_size), np.float32)
+
+    def enter(self, row: int, source_ids: Sequence[int], allowed: Sequence[int] | None) -> None:
+        """Begin a sentence in a row: with the shortlist of its source and these tokens, or with every token."""
+        tokens = None
+        if allowed is not None:
+            tokens = self._shortlist.tokens(source_ids, (*self._special, *allowed))
+        self._lists.set(row, tokens)
+
+    def move_rows(self, moves: Sequence[RowMove]) -> None:
+        """Give each target row the list of its source row."""
+        for move in moves:
+            self._lists.move(move.source, move.target)
+
+    def limited(self, n: int) -> list[int]:
+        """Return which of the first n rows have a list."""
+        return self._lists.limited(n)
+
+    def run(self, n: int, needs: StepNeeds) -> Candidates:
+        """Run the step over n rows, whose inputs are written. Only the results of rows with a list mean anything."""
+        lists = self._lists
+        changed = lists.join(n, needs.num_candidates)
+        bound = self._binding(n, needs)
+        if changed or bound is not self._written:
+            bound.tokens[:], bound.outside[:] = lists.tokens, lists.outside
+            self._written = bound
+        self._session.run_with_iobinding(bound.binding)
+        log_probs = None
+        if needs.log_probs:
+            chosen = np.take_along_axis(bound.logits, bound.places, axis=1)
+            log_probs = chosen - log_normalisers(bound.logits)[:, None]
+        return Candidates(lists.tokens[bound.places], log_probs, self._whole(n, bound.logits) if needs.logits else None)
+
+    def clear(self) -> None:
+        """Forget the bindings."""
+        self._bindings.clear()
+        self._written = None
+
+    def _binding(self, n: int, needs: StepNeeds) -> _Binding:
+        key = n, len(self._lists.tokens), needs
+        if key not in self._bindings:
+            if len(self._bindings) >= _MOST_BINDINGS:
+                self.clear()
+            self._bindings[key] = self._bind(n, len(self._lists.tokens), needs)
+        return self._bindings[key]
+
+    def _bind(self, n: int, size: int, needs: StepNeeds) -> _Binding:
+        bound = _Binding(
+            self._session.io_binding(),
+            np.zeros(size, np.int64),
+            np.zeros((n, size), np.float32),
+            np.zeros((n, needs.num_candidates), np.int64),
+            np.zeros((n, size), np.float32),
+        )
+        inputs, outputs = bound.binding.bind_input, bound.binding.bind_output
+        bind_host(inputs, "shortlist", bound.tokens, bound.tokens.shape)
+        bind_host(inputs, "outside", bound.outside, bound.outside.shape)
+        bind_host(outputs, "candidate_places", bound.places, bound.places.shape)
+        bind_host(outputs, "logits", bound.logits, bound.logits.shape)
+        self._bind_rows(bound.binding, n, needs)
+        return bound
+
+    def _whole(self, n: int, logits: FloatArray) -> FloatArray:
+        """Return the logits of the whole vocabulary [n, V]: -inf outside of the lists."""
+        if len(self._logits) < n:
+            self._logits = np.zeros((n, self._vocab_size), np.float32)
+        whole = self._logits[:n]
+        whole.fill(-np.inf)
+        used = self._lists.used
+        whole[:, self._lists.tokens[:used]] = logits[:, :used]
+        return whole

@@ -1,0 +1,154 @@
+"""A sentence that uses a shortlist has its own list of tokens, whatever the lists of the sentences beside it.
+
+Random models are exported with random shortlists. The oracle is PyTorch's model with the logits of all other tokens at
+-inf, and the log-probabilities over the list. In the batch, sentences with lists and without join and leave.
+"""
+
+import random
+from typing import Any
+
+import pytest
+import torch
+
+from helpers.bundles import bundle_model, random_bundle
+from helpers.driver import BundleDecoder
+from translane_server.bundle import load_bundle
+from translane_server.options import DecodingOptions, RequiredPhrase, Sampling
+from translane_server.sentence import Sentence
+from translane_server.shortlist import load_shortlist
+from translane_server.text.tokenizer import load_tokenizer
+
+MODEL: dict[str, Any] = {"eos_bias": 2.0, "d_model": 48, "ffn_size": 96, "heads": 3}
+LENGTH = 24
+
+
+@pytest.fixture(scope="module")
+def rules(tmp_path_factory):
+    """A file of rules over the tokens of the random model: some tokens always, some for each source token."""
+    folder = tmp_path_factory.mktemp("rules")
+    bundle = load_bundle(random_bundle(folder / "bundle", **MODEL))
+    tokenizer, sizes = load_tokenizer(bundle), bundle.manifest.architecture
+    source = tokenizer.source_pieces(range(sizes.source_vocab_size))
+    target = tokenizer.target_pieces(range(sizes.target_vocab_size))
+    draw = random.Random(3)
+    lines = ["\t" + " ".join(draw.sample(target[4:], 6))]
+    lines += [f"{piece}\t{' '.join(draw.sample(target[4:], 3))}" for piece in source]
+    lines += [f"{' '.join(draw.sample(source, 2))}\t{draw.choice(target[4:])}" for _ in range(300)]
+    path = folder / "rules.vmap"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def make_bundle(tmp_path, rules, precision):
+    export = {"shortlist": rules, "precision": precision}
+    return load_bundle(random_bundle(tmp_path / "bundle", export=export, **MODEL))
+
+
+def sources(bundle, count, seed=0):
+    draw, size = random.Random(seed), bundle.manifest.architecture.source_vocab_size
+    eos = bundle.manifest.special_ids.eos
+    return [[*draw.choices(range(4, size), k=draw.randint(1, 20)), eos] for _ in range(count)]
+
+
+def own_list(bundle, source, more=()):
+    ids = bundle.manifest.special_ids
+    return load_shortlist(bundle).tokens(source, (ids.unk, ids.bos, ids.eos, *more))
+
+
+def decoder(bundle, **sizes):
+    return BundleDecoder(bundle, source_capacity=24, target_capacity=LENGTH + 8, **sizes)
+
+
+def test_greedy_search_is_pytorchs_over_the_list(tmp_path, rules):
+    bundle, model = make_bundle(tmp_path, rules, "fp32"), bundle_model(**MODEL).eval()
+    inputs, ids = sources(bundle, 40), bundle.manifest.special_ids
+    options = DecodingOptions(max_length=LENGTH, shortlist=True)
+    with decoder(bundle) as engine:
+        found = engine.together([Sentence(source, options) for source in inputs])
+    for source, (best,) in zip(inputs, found, strict=True):
+        allowed = own_list(bundle, source)
+        outside = torch.full((bundle.manifest.architecture.target_vocab_size,), -torch.inf)
+        outside[torch.from_numpy(allowed.copy())] = 0
+        tokens, total = [ids.decoder_start], 0.0
+        while len(tokens) <= LENGTH and tokens[1:][-1:] != [ids.eos]:
+            with torch.no_grad():
+                logits = (
+                    model(torch.tensor([source]), torch.tensor([len(source)]), torch.tensor([tokens]))[0, -1] + outside
+                )
+            log_probs = logits.log_softmax(-1)
+            tokens.append(int(logits.argmax()))
+            total += float(log_probs[tokens[-1]])
+        assert [*best.token_ids, *([ids.eos] if best.is_complete else [])] == tokens[1:]
+        assert best.score == pytest.approx(total, abs=1e-4)
+        assert set(best.token_ids) <= set(allowed.tolist())
+
+
+def mixed_sentences(bundle, surfaces, count):
+    """Sentences of every kind of search, most of them with a shortlist."""
+    draw, found = random.Random(5), []
+    for number, source in enumerate(sources(bundle, count, seed=5)):
+        rest: dict[str, Any] = {}
+        others: dict[str, Any] = {}
+        match number % 7:
+            case 1:
+                rest = {"beam_size": draw.randint(2, 5), "num_hypotheses": 2}
+            case 2:
+                rest = {"sampling": Sampling(number, top_k=4), "num_hypotheses": 3}
+            case 3:
+                rest = {"sampling": Sampling(number, temperature=1.5)}
+            case 4:
+                rest = {"repetition_penalty": 1.4, "no_repeat_ngram_size": 2, "alignment": True}
+            case 5:
+                others = {"forced_ids": tuple(draw.choices(range(4, len(surfaces)), k=3))}
+            case 6:
+                token = draw.choice([each for each in range(4, len(surfaces)) if surfaces[each].strip()])
+                phrase = RequiredPhrase(surfaces[token].strip(), (token,))
+                rest, others = {"beam_size": 4}, {"required_phrases": (phrase,)}
+        options = DecodingOptions(
+            max_length=LENGTH, scores=draw.random() < 0.7 or number % 7 > 0, shortlist=draw.random() < 0.8, **rest
+        )
+        found.append(Sentence(source, options, **others))
+    return found
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_results_do_not_depend_on_the_batch(tmp_path, rules, precision, threads):
+    bundle = make_bundle(tmp_path, rules, precision)
+    with decoder(bundle, rows=17, threads=threads) as engine:
+        sentences = mixed_sentences(bundle, engine.vocabulary.surfaces, 70)
+        alone = engine.one_by_one(sentences)
+        assert engine.together(sentences) == alone
+        for seed in range(2):
+            assert engine.arriving(sentences, seed) == alone
+    assert sum(sentence.options.shortlist for sentence in sentences) < len(sentences)
+    for sentence, hypotheses in zip(sentences, alone, strict=True):
+        if sentence.options.shortlist:
+            allowed = set(own_list(bundle, sentence.source_ids, sentence.allowed_ids).tolist())
+            assert all(set(each.token_ids) <= allowed for each in hypotheses)
+
+
+def test_a_shortlist_of_every_token_changes_no_translation(tmp_path, rules):
+    """Every kind of search, over all tokens: as without a shortlist, but for rounding."""
+    bundle = load_bundle(random_bundle(tmp_path / "plain", **MODEL))
+    tokenizer, sizes = load_tokenizer(bundle), bundle.manifest.architecture
+    everything = " ".join(tokenizer.target_pieces(range(sizes.target_vocab_size)))
+    path = tmp_path / "all.vmap"
+    path.write_text(f"\t{everything}\n{tokenizer.source_pieces([5])[0]}\t{everything}\n", encoding="utf-8")
+    bundle = make_bundle(tmp_path, path, "fp32")
+    with decoder(bundle) as engine:
+        sentences = mixed_sentences(bundle, engine.vocabulary.surfaces, 70)
+        with_list, without = (
+            engine.together([each._replace(options=changed(each.options, asked)) for each in sentences])
+            for asked in (True, False)
+        )
+    for ours, theirs in zip(with_list, without, strict=True):
+        assert [each.token_ids for each in ours] == [each.token_ids for each in theirs]
+        for one, other in zip(ours, theirs, strict=True):
+            assert one.score == pytest.approx(other.score, abs=1e-4)
+            assert one.token_log_probs == pytest.approx(other.token_log_probs, abs=1e-4)
+
+
+def changed(options, shortlist):
+    values = {name: getattr(options, name) for name in DecodingOptions.__slots__}
+    return DecodingOptions(**{**values, "shortlist": shortlist})
