@@ -43,7 +43,7 @@ def prepare(name: str, precision: str, folder: Path, bundle: Path | None = None)
         Unavailable: the exporter has no such precision, or CTranslate2 is not installed.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    bundle = bundle or _bundle(name, precision, folder)
+    bundle = bundle or own_bundle(name, precision, folder)
     if not (bundle / "manifest.json").is_file():
         raise Unavailable(f"there is no model bundle {bundle}")
     return BenchmarkedModel(bundle, convert(name, precision, folder))
@@ -98,7 +98,12 @@ def base_folder(folder: Path) -> Path:
     return output
 
 
-def _bundle(name: str, precision: str, folder: Path) -> Path:
+def own_bundle(name: str, precision: str, folder: Path) -> Path:
+    """The folder of Translane's bundle of a model, made in `folder` where it is not there yet.
+
+    Raises:
+        Unavailable: the exporter has no such precision.
+    """
     from translane_export.errors import ExportError
 
     if name == "demo" and precision == json.loads((DEMO / "manifest.json").read_text(encoding="utf-8"))["precision"]:

@@ -1,0 +1,93 @@
+"""Bundles of random weights in the sizes that steps are profiled at, exported once and kept."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import string
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.models.benchmarked import own_bundle
+from benchmarks.models.letters import characters
+from translane_export.bundle_writer import export_checkpoint
+from translane_export.checkpoint import save_checkpoint
+from translane_export.model import PRESETS, Transformer, TransformerConfig
+from translane_export.settings import ExportSettings
+from translane_server.manifest import SCHEMA_VERSION
+
+SIZES: dict[str, dict[str, Any]] = {
+    "base": {**PRESETS["base"], "source_vocab_size": 32_000, "target_vocab_size": 32_000},
+    "tiny": {
+        "source_vocab_size": 2_841,
+        "target_vocab_size": 2_841,
+        "d_model": 128,
+        "encoder_layers": 2,
+        "decoder_layers": 2,
+        "heads": 4,
+        "ffn_size": 512,
+    },
+}
+_LONGEST = 64  # tokens of a source and of a translation
+_SAMPLES = 24  # that int8 is calibrated with
+
+
+def profiled_bundle(name: str, folder: Path) -> Path:
+    """The folder of a bundle such as "base-int8", made in `folder` where it is not there yet.
+
+    Raises:
+        Unavailable: the demo model cannot be exported in this precision.
+    """
+    model, _, precision = name.partition("-")
+    folder.mkdir(parents=True, exist_ok=True)
+    if model == "demo":
+        return own_bundle(model, precision, folder)
+    output = folder / f"random-{name}-bundle"
+    if not _is_current(output):
+        print(f"exporting {output.name} …", flush=True)
+        shutil.rmtree(output, ignore_errors=True)
+        _export(TransformerConfig(**SIZES[model]), precision, output)
+    return output
+
+
+def _is_current(bundle: Path) -> bool:
+    path = bundle / "manifest.json"
+    return path.is_file() and json.loads(path.read_text(encoding="utf-8"))["schema_version"] >= SCHEMA_VERSION
+
+
+def _export(config: TransformerConfig, precision: str, output: Path) -> None:
+    checkpoint, vocabulary = output.with_suffix(".checkpoint"), output.with_suffix(".spm")
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    vocabulary.write_bytes(characters())
+    torch.manual_seed(0)
+    model = Transformer(config)
+    with torch.no_grad():
+        model.output_projection.bias[config.eos_id] += 4  # what the export verifies with ends soon
+    draw = random.Random(0)
+    save_checkpoint(
+        checkpoint,
+        config=config,
+        state_dict=model.state_dict(),
+        source_tokenizer=vocabulary,
+        target_tokenizer=vocabulary,
+        source_language="en",
+        target_language="en",
+        samples=tuple("".join(draw.choices(string.ascii_letters, k=draw.randint(4, 24))) for _ in range(_SAMPLES)),
+        metadata={},
+    )
+    settings = ExportSettings(
+        checkpoint=checkpoint,
+        output=output,
+        precision=precision,
+        max_source_tokens=_LONGEST,
+        max_target_tokens=_LONGEST,
+        default_max_length=_LONGEST,
+    )
+    try:
+        export_checkpoint(settings)
+    finally:
+        shutil.rmtree(checkpoint, ignore_errors=True)
+        vocabulary.unlink()
