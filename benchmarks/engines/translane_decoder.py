@@ -13,6 +13,7 @@ from benchmarks.models.workload import Load
 from translane_server.bundle import load_bundle
 from translane_server.devices import Device
 from translane_server.dispatch.dispatcher import Dispatcher
+from translane_server.dispatch.plan import ReplicaPlan
 from translane_server.dispatch.processes import process_hosts
 from translane_server.dispatch.replica_connection import ReplicaConnection
 from translane_server.dispatch.supervisor import Supervisor
@@ -66,11 +67,12 @@ class TranslaneDecoder:
             log_level="warning",
         )
         vocabulary = target_vocabulary(bundle, ends=ends)
+        plan = ReplicaPlan((rows,) * replicas, threads, lone_threads)
         connections = [
             Supervisor(
                 partial(
                     ReplicaConnection,
-                    ReplicaSetup(number, rows, vocabulary, setup, 1 if number else lone_threads),
+                    ReplicaSetup(number, rows, vocabulary, setup, plan.lone_threads_of(number)),
                     host,
                 ),
                 replaces=False,
@@ -78,7 +80,7 @@ class TranslaneDecoder:
             )
             for number, host in enumerate(process_hosts(replicas, threads))
         ]
-        self._dispatcher = Dispatcher(connections, waiting_limit=sys.maxsize, lone_rows=lone_threads // 2)
+        self._dispatcher = Dispatcher(connections, waiting_limit=sys.maxsize, lone_rows=plan.lone_rows)
         self._runner = asyncio.Runner()
         try:
             self._runner.run(self._dispatcher.start())

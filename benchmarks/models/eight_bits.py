@@ -18,7 +18,7 @@ def with_eight_bits(bundle: Bundle, folder: Path) -> Bundle:
     """Write `bundle` to `folder` with units of weights that are twice as large, and scales that are half as large."""
     shutil.copytree(bundle.folder, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.bin"))
     graphs, files = bundle.manifest.graphs, bundle.manifest.files
-    names = (graphs.encoder.file, graphs.decoder.file)
+    names = [graph.file for graph in (graphs.encoder, graphs.decoder, graphs.shortlist) if graph]
     models = [ir.load(bundle.folder / name) for name in names]
     for model in models:
         for name, value in model.graph.initializers.items():

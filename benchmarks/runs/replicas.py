@@ -7,7 +7,7 @@ Replicas decode as in a server: each in a process of its own, behind a dispatche
 sentences given at once: replicas share the rows, but each has at least as many rows as a sentence takes. *Latency* is
 measured with one sentence after the other, each alone. All settings are open at the same time and take turns, one short
 run each. The median of a setting's ratios to the first setting, round by round, counts. Sources are random, and every
-sentence goes on to a length of its own. `2x1|2` is two replicas of one thread, of which the first has two threads
+sentence goes on to a length of its own. `2x1/2` is two replicas of one thread, of which the first has two threads
 while the other one has no work. Processor time is that of all processes, the dispatcher's included.
 """
 
@@ -100,7 +100,7 @@ def load_of(bundle: Bundle, count: int, beam_size: int) -> Load:
 def parse(text: str) -> tuple[int, int, int]:
     """Read the numbers of replicas, of their threads, and of a lone replica's threads."""
     replicas, _, threads = text.partition("x")
-    threads, _, lone_threads = threads.partition("|")
+    threads, _, lone_threads = threads.partition("/")
     return int(replicas), int(threads), int(lone_threads or threads)
 
 
@@ -111,7 +111,7 @@ def main() -> None:
     parser.add_argument("--beams", type=int, nargs="+", default=[1, 4])
     cores = len(os.sched_getaffinity(0))
     parser.add_argument(
-        "--settings", nargs="+", default=[f"1x{cores}", f"{cores}x1"], metavar="REPLICASxTHREADS[|LONE]"
+        "--settings", nargs="+", default=[f"1x{cores}", f"{cores}x1"], metavar="REPLICASxTHREADS[/LONE]"
     )
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--batches", type=int, default=3, help="of a throughput run")

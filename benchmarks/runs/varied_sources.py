@@ -4,7 +4,7 @@
 
 A variation is a source in which one or two pieces are swapped for pieces that occur between the same neighbours
 somewhere in the text. Many variations mean little, but the teacher's translation of them still shows what it does. No
-variation is a source of the text itself, or of the files of `--without`. docs/distillation.md has what comes of it.
+variation is a source of the text itself, or of the files of `--without`.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ class ServerSettings(Settings):
         ge=1,
         le=4096,
         description="Most hypotheses that decode at once, in all replicas together;"
-        " by default 64, or 32 a replica if that is more.",
+        " by default 64, or more for many replicas.",
     )
     encode_tokens: int = Field(
         default=2048,

@@ -38,7 +38,7 @@ class TextCounts:
 
 @dataclass(frozen=True)
 class Text:
-    """A file of sources, which is read line by line each time. A pass keeps 16 bytes of each different source."""
+    """A file of sources, which is read line by line each time. A pass keeps a digest of each different one."""
 
     path: Path
     columns: Columns

@@ -13,13 +13,14 @@ from translane_server.settings import ServerSettings
 # In models with fewer parameters, the operators of a step are too short for several threads. In larger ones, a lone
 # sentence is decoded sooner by all threads together. Measured in docs/decoding-costs.md.
 _SMALL_MODEL = 20_000_000
-# Models with more parameters have one replica: all threads together have the weights once more, and large weights keep
-# all processors waiting for the memory alike.
+# Larger models have one replica. A second copy of their weights takes much memory, and the memory's speed limits them
+# however the threads are divided.
 _LARGE_MODEL = 200_000_000
 
-# More replicas have no work, because a single process handles all requests. Larger models take longer for a request.
+# More replicas would have no work: one process handles all requests. A larger model spends longer on a request, so more
+# of its replicas have work.
 _MOST_SMALL_REPLICAS = 16
-_MOST_REPLICAS = 64
+_MOST_LARGER_REPLICAS = 64
 
 # Default number of rows of each replica of a model that is not small, if there are many: keys and values take memory.
 _ROWS = 16
@@ -38,6 +39,10 @@ class ReplicaPlan:
     rows: tuple[int, ...]
     threads: int
     lone_threads: int = 1
+
+    def lone_threads_of(self, number: int) -> int:
+        """Number of threads of the replica `number` while the others have no work."""
+        return self.threads if number else max(self.threads, self.lone_threads)
 
     @property
     def lone_rows(self) -> int:
@@ -80,7 +85,7 @@ def plan_replicas(settings: ServerSettings, parameters: int, device: Device, cpu
     if parameters < _SMALL_MODEL:
         return _small_plan(settings, cpus)
     rows = settings.rows or max(settings.rows_of(1), _ROWS * cpus)
-    if cpus == 1 or cpus > _MOST_REPLICAS or rows // cpus < settings.beam_limit:
+    if cpus == 1 or cpus > _MOST_LARGER_REPLICAS or rows // cpus < settings.beam_limit:
         return ReplicaPlan(_divided(settings.rows_of(1), 1), cpus)
     return ReplicaPlan(_divided(rows, cpus), threads=1, lone_threads=cpus)
 

@@ -195,7 +195,7 @@ def make_dispatcher(
         Supervisor(
             partial(
                 ReplicaConnection,
-                ReplicaSetup(number, rows, vocabulary, setup, 1 if number else plan.lone_threads),
+                ReplicaSetup(number, rows, vocabulary, setup, plan.lone_threads_of(number)),
                 host,
             ),
             patience=settings.replica_timeout,

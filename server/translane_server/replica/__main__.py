@@ -79,7 +79,7 @@ def _open(setup: ReplicaSetup, sessions: Sessions, activity: Activity | None = N
     with _lack_of_memory():
         all_threads = None
         if activity and setup.lone_threads > model.threads:
-            graphs = Sessions(model.bundle, device=model.device, threads=setup.lone_threads)
+            graphs = Sessions(model.bundle, device=model.device, threads=setup.lone_threads, plain_steps_only=True)
             model.bundle.check_unchanged()
             all_threads = AllThreads(graphs, activity.is_alone)
         backend = device_backend(

@@ -6,7 +6,7 @@ import mmap
 from typing import Final
 
 _IDLE, _BUSY = 0, 1
-_MOST_REPLICAS = 1024  # what the setting allows
+_MOST_REPLICAS = 1024  # the largest value of the setting `replicas`
 
 
 class SharedActivity:

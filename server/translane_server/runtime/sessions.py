@@ -72,6 +72,7 @@ class Sessions:
         spinning: whether idle operator threads spin before they sleep. Steps are faster then, and idle threads use
             processor time.
         profile: a file name prefix for onnxruntime's profiles, or None.
+        plain_steps_only: whether to leave out the graphs of alignments and shortlists.
 
     Attributes:
         cuda: the runtime of the device, with the stream that the graphs run on; None on a CPU.
@@ -96,6 +97,7 @@ class Sessions:
         threads: int,
         spinning: bool = False,
         profile: str | None = None,
+        plain_steps_only: bool = False,
     ) -> None:
         self.bundle = bundle
         self.device: Device = device
@@ -115,10 +117,10 @@ class Sessions:
         if graphs.greedy:
             self.greedy = self._load(graphs.greedy, profile and f"{profile}-greedy")
         self.alignment: Any = None
-        if graphs.alignment:
+        if graphs.alignment and not plain_steps_only:
             self.alignment = self._load(graphs.alignment, profile and f"{profile}-alignment")
         self.shortlist: tuple[Any, Shortlist] | None = None
-        if graphs.shortlist:
+        if graphs.shortlist and not plain_steps_only:
             self.shortlist = self._load(graphs.shortlist, profile and f"{profile}-shortlist"), load_shortlist(bundle)
 
     def close(self) -> None:
@@ -169,7 +171,7 @@ class AllThreads:
     """The same graphs on more threads, for the times in which no other replica needs the processors.
 
     Attributes:
-        sessions: the graphs.
+        sessions: the graphs of plain steps.
         are_free: whether the graphs may run now. It is asked before every run.
     """
 

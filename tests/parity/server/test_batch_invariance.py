@@ -76,7 +76,7 @@ def test_steps_on_more_threads_now_and_then(tmp_path, precision):
         return asked[-1]
 
     def on_more_threads(bundle, **sizes):
-        more = AllThreads(Sessions(bundle, threads=4), are_free)
+        more = AllThreads(Sessions(bundle, threads=4, plain_steps_only=True), are_free)
         return OrtBackend(Sessions(bundle, threads=1), all_threads=more, **sizes)
 
     with BundleDecoder(bundle, rows=ROWS, target_capacity=OPTIONS.max_length) as decoder:
