@@ -38,7 +38,7 @@ from translane_server.bundle import MANIFEST, Bundle, file_entry, load_bundle
 from translane_server.errors import StartupError
 from translane_server.manifest import Alignment, Manifest, Parity
 from translane_server.requests.language_pairs import LanguagePair, LanguagePairs
-from translane_server.shortlist import FILE, Shortlist, write_shortlist
+from translane_server.shortlist import SHORTLIST_FILE, Shortlist, write_shortlist
 from translane_server.text.tokenizer import load_tokenizer
 
 TORCHSCRIPT_MANIFEST = "torchscript.json"
@@ -97,7 +97,7 @@ def write_bundle(
         )
         checkpoint.tokenizer.write(folder)
         if shortlist:
-            write_shortlist(shortlist, folder / FILE)
+            write_shortlist(shortlist, folder / SHORTLIST_FILE)
         manifest = build_manifest(
             settings,
             checkpoint,

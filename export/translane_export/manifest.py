@@ -27,7 +27,7 @@ from translane_server.manifest import (
     SpecialIds,
 )
 from translane_server.printable import printable
-from translane_server.shortlist import FILE
+from translane_server.shortlist import SHORTLIST_FILE
 
 
 def build_manifest(
@@ -112,7 +112,7 @@ def _build(
         tokenizer=checkpoint.tokenizer.entry,
         graphs=graphs,
         alignment=alignment,
-        shortlist=FILE if graphs.shortlist else None,
+        shortlist=SHORTLIST_FILE if graphs.shortlist else None,
         license=printable(settings.license or str(training.get("data_licence") or "unspecified")),
         provenance={
             "checkpoint": checkpoint.name or settings.checkpoint.resolve().name,

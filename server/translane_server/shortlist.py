@@ -22,7 +22,7 @@ from translane_server.bundle import Bundle
 from translane_server.errors import BundleError
 from translane_server.files import read_regular
 
-FILE = "shortlist.dat"  # its name in a bundle
+SHORTLIST_FILE = "shortlist.dat"  # its name in a bundle
 LONGEST_NGRAM = 8  # tokens
 _LARGEST_KEY = (1 << 63) - 1
 _MAGIC = b"TLSHORT1"

@@ -56,21 +56,21 @@ class Translations:
         return found
 
 
-def align(pairs: Sequence[TokenPair], source_size: int, target_size: int, rounds: int) -> Translations:
-    """Find the probabilities by `rounds` of expectation maximisation.
+def align(pairs: Sequence[TokenPair], source_size: int, target_size: int, iterations: int) -> Translations:
+    """Find the probabilities by `iterations` of expectation maximization.
 
     Args:
         pairs: the text; both sides of each pair have tokens.
         source_size: number of source ids.
         target_size: number of target ids.
-        rounds: how often each pair is read, 1 or more.
+        iterations: how often each pair is read, 1 or more.
     """
     chunks = [_Chunk.of(part, source_size, target_size) for part in _parts(pairs)]
     keys = np.unique(np.concatenate([np.unique(chunk.keys) for chunk in chunks]))
     places = [np.searchsorted(keys, chunk.keys).astype(np.int32) for chunk in chunks]
     source, target = np.divmod(keys, target_size)
     probability = np.ones(len(keys))
-    for _ in range(rounds):
+    for _ in range(iterations):
         counts = np.zeros(len(keys))
         for chunk, place in zip(chunks, places, strict=True):
             given = probability[place]

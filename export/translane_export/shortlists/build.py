@@ -54,7 +54,7 @@ def build_shortlist(settings: ShortlistSettings, log: Log = lambda _line: None) 
     pairs = _encode(settings, checkpoint, tokenizer, _read(settings))
     log(f"aligning {len(pairs):,} sentence pairs")
     sizes = checkpoint.config.source_vocab_size, checkpoint.config.target_vocab_size
-    rules = align(pairs, *sizes, settings.rounds).best(settings.per_piece, settings.least_probability)
+    rules = align(pairs, *sizes, settings.iterations).best(settings.max_per_piece, settings.min_probability)
     always = _most_frequent(pairs, sizes[1], settings.always)
     source, target = tokenizer.source_pieces(range(sizes[0])), tokenizer.target_pieces(range(sizes[1]))
     named = [((source[one],), [target[other] for other in others]) for one, others in sorted(rules.items())]
@@ -81,7 +81,7 @@ def coverage(shortlist: Shortlist, pairs: Sequence[TokenPair]) -> Coverage:
 
 def _read(settings: ShortlistSettings) -> Sequence[SentencePair]:
     try:
-        return read_parallel_text(settings.text, Columns(), "refuse").pairs[: settings.most_pairs]
+        return read_parallel_text(settings.text, Columns(), "refuse").pairs[: settings.max_pairs]
     except DataError as error:
         raise ExportError(f"--text {error}") from None
 

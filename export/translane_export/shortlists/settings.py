@@ -18,9 +18,7 @@ class ShortlistSettings(Settings):
     checkpoint: Annotated[Path, Flag(positional=True)] = Field(
         description="Folder of the checkpoint or bundle whose pieces are meant."
     )
-    text: Annotated[Path, Flag("FILE")] = Field(
-        description="Parallel text (TSV of source and target, gzipped or not), such as the training text."
-    )
+    text: Annotated[Path, Flag("FILE")] = Field(description="Parallel text (TSV of source and target, gzipped or not).")
     output: Annotated[Path, Flag("FILE", short="-o")] = Field(
         description="File to write the rules to, in the format of CTranslate2's vmap."
     )
@@ -28,12 +26,14 @@ class ShortlistSettings(Settings):
     always: int = Field(
         default=500, ge=1, le=1_000_000, description="Most frequent target pieces, which every translation may use."
     )
-    per_piece: int = Field(default=50, ge=1, le=10_000, description="Most target pieces of a source piece.")
-    least_probability: float = Field(
+    max_per_piece: int = Field(
+        default=50, ge=1, le=10_000, description="Largest number of target pieces of a source piece."
+    )
+    min_probability: float = Field(
         default=0.001, ge=0, le=1, description="Least probability of a target piece, given the source piece."
     )
-    rounds: int = Field(default=5, ge=1, le=100, description="Rounds of expectation maximisation.")
-    most_pairs: int = Field(
+    iterations: int = Field(default=5, ge=1, le=100, description="Iterations of expectation maximization.")
+    max_pairs: int = Field(
         default=1_000_000, ge=1, le=100_000_000, description="Sentence pairs to read, the first ones of the file."
     )
     source_language: Annotated[str, Flag("TAG")] = Field(

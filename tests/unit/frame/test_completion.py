@@ -14,6 +14,7 @@ from translane_client.__main__ import main
 from translane_export.distill.settings import DistillSettings
 from translane_export.explain.settings import ExplainSettings
 from translane_export.settings import ExportSettings
+from translane_export.shortlists.settings import ShortlistSettings
 from translane_export.train.settings import TrainSettings
 from translane_server.access import key_command
 from translane_server.errors import SettingsError
@@ -26,6 +27,7 @@ SETTINGS: dict[str, type[Settings]] = {
     "translane-distill": DistillSettings,
     "translane-export": ExportSettings,
     "translane-explain": ExplainSettings,
+    "translane-shortlist": ShortlistSettings,
 }
 PROGRAMS = ["translane", "translane-keys", *SETTINGS]
 

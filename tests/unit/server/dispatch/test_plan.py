@@ -24,6 +24,8 @@ def test_a_larger_model_has_one_on_each_cpu_too_and_all_threads_for_a_lone_one()
     assert plan(LARGE) == ReplicaPlan(rows=(32, 32), threads=1, lone_threads=2)
     assert plan(LARGE, cpus=16) == ReplicaPlan(rows=(16,) * 16, threads=1, lone_threads=16)
     assert plan(LARGE, cpus=16).lone_rows == 8
+    assert plan(LARGE, cpus=3) == ReplicaPlan(rows=(22, 21, 21), threads=1, lone_threads=3)
+    assert [plan(LARGE).lone_threads_of(number) for number in range(2)] == [2, 1]
     assert plan(LARGE, cpus=1) == ReplicaPlan(rows=(64,), threads=1)
 
 
