@@ -74,7 +74,8 @@ def write_text(
     left_out: Counter[str] = Counter()
     with new.open("w", encoding="utf-8", newline="\n") as file:
         for source, record in matched(text, journal):
-            assert record
+            if record is None:
+                raise ResumeError(f"{text.path}: has changed; --resume goes on with its new lines")
             if record.left_out:
                 left_out[record.left_out] += 1
                 continue

@@ -14,6 +14,7 @@ from translane_export.distill.journal import Identity, Output, Record
 from translane_export.distill.settings import DistillSettings
 from translane_export.distill.unique_sources import UniqueSource
 from translane_export.settings import ExportSettings
+from translane_export.train.errors import ResumeError
 from translane_server.bundle import MANIFEST, Bundle, load_bundle
 from translane_server.devices import choose_device
 from translane_server.errors import RequestError, SettingsError
@@ -44,12 +45,20 @@ def open_teacher(settings: DistillSettings, exported: Path, log: Log) -> TaughtP
 
     Raises:
         ExportError: the checkpoint cannot be exported.
+        OSError: a file of the checkpoint cannot be read.
+        ResumeError: `exported` has been made of another checkpoint.
         SettingsError: the teacher does not translate between the languages of `settings`.
         StartupError: the bundle does not load, or a CPU cannot run it.
     """
     folder = settings.teacher
     if not (folder / MANIFEST).is_file():
-        if not (exported / MANIFEST).is_file():
+        digest, noted = _digest(folder), exported.with_name(f"{exported.name}.sha256")
+        if (exported / MANIFEST).is_file():
+            if not noted.is_file() or noted.read_text(encoding="ascii") != digest:
+                raise ResumeError(f"{exported}: comes from another teacher; another --output starts anew")
+        else:
+            exported.parent.mkdir(parents=True, exist_ok=True)
+            noted.write_text(digest, encoding="ascii")
             export_checkpoint(
                 ExportSettings(checkpoint=folder, output=exported, precision="fp32", threads=settings.threads), log
             )
@@ -61,6 +70,15 @@ def open_teacher(settings: DistillSettings, exported: Path, log: Log) -> TaughtP
     if wrong:
         raise SettingsError(f"--{wrong[0].field.replace('_', '-')}: {wrong[0].description}")
     return TaughtPair(bundle, languages)
+
+
+def _digest(folder: Path) -> str:
+    """A digest of the names and contents of all files of a checkpoint: a folder, or one file."""
+    whole = hashlib.sha256()
+    for path in sorted(path for path in (folder, *folder.rglob("*")) if path.is_file()):
+        with path.open("rb") as file:
+            whole.update(f"{path.relative_to(folder)}\0{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+    return whole.hexdigest()
 
 
 def identity_of(settings: DistillSettings, taught: TaughtPair) -> Identity:

@@ -374,7 +374,12 @@ class Dispatcher:
     def _goes_first(self, task: Task, loads: Sequence[ReplicaLoad]) -> bool:
         """Whether the first replica decodes a sentence together with the few that it has."""
         first = self._first
-        if not first.rows or first.rows + task.rows > self._lone_rows or first not in loads:
+        if (
+            not first.rows
+            or not first.replica.is_responsive
+            or first.rows + task.rows > self._lone_rows
+            or first not in loads
+        ):
             return False
         return not any(load.rows for load in self._loads.values() if load is not first)
 

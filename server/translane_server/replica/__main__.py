@@ -7,6 +7,7 @@ which the server sends connections.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import socket
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     from translane_server.replica.activity import Activity
     from translane_server.replica.setup import ReplicaSetup
     from translane_server.runtime.graph_backend import GraphBackend
-    from translane_server.runtime.sessions import Sessions
+    from translane_server.runtime.sessions import AllThreads, Sessions
+
+_log = logging.getLogger(__name__)
 
 # The server's process has priority: it needs little CPU time, and earlier requests make larger batches.
 _NICENESS = 10
@@ -72,16 +75,11 @@ def _open(setup: ReplicaSetup, sessions: Sessions, activity: Activity | None = N
         StartupError: the model does not run, or there is not enough memory for the rows.
     """
     from translane_server.runtime.device_backend import device_backend
-    from translane_server.runtime.sessions import AllThreads, Sessions
 
     model = setup.model
     assert model is not None, "the setup of a process has a model"
     with _lack_of_memory():
-        all_threads = None
-        if activity and setup.lone_threads > model.threads:
-            graphs = Sessions(model.bundle, device=model.device, threads=setup.lone_threads, plain_steps_only=True)
-            model.bundle.check_unchanged()
-            all_threads = AllThreads(graphs, activity.is_alone)
+        all_threads = _all_threads(setup, activity) if activity else None
         backend = device_backend(
             sessions,
             rows=setup.rows,
@@ -92,6 +90,28 @@ def _open(setup: ReplicaSetup, sessions: Sessions, activity: Activity | None = N
         )
         backend.warm_up()
     return backend
+
+
+def _all_threads(setup: ReplicaSetup, activity: Activity) -> AllThreads | None:
+    """Load the graphs once more, on more threads. None if the setup wants none, or they do not load any more.
+
+    The replica decodes without them, only slower. So it starts again although the bundle's folder has changed.
+    """
+    from translane_server.errors import StartupError
+    from translane_server.runtime.sessions import AllThreads, Sessions
+
+    model = setup.model
+    assert model is not None, "the setup of a process has a model"
+    if setup.lone_threads <= model.threads:
+        return None
+    try:
+        with _lack_of_memory():
+            sessions = Sessions(model.bundle, device=model.device, threads=setup.lone_threads, plain_steps_only=True)
+            model.bundle.check_unchanged()
+    except StartupError as error:
+        _log.warning("replica %d runs on one thread, also while it is alone: %s", setup.number, error)
+        return None
+    return AllThreads(sessions, activity.is_alone)
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 # What the table takes for an entry beside its key and its answer [bytes]: a place in a hash table that may be two
 # thirds empty, a link to its neighbours, and what the allocator rounds up.
-_OVERHEAD = 160
+_OVERHEAD = 240
 
 # The largest answer that is kept: this part of the bytes, and this many bytes at most. A few long texts must not drive
 # out all others, and an answer drives out so few others that the event loop waits a millisecond or two.

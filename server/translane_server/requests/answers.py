@@ -15,6 +15,10 @@ from translane_server.text.stored_glossaries import StoredGlossaries
 _KEY_BYTES = 32  # of a digest: nobody finds two texts with the same one
 _LENGTH_BYTES = 8
 
+# What one request may get from the cache [bytes]. A short text may have a long answer, and may come many times in a
+# request. The texts beyond count as unknown.
+_MOST_RECALLED = 1 << 21
+
 _NO_GLOSSARIES = StoredGlossaries()
 
 CountTexts = Callable[[int, int], None]
@@ -98,7 +102,13 @@ class AnswerCache:
         if is_random or (isinstance(request, pb.TranslateStreamRequest) and options.num_hypotheses > 1):
             return Recalled(request)
         keys = self._keys(request, caller)
-        known = {number: answer for number, key in enumerate(keys) if (answer := self.store.get(key)) is not None}
+        known: dict[int, bytes] = {}
+        left = _MOST_RECALLED
+        for number, key in enumerate(keys):
+            answer = self.store.get(key)
+            if answer is not None and len(answer) <= left:
+                known[number] = answer
+                left -= len(answer)
         return _Kept(request, keys, known, self.store, self._count_texts)
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 from collections.abc import Callable
 from functools import lru_cache
@@ -13,7 +14,7 @@ import grpc
 Context = grpc.aio.ServicerContext[Any, Any]
 CallerOf = Callable[[Context], str]
 
-# Longest name of a caller that a header gives [characters].
+# Longest name of a caller [characters].
 _LONGEST_NAME = 100
 
 # IPv6 networks give each customer a /64 or more (RFC 6177), so an address alone does not stand for a caller.
@@ -31,8 +32,8 @@ def caller_naming(header: str = "", *, certified: bool = False) -> CallerOf:
 
     Args:
         header: the metadata key whose value names the caller; empty if none does. A key that any client can set is no
-            limit: a proxy in front of the server must set it. A call with a value that is missing, empty or too long
-            is named as if there were no header.
+            limit: a proxy in front of the server must set it. A call with a value that is missing or empty is named as
+            if there were no header.
         certified: whether connections have certificates (mutual TLS), which name their callers. Otherwise a caller is
             named by its address.
     """
@@ -45,7 +46,7 @@ def caller_naming(header: str = "", *, certified: bool = False) -> CallerOf:
         for name, value in context.invocation_metadata() or ():
             if name == key:
                 text = value if isinstance(value, str) else value.decode("latin-1")
-                return text if 0 < len(text) <= _LONGEST_NAME else others(context)
+                return _name(text) if text else others(context)
         return others(context)
 
     return named
@@ -56,8 +57,16 @@ def _certificate(context: Context) -> str:
     properties = context.auth_context()
     for name in _CERTIFICATE_NAMES:
         for value in properties.get(name, ()):
-            return str(value.decode("utf-8", "replace"))[:_LONGEST_NAME]
+            return _name(value.decode("utf-8", "replace"))
     return _address(context)
+
+
+def _name(text: str) -> str:
+    """A name of bounded length. A long text is cut, and a digest keeps it apart from others of the same beginning."""
+    if len(text) <= _LONGEST_NAME:
+        return text
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{text[: _LONGEST_NAME - len(digest) - 1]}…{digest}"
 
 
 def _address(context: Context) -> str:

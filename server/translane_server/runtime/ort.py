@@ -191,6 +191,18 @@ class OrtBackend(GraphBackend):
             self._are_free = (lambda: True) if place else (lambda: False)
             super()._run_all_sizes()
         self._are_free = are_free
+        if self._shortlists:
+            self._run_shortlists(self._shortlists)
+
+    def _run_shortlists(self, shortlists: ShortlistStep) -> None:
+        ids = self._bundle.manifest.special_ids
+        for rows in (1, self.rows):
+            for row in range(rows):
+                shortlists.enter(row, [ids.pad], ())
+            needs = replace(BEST_TOKEN, logits=rows == 1)
+            self.decode_step(np.full(rows, ids.decoder_start, np.int64), np.zeros(rows, np.int32), needs)
+        for row in range(self.rows):
+            shortlists.enter(row, [], None)
 
     def _allocate_cache(self) -> HostCache:
         try:

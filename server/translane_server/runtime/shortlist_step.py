@@ -15,6 +15,7 @@ from translane_server.runtime.step_buffers import bind_host
 from translane_server.shortlist import Shortlist
 
 _MOST_BINDINGS = 64
+_MOST_BYTES = 1 << 26  # of what is bound
 # Binds the inputs and outputs of a step over n rows that every step has.
 BindRows = Callable[[Any, int, StepNeeds], None]
 
@@ -61,6 +62,7 @@ class ShortlistStep:
         self._bind_rows = bind_rows
         self._vocab_size = vocab_size
         self._bindings: dict[tuple[int, int, StepNeeds], _Binding] = {}
+        self._bytes = 0  # of the bindings' inputs and outputs
         self._written: _Binding | None = None  # whose inputs are of the last join
         self._logits: FloatArray = np.zeros((0, vocab_size), np.float32)
 
@@ -98,13 +100,16 @@ class ShortlistStep:
     def clear(self) -> None:
         """Forget the bindings."""
         self._bindings.clear()
+        self._bytes = 0
         self._written = None
 
     def _binding(self, n: int, needs: StepNeeds) -> _Binding:
         key = n, len(self._lists.tokens), needs
         if key not in self._bindings:
-            if len(self._bindings) >= _MOST_BINDINGS:
+            size = n * key[1] * 2 * np.float32().itemsize
+            if len(self._bindings) >= _MOST_BINDINGS or self._bytes + size > _MOST_BYTES:
                 self.clear()
+            self._bytes += size
             self._bindings[key] = self._bind(n, len(self._lists.tokens), needs)
         return self._bindings[key]
 

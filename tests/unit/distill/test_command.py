@@ -191,7 +191,7 @@ def test_a_hugging_face_folder_teaches(
 ) -> None:
     """Its vocabularies are of another kind, so the student has its own."""
     text.write_text("".join(f"{line}\n" for line in corpus() if 10 < len(line) < 60), encoding="utf-8")
-    folder = hugging_face_folder(FOREIGN_MODELS["BART"])
+    folder = shutil.copytree(hugging_face_folder(FOREIGN_MODELS["BART"]), tmp_path / "bart")
     assert main(flags(teacher=folder, beam_size=1, max_length=100)) == 0
     assert "has vocabularies of its own" in capfd.readouterr().out
     assert _pairs(tmp_path / "out")
@@ -201,6 +201,9 @@ def test_a_hugging_face_folder_teaches(
     assert (tmp_path / "out" / "teacher" / "manifest.json").exists()
     outputs = (tmp_path / "out" / "outputs.jsonl").read_bytes()
     assert main(flags(teacher=folder, beam_size=1, max_length=100, resume=True)) == 0
+    (folder / "README.md").write_text("another teacher")
+    assert main(flags(teacher=folder, beam_size=1, max_length=100, resume=True)) == 1
+    assert "teacher: comes from another teacher; another --output starts anew" in capfd.readouterr().err
     assert (tmp_path / "out" / "outputs.jsonl").read_bytes() == outputs
 
 

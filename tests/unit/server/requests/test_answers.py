@@ -119,6 +119,19 @@ def test_the_request_of_the_caller_stays_as_it_is(cache):
     assert asked == request("one", "two")
 
 
+def test_a_request_gets_two_megabytes_of_answers_at_most():
+    cache = AnswerCache(100_000_000)
+    long = [pb.Translation(hypotheses=[pb.Hypothesis(text="x" * 600_000)])]
+    first = cache.recall(request("one"), "me")
+    first.whole(long)
+    first.keep()
+    recalled = cache.recall(request(*["one"] * 256), "me")
+    assert recalled.count == 3
+    assert isinstance(recalled.request, pb.TranslateRequest)
+    assert recalled.request.texts == ["", "", "", *["one"] * 253]
+    assert cache.recall(request("one"), "me").count == 1
+
+
 def test_a_known_translation_may_be_changed(cache):
     """Requests through a third language change their messages."""
     known(cache, request())
