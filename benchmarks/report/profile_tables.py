@@ -18,7 +18,7 @@ def of_models(record: Mapping[str, Any]) -> str:
         " Times are in milliseconds of a processor."
     ]
     for name, times in record["models"].items():
-        parts += ["", f"#### {name.replace('-', ', ')}", "", _table(times)]
+        parts += ["", f"### {name.replace('-', ', ')}", "", _table(times)]
     return "\n".join(parts)
 
 

@@ -15,7 +15,7 @@ def test_a_table_has_a_row_for_each_number_of_rows_and_leaves_out_what_takes_no_
     lines = of_models(record).splitlines()
     assert lines[0].startswith("Measured now on a processor, one thread, onnxruntime 1; other programs used 25%")
     assert lines[2:] == [
-        "#### demo, int8",
+        "### demo, int8",
         "",
         "| rows | nodes | step | products | norms | rest | step / products |",
         "|---:|---:|---:|---:|---:|---:|---:|",
