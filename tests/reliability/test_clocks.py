@@ -80,6 +80,7 @@ def jumping_clock(tmp_path_factory):
     return str(library)
 
 
+@pytest.mark.slow
 def test_the_clock_of_this_test_jumps(jumping_clock):
     code = "import time\nfor _ in range(4): print(time.time()); time.sleep(0.15)"
     done = subprocess.run(
@@ -89,6 +90,7 @@ def test_the_clock_of_this_test_jumps(jumping_clock):
     assert max(times) - min(times) > 60
 
 
+@pytest.mark.slow
 async def test_a_jumping_wall_clock_loses_nothing(start, oracle, figures, jumping_clock):
     with start(environment={"LD_PRELOAD": jumping_clock}) as server:
         with bystander(server.address) as seen:
@@ -103,6 +105,7 @@ async def test_a_jumping_wall_clock_loses_nothing(start, oracle, figures, jumpin
     assert exit_code == 0
 
 
+@pytest.mark.slow
 def test_the_wall_clock_is_read_for_readers_and_dates_alone():
     found = {
         path.relative_to(ROOT / folder).as_posix()

@@ -26,6 +26,7 @@ REPLICA_TIMEOUT = 2  # until a hung replica is replaced [seconds]
 GIVEN_UP = "the server has shut down"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["none", "kill", "stop"])
 async def test_an_accepted_call_is_answered(start, oracle, figures, fault):
     with start(f"--replica-timeout={REPLICA_TIMEOUT}") as server:
@@ -82,6 +83,7 @@ async def drained(server, oracle, figures, fault):
     assert seconds < DRAIN_TIME
 
 
+@pytest.mark.slow
 def test_a_watcher_of_health_who_does_not_read_does_not_keep_the_server_from_its_end(server, figures):
     with RawConnection(server.address, window=0) as connection:
         connection.write(headers(1, connection.block("/grpc.health.v1.Health/Watch")))

@@ -108,12 +108,14 @@ async def measured(server, figures, name, address):
         assert max(beside) < allowed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOGS)
 async def test_a_single_sentence_beside_a_hog_at_another_address(shared_server, figures, name):
     async with from_other_address(shared_server.address) as address:
         await measured(shared_server, figures, name, address)
 
 
+@pytest.mark.slow
 async def test_a_single_sentence_beside_a_hog_that_a_header_tells_apart(start, figures):
     with start(f"--caller-header={CALLER}") as server:
         await measured(server, figures, "thousands of sentences", server.address)

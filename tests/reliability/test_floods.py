@@ -60,6 +60,7 @@ def ask_once(address, *, waits=True):
     return time.monotonic() - started
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("begins", ["headers alone", "half a message"])
 def test_calls_that_never_come_whole_are_bounded(shared_server, figures, begins):
     count = form(4_000, 20_000)
@@ -86,6 +87,7 @@ def test_calls_that_never_come_whole_are_bounded(shared_server, figures, begins)
     assert memory.growth < MEMORY_GROWTH
 
 
+@pytest.mark.slow
 def test_rapid_resets(shared_server, figures):
     count = form(10_000, 50_000)
     with bystander(shared_server.address) as seen, watched_memory(shared_server.pid) as memory:
@@ -122,6 +124,7 @@ def test_control_frames(shared_server, figures, kind):
     assert memory.growth < MEMORY_GROWTH
 
 
+@pytest.mark.slow
 def test_giant_headers(shared_server, figures):
     count = form(50, 500)
     with (
@@ -156,6 +159,7 @@ def test_a_half_closed_call_without_a_message_is_refused(shared_server, figures)
     assert all(failure and failure.reason for failure in ended.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("calls", "size"), [(form(40, 80), 4_000_000), (form(150, 600), 1_000_000)])
 async def test_bytes_in_flight_are_bounded(shared_server, figures, calls, size):
     request = pb.TranslateRequest(texts=[" " * (size // 256 - 4)] * 256)  # texts without tokens, which decode nothing
@@ -179,6 +183,7 @@ async def test_bytes_in_flight_are_bounded(shared_server, figures, calls, size):
     assert max(seen.health, seen.translate) < GAP
 
 
+@pytest.mark.slow
 def test_slow_readers_take_little_memory(shared_server, figures):
     count = form(200, 1000)
     request = pb.TranslateRequest(
@@ -200,6 +205,7 @@ def test_slow_readers_take_little_memory(shared_server, figures):
     assert memory.growth < MEMORY_GROWTH
 
 
+@pytest.mark.slow
 def test_idle_connections_keep_out_nobody(shared_server, figures):
     count, port = form(300, 1500), shared_server.port
     with contextlib.ExitStack() as opened, bystander(shared_server.address) as seen:
@@ -218,6 +224,7 @@ def test_idle_connections_keep_out_nobody(shared_server, figures):
     assert max(seen.health, seen.translate) < GAP
 
 
+@pytest.mark.slow
 def test_few_descriptors(start, figures):
     descriptors = 256
     with start(limits={"n": descriptors}) as server:
@@ -252,6 +259,7 @@ def test_few_descriptors(start, figures):
         assert log_lines == 1
 
 
+@pytest.mark.slow
 def test_slow_clients_of_the_metrics_port(shared_server, figures):
     count = form(100, 500)
     process = psutil.Process(shared_server.pid)

@@ -44,6 +44,7 @@ def by_type(name, pick):
     return random_request(name, pick).SerializeToString()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", [by_type, random_bytes], ids=["by type", "by bytes"])
 async def test_random_requests(shared_server, oracle, figures, made):
     pick = random.Random(13)

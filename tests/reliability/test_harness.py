@@ -15,6 +15,7 @@ from translane.v1 import translation_pb2_grpc
 pytestmark = pytest.mark.timeout(60)
 
 
+@pytest.mark.slow
 async def test_under_load_every_answer_is_the_undisturbed_one(shared_server, oracle, figures):
     with bystander(shared_server.address) as seen:
         async with Load(shared_server.address, oracle, callers=8, leaving=0.1) as load:

@@ -74,6 +74,7 @@ def ask(address, method, request, seconds=CALL_TIME):
     return "OK", True, time.monotonic() - started
 
 
+@pytest.mark.slow
 def test_a_hostile_field_is_refused_at_once(start, figures):
     with start("--grace-period=2") as server:
         found, slow = {}, {}
@@ -92,6 +93,7 @@ def test_a_hostile_field_is_refused_at_once(start, figures):
         assert exit_code == 0
 
 
+@pytest.mark.slow
 def test_a_long_run_of_combining_marks_holds_up_nobody(start, figures):
     request = pb.TranslateRequest(
         texts=[MARKS],
@@ -107,6 +109,7 @@ def test_a_long_run_of_combining_marks_holds_up_nobody(start, figures):
         assert server.terminate() == 0
 
 
+@pytest.mark.slow
 def test_nested_terms_hold_up_no_other_long_request(start, figures):
     texts = [UNKNOWN * 16_000] * 28
     hostile = pb.TranslateRequest(texts=texts, options=options(terminology=NESTED_TERMS))

@@ -73,6 +73,7 @@ HARMS = [pipe, nested, endless, vast]
 HARMED = [("translane-server", harm) for harm in HARMS] + [("translane-export", harm) for harm in form([pipe], HARMS)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("command", "harm"), HARMED)
 def test_a_manifest_that_is_none(command: str, harm: Callable[[Path], None], tmp_path: Path) -> None:
     folder = shutil.copytree(BUNDLE, tmp_path / "bundle")

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.timeout(150)
 WAITING = 64  # sentences
 
 
+@pytest.mark.slow
 async def test_ten_times_the_load_is_answered_or_refused(start, oracle, figures):
     callers = form(64, 256)
     many = [case for case in oracle.cases if case.name.startswith("many")]  # 24 texts each
@@ -36,6 +37,7 @@ async def test_ten_times_the_load_is_answered_or_refused(start, oracle, figures)
     assert memory.growth < MEMORY_GROWTH
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("connections", form([10], [1, 10]))
 async def test_a_burst_of_calls_is_answered_or_refused(shared_server, figures, connections):
     calls = form(1500, 6000)

@@ -24,6 +24,7 @@ POISONED = form(1, 4)
 BETWEEN = 40.0  # poisoned sentences [seconds]; a server ends that loses many replicas in a short time
 
 
+@pytest.mark.slow
 async def test_a_poisoned_sentence_is_refused_alone(start, figures):
     environment = {
         "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")]),

@@ -50,6 +50,7 @@ async def is_served(server, version, seconds=LOADING_TIME):
     return False
 
 
+@pytest.mark.slow
 async def test_a_new_version_takes_over_without_a_lost_call(start, models, oracle, figures):
     with start(f"--models={models.folder}") as server, bystander(server.address) as seen:
         async with Load(server.address, oracle, callers=8, timeout=60) as load:
@@ -77,6 +78,7 @@ async def test_a_new_version_takes_over_without_a_lost_call(start, models, oracl
     assert after.files <= before.files + 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", form([0.3], [0.0, 0.3, 0.6, 0.9, 1.2]))
 async def test_a_replica_that_is_killed_during_a_reload_loses_nothing(start, models, oracle, figures, moment):
     """The replica may be of the version that serves, or of the one that is loading, which is then refused."""
@@ -104,6 +106,7 @@ async def test_a_replica_that_is_killed_during_a_reload_loses_nothing(start, mod
     assert load.refused == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", form(["weights.bin"], ["weights.bin", "manifest.json", "decoder.onnx", "source.spm"]))
 async def test_a_broken_version_is_refused_and_the_old_one_serves_on(start, models, oracle, figures, file):
     with start(f"--models={models.folder}") as server, bystander(server.address) as seen:

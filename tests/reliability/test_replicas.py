@@ -66,6 +66,7 @@ async def under_load(server, oracle, figures, strike, *, faults=FAULTS, losses=0
     assert set(seen.failed) <= ({"health NOT_SERVING"} if may_be_down else set())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("replicas", [1, 2])
 async def test_a_killed_replica_loses_nothing(start, oracle, figures, replicas):
     async def strike(chaos):
@@ -75,6 +76,7 @@ async def test_a_killed_replica_loses_nothing(start, oracle, figures, replicas):
         await under_load(server, oracle, figures, strike, losses=1, may_be_down=replicas == 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("replicas", [1, 2])
 async def test_a_hung_replica_loses_nothing(start, oracle, figures, replicas):
     async def strike(chaos):
@@ -85,6 +87,7 @@ async def test_a_hung_replica_loses_nothing(start, oracle, figures, replicas):
         await under_load(server, oracle, figures, strike, faults=form(1, 10), losses=1, may_be_down=replicas == 1)
 
 
+@pytest.mark.slow
 async def test_all_replicas_killed_at_once(server, oracle, figures):
     async def strike(chaos):
         chaos.kill(server.replicas())
@@ -93,6 +96,7 @@ async def test_all_replicas_killed_at_once(server, oracle, figures):
     await under_load(server, oracle, figures, strike, faults=form(1, 10), losses=losses, may_be_down=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["kill", "stop"])
 async def test_the_process_that_forks_replicas(server, oracle, figures, fault):
     if not server.forkers():
@@ -105,6 +109,7 @@ async def test_the_process_that_forks_replicas(server, oracle, figures, fault):
     await under_load(server, oracle, figures, strike, faults=form(1, 5), may_be_down=fault == "kill")
 
 
+@pytest.mark.slow
 async def test_a_slow_replica_loses_nothing(server, oracle, figures):
     async def strike(chaos):
         slow = chaos.a_replica()
@@ -117,6 +122,7 @@ async def test_a_slow_replica_loses_nothing(server, oracle, figures):
     await under_load(server, oracle, figures, strike, faults=form(1, 10))
 
 
+@pytest.mark.slow
 async def test_a_replica_without_memory_loses_nothing(server, oracle, figures):
     async def strike(chaos):
         for replica in chaos.a_replica():
@@ -128,6 +134,7 @@ async def test_a_replica_without_memory_loses_nothing(server, oracle, figures):
     await under_load(server, oracle, figures, strike, faults=form(1, 10))
 
 
+@pytest.mark.slow
 async def test_a_killed_replica_repeats_no_byte_of_a_stream(server, oracle, figures):
     cases = [case for case in oracle.cases if isinstance(case.request, pb.TranslateStreamRequest)]
     chaos = Chaos(server)

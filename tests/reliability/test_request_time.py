@@ -20,6 +20,7 @@ GRACE = 1  # the setting grace_period [seconds]
 ENDLESS = pb.DecodingOptions(num_hypotheses=16, temperature=2.0, min_length=250)
 
 
+@pytest.mark.slow
 def test_a_call_without_a_deadline_ends(start, figures):
     request = pb.TranslateRequest(texts=[SENTENCES[3]] * 256, options=ENDLESS)
     with start(f"--request-timeout={LONGEST}") as server, grpc.insecure_channel(server.address) as channel:
@@ -37,6 +38,7 @@ def test_a_call_without_a_deadline_ends(start, figures):
     assert seconds < LATEST
 
 
+@pytest.mark.slow
 def test_a_stream_that_nobody_reads_holds_up_nobody(start, figures):
     """gRPC takes no status while a message waits for its reader, so the call keeps its place. It keeps no more."""
     request = pb.TranslateStreamRequest(text="".join(SENTENCES), options=pb.DecodingOptions(split_sentences=True))

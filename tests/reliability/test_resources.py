@@ -25,6 +25,7 @@ LOG_BLOCKS = 16  # of 512 bytes: the log is full after some calls
 HEADROOM = 512 * MEGABYTE  # of address space
 
 
+@pytest.mark.slow
 async def test_a_full_disk_of_the_log_stops_nothing(start, oracle, figures):
     with start("--log-level=debug", limits={"f": LOG_BLOCKS}) as server:
         with bystander(server.address) as seen:
@@ -40,6 +41,7 @@ async def test_a_full_disk_of_the_log_stops_nothing(start, oracle, figures):
     assert exit_code == 0
 
 
+@pytest.mark.slow
 async def test_little_memory_ends_no_call_wrongly(server, oracle, figures):
     most = psutil.Process(server.pid).memory_info().vms + HEADROOM
     resource.prlimit(server.pid, resource.RLIMIT_AS, (most, most))
@@ -77,6 +79,7 @@ async def test_little_memory_ends_no_call_wrongly(server, oracle, figures):
     assert max(seen.health, seen.translate) < GAP
 
 
+@pytest.mark.slow
 async def test_a_log_that_nobody_reads_stops_nothing(start, oracle, figures):
     """A pipe takes 64 KiB. Then its writer waits, unless it takes care."""
     with start("--log-level=debug", pipes_log=True) as server:

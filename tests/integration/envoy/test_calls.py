@@ -68,6 +68,7 @@ def through(envoy: Envoy, retry: RetryPolicy = ONCE) -> Client:
     return Client(envoy.address, ca=envoy.authority.file, retry=retry)
 
 
+@pytest.mark.slow
 def test_the_shipped_files_are_valid_with_and_without_tls_to_the_servers(tmp_path: Path):
     path = program()
     assert path
@@ -94,6 +95,7 @@ def test_the_descriptors_have_the_services_and_the_types_of_errors(tmp_path: Pat
     assert pool.FindMessageTypeByName("google.rpc.ErrorInfo")
 
 
+@pytest.mark.slow
 def test_curl_gets_json(envoy: Envoy, expected: str):
     curl = shutil.which("curl")
     if not curl:
@@ -144,6 +146,7 @@ def test_grpc(envoy: Envoy, expected: str):
         assert client.models()
 
 
+@pytest.mark.slow
 def test_a_message_may_be_as_large_as_a_server_takes(envoy: Envoy):
     large = ["x" * 3000] * 200  # a word without a translation
     with through(envoy) as client, pytest.raises(ResourceExhausted, match="1048576 are allowed"):
@@ -314,6 +317,7 @@ def test_the_files_fit_each_other():
     assert shipped.count(": 2097152") == 2
 
 
+@pytest.mark.slow
 def test_the_page_lists_what_is_shipped():
     page = (DEPLOY.parents[1] / "docs" / "envoy.md").read_text(encoding="utf-8")
     for file in DEPLOY.iterdir():

@@ -58,6 +58,7 @@ async def test_keys_go_to_servers_over_tls(tmp_path: Path):
         await asyncio.to_thread(check, f"127.0.0.1:{running.server.port}")
 
 
+@pytest.mark.slow
 async def test_a_server_with_another_name_in_its_certificate_gets_no_calls(tmp_path: Path):
     authority = Authority(tmp_path, "servers")
     files = authority.files("other.example")
@@ -72,6 +73,7 @@ async def test_a_server_with_another_name_in_its_certificate_gets_no_calls(tmp_p
         await asyncio.to_thread(check, f"127.0.0.1:{running.server.port}")
 
 
+@pytest.mark.slow
 async def test_each_address_is_a_caller_with_limits_of_its_own(tmp_path: Path):
     async with serving(max_calls=2, caller_share=0.5, caller_header="x-translane-caller") as running:
 
@@ -98,6 +100,7 @@ async def test_each_address_is_a_caller_with_limits_of_its_own(tmp_path: Path):
             assert [(await first).status, (await other).status] == [200, 200]
 
 
+@pytest.mark.slow
 async def test_a_stream_of_json_that_breaks_off_has_no_hypothesis(tmp_path: Path):
     async with serving(request_timeout=0.5) as running:
         running.backend.hold()
@@ -161,6 +164,7 @@ class Load:
                 self.broken_streams += 1  # nobody can repeat a stream whose beginning the caller has
 
 
+@pytest.mark.slow
 def test_servers_that_drain_or_are_killed_cost_no_call(tmp_path: Path):
     if not BUNDLE.exists():
         pytest.skip("the bundled model is not in this tree")

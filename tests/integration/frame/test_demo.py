@@ -48,6 +48,7 @@ def command(bundle):
     return [sys.executable, DEMO, "--model", bundle]
 
 
+@pytest.mark.slow
 def test_it_translates_every_sentence_and_leaves_no_server(bundle, module):
     done = subprocess.run(command(bundle), capture_output=True, encoding="utf-8", timeout=120)
     assert done.returncode == 0, done.stderr
@@ -78,6 +79,7 @@ def test_a_signal_stops_the_server_too(bundle, number):
     assert servers(bundle) == []
 
 
+@pytest.mark.slow
 def test_a_bundle_that_is_missing_is_one_clear_error(tmp_path):
     done = subprocess.run(command(tmp_path / "nothing"), capture_output=True, encoding="utf-8", timeout=120)
     assert done.returncode == 1

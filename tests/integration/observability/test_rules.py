@@ -21,11 +21,13 @@ def test_rules_and_configuration_are_right():
     assert "SUCCESS: 1 rule files found" in said
 
 
+@pytest.mark.slow
 def test_alerts_fire_when_they_should():
     code, said = promtool("test", "rules", FOLDER / "rules.test.yaml")
     assert code == 0, said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [

@@ -245,6 +245,7 @@ async def until(condition):
             await asyncio.sleep(0.02)
 
 
+@pytest.mark.slow
 async def test_certificates_and_keys_are_replaced_under_load_without_a_failed_call(secrets, authority, tokens):
     secrets.write(a=holder(tokens[0]))
     current = tokens[0]
@@ -285,6 +286,7 @@ async def test_certificates_and_keys_are_replaced_under_load_without_a_failed_ca
         await until(is_refused)
 
 
+@pytest.mark.slow
 async def test_a_flood_with_one_key_leaves_the_other_its_place(secrets, tokens):
     secrets.write(flood=holder(tokens[0], sentences_in_flight=8), other=holder(tokens[1], sentences_in_flight=8))
     async with serving(keys_file=secrets.keys, rows=4) as running:

@@ -155,6 +155,7 @@ class _Tokenizer(FakeTokenizer):
         self._characters = dict.fromkeys(range(VOCAB_SIZE), "?") | self._characters
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [CACHE, 20_000])
 async def test_thousands_of_random_requests_have_the_same_answers(size):
     """A small cache forgets most answers, and a large one knows most texts."""
@@ -196,6 +197,7 @@ def put(folder, **changes):
     (folder / "manifest.json").write_text(json.dumps(manifest | changes), encoding="utf-8")
 
 
+@pytest.mark.slow
 async def test_a_model_and_a_third_language_give_the_same_answers(tmp_path):
     for source, target in (("zh", "en"), ("en", "fr")):
         put(tmp_path / f"{source}-{target}", source_languages=[source], target_languages=[target])
@@ -374,6 +376,7 @@ async def test_glossaries_that_change_make_a_text_unknown(tmp_path):
                 await asyncio.sleep(0.02)
 
 
+@pytest.mark.slow
 async def test_an_unloaded_model_takes_its_translations_with_it(tmp_path):
     put(tmp_path / "fake")
     request = pb.TranslateRequest(texts=["我有一只猫。"], options={"max_length": 3})
@@ -392,6 +395,7 @@ async def test_an_unloaded_model_takes_its_translations_with_it(tmp_path):
         assert found("translane_cache_texts_total", {"model": "fake", "outcome": "miss"}) == 2
 
 
+@pytest.mark.slow
 async def test_a_new_version_begins_with_nothing(tmp_path):
     put(tmp_path / "zh-en" / "1", decoding_defaults={"max_length": 2})
     request = pb.TranslateRequest(texts=["我有一只猫。", "你好"])
@@ -404,6 +408,7 @@ async def test_a_new_version_begins_with_nothing(tmp_path):
     assert texts_of(old[0]) == texts_of(old[1]) != texts_of(new[0]) == texts_of(new[1])
 
 
+@pytest.mark.slow
 async def test_a_model_may_have_a_cache_of_its_own_size(tmp_path):
     put(tmp_path / "zh-en", source_languages=["zh"])
     put(tmp_path / "ja-en", source_languages=["ja"])

@@ -97,6 +97,7 @@ def call():
         channel.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_drains(start, call, number):
     server = start("--log-level=debug", FAKE_STEP_SECONDS="0.05")
@@ -109,6 +110,7 @@ def test_a_signal_drains(start, call, number):
     server.wait_for("every accepted request is answered")
 
 
+@pytest.mark.slow
 def test_the_grace_period_ends(start, call):
     server = start("--grace-period=0.1", FAKE_STEP_SECONDS="0.2")
     server.wait_for("serving on")
@@ -120,6 +122,7 @@ def test_the_grace_period_ends(start, call):
     server.wait_for("requests unfinished")
 
 
+@pytest.mark.slow
 def test_a_second_signal_stops_at_once(start, call):
     server = start(FAKE_STEP_SECONDS="0.5")
     server.wait_for("serving on")
@@ -132,6 +135,7 @@ def test_a_second_signal_stops_at_once(start, call):
     assert server.exit_code() == 128 + signal.SIGTERM
 
 
+@pytest.mark.slow
 def test_a_signal_while_the_model_loads(start, call):
     server = start(FAKE_WARM_UP_SECONDS="60")
     server.wait_for("metrics on")
@@ -141,6 +145,7 @@ def test_a_signal_while_the_model_loads(start, call):
     assert not any("Traceback" in line for line in server.lines)
 
 
+@pytest.mark.slow
 def test_replicas_that_are_lost_too_often_end_the_process_with_an_error(start, call):
     server = start("--replicas=1", FAKE_FAIL_AT_STEP="3", FAKE_MOST_LOSSES="3")
     server.wait_for("serving on")
@@ -177,6 +182,7 @@ def assert_gone(*processes):
                 time.sleep(0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 @pytest.mark.parametrize("whose", ["a replica's", "all replicas'", "their parent's"])
 def test_nobody_notices_that_replicas_end_or_hang(start, call, whose, number):
@@ -203,6 +209,7 @@ def test_nobody_notices_that_replicas_end_or_hang(start, call, whose, number):
     assert_gone(*replicas, loader)
 
 
+@pytest.mark.slow
 def test_replicas_end_with_a_server_that_is_killed(serving, call):
     server, replicas, loader = serving
     running = call(server, "ten letters")
@@ -212,6 +219,7 @@ def test_replicas_end_with_a_server_that_is_killed(serving, call):
     assert_gone(*replicas, loader)
 
 
+@pytest.mark.slow
 def test_a_signal_to_the_whole_group_drains_all_the_same(serving, call):
     server, replicas, loader = serving
     running = call(server, "ten letters")
@@ -223,6 +231,7 @@ def test_a_signal_to_the_whole_group_drains_all_the_same(serving, call):
     server.wait_for("every accepted request is answered")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("killed", [0, -1])
 def test_a_replica_that_ends_while_it_loads_is_named(start, count, killed):
@@ -240,6 +249,7 @@ def test_a_replica_that_ends_while_it_loads_is_named(start, count, killed):
     assert_gone(*found)
 
 
+@pytest.mark.slow
 def test_a_port_in_use(start):
     first = start()
     port = first.wait_for(r"listening on 127\.0\.0\.1:(\d+)")[1]
@@ -249,11 +259,13 @@ def test_a_port_in_use(start):
     assert len(second.lines) == 1
 
 
+@pytest.mark.slow
 def test_json_logs(start):
     server = start("--log-format=json")
     server.wait_for(r'"message": "serving on cpu with 64 rows", "model": "fake", "version": "2.1"')
 
 
+@pytest.mark.slow
 def test_traces(start, call):
     """The variables of the environment alone switch them on. The last spans are sent before the process ends."""
     with Receiver() as receiver:
@@ -272,6 +284,7 @@ def test_traces(start, call):
     assert tree_of(spans) == ["translane.v1.TranslationService/Translate", "  model fake", *phases]
 
 
+@pytest.mark.slow
 def test_a_receiver_that_is_away_is_told_and_stops_nothing(start, call):
     server = start(OTEL_TRACES_EXPORTER="otlp", OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:1")
     server.wait_for("serving on")
@@ -287,6 +300,7 @@ def run(*argv, **environ):
     return subprocess.run(command, env=clean | environ, capture_output=True, text=True, timeout=60)
 
 
+@pytest.mark.slow
 def test_foreseeable_problems_are_one_sentence(tmp_path):
     problems = [
         run(),
@@ -304,12 +318,14 @@ def test_foreseeable_problems_are_one_sentence(tmp_path):
         assert part in problem.stderr
 
 
+@pytest.mark.slow
 def test_help():
     answer = run("--help")
     assert answer.returncode == 0
     assert "--metrics-port" in answer.stdout
 
 
+@pytest.mark.slow
 def test_a_service_manager_hears_when_the_model_translates_and_when_the_server_stops(start, call, tmp_path):
     path = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:

@@ -94,6 +94,7 @@ async def test_models_list_their_glossaries(folder):
                 (model,) = (await running.stub.ListModels(pb.ListModelsRequest())).models
 
 
+@pytest.mark.slow
 async def test_files_change_under_load_and_no_request_fails(folder):
     """Each answer is whole: made with the terms of one version of the file, the newest in the end."""
     async with glossaries_of(folder) as running:

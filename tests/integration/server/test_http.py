@@ -284,6 +284,7 @@ async def test_a_caller_is_its_address_and_not_the_private_socket(caplog):
     assert all(peer.startswith("ipv4:127.0.0.1:") for peer in peers)
 
 
+@pytest.mark.slow
 async def test_limits_of_the_server_hold_and_say_when_to_come_back():
     async with serving(http_port=0, max_calls=2, caller_share=1) as running:
         port = running.server.http_port

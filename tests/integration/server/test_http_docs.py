@@ -28,6 +28,7 @@ async def run(running, *command, text):
     return output.decode()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
 async def test_commands():
     assert len(blocks("sh")) == 3

@@ -147,6 +147,7 @@ async def test_a_request_that_takes_too_long():
         assert await outcome(running.stub.Translate(pb.TranslateRequest(texts=["abc"]))) == "OK"
 
 
+@pytest.mark.slow
 async def test_a_burst_from_many_connections_is_answered_or_refused_with_a_reason():
     limited = serving(max_calls=500, caller_share=0.8, sentences_waiting=300)
     async with limited as running, AsyncExitStack() as stack:
@@ -163,6 +164,7 @@ async def test_a_burst_from_many_connections_is_answered_or_refused_with_a_reaso
         assert rejected(running, "QUEUE_FULL") == found[refused[1]]
 
 
+@pytest.mark.slow
 async def test_many_calls_in_one_moment_are_all_answered():
     async with serving() as running:
         for _ in range(5):
@@ -176,6 +178,7 @@ async def test_calls_beyond_the_streams_of_a_connection_wait_at_the_client():
         assert Counter(await asyncio.gather(*map(outcome, calls))) == {"OK": 100}
 
 
+@pytest.mark.slow
 async def test_connections_beyond_the_limit_are_closed_and_later_ones_taken():
     async with serving(max_connections=3) as running, AsyncExitStack() as stack:
         others = []

@@ -25,6 +25,7 @@ def bundle(tmp_path_factory):
     return load_bundle(random_bundle(tmp_path_factory.mktemp("bundle") / "bundle"))
 
 
+@pytest.mark.slow
 async def test_a_text_translates_alone_as_it_does_among_others(bundle):
     async with serving_bundle(bundle, rows=4) as running:
         together = (await running.stub.Translate(pb.TranslateRequest(texts=SOURCES))).translations

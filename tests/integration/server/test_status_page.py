@@ -69,6 +69,7 @@ async def submit(page, text, **choices):
     await page.get_by_role("button", name="Translate").click()
 
 
+@pytest.mark.slow
 async def test_it_shows_the_models(browser):
     async with serving(http_port=0) as running, showing(running, browser) as page:
         await wait_for(page, "#connection", "live")
@@ -82,6 +83,7 @@ async def test_it_shows_the_models(browser):
         assert await figure(page, "waiting", ".model") == "0 of 64"
 
 
+@pytest.mark.slow
 async def test_figures_follow_the_load(browser):
     async with serving(http_port=0, rows=4) as running, showing(running, browser) as page:
         await wait_for(page, "#connection", "live")
@@ -129,6 +131,7 @@ async def test_it_tells_that_the_server_is_gone(browser):
         await wait_for(page, "#connection", "no answer, trying again")
 
 
+@pytest.mark.slow
 async def test_translations_and_their_alignment(browser):
     text = "我有一只猫，它很喜欢吃鱼。"
     options = {"beamSize": 4, "numHypotheses": 3, "returnTokens": True, "returnAlignment": True}
@@ -181,6 +184,7 @@ async def begin_stream(page, running, text):
     return await line.inner_text()
 
 
+@pytest.mark.slow
 async def test_a_stream_arrives_in_pieces(browser):
     async with serving(http_port=0) as running, showing(running, browser) as page:
         begun = await begin_stream(page, running, "hello")
@@ -194,6 +198,7 @@ async def test_a_stream_arrives_in_pieces(browser):
         assert "in all" in await page.locator("#facts").inner_text()
 
 
+@pytest.mark.slow
 async def test_a_stream_can_be_stopped(browser):
     async with serving(http_port=0) as running, showing(running, browser) as page:
         begun = await begin_stream(page, running, "hello")
@@ -270,6 +275,7 @@ async def test_no_script_makes_html_of_text(browser):
         assert blocked == "connect-src"
 
 
+@pytest.mark.slow
 async def test_it_asks_for_a_key(browser, tmp_path):
     token = make_token()
     keys = tmp_path / "keys.toml"
@@ -326,6 +332,7 @@ CONTRASTS = """() => {
 }"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scheme", "is_dark"), [("light", False), ("dark", True)])
 async def test_light_and_dark(browser, scheme, is_dark):
     async with serving(http_port=0) as running, showing(running, browser, color_scheme=scheme) as page:

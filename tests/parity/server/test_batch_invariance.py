@@ -51,18 +51,21 @@ def check(bundle, sources, *, threads):
         return alone
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("width", [32, 256])
 def test_random_model(tmp_path, width, threads):
     check_random_model(tmp_path, width, threads)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("width", [32, 256])
 def test_random_model_in_int8(tmp_path, width, threads):
     check_random_model(tmp_path, width, threads, precision="int8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_steps_on_more_threads_now_and_then(tmp_path, precision):
     bundle = load_bundle(random_bundle(tmp_path / "bundle", eos_bias=2.0, export={"precision": precision}, d_model=256))
@@ -99,6 +102,7 @@ def check_random_model(folder, width, threads, **export):
     assert len(lengths) > 5, "sentences were to end at many lengths"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not TEST_SPLIT.exists(), reason="the Tatoeba zh-en test split is not on this machine")
 @pytest.mark.skipif(not DEMO.exists(), reason="there is no demo bundle")
 def test_demo_model_on_the_test_split():

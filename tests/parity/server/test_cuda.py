@@ -142,6 +142,7 @@ def test_a_source_encoded_alone_is_as_among_longer_ones(ours, sources, fed, expe
     assert distance(along(ours, fed, LOGITS), expected) < tolerance
 
 
+@pytest.mark.slow
 def test_attention_is_the_cpus_and_none_of_it_is_on_padding(bundle, ours, theirs, sources, fed):
     needs = StepNeeds(num_candidates=3, attention=True)
     weights = []

@@ -58,6 +58,7 @@ def assert_same(found, expected):
         assert ours is None or np.array_equal(ours, theirs), name
 
 
+@pytest.mark.slow
 def test_every_step_is_the_cpus_whatever_it_needs_and_however_many_rows_take_it(bundle, sources, pace):
     ours, _ = cuda_backend_on_cpu(bundle, **pace, **SIZES)
     theirs = reference(bundle)
@@ -76,6 +77,7 @@ def test_every_step_is_the_cpus_whatever_it_needs_and_however_many_rows_take_it(
     ours.close()
 
 
+@pytest.mark.slow
 def test_steps_ahead_feed_what_they_choose(bundle, sources, pace):
     ours, runtime = cuda_backend_on_cpu(bundle, **pace, **SIZES)
     theirs = reference(bundle)

@@ -145,6 +145,7 @@ def check(bundle, sentences, *, threads, decoder_start=None, rounds=2):
     return alone
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["post-norm", "pre-norm"])
 def test_random_model(model):
     with random_subject(model) as subject:
@@ -154,6 +155,7 @@ def test_random_model(model):
     assert len(lengths) > 10, "sentences were to end at many lengths"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not TEST_SPLIT.exists(), reason="the Tatoeba zh-en test split is not on this machine")
 @pytest.mark.skipif(not DEMO.exists(), reason="there is no demo bundle")
 def test_demo_model():

@@ -26,12 +26,14 @@ def check(subject, *, examples, sentences):
     assert tally.ties <= max(1, tally.sentences // 100)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", RANDOM_MODELS)
 def test_random_models(model):
     with random_subject(model) as subject:
         check(subject, examples=25, sentences=12)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not TEST_SPLIT.exists(), reason="the Tatoeba zh-en test split is not on this machine")
 @pytest.mark.skipif(not DEMO.exists(), reason="there is no demo bundle")
 def test_demo_model():
@@ -39,6 +41,7 @@ def test_demo_model():
         check(subject, examples=8, sentences=8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rules", [{}, {"repetition_penalty": 1.4, "no_repeat_ngram_size": 2, "min_length": 3}], ids=str
 )
@@ -73,6 +76,7 @@ def best_next_tokens(oracle, sentence, rules, count):
     return processors(torch.tensor([fed]), logits)[0].topk(count).indices.tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", RANDOM_MODELS)
 def test_the_oracle_decodes_greedily_as_pytorch_does(model):
     with random_subject(model) as subject:

@@ -45,6 +45,7 @@ def score(subject, pairs):
     return largest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", RANDOM_MODELS)
 def test_scores_of_random_targets(model):
     with random_subject(model) as subject:
@@ -54,6 +55,7 @@ def test_scores_of_random_targets(model):
         assert score(subject, list(zip(subject.sources, targets, strict=True))) < TOLERANCE
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not TEST_SPLIT.exists(), reason="the Tatoeba zh-en test split is not on this machine")
 @pytest.mark.skipif(not DEMO.exists(), reason="there is no demo bundle")
 def test_scores_of_the_test_splits_translations():
@@ -76,6 +78,7 @@ SEARCHES: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", SEARCHES)
 def test_log_probabilities_of_decoded_tokens_are_the_models_alone(search):
     with random_subject("post-norm") as subject:

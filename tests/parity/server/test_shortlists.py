@@ -61,6 +61,7 @@ def decoder(bundle, **sizes):
     return BundleDecoder(bundle, source_capacity=24, target_capacity=LENGTH + 8, **sizes)
 
 
+@pytest.mark.slow
 def test_greedy_search_is_pytorchs_over_the_list(tmp_path, rules):
     bundle, model = make_bundle(tmp_path, rules, "fp32"), bundle_model(**MODEL).eval()
     inputs, ids = sources(bundle, 40), bundle.manifest.special_ids
@@ -113,6 +114,7 @@ def mixed_sentences(bundle, surfaces, count):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_results_do_not_depend_on_the_batch(tmp_path, rules, precision, threads):
@@ -130,6 +132,7 @@ def test_results_do_not_depend_on_the_batch(tmp_path, rules, precision, threads)
             assert all(set(each.token_ids) <= allowed for each in hypotheses)
 
 
+@pytest.mark.slow
 def test_a_shortlist_of_every_token_changes_no_translation(tmp_path, rules):
     """Every kind of search, over all tokens: as without a shortlist, but for rounding."""
     bundle = load_bundle(random_bundle(tmp_path / "plain", **MODEL))
@@ -156,6 +159,7 @@ def changed(options, shortlist):
     return DecodingOptions(**{**values, "shortlist": shortlist})
 
 
+@pytest.mark.slow
 async def test_a_request_sets_use_shortlist(tmp_path, rules):
     bundle = make_bundle(tmp_path, rules, "fp32")
     texts = ["".join(random.Random(seed).sample("".join(SOURCES), 12)) for seed in range(20)]
