@@ -8,17 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from benchmarks.models.letters import characters
-from translane_export.bundle_writer import export_checkpoint
-from translane_export.checkpoint import save_checkpoint
-from translane_export.model import Transformer, TransformerConfig
-from translane_export.settings import ExportSettings
+from benchmarks.models.random_bundles import export_random
+from translane_export.model import TransformerConfig
 from translane_server.bundle import Bundle, load_bundle
 from translane_server.manifest import SCHEMA_VERSION
 
@@ -63,7 +57,13 @@ def bundle_of(name: str, folder: Path, sizes: dict[str, Any] = SIZES) -> Bundle:
     output = folder / f"attention-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
     if not (output / "manifest.json").is_file():
         print(f"exporting {name} …", flush=True)
-        _export(config, output)
+        export_random(
+            config,
+            output,
+            max_source_tokens=SOURCE_CAPACITY,
+            max_target_tokens=TARGET_CAPACITY,
+            default_max_length=TARGET_CAPACITY,
+        )
     return load_bundle(output)
 
 
@@ -72,37 +72,3 @@ def row_bytes(bundle: Bundle) -> int:
     architecture, limits = bundle.manifest.architecture, bundle.manifest.limits
     numbers = 2 * architecture.key_value_heads * architecture.head_size  # of a token
     return 4 * numbers * (limits.source_tokens + limits.target_tokens)
-
-
-def _export(config: TransformerConfig, output: Path) -> None:
-    checkpoint, vocabulary = output.with_suffix(".checkpoint"), output.with_suffix(".spm")
-    shutil.rmtree(checkpoint, ignore_errors=True)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    vocabulary.write_bytes(characters())
-    torch.manual_seed(0)
-    model = Transformer(config)
-    with torch.no_grad():
-        model.output_projection.bias[config.eos_id] += 4  # what the export verifies with ends soon
-    save_checkpoint(
-        checkpoint,
-        config=config,
-        state_dict=model.state_dict(),
-        source_tokenizer=vocabulary,
-        target_tokenizer=vocabulary,
-        source_language="en",
-        target_language="en",
-        samples=(),
-        metadata={},
-    )
-    settings = ExportSettings(
-        checkpoint=checkpoint,
-        output=output,
-        max_source_tokens=SOURCE_CAPACITY,
-        max_target_tokens=TARGET_CAPACITY,
-        default_max_length=TARGET_CAPACITY,
-    )
-    try:
-        export_checkpoint(settings)
-    finally:
-        shutil.rmtree(checkpoint, ignore_errors=True)
-        vocabulary.unlink()

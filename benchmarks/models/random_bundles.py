@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 import string
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,16 @@ def profiled_bundle(name: str, folder: Path) -> Path:
     if not _is_current(output):
         print(f"exporting {output.name} …", flush=True)
         shutil.rmtree(output, ignore_errors=True)
-        _export(TransformerConfig(**SIZES[model]), precision, output)
+        draw = random.Random(0)
+        export_random(
+            TransformerConfig(**SIZES[model]),
+            output,
+            samples=["".join(draw.choices(string.ascii_letters, k=draw.randint(4, 24))) for _ in range(_SAMPLES)],
+            precision=precision,
+            max_source_tokens=_LONGEST,
+            max_target_tokens=_LONGEST,
+            default_max_length=_LONGEST,
+        )
     return output
 
 
@@ -58,15 +68,23 @@ def _is_current(bundle: Path) -> bool:
     return path.is_file() and json.loads(path.read_text(encoding="utf-8"))["schema_version"] >= SCHEMA_VERSION
 
 
-def _export(config: TransformerConfig, precision: str, output: Path) -> None:
+def export_random(config: TransformerConfig, output: Path, *, samples: Sequence[str] = (), **settings: Any) -> None:
+    """Export a model of random weights, whose pieces are characters.
+
+    Args:
+        config: the model.
+        output: folder of the new bundle.
+        samples: sentences to verify with, and to calibrate int8 with.
+        settings: further `ExportSettings`.
+    """
     checkpoint, vocabulary = output.with_suffix(".checkpoint"), output.with_suffix(".spm")
     shutil.rmtree(checkpoint, ignore_errors=True)
+    output.parent.mkdir(parents=True, exist_ok=True)
     vocabulary.write_bytes(characters())
     torch.manual_seed(0)
     model = Transformer(config)
     with torch.no_grad():
         model.output_projection.bias[config.eos_id] += 4  # what the export verifies with ends soon
-    draw = random.Random(0)
     save_checkpoint(
         checkpoint,
         config=config,
@@ -75,19 +93,11 @@ def _export(config: TransformerConfig, precision: str, output: Path) -> None:
         target_tokenizer=vocabulary,
         source_language="en",
         target_language="en",
-        samples=tuple("".join(draw.choices(string.ascii_letters, k=draw.randint(4, 24))) for _ in range(_SAMPLES)),
+        samples=tuple(samples),
         metadata={},
     )
-    settings = ExportSettings(
-        checkpoint=checkpoint,
-        output=output,
-        precision=precision,
-        max_source_tokens=_LONGEST,
-        max_target_tokens=_LONGEST,
-        default_max_length=_LONGEST,
-    )
     try:
-        export_checkpoint(settings)
+        export_checkpoint(ExportSettings(checkpoint=checkpoint, output=output, **settings))
     finally:
         shutil.rmtree(checkpoint, ignore_errors=True)
         vocabulary.unlink()

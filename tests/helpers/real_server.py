@@ -11,6 +11,7 @@ from translane.v1 import translation_pb2_grpc
 from translane_server.bundle import Bundle
 from translane_server.model_places import ModelPlace
 from translane_server.models.build import build_registry
+from translane_server.observation.call_trace import Tracer
 from translane_server.observation.metrics import Metrics
 from translane_server.server import Server
 from translane_server.settings import ServerSettings
@@ -28,6 +29,21 @@ class Running:
 
 
 @asynccontextmanager
+async def serving_models(settings: ServerSettings, tracer: Tracer | None = None) -> AsyncIterator[Running]:
+    """Serve what `settings` name."""
+    metrics = Metrics()
+    server = Server(settings, build_registry(settings, metrics), metrics, tracer)
+    try:
+        await server.start()
+        await server.open()
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+            stub = translation_pb2_grpc.TranslationServiceStub(channel)  # type: ignore[no-untyped-call]  # generated
+            yield Running(server, stub)
+    finally:
+        await server.stop(grace=5)
+
+
+@asynccontextmanager
 async def serving_bundle(bundle: Bundle, *, rows: int, replicas: int = 1, **changes: Any) -> AsyncIterator[Running]:
     settings = ServerSettings(
         model=(ModelPlace(bundle.folder),),
@@ -39,13 +55,5 @@ async def serving_bundle(bundle: Bundle, *, rows: int, replicas: int = 1, **chan
         device="cpu",
         **changes,
     )
-    metrics = Metrics()
-    server = Server(settings, build_registry(settings, metrics), metrics)
-    try:
-        await server.start()
-        await server.open()
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-            stub = translation_pb2_grpc.TranslationServiceStub(channel)  # type: ignore[no-untyped-call]  # generated
-            yield Running(server, stub)
-    finally:
-        await server.stop(grace=5)
+    async with serving_models(settings) as running:
+        yield running

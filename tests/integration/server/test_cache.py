@@ -18,13 +18,10 @@ from grpc_status import rpc_status
 from fakes.backend import VOCAB_SIZE
 from fakes.serving import FakeModel, FakeTokenizer, make_manifest, serving
 from helpers.http_calls import call, until
+from helpers.real_server import serving_models
 from translane.v1 import translation_pb2 as pb
-from translane.v1 import translation_pb2_grpc
 from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
-from translane_server.models.build import build_registry
 from translane_server.observation.logs import PlainFormatter
-from translane_server.observation.metrics import Metrics
-from translane_server.server import Server
 from translane_server.settings import ServerSettings
 
 BUNDLE = Path(__file__).parents[2] / "data" / "bundles" / "v5-int8"
@@ -179,15 +176,8 @@ async def serving_library(library, **changes):
     """A server of all models in a folder."""
     values = {"models": library, "port": 0, "metrics_port": 0, "replicas": 1, "threads": 1, "rows": 16}
     settings = ServerSettings.model_validate(values | {"device": "cpu"} | changes)
-    metrics = Metrics()
-    server = Server(settings, build_registry(settings, metrics), metrics)
-    try:
-        await server.start()
-        await server.open()
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-            yield server, translation_pb2_grpc.TranslationServiceStub(channel)
-    finally:
-        await server.stop(grace=5)
+    async with serving_models(settings) as running:
+        yield running.server, running.stub
 
 
 def put(folder, **changes):

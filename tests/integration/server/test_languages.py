@@ -10,12 +10,9 @@ import grpc
 import pytest
 
 from helpers.otlp_receiver import Receiver, tree_of
+from helpers.real_server import serving_models
 from translane.v1 import translation_pb2 as pb
-from translane.v1 import translation_pb2_grpc
-from translane_server.models.build import build_registry
-from translane_server.observation.metrics import Metrics
 from translane_server.observation.trace_setup import traces
-from translane_server.server import Server
 from translane_server.settings import ServerSettings
 
 pytestmark = pytest.mark.slow
@@ -49,15 +46,8 @@ async def serving(library, tracer=None, **changes):
         {"models": library, "port": 0, "metrics_port": 0, "replicas": 1, "threads": 1, "rows": 4, "device": "cpu"}
         | changes
     )
-    metrics = Metrics()
-    server = Server(settings, build_registry(settings, metrics), metrics, tracer)
-    try:
-        await server.start()
-        await server.open()
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-            yield server, translation_pb2_grpc.TranslationServiceStub(channel)
-    finally:
-        await server.stop(grace=5)
+    async with serving_models(settings, tracer) as running:
+        yield running.server, running.stub
 
 
 def texts_of(response):
