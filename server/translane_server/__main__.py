@@ -31,7 +31,7 @@ def main() -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     except (ImportError, OSError, MemoryError, RuntimeError) as error:  # what packages raise without memory
-        return _fail(f"a package does not load; is there enough memory? ({type(error).__name__}: {error})")
+        _exit_at_once(_fail(f"a package does not load; is there enough memory? ({type(error).__name__}: {error})"))
     for name in _NEEDED_BY_REPLICAS:
         if find_spec(name) is None:
             return _not_installed(name)
@@ -52,7 +52,7 @@ def _exit_at_once(code: int) -> NoReturn:
     """End the process, although a thread is within a library's call, which nothing can end.
 
     An ordinary exit takes the interpreter from under the thread. If the thread then returns from the call, the process
-    may abort.
+    may abort. A package that is loaded in part may have such threads of its own, as gRPC has.
     """
     logging.shutdown()
     sys.stdout.flush()
