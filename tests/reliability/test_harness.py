@@ -26,6 +26,7 @@ async def test_under_load_every_answer_is_the_undisturbed_one(shared_server, ora
     assert not seen.failed
 
 
+@pytest.mark.slow
 async def test_a_wrong_answer_is_noticed(shared_server, oracle):
     case, other = oracle.cases[0], oracle.cases[8]
     async with grpc.aio.insecure_channel(shared_server.address) as channel:

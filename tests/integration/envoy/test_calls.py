@@ -107,6 +107,7 @@ def test_curl_gets_json(envoy: Envoy, expected: str):
     assert translation["hypotheses"][0]["text"] == expected
 
 
+@pytest.mark.slow
 def test_an_error_is_json_with_the_reason_that_grpc_gets(envoy: Envoy):
     answer = envoy.call("Translate", {"texts": [TEXT], "options": {"beamSize": 2000}})
     assert answer.status == 400

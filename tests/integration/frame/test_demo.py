@@ -63,6 +63,7 @@ def test_it_translates_every_sentence_and_leaves_no_server(bundle, module):
     assert servers(bundle) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_the_server_too(bundle, number):
     with subprocess.Popen(command(bundle), stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8") as process:

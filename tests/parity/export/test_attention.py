@@ -30,6 +30,7 @@ def alignment_session(config, heads, dtype, threads=1):
     return open_session(graph, threads=threads)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layer", [0, 2])
 @torch.inference_mode()
 def test_weights_at_every_step(tmp_path, layer):
@@ -110,6 +111,7 @@ def test_some_heads_alone_can_be_averaged(tmp_path, dtype):
         assert not attention[row, length:].any()
 
 
+@pytest.mark.slow
 def test_fp16_bundles_give_float32_weights(tmp_path):
     folder = random_bundle(tmp_path / "bundle", export={"precision": "fp16"}, d_model=16, ffn_size=16, heads=2)
     backend = OrtBackend(Sessions(load_bundle(folder), threads=1), rows=1, source_capacity=8, target_capacity=8)

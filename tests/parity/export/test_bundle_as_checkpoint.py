@@ -25,6 +25,7 @@ def read(folder):
     return find_reader(folder).read(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", TRAINED.values(), ids=TRAINED.keys())
 def test_configuration_and_weights_come_back(tmp_path, config):
     config = {**config, "max_positions": 16}  # as in `test_every_step`, for which these are exported, too
@@ -38,6 +39,7 @@ def test_configuration_and_weights_come_back(tmp_path, config):
         assert torch.equal(checkpoint.state_dict[name], tensor), name
 
 
+@pytest.mark.slow
 def test_the_biases_of_suppressed_ids_come_back():
     """They are zeros, which the graph leaves out; the output projection has -inf in their places."""
     exported = export(FOREIGN_MODELS["M2M100"])
@@ -46,6 +48,7 @@ def test_the_biases_of_suppressed_ids_come_back():
     assert (checkpoint.state_dict["output_projection.bias"] == 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "export", [{"weight_storage": "float16"}, {"precision": "fp16"}], ids=["float16 storage", "fp16"]
 )
@@ -60,6 +63,7 @@ def test_it_exports_to_the_same_bundle_with_no_flag(tmp_path, export):
         assert getattr(again, field) == getattr(before, field), field
 
 
+@pytest.mark.slow
 def test_it_may_replace_itself_under_another_name(tmp_path):
     folder = random_bundle(tmp_path / "bundle", **SMALL)
     weights = (folder / "weights.bin").read_bytes()
@@ -82,6 +86,7 @@ def test_what_cannot_be_read_back_is_one_sentence(tmp_path):
         read(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "activation"),
     [("Marian", "silu"), ("BART", "gelu"), ("FLAN-T5, T5 1.1", "gelu_tanh"), ("mT5", "gelu_tanh"), ("T5", "relu")],

@@ -101,6 +101,7 @@ def advance(state, outputs, names):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 @torch.inference_mode()
 def test_the_encoder_attends_to_each_source_and_to_none_of_its_padding(written, name):

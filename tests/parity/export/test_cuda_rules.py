@@ -29,6 +29,7 @@ def node_of(model, operator, place=0):
     return [node for node in model.graph.node if node.op_type == operator][place]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CUDA_MODELS)
 def test_graphs_for_cuda_keep_every_rule(name):
     graphs = graphs_of(name)
@@ -37,6 +38,7 @@ def test_graphs_for_cuda_keep_every_rule(name):
         assert not violations(model, TABLE), graph
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FOR_CUDA)
 def test_graphs_of_the_attention_family_keep_every_rule(tmp_path, name):
     folder = random_bundle(tmp_path / "bundle", export={"precision": "fp16"}, **SIZES, **VARIANTS[name])

@@ -21,6 +21,7 @@ def weights_size(folder):
     return (folder / "weights.bin").stat().st_size
 
 
+@pytest.mark.slow
 def test_fp32_parity_is_reported(tmp_path):
     parity = load_bundle(random_bundle(tmp_path / "bundle", **MODEL)).manifest.parity
     assert parity is not None
@@ -30,6 +31,7 @@ def test_fp32_parity_is_reported(tmp_path):
     assert parity.tokens > 100
 
 
+@pytest.mark.slow
 def test_float16_storage_halves_the_matrices_and_keeps_fp32_parity(tmp_path):
     full = random_bundle(tmp_path / "full", **MODEL)
     half = random_bundle(tmp_path / "half", export={"weight_storage": "float16"}, **MODEL)
@@ -43,6 +45,7 @@ def test_float16_storage_halves_the_matrices_and_keeps_fp32_parity(tmp_path):
     assert types["self_key_0"] == types["cross_value_1"] == "float32"
 
 
+@pytest.mark.slow
 def test_fp16_computes_in_fp16_and_answers_in_float32(tmp_path):
     manifest = load_bundle(random_bundle(tmp_path / "bundle", export={"precision": "fp16"}, **MODEL)).manifest
     types = {
@@ -54,6 +57,7 @@ def test_fp16_computes_in_fp16_and_answers_in_float32(tmp_path):
     assert manifest.parity.max_logit_difference < 0.05
 
 
+@pytest.mark.slow
 def test_weights_are_stored_once(tmp_path):
     config = {**MODEL, "tie_embeddings": "three-way", "joint": True}
     folder = random_bundle(tmp_path / "bundle", **config)
@@ -144,6 +148,7 @@ def test_torchscript(tmp_path, precision):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:`torch.jit.load` is deprecated:DeprecationWarning")
 def test_torchscript_takes_any_number_of_candidates_and_names_no_device(tmp_path):
     checkpoint = random_checkpoint(tmp_path / "checkpoint", **MODEL)

@@ -53,6 +53,7 @@ def decode(bundle, sources, targets):
     return found
 
 
+@pytest.mark.slow
 def test_nothing_but_what_is_computed_on_request_is_left_in_float(case):
     bundle, _ = case
     for name in ("encoder.onnx", "decoder.onnx"):

@@ -90,6 +90,7 @@ def test_the_oracle_decodes_greedily_as_pytorch_does(model):
             assert list(generated.hypotheses[0].token_ids) == tokens
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", RANDOM_MODELS)
 def test_the_oracle_scores_as_generate_did(model):
     """What decides whether a mismatch is a tie gives `generate`'s own scores."""

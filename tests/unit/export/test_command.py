@@ -38,6 +38,7 @@ def fails(tmp_path, capsys):
     return run
 
 
+@pytest.mark.slow
 def test_exports_and_reports(checkpoint, tmp_path, capsys):
     output = tmp_path / "bundle"
     flags = ["--name", "tiny", "--model-version", "7", "--license", "CC-BY-4.0", "--attribution", "Tatoeba"]
@@ -58,6 +59,7 @@ def test_exports_and_reports(checkpoint, tmp_path, capsys):
     assert "Licence: CC-BY-4.0" in card
 
 
+@pytest.mark.slow
 def test_defaults_come_from_the_checkpoint(checkpoint, tmp_path, monkeypatch):
     output = tmp_path / "bundle"
     card = tmp_path / "card.md"
@@ -72,6 +74,7 @@ def test_defaults_come_from_the_checkpoint(checkpoint, tmp_path, monkeypatch):
     assert (output / "README.md").read_text() == "# Mine\n"
 
 
+@pytest.mark.slow
 def test_the_search_of_requests_that_set_nothing(checkpoint, tmp_path, capsys):
     output, again = tmp_path / "bundle", tmp_path / "again"
     plain = {"max_length": 16}
@@ -89,6 +92,7 @@ def test_the_search_of_requests_that_set_nothing(checkpoint, tmp_path, capsys):
     assert "searched with" not in capsys.readouterr().err.rpartition("reading")[2]
 
 
+@pytest.mark.slow
 def test_force_replaces_a_bundle(checkpoint, bundle, fails):
     assert "--force replaces it" in fails(checkpoint, "-o", bundle)
     assert main([str(checkpoint), "-o", str(bundle), "--force", "--name", "other"]) == 0
@@ -117,6 +121,7 @@ def test_settings_are_checked(checkpoint, tmp_path, fails):
     assert "model card" in fails(checkpoint, "-o", output, "--model-card", tmp_path / "none.md")
 
 
+@pytest.mark.slow
 def test_samples_and_the_alignment_layer(checkpoint, tmp_path, fails):
     output, samples = tmp_path / "bundle", tmp_path / "samples.txt"
     assert "--alignment-layer is 1, and the model's decoder layers are 0 to 0" in fails(
@@ -208,6 +213,7 @@ def test_a_language_that_is_none(checkpoint, tmp_path, fails, language):
     assert f"its source_language is {language!r}" in fails(folder, "-o", tmp_path / "bundle")
 
 
+@pytest.mark.slow
 def test_sigterm_leaves_nothing(checkpoint, tmp_path, monkeypatch, capsys):
     previous = signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(bundle_writer, "_compare", lambda *_: signal.raise_signal(signal.SIGTERM))
@@ -232,6 +238,7 @@ def test_a_tokenizer_that_is_none(checkpoint, tmp_path, fails):
     assert "source.spm is not a SentencePiece model" in fails(tmp_path / "broken", "-o", tmp_path / "bundle")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("earlier", [False, True], ids=["new", "over an earlier bundle"])
 def test_an_export_that_differs_from_pytorch_leaves_nothing(checkpoint, bundle, fails, monkeypatch, earlier):
     output = bundle if earlier else bundle.with_name("new")
@@ -251,6 +258,7 @@ def test_an_export_that_differs_from_pytorch_leaves_nothing(checkpoint, bundle, 
     )
 
 
+@pytest.mark.slow
 def test_a_graph_that_does_not_load_leaves_nothing(checkpoint, tmp_path, fails, monkeypatch):
     monkeypatch.setattr(ir, "save", lambda model, path: path.write_bytes(b"no graph"))
     assert "the exported model does not load" in fails(checkpoint, "-o", tmp_path / "bundle")

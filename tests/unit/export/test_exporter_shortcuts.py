@@ -46,6 +46,7 @@ def decomposed(monkeypatch):
     return programs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("export", [encoder, decoder, alignment])
 def test_a_graph_is_the_same_without_a_decomposition(tmp_path, monkeypatch, decomposed, export):
     """Of the architecture whose graphs have every operator that is rewritten."""

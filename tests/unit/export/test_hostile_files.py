@@ -62,6 +62,7 @@ def check(error):
     assert len(str(error)) < LONGEST
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", ["translane", "bundle", "fairseq", "opennmt", "opennmt-tf", "marian"])
 def test_the_exporter_refuses_in_a_sentence(folders, tmp_path, kind, monkeypatch):

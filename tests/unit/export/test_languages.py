@@ -88,6 +88,7 @@ def test_a_checkpoint_that_names_no_language():
     assert choose(nameless, source="zh-Hans").source == ("zh-Hans",)
 
 
+@pytest.mark.slow
 def test_a_bundle_is_named_by_the_languages_that_are_set(checkpoint, tmp_path, capsys):
     folder, output = shutil.copytree(checkpoint, tmp_path / "model"), tmp_path / "bundle"
     config = json.loads((folder / "config.json").read_text())

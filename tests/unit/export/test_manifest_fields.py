@@ -8,6 +8,7 @@ from helpers.bundles import random_bundle
 from translane_server.bundle import load_bundle
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("heads", "groups"), [(2, None), (2, 1)])
 def test_heads_of_keys_are_named_where_they_are_fewer(tmp_path, heads, groups):
     sizes = {"heads": heads, "kv_heads": groups, "encoder_layers": 1, "decoder_layers": 1}

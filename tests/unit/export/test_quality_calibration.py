@@ -158,6 +158,7 @@ def calibrated(checkpoint, data, tmp_path_factory):
     return output
 
 
+@pytest.mark.slow
 def test_the_calibration_is_in_the_manifest_and_the_model_card(calibrated):
     found = load_bundle(calibrated).manifest.quality_estimation
     assert found is not None
@@ -185,12 +186,14 @@ def test_the_server_estimates_as_the_exporter_does_alone_and_in_a_batch(calibrat
         assert [each.hypotheses[0].quality for each in batched] == expected.tolist()
 
 
+@pytest.mark.slow
 def test_an_exported_bundle_keeps_its_calibration(calibrated, tmp_path):
     assert main([str(calibrated), "-o", str(tmp_path / "again"), "--threads", "1"]) == 0
     again = load_bundle(tmp_path / "again").manifest
     assert again.quality_estimation == load_bundle(calibrated).manifest.quality_estimation
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["int8", "bf16"])
 def test_other_precisions_are_calibrated_by_their_own_probabilities(checkpoint, data, calibrated, tmp_path, precision):
     flags = ["--precision", precision, "--threads", "1", "--quality-data", str(data)]

@@ -30,6 +30,7 @@ def bf16(checkpoint, tmp_path_factory):
     return bundle
 
 
+@pytest.mark.slow
 def test_bf16_bundles_are_bfloat16_throughout(bf16):
     manifest = load_bundle(bf16).manifest
     assert (manifest.precision, manifest.weight_storage) == ("bf16", "bfloat16")
@@ -53,6 +54,7 @@ def test_nothing_of_the_float32_twin_is_left(bf16):
     assert {path.name for path in bf16.iterdir()} == OUTPUTS | {"source.spm", "target.spm"}
 
 
+@pytest.mark.slow
 def test_the_float32_twin_does_not_keep_the_model(checkpoint, bf16):
     """It may take half of the memory, and ONNX Runtime needs that."""
     numerics = verified_as(choose_numerics("bf16", None))
@@ -75,6 +77,7 @@ def test_a_bf16_bundle_is_read_back_with_the_same_weights(checkpoint, bf16):
     assert again.settings["precision"] == "bf16"
 
 
+@pytest.mark.slow
 def test_a_bf16_graph_that_is_not_the_verified_one_is_refused(checkpoint, tmp_path, monkeypatch, capsys):
     def write_others(form, reference, numerics, *others):
         reference.config = reference.config.__class__(**{**vars(reference.config), "logit_scale": 0.5})
@@ -106,6 +109,7 @@ def test_only_bf16_is_verified_as_something_else():
         assert verified_as(choose_numerics(precision, None)) == choose_numerics(precision, None)
 
 
+@pytest.mark.slow
 def test_several_precisions_make_a_bundle_each(checkpoint, tmp_path, capsys):
     output = tmp_path / "bundles"
     assert export(checkpoint, "-o", output, "--precision", "fp16,int8") == 0

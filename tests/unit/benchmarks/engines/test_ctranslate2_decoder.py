@@ -42,6 +42,7 @@ def pairs(tmp_path_factory):
     return read_pairs(file, load_bundle(DEMO))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_the_converted_demo_translates_as_ours_does(converted, pairs, beam_size):
     from benchmarks.engines.translane_decoder import TranslaneDecoder

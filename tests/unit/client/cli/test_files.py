@@ -142,6 +142,7 @@ class CountedOutput(io.BytesIO):
         return len(data)
 
 
+@pytest.mark.slow
 def test_memory_is_bounded_over_100_000_lines(server: FakeServer, command: Command):
     command.stdout = output = CountedOutput()
     stdin = CountedInput(100_000, output)

@@ -44,6 +44,7 @@ def test_a_node_within_a_node_counts_once():
     assert times == {"If": (1, 12), "Loop": (1, 10), "Add": (2, 18), "Mul": (1, 5)}
 
 
+@pytest.mark.slow
 def test_a_bundles_graphs_are_profiled(findings):
     step, encoder = findings.graphs
     assert (step.graph, encoder.graph) == ("decoder step", "encoder")

@@ -66,6 +66,7 @@ def test_the_weighted_values_are_the_output_of_the_attention(model):
             torch.testing.assert_close(run_attention(attention, x, memory, view).output, output)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["BART", "T5"])
 @torch.inference_mode()
 def test_the_weights_are_those_of_hugging_face(name):

@@ -243,6 +243,7 @@ def bundle(kept, tmp_path_factory):
     return load_bundle(folder)
 
 
+@pytest.mark.slow
 def test_a_bundle_translates_as_the_model_did(kept, bundle):
     made = kept[2]
     batch = random_sources(100, range(4, len(made.source_symbols)))

@@ -74,6 +74,7 @@ def test_candidates_are_drawn_from_what_hugging_face_keeps(values, temperature, 
     check_set(draw_candidates, scores, temperature, min(top_k, len(values)), top_p)
 
 
+@pytest.mark.slow
 @given(logits, temperatures, nuclei)
 @settings(max_examples=200, deadline=None)
 def test_tokens_are_drawn_from_what_hugging_face_keeps(values, temperature, top_p):

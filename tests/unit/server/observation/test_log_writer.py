@@ -87,6 +87,7 @@ def test_the_end_does_not_wait_for_a_reader(pipe, handler):
     assert read_all(pipe[0], b"\n99 ").decode().splitlines()[0].startswith("0 ")
 
 
+@pytest.mark.slow
 def test_without_a_thread_a_line_waits_a_moment_only(pipe, handler):
     began = time.monotonic()
     for number in range(40):

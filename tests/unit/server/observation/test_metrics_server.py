@@ -88,6 +88,7 @@ def test_an_address_of_ipv6(registry):
     server.stop()
 
 
+@pytest.mark.slow
 def test_silent_clients_stop_no_scrape_and_take_few_threads(server):
     before = threading.active_count()
     with ExitStack() as stack:

@@ -47,6 +47,7 @@ def test_a_page_is_cut_between_blocks(pieces: list[str]):
     assert list(sections("".join(pieces))) == pieces
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [random_page, random_soup])
 @pytest.mark.usefixtures("short")
 def test_pieces_have_the_blocks_of_the_page(make):

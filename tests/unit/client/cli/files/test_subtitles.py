@@ -148,6 +148,7 @@ def test_any_file_keeps_its_bytes(kind: str):
         assert out.count(b"\n\n") == data.count(b"\n\n")  # no line has become blank
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(20)
 def test_long_runs_take_no_long_time_and_lose_nothing():
     for run in ("<", " ", "- ", "{", "<i>", "a ", "猫", "a\n", "- a\n"):

@@ -131,6 +131,7 @@ def test_another_file_is_refused(data: bytes, problem: str):
         texts("xliff", data)
 
 
+@pytest.mark.slow
 def test_large_and_deep_files_take_no_long_time():
     units = "".join(f'<trans-unit id="{n}"><source>a {n}</source></trans-unit>' for n in range(20_000))
     assert len(texts("xliff", f'<xliff version="1.2"><file>{units}</file></xliff>'.encode())) == 20_000
