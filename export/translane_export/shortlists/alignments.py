@@ -65,14 +65,17 @@ def align(pairs: Sequence[TokenPair], source_size: int, target_size: int, iterat
         target_size: number of target ids.
         iterations: how often each pair is read, 1 or more.
     """
-    chunks = [_Chunk.of(part, source_size, target_size) for part in _parts(pairs)]
-    keys = np.unique(np.concatenate([np.unique(chunk.keys) for chunk in chunks]))
-    places = [np.searchsorted(keys, chunk.keys).astype(np.int32) for chunk in chunks]
+    parts = _parts(pairs)
+    keys: IntArray = np.empty(0, np.int64)
+    for part in parts:
+        keys = np.union1d(keys, _Chunk.of(part, source_size, target_size).keys)
     source, target = np.divmod(keys, target_size)
     probability = np.ones(len(keys))
     for _ in range(iterations):
         counts = np.zeros(len(keys))
-        for chunk, place in zip(chunks, places, strict=True):
+        for part in parts:  # made anew each time, because all chunks together may be larger than the memory
+            chunk = _Chunk.of(part, source_size, target_size)
+            place = np.searchsorted(keys, chunk.keys)
             given = probability[place]
             totals = np.bincount(chunk.words, given)
             counts += np.bincount(place, given / totals[chunk.words], len(keys))

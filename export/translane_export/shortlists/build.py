@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+from array import array
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -24,6 +25,7 @@ from translane_server.shortlist import Shortlist
 from translane_server.text.tokenizer import Tokenizer
 
 _LONGEST = 256  # tokens of a side: pairs of tokens grow as the square of it
+_ENCODED_AT_ONCE = 10_000  # sentence pairs
 _COUNTED = 10_000  # sentence pairs whose lists are compared with their translations
 
 Log = Callable[[str], None]
@@ -94,13 +96,16 @@ def _encode(
     pair, wrong = languages.find(settings.source_language, settings.target_language)
     if wrong:
         raise ExportError(f"--{wrong[0].field.replace('_', '-')} {wrong[0].description}")
-    sources = pair.encode([each.source for each in text])
-    targets = pair.tokenizer.encode_target([each.target for each in text])
-    pairs = [
-        TokenPair(source, target)
-        for source, target in zip(sources, targets, strict=True)
-        if 0 < len(source) <= _LONGEST and 0 < len(target) <= _LONGEST
-    ]
+    pairs: list[TokenPair] = []
+    for start in range(0, len(text), _ENCODED_AT_ONCE):
+        part = text[start : start + _ENCODED_AT_ONCE]
+        sources = pair.encode([each.source for each in part])
+        targets = pair.tokenizer.encode_target([each.target for each in part])
+        pairs += [
+            TokenPair(array("i", source), array("i", target))  # a list takes nine times the memory
+            for source, target in zip(sources, targets, strict=True)
+            if 0 < len(source) <= _LONGEST and 0 < len(target) <= _LONGEST
+        ]
     if not pairs:
         raise ExportError(f"--text {settings.text}: no pair has tokens on both sides, and at most {_LONGEST} of them")
     return pairs

@@ -4,7 +4,7 @@ The first step translates the texts into the language in the middle, the second 
 language. What concerns the source text holds in the first step: format, sentences, and what is preserved. The format
 and what is preserved hold in the second step, too, whose texts still have them. What concerns the translation holds in
 the second step alone: its beginning, length, phrases, hypotheses, samples, and what is returned. Both steps search with
-the same beams.
+the same beams, and with shortlists or without.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ _OF_BOTH_STEPS = (
     "split_sentences",
     "preserve",
     "preserve_untranslatable",
+    "use_shortlist",
 )
 # The options that pair the source text with the translation. No step sees both.
 _OF_NO_STEP = ("terminology", "glossaries")

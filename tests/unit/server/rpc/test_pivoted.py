@@ -48,6 +48,12 @@ def test_the_first_step_goes_to_the_first_model_with_the_options_of_the_source()
     assert first.options == pb.DecodingOptions(beam_size=3, preserve=["x+"])
 
 
+@pytest.mark.parametrize("wanted", [True, False])
+def test_both_steps_have_shortlists_or_neither(wanted: bool):
+    asked = request(use_shortlist=wanted)
+    assert first_step(asked, PIVOT).options == second_step(asked, PIVOT, answer("c", "d")).options == asked.options
+
+
 def test_the_second_step_translates_the_translations_with_all_options():
     asked = request(beam_size=3, target_prefix="p")
     second = second_step(asked, PIVOT, answer("c", "d"))
