@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ from translane_export.model import TransformerConfig
 from translane_export.ranges import Ranges
 from translane_export.tokenizer_files import TokenizerFiles, json_files, sentencepiece_files
 from translane_export.weights import check_weight
+from translane_export.whole_files import flush, written_whole
 from translane_server.files import parse_json
 from translane_server.manifest import Languages, LanguageTemplates, LanguageTokens, Quality, QualityEstimation
 from translane_server.printable import shown
@@ -124,7 +124,7 @@ def save_checkpoint(
     (new / _SAMPLES).write_text("".join(f"{sample}\n" for sample in samples), encoding="utf-8")
     (new / _CONFIG).write_text(json.dumps(description, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     for file in new.iterdir():
-        _flush(file)
+        flush(file)
     _swap_in(new, directory)
 
 
@@ -199,11 +199,9 @@ def save_tensors(path: Path, state_dict: Mapping[str, torch.Tensor], note: str =
             tensors[name] = tensor.detach().cpu().contiguous()
         else:
             aliases[name] = owner
-    new = path.with_name(path.name + ".new")
-    # save_file would make the file readable by its owner alone.
-    new.write_bytes(save(tensors, metadata={"format": "pt", "tied": json.dumps(aliases), "note": note}))
-    _flush(new)
-    new.replace(path)
+    with written_whole(path) as new:
+        # save_file would make the file readable by its owner alone.
+        new.write_bytes(save(tensors, metadata={"format": "pt", "tied": json.dumps(aliases), "note": note}))
 
 
 def load_tensors(path: Path) -> StoredTensors:
@@ -230,11 +228,6 @@ def _read_description(path: Path) -> dict[str, Any]:
             f"{path}: format version {shown(version)} is not supported; this release reads {FORMAT_VERSION}"
         )
     return description
-
-
-def _flush(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
 
 
 def _swap_in(new: Path, directory: Path) -> None:

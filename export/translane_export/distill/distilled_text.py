@@ -16,6 +16,7 @@ from translane_export.distill.journal import Journal, Output, Record
 from translane_export.distill.unique_sources import Text, UniqueSource
 from translane_export.train.errors import ResumeError
 from translane_export.train.evaluate import bleu_tokenizer
+from translane_export.whole_files import written_whole
 
 
 @dataclass(frozen=True)
@@ -69,28 +70,27 @@ def write_text(
     Raises:
         DataError, DistillError, ResumeError: see `matched`; and DistillError if no translation is left.
     """
-    new, closest = path.with_name(path.name + ".new"), Closest(target_language)
+    closest = Closest(target_language)
     taught = references = 0
     left_out: Counter[str] = Counter()
-    with new.open("w", encoding="utf-8", newline="\n") as file:
-        for source, record in matched(text, journal):
-            if record is None:
-                raise ResumeError(f"{text.path}: has changed; --resume goes on with its new lines")
-            if record.left_out:
-                left_out[record.left_out] += 1
-                continue
-            output = closest.choose(record.outputs, source.target)
-            if filters.keeps(source.text, record.pieces, output):
-                file.write(f"{source.text}\t{output.text}\n")
-                taught += 1
-        for _, pair in text.pairs() if with_references else ():
-            file.write(f"{pair.source}\t{pair.target}\n")
-            references += 1
-    written = Written(taught, references, left_out + filters.left_out)
-    if not taught:
-        new.unlink()
-        raise DistillError(f"{text.path}: no translation is left to learn from; {written}")
-    new.replace(path)
+    with written_whole(path) as new:
+        with new.open("w", encoding="utf-8", newline="\n") as file:
+            for source, record in matched(text, journal):
+                if record is None:
+                    raise ResumeError(f"{text.path}: has changed; --resume goes on with its new lines")
+                if record.left_out:
+                    left_out[record.left_out] += 1
+                    continue
+                output = closest.choose(record.outputs, source.target)
+                if filters.keeps(source.text, record.pieces, output):
+                    file.write(f"{source.text}\t{output.text}\n")
+                    taught += 1
+            for _, pair in text.pairs() if with_references else ():
+                file.write(f"{pair.source}\t{pair.target}\n")
+                references += 1
+        written = Written(taught, references, left_out + filters.left_out)
+        if not taught:
+            raise DistillError(f"{text.path}: no translation is left to learn from; {written}")
     return written
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import tempfile
 from array import array
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,6 +18,7 @@ from translane_export.shortlists.vmap import vmap_lines
 from translane_export.sources.readers import find_reader, read_checkpoint
 from translane_export.train.data import Columns, SentencePair, read_parallel_text
 from translane_export.train.errors import DataError
+from translane_export.whole_files import written_whole
 from translane_server.requests.language_pairs import LanguagePairs
 from translane_server.shortlist import Shortlist
 from translane_server.text.tokenizer import Tokenizer
@@ -118,17 +117,8 @@ def _most_frequent(pairs: Sequence[TokenPair], target_size: int, count: int) -> 
 
 
 def _write(path: Path, rules: Sequence[tuple[Sequence[str], Sequence[str]]]) -> None:
-    """Write the file as a whole, or not at all."""
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-                file.writelines(vmap_lines(rules))
-            Path(name).chmod(0o644)
-            Path(name).replace(path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                Path(name).unlink()
-            raise
+        with written_whole(path) as new, new.open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(vmap_lines(rules))
     except OSError as error:
         raise ExportError(f"{path}: it cannot be written: {error.strerror}") from None

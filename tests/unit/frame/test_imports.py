@@ -123,6 +123,7 @@ ROOMS = {
         "memory": set(),
         "ranges": set(),
         "supervision": set(),
+        "whole_files": set(),
         "missing_packages": set(),
         "weights": {"errors"},
         "languages": {"errors"},
@@ -133,6 +134,7 @@ ROOMS = {
         "tokenizer_files": {"errors", "model"},
         "checkpoint": {
             "model", "errors", "file_readers", "ranges", "tokenizer_files", "weights",
+            "whole_files",
         },
         "model": set(),
         "graphs": {"model", "errors", "settings"},
@@ -141,15 +143,17 @@ ROOMS = {
             "model", "sources", "errors", "memory", "output_folder", "torch_model",
         },
         "train.__main__": {"distill", "train", "missing_packages"},
-        "train": {"graphs", "model", "checkpoint", "errors", "file_readers", "languages"},
-        "distill": {"checks", "model", "sources", "train", "bundle_writer", "checkpoint", "errors", "settings"},
+        "train": {"graphs", "model", "checkpoint", "errors", "file_readers", "languages", "whole_files"},
+        "distill": {
+            "checks", "model", "sources", "train", "bundle_writer", "checkpoint", "errors", "settings", "whole_files",
+        },
         "int8": {"checks", "graphs", "model", "train", "errors", "memory", "ranges"},
         "sources": {
             "graphs.head_padding", "graphs.relative_graph", "int8.dequantize", "int8.keys_values", "model",
             "broken_files", "checkpoint", "errors", "file_readers", "ranges", "tokenizer_files", "weights",
         },
         "narrowing": {"checkpoint", "errors", "settings", "tokenizer_files"},
-        "shortlists": {"sources", "train", "checkpoint", "errors"},
+        "shortlists": {"sources", "train", "checkpoint", "errors", "whole_files"},
         "__main__": {"command", "missing_packages", "supervision"},
         "": {
             "model", "graphs", "checks", "train", "int8", "narrowing", "shortlists", "sources", "explain",
