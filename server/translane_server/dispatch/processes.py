@@ -13,7 +13,7 @@ import threading
 from collections.abc import Sequence
 from typing import Protocol
 
-from translane_server.dispatch.replica_connection import Host
+from translane_server.dispatch.process_connection import Host
 from translane_server.replica.fork_messages import CODE, PID, read_report, send_connection
 
 # Time for a process to finish its step before it is killed [seconds].
