@@ -100,6 +100,7 @@ class ProcessSupervisor(Generic[ProcessT]):
         self._tasks: set[asyncio.Task[None]] = set()
         self._watching: asyncio.Task[None] | None = None
         self._stopping = False
+        self._lets_end = False
         self._missed = 0  # looks at the present process since its last answer
 
     @property
@@ -110,6 +111,12 @@ class ProcessSupervisor(Generic[ProcessT]):
         self._listener = listener
         self._watch(_PATIENCE * self._patience)
         await self._process.start(self)
+
+    def let_end(self) -> None:
+        """Let the process end by itself: nothing is started in its place, and the listener learns nothing more."""
+        self._lets_end = True
+        for task in self._tasks:
+            task.cancel()
 
     async def stop(self) -> None:
         was_stopping, self._stopping = self._stopping, True
@@ -122,7 +129,7 @@ class ProcessSupervisor(Generic[ProcessT]):
 
     def lost(self, process: ProcessT) -> None:
         """The process has ended, though it was not stopped."""
-        if process is not self._process or self._stopping:
+        if process is not self._process or self._stopping or self._lets_end:
             return
         if self._watching:
             self._watching.cancel()
