@@ -116,7 +116,12 @@ class ProcessConnection(asyncio.BufferedProtocol):
             if self._ending:
                 await self._ending
             else:
-                await asyncio.to_thread(self._host.end, at_once=not self._serves)
+                await asyncio.to_thread(self._host.end, at_once=not self._notices_end)
+
+    @property
+    def _notices_end(self) -> bool:
+        """Whether the process ends by itself when the connection closes."""
+        return self._serves
 
     def _take(self, message: Any) -> None:
         """Take a message of a process that is ready."""

@@ -111,6 +111,7 @@ class ProcessSupervisor(Generic[ProcessT]):
         self._listener = listener
         self._watch(_PATIENCE * self._patience)
         await self._process.start(self)
+        self._missed = 0
 
     def let_end(self) -> None:
         """Let the process end by itself: nothing is started in its place, and the listener learns nothing more."""

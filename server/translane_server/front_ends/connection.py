@@ -74,6 +74,10 @@ class FrontEndConnection(ProcessConnection):
         finally:
             self._answers.pop(number, None)
 
+    @property
+    def _notices_end(self) -> bool:
+        return self.heard > 0  # its event loop runs, and ends what it has started
+
     def _take(self, message: Any) -> None:
         if isinstance(message, Answer):
             answer = self._answers.get(message.number)

@@ -110,26 +110,34 @@ class FrontEnd:
         setup: the setup of the front end.
         parent: the connection to the parent.
         tracer: begins the spans of calls; None if calls are not traced.
-
-    Raises:
-        StartupError: a model, a certificate or the file of keys is wrong.
     """
 
     def __init__(self, setup: FrontEndSetup, parent: ParentConnection, tracer: Tracer | None = None) -> None:
+        self._setup = setup
         self._parent = parent
+        self._tracer = tracer
         self._metrics = Metrics()
-        registry = build_registry(setup.settings, self._metrics, setup.cpus)
-        refuse_cuda(registry)
-        self._server = Server(setup.settings, registry, self._metrics, tracer, is_front_end=True)
-        self._models = ModelService(registry)
+        self._server: Server
+        self._models: ModelService
         self._stop: asyncio.Future[Stop] = asyncio.get_running_loop().create_future()
         self._hurry = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> int:
-        """Load the models, open the ports, and serve until the parent says otherwise; return the exit code."""
+        """Load the models, open the ports, and serve until the parent says otherwise; return the exit code.
+
+        Raises:
+            StartupError: a model, a certificate or the file of keys is wrong, or the ports cannot be opened.
+        """
+        self._parent.send(Pong())
         receiving = asyncio.create_task(self._take_messages())
         try:
+            setup = self._setup
+            # On a thread, because files are read and checked, and the parent wants its answers meanwhile.
+            registry = await asyncio.to_thread(build_registry, setup.settings, self._metrics, setup.cpus)
+            refuse_cuda(registry)
+            self._server = Server(setup.settings, registry, self._metrics, self._tracer, is_front_end=True)
+            self._models = ModelService(registry)
             return await self._serve()
         finally:
             receiving.cancel()
