@@ -12,7 +12,7 @@ from translane_server.settings import ServerSettings
 from translane_server.settings_loader import what_is_wrong
 
 # The settings that are divided. Each of them counts something of the whole server.
-_DIVIDED = (
+DIVIDED = (
     "replicas",
     "rows",
     "sentences_waiting",
@@ -70,7 +70,7 @@ def _part(settings: ServerSettings, place: int) -> dict[str, Any]:
         "sentences_waiting": settings.texts_per_request,
         "max_bytes_in_flight": -int(-settings.max_message_bytes // settings.caller_share),
     }
-    for name in _DIVIDED:
+    for name in DIVIDED:
         whole = values[name]
         if whole is not None:
             values[name] = _part_of(name, whole, number, place, f"--{name.replace('_', '-')}")
@@ -78,7 +78,7 @@ def _part(settings: ServerSettings, place: int) -> dict[str, Any]:
                 values[name] = max(values[name], least[name])
     values["model_settings"] = {
         model: {
-            name: _part_of(name, value, number, place, f"model_settings.{model}.{name}") if name in _DIVIDED else value
+            name: _part_of(name, value, number, place, f"model_settings.{model}.{name}") if name in DIVIDED else value
             for name, value in table.items()
         }
         for model, table in settings.model_settings.items()
