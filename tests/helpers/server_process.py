@@ -20,20 +20,21 @@ TESTS = Path(__file__).parents[1]
 class ServerProcess:
     """A running server; `lines` grows with its log."""
 
-    def __init__(self, *argv, **environ):
+    def __init__(self, *argv: str, **environ: str) -> None:
         command = [sys.executable, str(TESTS / "fakes" / "command.py"), "--model", "x", "--port=0", "--metrics-port=0"]
         path = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
         environ = {**os.environ, "PYTHONPATH": path, "GRPC_VERBOSITY": "NONE", **environ}
         self.process: Any = subprocess.Popen([*command, *argv], env=environ, stderr=subprocess.PIPE, text=True)
-        self.lines = []
+        self.lines: list[str] = []
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
 
-    def _read(self):
+    def _read(self) -> None:
         for line in self.process.stderr:
             self.lines.append(line.rstrip("\n"))
 
-    def wait_for(self, pattern):
+    def wait_for(self, pattern: str) -> re.Match[str]:
+        """Return the first line that has `pattern`."""
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
             for line in list(self.lines):
@@ -42,7 +43,7 @@ class ServerProcess:
             time.sleep(0.01)
         raise AssertionError(f"no {pattern!r} in {self.lines}")
 
-    def wait_for_a_request(self):
+    def wait_for_a_request(self) -> None:
         """Until a sentence decodes."""
         address = self.wait_for("metrics on (http://.*)")[1]
         deadline = time.monotonic() + 30
@@ -53,20 +54,21 @@ class ServerProcess:
             time.sleep(0.01)
         raise AssertionError("no request came in")
 
-    def stop(self, number=signal.SIGTERM):
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
         self.process.send_signal(number)
 
-    def exit_code(self):
-        return self.process.wait(20)
+    def exit_code(self) -> int:
+        code: int = self.process.wait(20)
+        return code
 
-    def close(self):
+    def close(self) -> None:
         self.process.kill()
         self.process.wait()
         self._reader.join()
         self.process.stderr.close()
 
 
-def assert_gone(*processes):
+def assert_gone(*processes: psutil.Process) -> None:
     """Whoever inherits what has lost its parent may leave it a zombie."""
     deadline = time.monotonic() + 10
     for process in processes:

@@ -86,7 +86,11 @@ class ProcessConnection(asyncio.BufferedProtocol):
             ours, theirs = socket.socketpair()
         except OSError as error:
             raise self._refusal(error) from None
-        await self._loop.connect_accepted_socket(lambda: self, ours)
+        try:
+            await self._loop.connect_accepted_socket(lambda: self, ours)
+        except BaseException:
+            theirs.close()
+            raise
         if self._stopping:
             theirs.close()
             raise StartupError(f"{self.name} was stopped before it started")

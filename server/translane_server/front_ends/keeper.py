@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from grpc_health.v1 import health_pb2
 
-from translane_server.dispatch.processes import OwnProcess
+from translane_server.dispatch.process_connection import Host
 from translane_server.dispatch.supervisor import ProcessSupervisor
 from translane_server.front_ends.connection import FrontEndConnection
 from translane_server.front_ends.messages import Change, Collect, FrontEndSetup, Health, Stopped
@@ -21,7 +21,7 @@ class Keeper:
 
     Args:
         setup: the setup of the front end.
-        command: runs a front end; "serve" and a file descriptor follow.
+        host: runs the front end.
         changed: called when `health` or `is_given_up` has changed.
         count_loss: called with the number of the front end when it is lost.
 
@@ -35,7 +35,7 @@ class Keeper:
     def __init__(
         self,
         setup: FrontEndSetup,
-        command: Sequence[str],
+        host: Host,
         changed: Callable[[], None],
         count_loss: Callable[[int], None],
     ) -> None:
@@ -44,7 +44,7 @@ class Keeper:
         self.is_given_up = False
         self.drained: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._setup = setup
-        self._host = OwnProcess(command, [] if setup.allowances is None else [setup.allowances])
+        self._host = host
         self._ends = False
         self._changed = changed
         self._count_loss = count_loss

@@ -16,6 +16,7 @@ from grpc_health.v1 import health_pb2
 
 from translane_server.access.guard import what_is_missing
 from translane_server.cpus import available_cpus
+from translane_server.dispatch.processes import OwnProcess
 from translane_server.front_ends.connection import FrontEndGoneError
 from translane_server.front_ends.keeper import Keeper
 from translane_server.front_ends.messages import Collect, FrontEndSetup, Hurry, Reload, Stop
@@ -100,11 +101,11 @@ class Parent:
         self._tell_health()
         self._addresses = await self._ports.open(self._collect)
         ports = {"port": self._addresses.grpc, "http_port": self._addresses.http}
+        shared = self._allowances.descriptor if self._allowances else None
         for number, share in enumerate(self._shares):
-            settings = share.settings.model_copy(update=ports)
-            descriptor = self._allowances.descriptor if self._allowances else None
-            setup = FrontEndSetup(number, settings, share.cpus, descriptor)
-            self._front_ends.append(Keeper(setup, self._command, self._tell_health, self._count_loss))
+            setup = FrontEndSetup(number, share.settings.model_copy(update=ports), share.cpus, shared)
+            host = OwnProcess(self._command, [] if shared is None else [shared])
+            self._front_ends.append(Keeper(setup, host, self._tell_health, self._count_loss))
         self._watching = asyncio.create_task(self._watch())
 
     async def open(self) -> None:

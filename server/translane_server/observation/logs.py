@@ -52,6 +52,12 @@ def configure_logging(
     logging.captureWarnings(True)
 
 
+def logged_always() -> Mapping[str, Any]:
+    """The keys and values of every line, as `configure_logging` has set them."""
+    formatters = [handler.formatter for handler in logging.getLogger().handlers]
+    return next((each.always for each in formatters if isinstance(each, _Formatter)), {})
+
+
 def _standard_error() -> logging.Handler:
     try:
         return LineHandler(sys.stderr.fileno())
@@ -68,10 +74,10 @@ class _Formatter(logging.Formatter):
 
     def __init__(self, always: Mapping[str, Any] | None = None) -> None:
         super().__init__()
-        self._always = dict(always or {})
+        self.always = dict(always or {})
 
     def _data(self, record: logging.LogRecord) -> Mapping[str, Any]:
-        return {**self._always, **getattr(record, _ATTRIBUTE, {}), **trace_ids()}
+        return {**self.always, **getattr(record, _ATTRIBUTE, {}), **trace_ids()}
 
 
 class PlainFormatter(_Formatter):

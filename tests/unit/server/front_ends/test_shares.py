@@ -59,7 +59,7 @@ def test_the_table_of_a_model_is_divided_too():
 
 
 def test_defaults_leave_room_for_the_largest_request():
-    settings = ServerSettings(model="unused", front_ends=64)
+    settings = ServerSettings.model_validate({"model": "unused", "front_ends": 64})
     for share in shares_of(settings, cpus=64):
         assert share.settings.sentences_waiting == settings.texts_per_request
         assert share.settings.max_bytes_in_flight * settings.caller_share == settings.max_message_bytes
