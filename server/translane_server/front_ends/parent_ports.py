@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable, Coroutine, Sequence
 
 from translane_server.access.guard import certificates_of
+from translane_server.file_changes import INTERVAL, follow
 from translane_server.front_ends.admin import ModelServiceOfAll
 from translane_server.front_ends.keeper import Keeper
 from translane_server.front_ends.metrics import Collected, FrontEndCollector, ParentMetrics
@@ -39,6 +41,7 @@ class ParentPorts:
         self._metrics_server: MetricsServer | None = None
         self._health_port: HealthPort | None = None
         self._admin: AdminPort | None = None
+        self._following: asyncio.Task[None] | None = None
 
     async def open(self, ask: Callable[[], Coroutine[None, None, Collected]]) -> Ports:
         """Keep the ports of the front ends, and open those of the parent.
@@ -52,8 +55,7 @@ class ParentPorts:
         settings = self._settings
         grpc = self._reserve(settings.port)
         http = None if settings.http_port is None else self._reserve(settings.http_port)
-        certificates = certificates_of(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
-        context = certificates.ssl_context() if certificates and settings.metrics_tls else None
+        context = self._metrics_tls()
         collector = FrontEndCollector(self._metrics, ask, asyncio.get_running_loop())
         with listening_on(settings.host, settings.metrics_port):
             self._metrics_server = MetricsServer(collector.registry, settings.host, settings.metrics_port, context)
@@ -84,12 +86,23 @@ class ParentPorts:
 
     async def close(self) -> None:
         """Close all ports."""
+        if self._following:
+            self._following.cancel()
         if self._health_port:
             await self._health_port.stop()
         if self._metrics_server:
             await asyncio.to_thread(self._metrics_server.stop)
         for port in self._reserved:
             port.close()
+
+    def _metrics_tls(self) -> ssl.SSLContext | None:
+        """Return the certificate of the metrics port, which follows its files; None without TLS."""
+        settings = self._settings
+        certificates = certificates_of(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
+        if not (certificates and settings.metrics_tls):
+            return None
+        self._following = asyncio.create_task(follow([certificates], INTERVAL))
+        return certificates.ssl_context()
 
     def _reserve(self, port: int) -> int:
         with listening_on(self._settings.host, port):

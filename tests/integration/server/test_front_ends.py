@@ -4,6 +4,7 @@ import contextlib
 import json
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -17,10 +18,12 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from prometheus_client.parser import text_string_to_metric_families
 
+from helpers.certificates import Authority
 from helpers.server_process import ServerProcess, assert_gone
 from translane.v1 import models_pb2, models_pb2_grpc, translation_pb2_grpc
 from translane.v1 import translation_pb2 as pb
 from translane_client import Client
+from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
 
 # Each new connection goes to either front end. That so many go to the same one does not happen.
 MANY = 64
@@ -32,7 +35,7 @@ class Serving:
 
     def __init__(self, server):
         self.server = server
-        self.address = server.wait_for(r"listening on (127\.0\.0\.1:\d+) with 2 front ends")[1]
+        self.address = server.wait_for(r"listening on (\S+:\d+) with 2 front ends")[1]
         self.processes = psutil.Process(server.process.pid).children()
         self.everybody = psutil.Process(server.process.pid).children(recursive=True)
         assert len(self.processes) == 2
@@ -225,6 +228,36 @@ def test_models_change_in_all_front_ends(start):
     serving.server.stop(signal.SIGHUP)
     for number in (0, 1):
         serving.server.wait_for(f"reloaded: 0 changed, 0 new, 0 removed front_end={number}")
+
+
+@pytest.mark.slow
+def test_certificates_and_keys_hold_for_all(start, tmp_path):
+    authority = Authority(tmp_path)
+    files = authority.files("localhost")
+    token = make_token()
+    holder = KeyHolder(keys=(Key(sha256=digest_of(token).hex()),))
+    (tmp_path / "keys.toml").write_text(write_keys({"ann": holder}))
+    tls = [f"--tls-cert={files.cert}", f"--tls-key={files.key}", "--metrics-tls"]
+    serving = Serving(start("--host=localhost", *tls, f"--keys-file={tmp_path / 'keys.toml'}"))
+
+    def translate(metadata):
+        credentials = grpc.ssl_channel_credentials(authority.pem)
+        with grpc.secure_channel(serving.address, credentials, [("grpc.use_local_subchannel_pool", 1)]) as channel:
+            stub = translation_pb2_grpc.TranslationServiceStub(channel)
+            return stub.Translate(pb.TranslateRequest(texts=["abc"]), timeout=20, metadata=metadata)
+
+    for _ in range(MANY // 4):
+        assert translate([("authorization", f"Bearer {token}")]).translations
+        with pytest.raises(grpc.RpcError) as refused:
+            translate([])
+        assert refused.value.code() == grpc.StatusCode.UNAUTHENTICATED
+    context = ssl.create_default_context(cafile=str(authority.file))
+    address = serving.server.wait_for("metrics on (https://.*)")[1]
+    with urlopen(address, context=context) as response:
+        families = list(text_string_to_metric_families(response.read().decode()))
+    sentences = [sample for family in families for sample in family.samples if "key_sentences_total" in sample.name]
+    assert {(sample.labels["front_end"], sample.labels["key"]) for sample in sentences} == {("0", "ann"), ("1", "ann")}
+    assert sum(sample.value for sample in sentences) == MANY // 4
 
 
 @pytest.mark.slow

@@ -119,7 +119,7 @@ ROOMS = {
         },
         "front_ends.__main__": {"front_ends.front_end", "errors", "observation"},
         "front_ends": {
-            "access", "dispatch", "rpc", "cpus", "errors", "listening", "observation", "settings",
+            "access", "dispatch", "rpc", "cpus", "errors", "file_changes", "listening", "observation", "settings",
             "settings_loader",
         },
         "service_manager": set(),
