@@ -7,7 +7,10 @@ from datetime import UTC, datetime
 
 from translane_server.access.guard import certificates_of, what_is_missing
 from translane_server.access.keys import load_keys
+from translane_server.cpus import available_cpus
 from translane_server.errors import CertificateError, KeysError
+from translane_server.front_ends.front_end import refuse_cuda
+from translane_server.front_ends.shares import shares_of
 from translane_server.models.build import build_registry
 from translane_server.observation.metrics import Metrics
 from translane_server.server import http_port_type
@@ -23,6 +26,9 @@ def check(settings: ServerSettings) -> Iterator[str]:
     if settings.http_port is not None:
         http_port_type()
     yield "settings: right"
+    if settings.front_ends > 1:
+        cpus = [str(share.cpus) for share in shares_of(settings, available_cpus())]
+        yield f"front ends: {settings.front_ends}, with CPUs: {', '.join(cpus)}"
     if certificates := certificates_of(settings.tls_cert, settings.tls_key, settings.tls_client_ca):
         if certificates.problem:
             raise CertificateError(f"certificate {settings.tls_cert}: {certificates.problem}")
@@ -39,6 +45,8 @@ def check(settings: ServerSettings) -> Iterator[str]:
             raise KeysError(f"keys {settings.keys_file}: nobody has a key that is valid; translane-keys add makes one")
         yield f"keys {settings.keys_file}: holders {len(holders)}, keys {len(keys)}, expired keys {expired}"
     registry = build_registry(settings, Metrics())
+    if settings.front_ends > 1:
+        refuse_cuda(registry)
     for name, model in registry.models.items():
         described = model.description
         manifest = described.manifest

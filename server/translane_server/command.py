@@ -8,8 +8,10 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
+from translane_server.access.shared_allowances import SharedAllowances
 from translane_server.check import check
 from translane_server.errors import StartupError
+from translane_server.front_ends.parent import Parent
 from translane_server.models.build import build_registry
 from translane_server.observation.log_writer import written_in_background
 from translane_server.observation.logs import configure_logging
@@ -42,10 +44,15 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
                 print(line, flush=True)
             return 0
         configure_logging(settings.log_format, settings.log_level)
+        manager = ServiceManager(environ.get("NOTIFY_SOCKET"))
+        if settings.front_ends > 1:
+            shared = SharedAllowances.create(settings.front_ends) if settings.keys_file else None
+            with written_in_background():
+                return asyncio.run(_serve(settings, Parent(settings, shared), manager))
         with written_in_background(), traces(environ) as tracer:
             metrics = Metrics()
             server = Server(settings, build_registry(settings, metrics), metrics, tracer)
-            return asyncio.run(_serve(settings, server, ServiceManager(environ.get("NOTIFY_SOCKET"))))
+            return asyncio.run(_serve(settings, server, manager))
     except StartupError as error:
         print(f"{_PROG}: {error}", file=sys.stderr)
         return error.exit_code
@@ -75,8 +82,8 @@ class _Signals:
         self.stop.set()
 
 
-async def _serve(settings: ServerSettings, server: Server, manager: ServiceManager) -> int:
-    signals = _Signals(asyncio.get_running_loop(), server.models.request_reload)
+async def _serve(settings: ServerSettings, server: Server | Parent, manager: ServiceManager) -> int:
+    signals = _Signals(asyncio.get_running_loop(), server.request_reload)
     try:
         await server.start()
         opening = asyncio.create_task(server.open())
@@ -90,7 +97,7 @@ async def _serve(settings: ServerSettings, server: Server, manager: ServiceManag
         else:
             opening.cancel()
             await asyncio.wait([opening])
-            if not server.models.can_translate:  # no request was accepted yet
+            if not server.can_translate:  # no request was accepted yet
                 await server.stop(grace=0)
                 return 0
         if failing.done():

@@ -3,16 +3,50 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import socket
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from translane_server.errors import StartupError
+from translane_server.settings import ServerSettings
+
+_log = logging.getLogger(__name__)
+
+# The port of ModelService listens on this address alone: whoever can log in to the machine may use it, and nobody else.
+ADMIN_HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Ports:
+    """The ports that a server listens on; None where the settings have no such port."""
+
+    grpc: int
+    metrics: int
+    http: int | None = None
+    health: int | None = None
+    admin: int | None = None
 
 
 def address_of(host: str, port: int) -> str:
     """The address of a port, as gRPC and URLs write it: `HOST:PORT`, or `[HOST]:PORT` for IPv6."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def log_addresses(settings: ServerSettings, ports: Ports) -> None:
+    """Log where the server listens."""
+    several = f" with {settings.front_ends} front ends" if settings.front_ends > 1 else ""
+    _log.info("listening on %s%s", address_of(settings.host, ports.grpc), several)
+    if ports.http is not None:
+        scheme = "https" if settings.tls_cert else "http"
+        _log.info("JSON on %s://%s", scheme, address_of(settings.host, ports.http))
+    scheme = "https" if settings.metrics_tls else "http"
+    _log.info("metrics on %s://%s/metrics", scheme, address_of(settings.host, ports.metrics))
+    if ports.health is not None:
+        _log.info("health on %s", address_of(settings.host, ports.health))
+    if ports.admin is not None:
+        _log.info("models are loaded and unloaded on %s", address_of(ADMIN_HOST, ports.admin))
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -15,7 +15,7 @@ from translane_server.access.certificates import Certificates
 from translane_server.access.guard import Guard
 from translane_server.descriptors import connection_limit, watch_connections
 from translane_server.errors import SettingsError
-from translane_server.listening import address_of, listening_on
+from translane_server.listening import ADMIN_HOST, Ports, address_of, listening_on, log_addresses
 from translane_server.models.registry import Registry
 from translane_server.observation.call_trace import Tracer
 from translane_server.observation.metrics import Metrics
@@ -23,7 +23,7 @@ from translane_server.observation.metrics_server import MetricsServer
 from translane_server.rpc.forwarded import Forwarding
 from translane_server.rpc.health import HealthService
 from translane_server.rpc.health_port import HealthPort
-from translane_server.rpc.model_service import ADMIN_HOST, AdminPort
+from translane_server.rpc.model_service import AdminPort, ModelService
 from translane_server.rpc.port import grpc_server
 from translane_server.rpc.reflection import enable_reflection
 from translane_server.rpc.service import SERVICE_NAME, TranslationService
@@ -43,7 +43,6 @@ _LAST_CALLS_TIME = 0.2
 
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
-_UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN  # of a model that is not served any more
 
 
 class Server:
@@ -54,29 +53,43 @@ class Server:
         models: the models to serve; they are not loaded.
         metrics: the metrics of the server.
         tracer: begins the spans of calls; None if calls are not traced.
+        guard: the certificates and keys; by default those of the settings.
+        is_front_end: whether the server is one of several on the same ports. Their parent then has all other ports, and
+            says where they listen.
 
     Attributes:
         guard: the certificates and keys of the server.
         failed: set when decoding has failed for good, and no model translates any more.
+        health: whether the server and its models serve, by the names of services.
+        health_changed: called with `health` whenever it may have changed.
 
     Raises:
         StartupError: a certificate or the file of keys is wrong.
     """
 
     def __init__(
-        self, settings: ServerSettings, models: Registry, metrics: Metrics, tracer: Tracer | None = None
+        self,
+        settings: ServerSettings,
+        models: Registry,
+        metrics: Metrics,
+        tracer: Tracer | None = None,
+        *,
+        guard: Guard | None = None,
+        is_front_end: bool = False,
     ) -> None:
         self._settings = settings
         self.models = models
         self.metrics = metrics
         self._tracer = tracer
-        self.guard = Guard(settings, metrics)
+        self._is_front_end = is_front_end
+        self.guard = guard or Guard(settings, metrics)
         self._workers = TextWorkers()
         self._service = TranslationService(
             models, settings.texts_per_request, self._workers, log_texts=settings.log_texts
         )
         self._health = HealthService()
-        self._told: set[str] = set()  # the services whose health is told
+        self.health: Mapping[str, int] = {}
+        self.health_changed: Callable[[Mapping[str, int]], None] = lambda _: None
         self._connection_watch: asyncio.Task[None] | None = None
         self._following: asyncio.Task[None] | None = None
         self._health_port: HealthPort | None = None
@@ -100,25 +113,30 @@ class Server:
         self._tell_health()
         self.models.changed = self._tell_health
         connections = connection_limit(settings.max_connections)
-        self._http = _http_port(settings, self.metrics, connections, self.guard.certificates)
+        self._http = _http_port(
+            settings, self.metrics, connections, self.guard.certificates, shares_port=self._is_front_end
+        )
         server = self._open_grpc(connections)
-        self._open_metrics()
-        await self._open_private_ports()
+        if not self._is_front_end:
+            self._open_metrics()
+            await self._open_private_ports()
         self._following = asyncio.create_task(self.guard.follow())
         self._connection_watch = asyncio.create_task(watch_connections(connections))
         await server.start()
-        _log.info("listening on %s", address_of(settings.host, self.port))
-        self.guard.warn()
         if self._http:
             await self._http.start()
-            scheme = "https" if self.guard.certificates else "http"
-            _log.info("JSON on %s://%s", scheme, address_of(settings.host, self._http.port))
-        scheme = "https" if settings.metrics_tls else "http"
-        _log.info("metrics on %s://%s/metrics", scheme, address_of(settings.host, self.metrics_port))
-        if self._health_port:
-            _log.info("health on %s", address_of(settings.host, self._health_port.port))
-        if self._admin:
-            _log.info("models are loaded and unloaded on %s", address_of(ADMIN_HOST, self._admin.port))
+        if not self._is_front_end:
+            log_addresses(settings, self._ports())
+            self.guard.warn()
+
+    def _ports(self) -> Ports:
+        return Ports(
+            self.port,
+            self.metrics_port,
+            http=self._http.port if self._http else None,
+            health=self._health_port.port if self._health_port else None,
+            admin=self._admin.port if self._admin else None,
+        )
 
     def _open_grpc(self, connections: int) -> grpc.aio.Server:
         """Open the port of translations, which takes the calls of the HTTP port as well."""
@@ -130,6 +148,7 @@ class Server:
             tracer=self._tracer,
             keys=self.guard.keys,
             forwarding=Forwarding(self._http.door.secret) if self._http else None,
+            shares_port=self._is_front_end,
         )
         add_TranslationServiceServicer_to_server(self._service, server)  # type: ignore[no-untyped-call]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
@@ -159,7 +178,7 @@ class Server:
         if settings.admin_port is not None:
             with listening_on(ADMIN_HOST, settings.admin_port):
                 self._admin = AdminPort(
-                    self.models,
+                    ModelService(self.models),
                     self.metrics,
                     settings.admin_port,
                     reflects=settings.reflection,
@@ -171,6 +190,15 @@ class Server:
                 address = address_of(settings.host, settings.health_port)
                 self._health_port = HealthPort(self._health, self.metrics, address)
             await self._health_port.start()
+
+    @property
+    def can_translate(self) -> bool:
+        """Whether any model translates."""
+        return self.models.can_translate
+
+    def request_reload(self) -> None:
+        """Reload all models soon."""
+        self.models.request_reload()
 
     async def open(self) -> None:
         """Load all models. Each one translates as soon as it is loaded. `stop` ends the models.
@@ -225,11 +253,9 @@ class Server:
         states = {"": whole, SERVICE_NAME: whole}
         for name, model in self.models.models.items():
             states[f"{SERVICE_NAME}/{name}"] = _SERVING if model.can_translate else _NOT_SERVING
-        for service in self._told - states.keys():
-            self._health.set(service, _UNKNOWN)
-        for service, state in states.items():
-            self._health.set(service, state)
-        self._told = set(states)
+        self._health.replace(states)
+        self.health = states
+        self.health_changed(states)
         if self.models.has_failed and not self.failed.is_set():
             _log.error("decoding has failed, and nothing is translated any more; the server ends")
             self.failed.set()
@@ -261,7 +287,12 @@ def http_port_type() -> type[HttpPort]:
 
 
 def _http_port(
-    settings: ServerSettings, metrics: Metrics, connections: int, certificates: Certificates | None
+    settings: ServerSettings,
+    metrics: Metrics,
+    connections: int,
+    certificates: Certificates | None,
+    *,
+    shares_port: bool,
 ) -> HttpPort | None:
     """Return the HTTP port; None if there is none.
 
@@ -273,4 +304,4 @@ def _http_port(
         return None
     port = http_port_type()
     with listening_on(settings.host, settings.http_port):
-        return port(settings, metrics, connections, certificates)
+        return port(settings, metrics, connections, certificates, shares_port=shares_port)

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Sequence
 from typing import Protocol
 
-from translane_server.dispatch.replica_connection import Host
+from translane_server.dispatch.process_connection import Host
 from translane_server.replica.fork_messages import CODE, PID, read_report, send_connection
 
 # Time for a process to finish its step before it is killed [seconds].
@@ -43,10 +43,16 @@ def process_hosts(count: int, threads: int, command: Sequence[str] = _COMMAND) -
 
 
 class OwnProcess:
-    """Runs each replica in a process of its own, which loads the model. Implements `ProcessHost`."""
+    """Runs each replica in a process of its own, which loads the model. Implements `ProcessHost`.
 
-    def __init__(self, command: Sequence[str]) -> None:
+    Args:
+        command: runs the process; "serve" and a file descriptor follow.
+        descriptors: more file descriptors that the process inherits.
+    """
+
+    def __init__(self, command: Sequence[str], descriptors: Sequence[int] = ()) -> None:
         self._command = command
+        self._descriptors = descriptors
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -54,7 +60,7 @@ class OwnProcess:
         return self._process.pid if self._process and self._process.poll() is None else -1
 
     def launch(self, connection: socket.socket) -> None:
-        self._process = _started(self._command, "serve", connection)
+        self._process = _started(self._command, "serve", connection, self._descriptors)
 
     def end(self, *, at_once: bool) -> str:
         if self._process is None:
@@ -197,10 +203,12 @@ class _Parent:
         return self.has_ended or (number, CODE) in self._reports
 
 
-def _started(command: Sequence[str], how: str, connection: socket.socket) -> subprocess.Popen[bytes]:
+def _started(
+    command: Sequence[str], how: str, connection: socket.socket, others: Sequence[int] = ()
+) -> subprocess.Popen[bytes]:
     return subprocess.Popen(  # noqa: S603 it runs this program
         [*command, how, str(connection.fileno())],
-        pass_fds=[connection.fileno()],
+        pass_fds=[connection.fileno(), *others],
         stdin=subprocess.DEVNULL,
         start_new_session=True,  # Ctrl-C in a terminal must reach only the server
     )

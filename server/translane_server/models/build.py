@@ -21,8 +21,13 @@ from translane_server.settings import ServerSettings
 _log = logging.getLogger(__name__)
 
 
-def build_registry(settings: ServerSettings, metrics: Metrics) -> Registry:
+def build_registry(settings: ServerSettings, metrics: Metrics, cpus: int | None = None) -> Registry:
     """Find all models and glossaries, and check their files. No model is loaded yet.
+
+    Args:
+        settings: the settings of the server.
+        metrics: the metrics of the server.
+        cpus: number of CPUs of all models; by default the CPUs that this process may use.
 
     Raises:
         StartupError: a model or a glossary is wrong. If there are several models, the message names the model.
@@ -39,7 +44,7 @@ def build_registry(settings: ServerSettings, metrics: Metrics) -> Registry:
             raise SettingsError(f"model_settings.{name}: there is no such model; there is {listed(folders)}")
     by_manifest = {place.folder for place in places if not place.name}
     of_manifests = frozenset(name for name, folder in named.items() if folder in by_manifest)
-    builder = _Builder(settings, metrics, of_manifests)
+    builder = _Builder(settings, metrics, of_manifests, cpus)
     registry = Registry(
         lambda: find_models(fixed, settings.models),
         builder.serve,
@@ -56,8 +61,8 @@ def build_registry(settings: ServerSettings, metrics: Metrics) -> Registry:
                 raise
             raise type(error)(f"model {name}: {error}") from None
     if len(folders) > 1:
-        parts = divide_cpus(list(folders))
-        _log.info("CPUs of each model: %s", ", ".join(f"{name} {cpus}" for name, cpus in parts.items()))
+        parts = divide_cpus(list(folders), cpus)
+        _log.info("CPUs of each model: %s", ", ".join(f"{name} {part}" for name, part in parts.items()))
     return registry
 
 
@@ -71,7 +76,9 @@ class _Builder:
         settings: ServerSettings,
         metrics: Metrics,
         named_by_manifest: frozenset[str],
+        cpus: int | None,
     ) -> None:
+        self._cpus = cpus
         self._settings = settings
         self._metrics = metrics
         self._named_by_manifest = named_by_manifest
@@ -92,7 +99,7 @@ class _Builder:
             folder,
             settings,
             metrics,
-            lambda: divide_cpus(sorted({*self.registry.models, name}))[name],
+            lambda: divide_cpus(sorted({*self.registry.models, name}), self._cpus)[name],
             named_by_manifest=name in self._named_by_manifest,
             stored=lambda: self.registry.stored,
         )

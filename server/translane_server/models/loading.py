@@ -21,7 +21,7 @@ from translane_server.errors import BundleError, StartupError
 from translane_server.models.folders import fingerprint, manifest_names, pinned, versions
 from translane_server.models.limits import limits_of
 from translane_server.models.loaded_model import LoadedModel
-from translane_server.observation.logs import data
+from translane_server.observation.logs import data, logged_always
 from translane_server.observation.model_metrics import ModelMetrics, Pids
 from translane_server.replica.setup import ModelSetup, ReplicaSetup
 from translane_server.requests.answers import AnswerCache
@@ -189,6 +189,7 @@ def make_dispatcher(
         encode_tokens=settings.encode_tokens,
         log_format=settings.log_format,
         log_level=settings.log_level,
+        log_always=logged_always(),
     )
     hosts = process_hosts(len(plan.rows), plan.threads)
     replicas = [

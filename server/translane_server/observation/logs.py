@@ -32,16 +32,30 @@ def configure_logging(
     log_format: Literal["plain", "json"],
     level: Literal["debug", "info", "warning", "error"],
     stream: TextIO | None = None,
+    *,
+    always: Mapping[str, Any] | None = None,
 ) -> None:
     """Write the server's records from `level` up, and other packages' warnings, to `stream` or standard error.
+
+    Args:
+        log_format: the shape of lines.
+        level: the least severe level to log.
+        stream: where to write; standard error by default.
+        always: keys and values of every line.
 
     No call waits for the reader of standard error; see `log_writer`.
     """
     handler = logging.StreamHandler(stream) if stream else _standard_error()
-    handler.setFormatter(JsonFormatter() if log_format == "json" else PlainFormatter())
+    handler.setFormatter(JsonFormatter(always) if log_format == "json" else PlainFormatter(always))
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger("translane_server").setLevel(level.upper())
     logging.captureWarnings(True)
+
+
+def logged_always() -> Mapping[str, Any]:
+    """The keys and values of every line, as `configure_logging` has set them."""
+    formatters = [handler.formatter for handler in logging.getLogger().handlers]
+    return next((each.always for each in formatters if isinstance(each, _Formatter)), {})
 
 
 def _standard_error() -> logging.Handler:
@@ -51,11 +65,26 @@ def _standard_error() -> logging.Handler:
         return logging.StreamHandler()
 
 
-class PlainFormatter(logging.Formatter):
+class _Formatter(logging.Formatter):
+    """Adds the same keys and values to every line.
+
+    Args:
+        always: the keys and values.
+    """
+
+    def __init__(self, always: Mapping[str, Any] | None = None) -> None:
+        super().__init__()
+        self.always = dict(always or {})
+
+    def _data(self, record: logging.LogRecord) -> Mapping[str, Any]:
+        return {**self.always, **getattr(record, _ATTRIBUTE, {}), **trace_ids()}
+
+
+class PlainFormatter(_Formatter):
     """``2030-01-31T12:00:00.123Z INFO listening on 127.0.0.1:50051 key=value``, then the traceback if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
-        values = {**getattr(record, _ATTRIBUTE, {}), **trace_ids()}
+        values = self._data(record)
         line = " ".join(
             [_timestamp(record), record.levelname, _one_line(record.getMessage())]
             + [f"{key}={_plain(value)}" for key, value in values.items()]
@@ -63,7 +92,7 @@ class PlainFormatter(logging.Formatter):
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
-class JsonFormatter(logging.Formatter):
+class JsonFormatter(_Formatter):
     """One JSON object: `time`, `level`, `logger`, `message`, the record's data, and `exception` if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -72,8 +101,7 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
-            **getattr(record, _ATTRIBUTE, {}),
-            **trace_ids(),
+            **self._data(record),
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)

@@ -57,7 +57,7 @@ def _load(setup: ReplicaSetup) -> Sessions:
 
     model = setup.model
     assert model is not None, "the setup of a process has a model"
-    configure_logging(model.log_format, model.log_level)
+    configure_logging(model.log_format, model.log_level, always=model.log_always)
     with _lack_of_memory():
         try:
             from translane_server.runtime.sessions import Sessions

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from translane_server.bundle import Bundle
 from translane_server.devices import Device
@@ -23,6 +24,7 @@ class ModelSetup:
         encode_tokens: maximum number of source tokens, with padding, that are encoded between two decode steps.
         log_format: see `logs.configure_logging`.
         log_level: see `logs.configure_logging`.
+        log_always: see `logs.configure_logging`.
     """
 
     bundle: Bundle
@@ -33,6 +35,7 @@ class ModelSetup:
     encode_tokens: int
     log_format: Literal["plain", "json"] = "plain"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_always: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

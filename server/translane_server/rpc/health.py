@@ -7,6 +7,7 @@ keep all others from news, and the server from its end.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import grpc
@@ -33,6 +34,13 @@ class HealthService(HealthServicer):  # type: ignore[misc]  # the library has no
         """Set the state of a service. After `close` this has no effect."""
         if not self._closed:
             self._set(service, state)
+
+    def replace(self, states: Mapping[str, pb.HealthCheckResponse.ServingStatus]) -> None:
+        """Set the states of all services. A service that had a state before, and has none now, becomes unknown."""
+        for service in self._states.keys() - states.keys():
+            self.set(service, pb.HealthCheckResponse.SERVICE_UNKNOWN)
+        for service, state in states.items():
+            self.set(service, state)
 
     def close(self) -> None:
         """Say of all services that they do not serve, from now on."""

@@ -11,6 +11,7 @@ import grpc
 from translane.v1 import models_pb2 as pb
 from translane.v1.models_pb2_grpc import ModelServiceServicer, add_ModelServiceServicer_to_server
 from translane_server.errors import ModelRefusedError, StartupError
+from translane_server.listening import ADMIN_HOST
 from translane_server.models.registry import Registry
 from translane_server.observation.call_trace import Tracer
 from translane_server.observation.metrics import Metrics
@@ -19,9 +20,6 @@ from translane_server.rpc.open_calls import CallLimits
 from translane_server.rpc.reflection import enable_reflection
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["ModelService"].full_name
-
-# The port listens on this address alone: whoever can log in to the machine may use it, and nobody else.
-ADMIN_HOST = "127.0.0.1"
 
 _MAX_MESSAGE_BYTES = 4096
 _MAX_STREAMS = 16  # calls at once on a connection
@@ -60,7 +58,7 @@ class AdminPort:
     """The port of `ModelService`.
 
     Args:
-        models: the models of the server.
+        service: answers the calls.
         metrics: counts the calls.
         port: the port; 0 takes a free one.
         reflects: whether the port answers server reflection.
@@ -71,7 +69,13 @@ class AdminPort:
     """
 
     def __init__(
-        self, models: Registry, metrics: Metrics, port: int, *, reflects: bool, tracer: Tracer | None = None
+        self,
+        service: ModelServiceServicer,
+        metrics: Metrics,
+        port: int,
+        *,
+        reflects: bool,
+        tracer: Tracer | None = None,
     ) -> None:
         options = [
             ("grpc.so_reuseport", 0),
@@ -80,7 +84,7 @@ class AdminPort:
         ]
         limits = CallLimits(calls=_MAX_STREAMS, message_bytes=_MAX_MESSAGE_BYTES, request_timeout=_LONGEST_LOAD)
         self._server = grpc.aio.server(interceptors=[CallInterceptor(metrics, limits, tracer=tracer)], options=options)
-        add_ModelServiceServicer_to_server(ModelService(models), self._server)  # type: ignore[no-untyped-call]
+        add_ModelServiceServicer_to_server(service, self._server)  # type: ignore[no-untyped-call]
         if reflects:
             enable_reflection((SERVICE_NAME,), self._server)
         self.port = self._server.add_insecure_port(f"{ADMIN_HOST}:{port}")

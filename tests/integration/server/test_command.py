@@ -1,83 +1,27 @@
 """`translane-server` as a process: its exit codes, its signals, and what it says."""
 
-import contextlib
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
-from pathlib import Path
-from typing import Any
-from urllib.request import urlopen
 
 import grpc
 import psutil
 import pytest
 
 from helpers.otlp_receiver import Receiver, tree_of
+from helpers.server_process import ServerProcess, assert_gone
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
-
-TESTS = Path(__file__).parents[2]
-
-
-class Process:
-    """A running server; `lines` grows with its log."""
-
-    def __init__(self, *argv, **environ):
-        command = [sys.executable, str(TESTS / "fakes" / "command.py"), "--model", "x", "--port=0", "--metrics-port=0"]
-        path = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
-        environ = {**os.environ, "PYTHONPATH": path, "GRPC_VERBOSITY": "NONE", **environ}
-        self.process: Any = subprocess.Popen([*command, *argv], env=environ, stderr=subprocess.PIPE, text=True)
-        self.lines = []
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
-
-    def _read(self):
-        for line in self.process.stderr:
-            self.lines.append(line.rstrip("\n"))
-
-    def wait_for(self, pattern):
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline:
-            for line in list(self.lines):
-                if found := re.search(pattern, line):
-                    return found
-            time.sleep(0.01)
-        raise AssertionError(f"no {pattern!r} in {self.lines}")
-
-    def wait_for_a_request(self):
-        """Until a sentence decodes."""
-        address = self.wait_for("metrics on (http://.*)")[1]
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline:
-            with urlopen(address) as response:
-                if re.search(rb'translane_rows{.*state="active"} [1-9]', response.read()):
-                    return
-            time.sleep(0.01)
-        raise AssertionError("no request came in")
-
-    def stop(self, number=signal.SIGTERM):
-        self.process.send_signal(number)
-
-    def exit_code(self):
-        return self.process.wait(20)
-
-    def close(self):
-        self.process.kill()
-        self.process.wait()
-        self._reader.join()
-        self.process.stderr.close()
 
 
 @pytest.fixture
 def start():
     started = []
-    yield lambda *argv, **environ: started.append(Process(*argv, **environ)) or started[-1]
+    yield lambda *argv, **environ: started.append(ServerProcess(*argv, **environ)) or started[-1]
     for process in started:
         process.close()
 
@@ -170,16 +114,6 @@ def serving(start):
     replicas = loader.children()
     assert len(replicas) == 2
     return server, replicas, loader
-
-
-def assert_gone(*processes):
-    """Whoever inherits what has lost its parent may leave it a zombie."""
-    deadline = time.monotonic() + 10
-    for process in processes:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            while process.status() != psutil.STATUS_ZOMBIE:
-                assert time.monotonic() < deadline, process
-                time.sleep(0.01)
 
 
 @pytest.mark.slow

@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 
 from translane.v1 import translation_pb2 as pb
+from translane_server.front_ends import metrics as front_end_metrics
+from translane_server.front_ends import shares
+from translane_server.front_ends.metrics import ParentMetrics
 from translane_server.manifest import LONGEST_MODEL_NAME
 from translane_server.models import glossary_folder
 from translane_server.observation import metrics_server
@@ -58,7 +61,7 @@ def test_options():
 
 def test_metrics():
     declared = {}
-    for family in Metrics().registry.collect():
+    for family in (*Metrics().registry.collect(), *ParentMetrics().collect()):
         if family.name.startswith(("grpc_", "translane_")):
             suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
             kind = "gauge" if family.type == "info" else family.type
@@ -87,6 +90,13 @@ def test_numbers_of_limits():
         f"{text_workers._WAITING_BYTES >> 20} MiB",
     ):
         assert text in bounds
+
+
+def test_numbers_of_front_ends():
+    section = re.sub(r"\s+", " ", DOCS.split("\n## Front ends\n")[1].split("\n## ")[0])
+    assert f"a scrape within {front_end_metrics.PATIENCE:g} seconds" in section
+    divided = section.split("gets.** CPUs, ")[1].split(" are divided")[0]
+    assert tuple(re.findall(r"`(\w+)`", divided)) == shares.DIVIDED
 
 
 def test_numbers_of_sizes():

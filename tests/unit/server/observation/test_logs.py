@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from translane_server.observation.logs import configure_logging, data
+from translane_server.observation.logs import configure_logging, data, logged_always
 
 
 @pytest.fixture
@@ -23,6 +23,17 @@ def log():
     yield configured
     root.handlers[:], root.level, ours.level = before
     logging.captureWarnings(False)
+
+
+@pytest.mark.parametrize("log_format", ["plain", "json"])
+def test_every_line_has_what_the_process_is(log, log_format):
+    stream = io.StringIO()
+    log(log_format)
+    configure_logging(log_format, "info", stream, always={"front_end": 2})
+    logging.getLogger("translane_server.x").info("hello", extra=data(rows=3))
+    found = stream.getvalue()
+    assert found.endswith(" hello front_end=2 rows=3\n") or json.loads(found)["front_end"] == 2
+    assert logged_always() == {"front_end": 2}
 
 
 def test_json(log):

@@ -1,0 +1,1 @@
+"""Several processes that take requests on the same ports, and their parent."""
