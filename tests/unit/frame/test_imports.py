@@ -125,8 +125,8 @@ ROOMS = {
         },
         "service_manager": set(),
         "command": {
-            "access", "check", "front_ends.parent", "models", "server", "errors", "observation", "service_manager", "settings",
-            "settings_loader",
+            "access", "check", "front_ends.parent", "models", "server", "errors", "observation", "service_manager",
+            "settings", "settings_loader",
         },
         "__main__": {"command", "errors", "printable", "rpc.text_workers"},
     },
