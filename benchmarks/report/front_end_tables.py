@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from benchmarks.measuring.front_end_model import Costs, Machine, Simulated, simulate
@@ -10,9 +11,12 @@ from benchmarks.measuring.front_end_model import Costs, Machine, Simulated, simu
 CORES = (4, 8, 16, 32, 64)
 NUMBERS = (1, 2, 3, 4, 6, 8, 12, 16)  # front ends
 CONNECTIONS = (2, 8, 64, 1024)
+MANY = 1024  # connections
+SENTENCES = {"short": 1.0, "long": 5.0}  # how much decoding they take
 CALLS_OF_A_CORE = 32  # open at the same time
-FEW = 16  # cores of the table of connections
-RUNS = 3  # simulations, each with connections placed anew
+CORES_OF_CONNECTIONS = 16
+MOST_REPLICAS = 16  # that a front end has of a small model, see dispatch.plan
+RUNS, FEW_RUNS = 2, 10  # simulations, each with connections placed anew; chance matters where they are few
 ENOUGH = 0.95  # of the best rate: fewer front ends are better than the last few percent
 
 Parts = Mapping[str, Mapping[str, Sequence[float]]]
@@ -85,36 +89,41 @@ def modelled_tables(parts: Parts, rates: Rates, callers: tuple[int, int, int]) -
                 f"| {kind} | {each['name']} | {each['rates']:,.0f} | {found[-1].rate:,.0f} | {off:+.0%}"
                 f" | {each['ratio']:.2f} | {found[-1].rate / found[0].rate:.2f} |"
             )
-    costs = _without_callers(costs_of(parts, rates, "decoded", total // 2))
+    costs = replace(costs_of(parts, rates, "decoded", total // 2), caller=0.0)
     return "\n\n".join(["\n".join(checks), _by_cores(costs), _by_connections(costs)])
 
 
-def _without_callers(costs: Costs) -> Costs:
-    return Costs(costs.front_end, costs.threads, costs.alone, costs.more)
-
-
 def _by_cores(costs: Costs) -> str:
-    lines = [f"| cores | {' | '.join(map(str, NUMBERS))} | best |", f"|---:|{'---:|' * (len(NUMBERS) + 1)}"]
-    for cores in CORES:
-        found = {
-            number: simulate(Machine(cores, number, cores, 1024, CALLS_OF_A_CORE * cores), costs, RUNS)
-            for number in NUMBERS
-            if number <= cores
-        }
-        most = max(each.rate for each in found.values())
-        best = min(number for number, each in found.items() if each.rate >= ENOUGH * most)
-        cells = [f"{found[n].rate:,.0f} ({found[n].p95 * 1e3:.0f})" if n in found else "" for n in NUMBERS]
-        lines.append(f"| {cores} | {' | '.join(cells)} | {best} |")
+    heads = " | ".join(f"{number} front ends" if number > 1 else "1 front end" for number in NUMBERS)
+    lines = [f"| sentences | cores | {heads} | best |", f"|---|---:|{'---:|' * (len(NUMBERS) + 1)}"]
+    for name, times in SENTENCES.items():
+        scaled = replace(costs, alone=times * costs.alone, more=times * costs.more)
+        lines += [_row(name, cores, scaled) for cores in CORES]
     return "\n".join(lines)
 
 
+def _row(name: str, cores: int, costs: Costs) -> str:
+    found = {number: _simulated(cores, number, MANY, costs) for number in NUMBERS if number <= cores}
+    most = max(each.rate for each in found.values())
+    best = min(number for number, each in found.items() if each.rate >= ENOUGH * most)
+    cells = [_cell(found[number]) if number in found else "" for number in NUMBERS]
+    return f"| {name} | {cores} | {' | '.join(cells)} | {best} |"
+
+
+def _simulated(cores: int, front_ends: int, connections: int, costs: Costs) -> Simulated:
+    replicas = min(cores, front_ends * MOST_REPLICAS)
+    machine = Machine(cores, front_ends, replicas, connections, max(connections, CALLS_OF_A_CORE * cores))
+    return simulate(machine, costs, RUNS if connections == MANY else FEW_RUNS)
+
+
+def _cell(found: Simulated) -> str:
+    return f"{found.rate:,.0f} ({found.p95 * 1e3:.0f})"
+
+
 def _by_connections(costs: Costs) -> str:
-    numbers = [number for number in NUMBERS if number <= FEW]
-    lines = [f"| connections | {' | '.join(map(str, numbers))} |", f"|---:|{'---:|' * len(numbers)}"]
+    heads = " | ".join(f"{number} front ends" if number > 1 else "1 front end" for number in NUMBERS)
+    lines = [f"| connections | {heads} |", f"|---:|{'---:|' * len(NUMBERS)}"]
     for connections in CONNECTIONS:
-        calls = max(connections, CALLS_OF_A_CORE * FEW)
-        found = [simulate(Machine(FEW, number, FEW, connections, calls), costs, 4 * RUNS) for number in numbers]
-        lines.append(
-            f"| {connections:,} | {' | '.join(f'{each.rate:,.0f} ({each.p95 * 1e3:.0f})' for each in found)} |"
-        )
+        cells = [_cell(_simulated(CORES_OF_CONNECTIONS, number, connections, costs)) for number in NUMBERS]
+        lines.append(f"| {connections:,} | {' | '.join(cells)} |")
     return "\n".join(lines)
