@@ -16,10 +16,11 @@ import heapq
 import random
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-_CALLS = 12_000  # that are simulated
-_IGNORED = 0.25  # of them, at the begin
+# Calls that are simulated: so many, and so many for each one that is open. All begin at once, so the first share of them
+# is ignored.
+_CALLS, _CALLS_OF_EACH, _IGNORED = 8000, 10, 0.25
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class Machine:
         connections: of all callers.
         calls: that are open at the same time, on all connections.
         callers: processes of callers on this machine.
+        others: cores that other programs on this machine want all the time.
     """
 
     cores: float
@@ -60,6 +62,7 @@ class Machine:
     connections: int
     calls: int
     callers: int = 0
+    others: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -184,12 +187,13 @@ class _Simulation:
             self._begin(_Call(places[connection], connection % max(1, machine.callers)))
 
     def run(self) -> Simulated:
-        while len(self._ends) < _CALLS:
+        calls = max(_CALLS, _CALLS_OF_EACH * self._machine.calls)
+        while len(self._ends) < calls:
             at, _, event = heapq.heappop(self._events)
-            self.clock += (at - self.work) * max(1.0, self.wanted / self._machine.cores)
+            self.clock += (at - self.work) * max(1.0, (self.wanted + self._machine.others) / self._machine.cores)
             self.work = at
             event()
-        first = int(_CALLS * _IGNORED)
+        first = int(calls * _IGNORED)
         waits = sorted(wait for _, wait in self._ends[first:])
         lasted = self._ends[-1][0] - self._ends[first][0]
         return Simulated((len(waits) - 1) / lasted, waits[int(0.95 * len(waits))])
@@ -225,3 +229,19 @@ def simulate(machine: Machine, costs: Costs, runs: int = 1) -> Simulated:
     """Simulate a machine. With several runs, chance places the connections anew, and the means count."""
     found = [_Simulation(machine, costs, seed).run() for seed in range(runs)]
     return Simulated(sum(each.rate for each in found) / runs, sum(each.p95 for each in found) / runs)
+
+
+def others_of(machine: Machine, costs: Costs, rate: float) -> float:
+    """Return how many cores other programs want, if the machine's rate is `rate` requests a second.
+
+    Returns:
+        From 0, where the model is not faster than `rate` even without them, to 16.
+    """
+    low, high = 0.0, 16.0
+    for _ in range(10):
+        middle = (low + high) / 2
+        if simulate(replace(machine, others=middle), costs).rate > rate:
+            low = middle
+        else:
+            high = middle
+    return low

@@ -1,6 +1,6 @@
 import pytest
 
-from benchmarks.measuring.front_end_model import Costs, Machine, simulate
+from benchmarks.measuring.front_end_model import Costs, Machine, others_of, simulate
 
 COSTS = Costs(front_end=0.001, threads=0.0, alone=0.004, more=0.001)
 MANY = 1000
@@ -21,6 +21,12 @@ def test_short_cores_slow_down_all_parts_alike():
     assert simulate(machine, COSTS).rate == pytest.approx(2000, rel=0.01)
     more = Costs(front_end=0.001, threads=0.0005, alone=0.004, more=0.001)
     assert simulate(machine, more).rate == pytest.approx(2000 / 1.5, rel=0.01)
+
+
+def test_other_programs_are_found_by_what_they_take():
+    machine = Machine(cores=2, front_ends=4, replicas=0, connections=64, calls=64, others=3.0)
+    assert others_of(machine, COSTS, simulate(machine, COSTS).rate) == pytest.approx(3, abs=0.05)
+    assert others_of(machine, COSTS, 1e6) == 0
 
 
 def test_a_lone_call_waits_for_each_part_in_turn():
