@@ -18,8 +18,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-# Calls that are simulated: so many, and so many for each one that is open. All begin at once, so the first share of them
-# is ignored.
+# Calls that are simulated: so many, and so many for each one that is open. All begin at once, so the first share of
+# them is ignored.
 _CALLS, _CALLS_OF_EACH, _IGNORED = 8000, 10, 0.25
 
 

@@ -12,12 +12,12 @@ CORES_HERE = 2  # where the rates were measured
 CORES = (4, 8, 16, 32, 64)
 NUMBERS = (1, 2, 3, 4, 6, 8, 12, 16)  # front ends
 CONNECTIONS = (2, 8, 64, 1024)
-MANY = 1024  # connections
 SENTENCES = {"short": 1.0, "long": 5.0}  # how much decoding they take
 CALLS_OF_A_CORE = 32  # open at the same time
 CORES_OF_CONNECTIONS = 16
 MOST_REPLICAS = 16  # that a front end has of a small model, see dispatch.plan
-RUNS, FEW_RUNS = 2, 10  # simulations, each with connections placed anew; chance matters where they are few
+RUNS = 2  # simulations, each with connections placed anew
+RUNS_OF_CONNECTIONS = 8  # chance matters more where there are few
 ENOUGH = 0.95  # of the best rate: fewer front ends are better than the last few percent
 
 Parts = Mapping[str, Mapping[str, Sequence[float]]]
@@ -102,17 +102,19 @@ def _by_cores(costs: Costs) -> str:
 
 
 def _row(name: str, cores: int, costs: Costs) -> str:
-    found = {number: _simulated(cores, number, MANY, costs) for number in NUMBERS if number <= cores}
+    found = {
+        number: _simulated(cores, number, CALLS_OF_A_CORE * cores, costs, RUNS) for number in NUMBERS if number <= cores
+    }
     most = max(each.rate for each in found.values())
     best = min(number for number, each in found.items() if each.rate >= ENOUGH * most)
     cells = [_cell(found[number]) if number in found else "" for number in NUMBERS]
     return f"| {name} | {cores} | {' | '.join(cells)} | {best} |"
 
 
-def _simulated(cores: int, front_ends: int, connections: int, costs: Costs) -> Simulated:
+def _simulated(cores: int, front_ends: int, connections: int, costs: Costs, runs: int) -> Simulated:
     replicas = min(cores, front_ends * MOST_REPLICAS)
     machine = Machine(cores, front_ends, replicas, connections, max(connections, CALLS_OF_A_CORE * cores))
-    return simulate(machine, costs, RUNS if connections == MANY else FEW_RUNS)
+    return simulate(machine, costs, runs)
 
 
 def _cell(found: Simulated) -> str:
@@ -123,6 +125,9 @@ def _by_connections(costs: Costs) -> str:
     heads = " | ".join(f"{number} front ends" if number > 1 else "1 front end" for number in NUMBERS)
     lines = [f"| connections | {heads} |", f"|---:|{'---:|' * len(NUMBERS)}"]
     for connections in CONNECTIONS:
-        cells = [_cell(_simulated(CORES_OF_CONNECTIONS, number, connections, costs)) for number in NUMBERS]
+        cells = [
+            _cell(_simulated(CORES_OF_CONNECTIONS, number, connections, costs, RUNS_OF_CONNECTIONS))
+            for number in NUMBERS
+        ]
         lines.append(f"| {connections:,} | {' | '.join(cells)} |")
     return "\n".join(lines)

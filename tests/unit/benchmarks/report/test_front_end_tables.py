@@ -34,7 +34,13 @@ def test_costs_give_back_what_was_measured():
 
 
 def test_the_tables_of_the_model_have_a_cell_for_each_number_of_front_ends_that_fits(monkeypatch):
-    for name, value in {"CORES": (2, 4), "NUMBERS": (1, 4), "CONNECTIONS": (2,), "RUNS": 1, "FEW_RUNS": 1}.items():
+    for name, value in {
+        "CORES": (2, 4),
+        "NUMBERS": (1, 4),
+        "CONNECTIONS": (2,),
+        "RUNS": 1,
+        "RUNS_OF_CONNECTIONS": 1,
+    }.items():
         monkeypatch.setattr(front_end_tables, name, value)
     monkeypatch.setattr(front_end_model, "_CALLS", 600)
     check, cores, connections = modelled_tables(PARTS, RATES, (2, 8, 8)).split("\n\n")
