@@ -25,10 +25,10 @@ def check(settings: ServerSettings) -> Iterator[str]:
     """
     if settings.http_port is not None:
         http_port_type()
+    shares = shares_of(settings, available_cpus()) if settings.front_ends > 1 else []
     yield "settings: right"
-    if settings.front_ends > 1:
-        cpus = [str(share.cpus) for share in shares_of(settings, available_cpus())]
-        yield f"front ends: {settings.front_ends}, with CPUs: {', '.join(cpus)}"
+    if shares:
+        yield f"front ends: {len(shares)}, with CPUs: {', '.join(str(share.cpus) for share in shares)}"
     if certificates := certificates_of(settings.tls_cert, settings.tls_key, settings.tls_client_ca):
         if certificates.problem:
             raise CertificateError(f"certificate {settings.tls_cert}: {certificates.problem}")

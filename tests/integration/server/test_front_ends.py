@@ -314,6 +314,8 @@ def test_what_stops_a_front_end_stops_the_server(tmp_path, start):
     refused = command("--front-ends=64", "--model", str(tmp_path), "--rows=8")
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
     assert refused.stderr.startswith("translane-server: --front-ends (64) must be at most")
+    checked = command("--front-ends=64", "--model", str(tmp_path), "--rows=8", "--check")
+    assert (checked.returncode, checked.stdout, checked.stderr) == (2, "", refused.stderr)
     server = start("--glossaries", str(tmp_path / "none"))
     assert server.exit_code() == 2
     (line,) = server.lines
