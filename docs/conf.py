@@ -74,6 +74,7 @@ models/zh-en/README
 :caption: Measurements
 docs/benchmarks
 docs/decoding-costs
+docs/front-ends
 ```
 
 ```{toctree}

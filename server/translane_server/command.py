@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
+from translane_server.access.shared_allowances import SharedAllowances
 from translane_server.check import check
 from translane_server.errors import StartupError
 from translane_server.front_ends.parent import Parent
@@ -45,8 +46,9 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         configure_logging(settings.log_format, settings.log_level)
         manager = ServiceManager(environ.get("NOTIFY_SOCKET"))
         if settings.front_ends > 1:
+            shared = SharedAllowances.create(settings.front_ends) if settings.keys_file else None
             with written_in_background():
-                return asyncio.run(_serve(settings, Parent(settings), manager))
+                return asyncio.run(_serve(settings, Parent(settings, shared), manager))
         with written_in_background(), traces(environ) as tracer:
             metrics = Metrics()
             server = Server(settings, build_registry(settings, metrics), metrics, tracer)

@@ -14,7 +14,8 @@ from pathlib import Path
 from prometheus_client import Counter
 
 from translane_server.access.allowances import Account, Allowance
-from translane_server.access.keys import LONGEST_TOKEN, Holders, Key, digest_of, is_token, load_keys
+from translane_server.access.keys import LONGEST_TOKEN, Holders, Key, KeyHolder, digest_of, is_token, load_keys
+from translane_server.access.shared_allowances import SharedAllowances
 from translane_server.errors import ExpiredKeyError, KeysError, MissingKeyError, RequestError, UnknownKeyError
 from translane_server.file_changes import FileChanges
 from translane_server.observation.metrics import Metrics
@@ -70,15 +71,23 @@ class KeyRing:
         path: the file of keys.
         metrics: counts the sentences and the refusals of each holder.
         clock: the time of day [seconds].
+        shared: where all front ends of the server count; None if this process is the only one.
 
     Raises:
         KeysError: the file is wrong.
     """
 
-    def __init__(self, path: Path, metrics: Metrics, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        path: Path,
+        metrics: Metrics,
+        clock: Callable[[], float] = time.time,
+        shared: SharedAllowances | None = None,
+    ) -> None:
         self._path = path
         self._metrics = metrics
         self._clock = clock
+        self._allowance: Callable[[str, KeyHolder], Allowance] = shared.allowance if shared else _allowance
         self._changes = FileChanges([path])
         self._refused: Counts[str] = Counts()
         self._told = float("-inf")
@@ -138,7 +147,7 @@ class KeyRing:
         """Let new calls use these holders. Calls that run go on, whatever becomes of their keys."""
         cabinet, before = _Cabinet(), self._cabinet.allowances
         for name, holder in holders.items():
-            allowance = before.get(name) or Allowance(holder)
+            allowance = before.get(name) or self._allowance(name, holder)
             allowance.change(holder)
             cabinet.allowances[name] = allowance
             sentences = self._metrics.key_sentences.labels(name)
@@ -160,6 +169,10 @@ class KeyRing:
         _log.warning("calls are refused for their keys: %s; the last one came from %s", counts, peer)
         self._refused.clear()
         self._told = now
+
+
+def _allowance(_name: str, holder: KeyHolder) -> Allowance:
+    return Allowance(holder)
 
 
 def _token_of(metadata: Metadata) -> str:

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from translane.v1 import models_pb2 as pb
+from translane_server.access.guard import Guard
+from translane_server.access.shared_allowances import SharedAllowances
 from translane_server.errors import DeviceError, RequestError
 from translane_server.front_ends.messages import (
     Answer,
@@ -136,7 +138,8 @@ class FrontEnd:
             # On a thread, because files are read and checked, and the parent wants its answers meanwhile.
             registry = await asyncio.to_thread(build_registry, setup.settings, self._metrics, setup.cpus)
             refuse_cuda(registry)
-            self._server = Server(setup.settings, registry, self._metrics, self._tracer, is_front_end=True)
+            guard = Guard(setup.settings, self._metrics, joined(setup))
+            self._server = Server(setup.settings, registry, self._metrics, self._tracer, guard=guard, is_front_end=True)
             self._models = ModelService(registry)
             return await self._serve()
         finally:
@@ -216,6 +219,11 @@ class FrontEnd:
 
     def _tell_health(self, states: Mapping[str, int]) -> None:
         self._parent.send(Health(dict(states)))
+
+
+def joined(setup: FrontEndSetup) -> SharedAllowances | None:
+    """Return what the front end shares of the limits of keys; None without keys."""
+    return None if setup.allowances is None else SharedAllowances.join(setup.allowances, setup.number)
 
 
 def refuse_cuda(models: Registry) -> None:

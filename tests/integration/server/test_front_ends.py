@@ -261,6 +261,27 @@ def test_certificates_and_keys_hold_for_all(start, tmp_path):
 
 
 @pytest.mark.slow
+def test_limits_of_a_key_hold_for_all_front_ends_together(start, tmp_path):
+    token = make_token()
+    holder = KeyHolder(keys=(Key(sha256=digest_of(token).hex()),), sentences_per_second=0.001)
+    (tmp_path / "keys.toml").write_text(write_keys({"ann": holder}))
+    serving = Serving(start(f"--keys-file={tmp_path / 'keys.toml'}"))
+
+    def accepted():
+        codes = []
+        for _ in range(MANY // 2):
+            with serving.connection() as stub, contextlib.suppress(grpc.RpcError):
+                request, metadata = pb.TranslateRequest(texts=["a"]), [("authorization", f"Bearer {token}")]
+                codes.append(stub.Translate(request, metadata=metadata, timeout=20))
+        return len(codes)
+
+    assert accepted() == 1
+    serving.processes[0].kill()
+    serving.wait_for_value("translane_front_ends", 2)
+    assert accepted() == 0  # a front end that comes back finds the bucket as it was
+
+
+@pytest.mark.slow
 def test_the_server_ends_when_no_front_end_is_left(start):
     serving = Serving(start("--health-port=0", FAKE_MOST_LOSSES="0"))
     serving.processes[0].kill()

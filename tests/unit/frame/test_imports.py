@@ -115,7 +115,8 @@ ROOMS = {
         "listening": {"errors", "settings"},
         "server": {"http", "rpc", "access", "models", "descriptors", "errors", "listening", "observation", "settings"},
         "front_ends.front_end": {
-            "front_ends.messages", "models", "replica.messages", "rpc.model_service", "errors", "observation", "server",
+            "access", "front_ends.messages", "models", "replica.messages", "rpc.model_service", "errors",
+            "observation", "server",
         },
         "front_ends.__main__": {"front_ends.front_end", "errors", "observation"},
         "front_ends": {
@@ -124,8 +125,8 @@ ROOMS = {
         },
         "service_manager": set(),
         "command": {
-            "check", "front_ends.parent", "models", "server", "errors", "observation", "service_manager", "settings",
-            "settings_loader",
+            "access", "check", "front_ends.parent", "models", "server", "errors", "observation", "service_manager",
+            "settings", "settings_loader",
         },
         "__main__": {"command", "errors", "printable", "rpc.text_workers"},
     },

@@ -3,6 +3,7 @@ from prometheus_client import Counter
 
 from translane_server.access.allowances import Account, Allowance
 from translane_server.access.keys import KeyHolder
+from translane_server.access.shared_allowances import SharedAllowances
 from translane_server.errors import InvalidRequestError, SentenceRateError, TooManySentencesError
 
 
@@ -19,15 +20,24 @@ def clock():
     return Clock()
 
 
-def test_without_limits_everything_is_taken(clock):
-    allowance = Allowance(KeyHolder(), clock)
+@pytest.fixture(params=["alone", "one of three front ends"])
+def allowance_of(request, clock):
+    """Makes an allowance. The same rules hold whoever counts."""
+    if request.param == "alone":
+        return lambda holder: Allowance(holder, clock)
+    shared = SharedAllowances.join(SharedAllowances.create(3).descriptor, 1)
+    return lambda holder: shared.allowance("a", holder, clock)
+
+
+def test_without_limits_everything_is_taken(allowance_of):
+    allowance = allowance_of(KeyHolder())
     for _ in range(10):
         allowance.take(1_000_000)
     assert allowance.in_flight == 10_000_000
 
 
-def test_sentences_in_flight_are_limited_until_they_are_given_back(clock):
-    allowance = Allowance(KeyHolder(sentences_in_flight=10), clock)
+def test_sentences_in_flight_are_limited_until_they_are_given_back(allowance_of):
+    allowance = allowance_of(KeyHolder(sentences_in_flight=10))
     allowance.take(4)
     allowance.take(6)
     with pytest.raises(TooManySentencesError, match="10 sentences of this key are in flight, 1 more would exceed"):
@@ -37,8 +47,8 @@ def test_sentences_in_flight_are_limited_until_they_are_given_back(clock):
     assert allowance.in_flight == 10
 
 
-def test_a_request_that_never_fits_is_not_to_be_tried_again(clock):
-    allowance = Allowance(KeyHolder(sentences_in_flight=10), clock)
+def test_a_request_that_never_fits_is_not_to_be_tried_again(allowance_of):
+    allowance = allowance_of(KeyHolder(sentences_in_flight=10))
     with pytest.raises(InvalidRequestError, match="has 11 sentences, and its key may have 10 in flight"):
         allowance.take(11)
     allowance.take(8)
@@ -47,8 +57,8 @@ def test_a_request_that_never_fits_is_not_to_be_tried_again(clock):
     assert allowance.in_flight == 8
 
 
-def test_over_a_minute_the_rate_holds_whatever_the_sizes(clock):
-    allowance = Allowance(KeyHolder(sentences_per_second=10), clock)
+def test_over_a_minute_the_rate_holds_whatever_the_sizes(clock, allowance_of):
+    allowance = allowance_of(KeyHolder(sentences_per_second=10))
     taken, waits = 0, []
     for step in range(6000):
         clock.now = 100 + step / 100
@@ -64,8 +74,8 @@ def test_over_a_minute_the_rate_holds_whatever_the_sizes(clock):
     assert max(waits) <= 1
 
 
-def test_the_suggested_wait_is_exact(clock):
-    allowance = Allowance(KeyHolder(sentences_per_second=10), clock)
+def test_the_suggested_wait_is_exact(clock, allowance_of):
+    allowance = allowance_of(KeyHolder(sentences_per_second=10))
     allowance.take(30)  # the ten of the bucket, and a debt of twenty
     with pytest.raises(SentenceRateError) as caught:
         allowance.take(1)
@@ -77,8 +87,8 @@ def test_the_suggested_wait_is_exact(clock):
     allowance.take(1)
 
 
-def test_a_slow_rate_accepts_one_sentence_at_a_time(clock):
-    allowance = Allowance(KeyHolder(sentences_per_second=0.01), clock)
+def test_a_slow_rate_accepts_one_sentence_at_a_time(clock, allowance_of):
+    allowance = allowance_of(KeyHolder(sentences_per_second=0.01))
     allowance.take(1)
     with pytest.raises(SentenceRateError) as caught:
         allowance.take(1)
@@ -87,8 +97,8 @@ def test_a_slow_rate_accepts_one_sentence_at_a_time(clock):
     allowance.take(1)
 
 
-def test_the_rest_of_an_accepted_call_is_not_refused_for_the_rate(clock):
-    allowance = Allowance(KeyHolder(sentences_per_second=1), clock)
+def test_the_rest_of_an_accepted_call_is_not_refused_for_the_rate(allowance_of):
+    allowance = allowance_of(KeyHolder(sentences_per_second=1))
     allowance.take(1)
     allowance.take(5, of_call=1)
     with pytest.raises(SentenceRateError) as caught:
@@ -96,8 +106,8 @@ def test_the_rest_of_an_accepted_call_is_not_refused_for_the_rate(clock):
     assert caught.value.retry_after == pytest.approx(6)
 
 
-def test_changed_limits_hold_for_what_is_in_flight(clock):
-    allowance = Allowance(KeyHolder(), clock)
+def test_changed_limits_hold_for_what_is_in_flight(allowance_of):
+    allowance = allowance_of(KeyHolder())
     allowance.take(20)
     allowance.change(KeyHolder(sentences_in_flight=25))
     with pytest.raises(TooManySentencesError):
@@ -105,9 +115,9 @@ def test_changed_limits_hold_for_what_is_in_flight(clock):
     allowance.take(5)
 
 
-def test_an_account_gives_back_what_it_took_once(clock):
+def test_an_account_gives_back_what_it_took_once(allowance_of):
     counter = Counter("sentences", "", registry=None)
-    allowance = Allowance(KeyHolder(sentences_in_flight=10), clock)
+    allowance = allowance_of(KeyHolder(sentences_in_flight=10))
     account = Account(allowance, counter)
     account.pay(3)
     account.pay(4)
