@@ -1,8 +1,8 @@
 """All benchmarks, one after the other, and then the report: what `make bench` runs.
 
-    python -m benchmarks.runs.suite                          # about an hour
-    python -m benchmarks.runs.suite --quick                  # a quarter of an hour
-    python -m benchmarks.runs.suite --full                   # three hours or so
+    python -m benchmarks.runs.suite                          # about ninety minutes
+    python -m benchmarks.runs.suite --quick                  # about twenty minutes
+    python -m benchmarks.runs.suite --full                   # six hours or so
     python -m benchmarks.runs.suite --device cuda            # what there is to measure on a GPU
     python -m benchmarks.runs.suite --only scaling products
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import importlib.util
 import json
 import os
 import signal
@@ -23,16 +24,21 @@ import sys
 import sysconfig
 import time
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks import places
+from benchmarks.machine import has_vnni, processor
 from benchmarks.models.benchmarked import NAMES, ON_CUDA, PRECISIONS, Unavailable, prepare
 from translane_client.bench.sentences import BUILT_IN
 from translane_server.devices import choose_device
 from translane_server.errors import DeviceError
 
 LENGTHS = ("quick", "usual", "full")
+NAMES_OF_PARTS = (
+    *("offline", "serving", "without_vnni", "students", "front_ends"),
+    *("steps", "products", "scaling"),
+)
 EACH_MODEL = ("steps", "products")  # have a file for each model
 GRACE = 30.0  # seconds that a benchmark gets to end
 ENDED = 124  # the exit code of what was ended at its limit
@@ -58,35 +64,56 @@ class Part:
         return " ".join((self.module, *self.arguments))
 
 
+_OFFLINE, _SERVING, _SCALING = (f"benchmarks.runs.{name}" for name in ("offline", "serving", "scaling"))
 OFFLINE = {
-    "quick": Part("offline", "benchmarks.runs.offline", ("--quick", "--batches", "1", "32"), 15),
-    "usual": Part("offline", "benchmarks.runs.offline", ("--quick", "--batches", "1", "8", "32", "64", "128"), 40),
-    "full": Part("offline", "benchmarks.runs.offline", (), 120),
+    "quick": Part("offline", _OFFLINE, ("--quick", "--precisions", "int8", "--batches", "1", "32"), 10),
+    "usual": Part("offline", _OFFLINE, ("--quick", "--batches", "1", "8", "32", "64"), 45),
+    "full": Part("offline", _OFFLINE, (), 180),
+}
+HIDDEN: Mapping[str, tuple[tuple[str, ...], float]] = {  # the offline benchmark without VNNI
+    "quick": (("--quick", "--precisions", "int8", "--searches", "greedy", "--batches", "1", "32"), 5),
+    "usual": (("--quick", "--precisions", "int8", "--batches", "1", "8", "32"), 18),
+    "full": (("--quick", "--batches", "1", "8", "32", "64"), 60),
 }
 SERVING = {
-    "quick": Part("serving", "benchmarks.runs.serving", ("--quick", "--models", "demo"), 8),
-    "usual": Part("serving", "benchmarks.runs.serving", ("--rounds", "1"), 30),
-    "full": Part("serving", "benchmarks.runs.serving", ("--precisions", *PRECISIONS), 100),
+    "quick": Part(
+        "serving", _SERVING, ("--plan", "quick", "--models", "demo", "--precisions", "int8", "--searches", "greedy"), 5
+    ),
+    "usual": Part("serving", _SERVING, ("--plan", "usual", "--precisions", "int8"), 45),
+    "full": Part("serving", _SERVING, ("--precisions", *PRECISIONS), 150),
 }
 SCALING = {
     "quick": Part(
         "scaling",
-        "benchmarks.runs.scaling",
-        ("--rounds", "2", "--rows", "1", "8", "32", "128", "--lengths", "16", "64"),
-        5,
+        _SCALING,
+        ("--models", "demo", "--rounds", "2", "--rows", "1", "8", "32", "128", "--lengths", "16", "64"),
+        4,
     ),
-    "usual": Part("scaling", "benchmarks.runs.scaling", ("--rounds", "3"), 15),
-    "full": Part("scaling", "benchmarks.runs.scaling", (), 30),
+    "usual": Part(
+        "scaling", _SCALING, ("--rounds", "3", "--rows", "1", "8", "32", "128", "--lengths", "16", "64", "250"), 12
+    ),
+    "full": Part("scaling", _SCALING, (), 45),
 }
 STEPS = {  # and products
     "quick": ("--rounds", "2", "--rows", "1", "32"),
-    "usual": ("--rounds", "5"),
+    "usual": ("--rounds", "3", "--rows", "1", "8", "32", "64"),
     "full": ("--rounds", "9"),
 }
-EACH = {"quick": 2.0, "usual": 5.0, "full": 10.0}  # minutes of steps and products
+EACH = {"quick": 1.0, "usual": 3.0, "full": 10.0}  # minutes of steps and products
+STUDENT = {"quick": ("1", 2.0), "usual": ("3", 4.0), "full": ("7", 10.0)}  # rounds, and minutes
+FRONT_ENDS = "benchmarks.runs.front_ends"
+FRONT_ENDS_MINUTES = 8.0
 
 
-def parts(length: str, device: str, sentences: Path, bundles: Mapping[str, Path]) -> Iterator[Part]:
+def parts(
+    length: str,
+    device: str,
+    sentences: Path,
+    bundles: Mapping[str, Path],
+    *,
+    student: Path | None = None,
+    vnni: bool = False,
+) -> Iterator[Part]:
     """What is run, in order.
 
     Args:
@@ -94,21 +121,35 @@ def parts(length: str, device: str, sentences: Path, bundles: Mapping[str, Path]
         device: cpu or cuda.
         sentences: file of what is translated.
         bundles: of the models whose steps are measured, by name and precision.
+        student: bundle of a student of the demo model, where there is one.
+        vnni: whether the processor has VNNI.
     """
     texts = () if sentences == places.SENTENCES else ("--sentences", str(sentences))
     on = () if device == "cpu" else ("--device", device)
+    scaling, offline, serving = (which[length] for which in (SCALING, OFFLINE, SERVING))
+    yield replace(offline, arguments=(*offline.arguments, *texts, *on))
+    if device == "cpu":
+        yield replace(serving, arguments=(*serving.arguments, *texts))
+        if vnni:
+            cells, minutes = HIDDEN[length]
+            output = ("-o", str(places.result("without_vnni")))
+            yield Part(
+                "without_vnni", "benchmarks.runs.avx2", ("python", "-m", _OFFLINE, *cells, *texts, *output), minutes
+            )
+        if student:
+            rounds, minutes = STUDENT[length]
+            bundles_of = (str(places.DEMO), str(student), "--rounds", rounds)
+            yield Part("students", "benchmarks.runs.students", (*bundles_of, *texts), minutes)
+        if importlib.util.find_spec(FRONT_ENDS):
+            yield Part("front_ends", FRONT_ENDS, ("-o", str(places.result("front_ends"))), FRONT_ENDS_MINUTES)
     for name, bundle in bundles.items():
-        rounds, minutes = STEPS[length], EACH[length]
+        rows, minutes = STEPS[length], EACH[length]
         output = ("-o", str(places.result(f"steps-{name}", device)))
-        yield Part("steps", "benchmarks.runs.costs", ("steps", str(bundle), *rounds, *on, *output), minutes)
+        yield Part("steps", "benchmarks.runs.costs", ("steps", str(bundle), *rows, *on, *output), minutes)
         if device == "cpu":
             output = ("-o", str(places.result(f"products-{name}")))
-            yield Part("products", "benchmarks.runs.products", (str(bundle), *rounds, *output), minutes)
-    scaling, offline, serving = (which[length] for which in (SCALING, OFFLINE, SERVING))
-    yield Part("scaling", "benchmarks.runs.scaling", (*scaling.arguments, *on), scaling.minutes)
-    yield Part("offline", "benchmarks.runs.offline", (*offline.arguments, *texts, *on), offline.minutes)
-    if device == "cpu":
-        yield Part("serving", "benchmarks.runs.serving", (*serving.arguments, *texts), serving.minutes)
+            yield Part("products", "benchmarks.runs.products", (str(bundle), *rows, *output), minutes)
+    yield replace(scaling, arguments=(*scaling.arguments, *on))
 
 
 def run(part: Part, environment: Mapping[str, str]) -> int:
@@ -178,7 +219,10 @@ def main() -> None:
     kinds.add_argument("--quick", dest="length", action="store_const", const="quick", help="fewer cells and rounds")
     kinds.add_argument("--full", dest="length", action="store_const", const="full", help="all cells, more rounds")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--only", nargs="+", choices=("steps", "products", "scaling", "offline", "serving"))
+    parser.add_argument("--only", nargs="+", choices=NAMES_OF_PARTS)
+    parser.add_argument(
+        "--student", type=Path, default=places.STUDENT, metavar="FOLDER", help="bundle of a student of the demo model"
+    )
     parser.add_argument("--sentences", type=Path, help="source, tab, reference on each line; gzip")
     parser.add_argument("--list", action="store_true", help="tell what would be run, and how long at most")
     arguments = parser.parse_args()
@@ -197,9 +241,12 @@ def main() -> None:
             except Unavailable as reason:
                 print(f"suite: skipped: {reason}", file=sys.stderr)
     sentences = sentences_of(arguments.sentences, places.RESULTS)
+    student = arguments.student if (arguments.student / "manifest.json").is_file() else None
+    vnni = has_vnni(processor())
+    length = arguments.length or "usual"
     chosen = [
         part
-        for part in parts(arguments.length or "usual", arguments.device, sentences, bundles)
+        for part in parts(length, arguments.device, sentences, bundles, student=student, vnni=vnni)
         if part.name in (arguments.only or (part.name,))
     ]
     print("\n".join(f"suite: {part}, {part.minutes:g} minutes at most" for part in chosen), flush=True)
