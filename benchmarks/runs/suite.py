@@ -36,7 +36,7 @@ from translane_server.errors import DeviceError
 
 LENGTHS = ("quick", "usual", "full")
 NAMES_OF_PARTS = (
-    *("offline", "serving", "without_vnni", "students", "front_ends"),
+    *("offline", "serving", "without_vnni", "students", "front-ends"),
     *("steps", "products", "scaling"),
 )
 EACH_MODEL = ("steps", "products")  # have a file for each model
@@ -140,8 +140,8 @@ def parts(
             rounds, minutes = STUDENT[length]
             bundles_of = (str(places.DEMO), str(student), "--rounds", rounds)
             yield Part("students", "benchmarks.runs.students", (*bundles_of, *texts), minutes)
-        if importlib.util.find_spec(FRONT_ENDS):
-            yield Part("front_ends", FRONT_ENDS, ("-o", str(places.result("front_ends"))), FRONT_ENDS_MINUTES)
+        if length != "quick" and importlib.util.find_spec(FRONT_ENDS):
+            yield Part("front-ends", FRONT_ENDS, ("--write",), FRONT_ENDS_MINUTES)  # into a page of its own
     for name, bundle in bundles.items():
         rows, minutes = STEPS[length], EACH[length]
         output = ("-o", str(places.result(f"steps-{name}", device)))
