@@ -109,8 +109,10 @@ class CellBenchmark:
     def _mixed(
         self, ours: ServerProcess, servers: Mapping[str, ServerProcess], setting: ServerSetting
     ) -> dict[str, Any]:
-        """Throughput by texts a request, and a trace."""
+        """Throughput by texts a request, and a trace; with greedy search alone."""
         plan, found = self._plan, dict[str, Any]()
+        if self._load.beam_size > 1:
+            return found
         if plan.texts:
             measures: dict[str, Any] = {"sizes": plan.batch_sizes, "duration": plan.texts, "rounds": plan.rounds}
             found["texts"] = by_texts(self._load, ours, setting, self._model, self._cell.precision, **measures)

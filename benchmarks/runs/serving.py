@@ -11,8 +11,8 @@ company and how many batches are under way; and for low load, the workers × thr
 
 Then the engines take turns in three measurements: how long answers take where there is hardly a load; the highest rate
 that keeps 95% of the answers within the bound, where engines take turns at every trial; and how long answers take at
-rates up to that one. Two more loads follow: clients whose requests have 1, 4, 16 and 64 texts, for which CTranslate2's
-size of batches is chosen once more; and a trace of sentences and paragraphs that arrive in bursts
+rates up to that one. With greedy search, two more loads follow: clients whose requests have 1, 4, 16 and 64 texts, for
+which CTranslate2's size of batches is chosen once more; and a trace of sentences and paragraphs that arrive in bursts
 (`benchmarks.models.trace`), replayed at the same moments against both. Where a machine is shared, the server's
 processor time for a sentence tells most.
 
@@ -47,7 +47,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 PLANS = {
     "quick": ServingPlan(2, 6, 3, 6, 0.7, 1, 4, 2, (), (), 2, 10),
-    "usual": ServingPlan(3, 9, 6, 8, 1.0, 1, 6, 2, (16, 64), (2,), 3, 20),
+    "usual": ServingPlan(3, 9, 6, 8, 1.0, 1, 6, 2, (64,), (2,), 3, 20),
     "full": ServingPlan(4, 12, 8, 12, 1.5, 2, 8, 4, (16, 64, 128), (2, 10), 6, 40),
 }
 

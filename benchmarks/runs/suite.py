@@ -6,9 +6,9 @@
     python -m benchmarks.runs.suite --device cuda            # what there is to measure on a GPU
     python -m benchmarks.runs.suite --only scaling products
 
-Each benchmark has a time limit, and is ended when the time has passed. A benchmark that fails or is ended leaves what
-it has measured, and the next one begins. Ctrl-C ends the benchmark that runs and goes on to the report. A benchmark
-begins its files anew.
+Each benchmark has a time limit, and so have all together; a benchmark is ended when the time has passed. A benchmark
+that fails or is ended leaves what it has measured, and the next one begins. Ctrl-C ends the benchmark that runs and
+goes on to the report. A benchmark begins its files anew.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -35,6 +35,7 @@ from translane_server.devices import choose_device
 from translane_server.errors import DeviceError
 
 LENGTHS = ("quick", "usual", "full")
+MINUTES = {"quick": 20.0, "usual": 90.0, "full": 600.0}  # of all benchmarks together
 NAMES_OF_PARTS = (
     *("offline", "serving", "without_vnni", "students", "front-ends"),
     *("steps", "products", "scaling"),
@@ -168,6 +169,32 @@ def run(part: Part, environment: Mapping[str, str]) -> int:
         end(process)
 
 
+def run_all(
+    chosen: Sequence[Part],
+    environment: Mapping[str, str],
+    minutes: float,
+    clock: Callable[[], float] = time.monotonic,
+) -> dict[str, int]:
+    """Run benchmarks one after the other for so many minutes at most; return the exit code of each."""
+    codes = {}
+    begun = clock()
+    for part in chosen:
+        left = minutes - ((started := clock()) - begun) / 60
+        if left <= 0:
+            print(f"\nsuite: {part}: left out, as {minutes:g} minutes are over", flush=True)
+            codes[str(part)] = ENDED
+            continue
+        print(f"\nsuite: {part}", flush=True)
+        try:
+            codes[str(part)] = code = run(replace(part, minutes=min(part.minutes, left)), environment)
+        except KeyboardInterrupt:
+            codes[str(part)] = 130
+            break
+        told = {0: "done", ENDED: "ended at its limit; what it had is kept"}.get(code, f"failed with exit code {code}")
+        print(f"suite: {told}, {clock() - started:.0f} s", flush=True)
+    return codes
+
+
 def end(process: subprocess.Popen[bytes]) -> None:
     """End a process, if it runs, and then what is left of its descendants."""
     if process.poll() is None:
@@ -249,24 +276,15 @@ def main() -> None:
         for part in parts(length, arguments.device, sentences, bundles, student=student, vnni=vnni)
         if part.name in (arguments.only or (part.name,))
     ]
-    print("\n".join(f"suite: {part}, {part.minutes:g} minutes at most" for part in chosen), flush=True)
+    print("\n".join(f"suite: {part}, {part.minutes:g} minutes at most" for part in chosen))
+    print(f"suite: {MINUTES[length]:g} minutes at most, all together", flush=True)
     if arguments.list:
         return
     remove({part.name for part in chosen}, arguments.device)
     environment = dict(os.environ)
     if arguments.device == "cuda":
         environment["LD_LIBRARY_PATH"] = libraries()
-    codes = {}
-    for part in chosen:
-        started = time.monotonic()
-        print(f"\nsuite: {part}", flush=True)
-        try:
-            codes[str(part)] = code = run(part, environment)
-        except KeyboardInterrupt:
-            codes[str(part)] = 130
-            break
-        told = {0: "done", ENDED: "ended at its limit; what it had is kept"}.get(code, f"failed with exit code {code}")
-        print(f"suite: {told}, {time.monotonic() - started:.0f} s", flush=True)
+    codes = run_all(chosen, environment, MINUTES[length])
     report = [sys.executable, "-m", "benchmarks.report", "--device", arguments.device]
     codes["report"] = subprocess.run(report, cwd=places.ROOT, check=False).returncode
     failed = {name: code for name, code in codes.items() if code not in (0, ENDED)}

@@ -21,18 +21,41 @@ from translane_server.bundle import load_bundle
 BUNDLES = {"demo-fp32": Path("some-bundle")}
 
 
-def scripts(length, device):
-    return [part.name for part in suite.parts(length, device, places.SENTENCES, BUNDLES)]
+SOURCES = places.SENTENCES
+
+
+def scripts(length, device, **found):
+    return [part.name for part in suite.parts(length, device, SOURCES, BUNDLES, **found)]
 
 
 @pytest.mark.parametrize("length", suite.LENGTHS)
 def test_every_length_runs_all_that_a_device_has(length):
-    assert sorted(scripts(length, "cpu")) == ["offline", "products", "scaling", "serving", "steps"]
+    beside = {"front-ends"} if importlib.util.find_spec(suite.FRONT_ENDS) else set()
+    assert set(scripts(length, "cpu")) - beside == {"offline", "products", "scaling", "serving", "steps"}
+    everything = set(scripts(length, "cpu", student=Path("student"), vnni=True))
+    assert everything - beside == set(suite.NAMES_OF_PARTS) - {"front-ends"}
     assert sorted(scripts(length, "cuda")) == ["offline", "scaling", "steps"]
     for device in ("cpu", "cuda"):
         for part in suite.parts(length, device, places.SENTENCES, BUNDLES):
             assert importlib.util.find_spec(part.module)
             assert ("--device" in part.arguments) == (device == "cuda")
+
+
+def test_the_suite_ends_in_time(monkeypatch):
+    given = []
+    monkeypatch.setattr(suite, "run", lambda part, _environment: given.append(part.minutes) or 0)
+    minutes = iter((0, 0, 30, 30, 58, 58, 60, 60))
+    parts = [suite.Part(name, name, (), 40) for name in ("first", "second", "third", "fourth")]
+    codes = suite.run_all(parts, {}, 60, clock=lambda: 60.0 * next(minutes))
+    assert given == [40, 30, 2]
+    assert list(codes.values()) == [0, 0, 0, suite.ENDED]
+
+
+def test_without_vnni_the_offline_benchmark_runs_in_its_place(tmp_path):
+    (hidden,) = (part for part in suite.parts("usual", "cpu", tmp_path, {}, vnni=True) if part.name == "without_vnni")
+    assert hidden.arguments[:3] == ("python", "-m", "benchmarks.runs.offline")
+    assert hidden.arguments[-2:] == ("-o", str(places.result("without_vnni")))
+    assert str(tmp_path) in hidden.arguments
 
 
 def test_other_sentences_are_passed_on():
