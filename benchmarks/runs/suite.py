@@ -240,6 +240,22 @@ def sentences_of(path: Path | None, folder: Path) -> Path:
     return own
 
 
+def bundles_of(device: str, *, make: bool) -> dict[str, Path]:
+    """The bundles whose steps are measured, by name and precision; made where they are not there, if `make` is set."""
+    bundles = {}
+    for name in NAMES:
+        for precision in PRECISIONS if device == "cpu" else ON_CUDA:
+            try:
+                bundles[f"{name}-{precision}"] = (
+                    prepare(name, precision, places.MODELS).bundle
+                    if make
+                    else places.MODELS / f"{name}-{precision}-bundle"
+                )
+            except Unavailable as reason:
+                print(f"suite: skipped: {reason}", file=sys.stderr)
+    return bundles
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     kinds = parser.add_mutually_exclusive_group()
@@ -260,13 +276,8 @@ def main() -> None:
         except DeviceError as error:
             print(f"suite: skipped: {error}")
             return
-    bundles = {}
-    for name in NAMES:
-        for precision in PRECISIONS if arguments.device == "cpu" else ON_CUDA:
-            try:
-                bundles[f"{name}-{precision}"] = prepare(name, precision, places.MODELS).bundle
-            except Unavailable as reason:
-                print(f"suite: skipped: {reason}", file=sys.stderr)
+    wanted = arguments.only or NAMES_OF_PARTS
+    bundles = bundles_of(arguments.device, make=not arguments.list) if {*EACH_MODEL} & {*wanted} else {}
     sentences = sentences_of(arguments.sentences, places.RESULTS)
     student = arguments.student if (arguments.student / "manifest.json").is_file() else None
     vnni = has_vnni(processor())
@@ -274,7 +285,7 @@ def main() -> None:
     chosen = [
         part
         for part in parts(length, arguments.device, sentences, bundles, student=student, vnni=vnni)
-        if part.name in (arguments.only or (part.name,))
+        if part.name in wanted
     ]
     print("\n".join(f"suite: {part}, {part.minutes:g} minutes at most" for part in chosen))
     print(f"suite: {MINUTES[length]:g} minutes at most, all together", flush=True)
