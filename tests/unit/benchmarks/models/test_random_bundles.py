@@ -15,7 +15,7 @@ from translane_export.model import TransformerConfig
 from translane_server.bundle import load_bundle
 
 VOCABULARY, LONGEST = 90, 12
-SMALL = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "heads": 2, "ffn_size": 48}
+SMALL: dict[str, Any] = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "heads": 2, "ffn_size": 48}
 
 
 @pytest.fixture(scope="module")
