@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from benchmarks.engines.ctranslate2_server_settings import ServerSetting, replaced
@@ -19,14 +19,22 @@ IN_FLIGHT = 256  # sentences, of all clients together
 SHARE = 0.5  # of the throughput that the slower server has: the mean rate of a trace
 
 
-def rate_of(load: CellLoad, server: ServerProcess, texts: int, duration: float) -> float:
-    """Sentences/s of as many clients as keep `IN_FLIGHT` sentences in flight, each with `texts` a request."""
+@dataclass(frozen=True)
+class Throughput:
+    """Sentences/s that were answered, and requests that failed."""
+
+    rate: float
+    failed: int
+
+
+def throughput(load: CellLoad, server: ServerProcess, texts: int, duration: float) -> Throughput:
+    """What as many clients get as keep `IN_FLIGHT` sentences in flight, each with `texts` a request."""
     flags = ("--clients", str(IN_FLIGHT // texts), "--texts-per-request", str(texts), "--timeout", "60s")
     try:
-        rate: float = load.measure(server, *flags, duration=duration)["measurements"][0]["answered_per_second"]
+        (measured,) = load.measure(server, *flags, duration=duration)["measurements"]
     except BenchError:
-        return 0.0
-    return rate
+        return Throughput(0.0, 0)
+    return Throughput(measured["answered_per_second"], sum(measured["errors"].values()))
 
 
 def by_texts(
@@ -40,7 +48,7 @@ def by_texts(
     duration: float,
     rounds: int,
 ) -> list[dict[str, Any]]:
-    """Throughput by texts a request: for each number, the rates of both servers in turns [sentences/s].
+    """Throughput by texts a request: for each number, that of both servers in turns.
 
     CTranslate2's batches have the size of `setting` or one of `sizes`, whichever is fastest for these requests.
     """
@@ -49,14 +57,14 @@ def by_texts(
     with ExitStack() as processes:
         peers = {way: processes.enter_context(way.start(model, precision)) for way in ways}
         for texts in TEXTS:
-            tried = {way: rate_of(load, peer, texts, duration) for way, peer in peers.items()}
+            tried = {way: throughput(load, peer, texts, duration).rate for way, peer in peers.items()}
             best = max(tried, key=lambda way: tried[way])
             servers = {"translane": ours, "ctranslate2": peers[best]}
-            rates: dict[str, list[float]] = {name: [] for name in ENGINES}
+            row: dict[str, Any] = {"texts": texts, "batch_size": best.batch_size, **{name: [] for name in ENGINES}}
             for order in turns(ENGINES, rounds):
                 for name in order:
-                    rates[name].append(rate_of(load, servers[name], texts, duration))
-            found.append({"texts": texts, "batch_size": best.batch_size, **rates})
+                    row[name].append(asdict(throughput(load, servers[name], texts, duration)))
+            found.append(row)
     return found
 
 
@@ -89,8 +97,3 @@ def replayed(
             found[name].append(measured)
     size = {"requests": len(trace), "sentences": sentences, "rate": sentences / seconds, "seconds": seconds}
     return size | found
-
-
-def median_rates(row: Mapping[str, Any]) -> dict[str, float]:
-    """The median of each engine's rates for a number of texts a request."""
-    return {name: statistics.median(row[name]) for name in ENGINES}

@@ -14,7 +14,7 @@ from benchmarks.engines.server_process import ENGINES, BenchError, ServerProcess
 from benchmarks.engines.settings import LIBRARIES
 from benchmarks.measuring.cell_load import CellLoad
 from benchmarks.measuring.contest import turns
-from benchmarks.measuring.mixed_load import by_texts, rate_of, replayed
+from benchmarks.measuring.mixed_load import by_texts, replayed, throughput
 from benchmarks.models.benchmarked import RANDOM, BenchmarkedModel
 from benchmarks.models.workload import SEARCHES
 from translane_client import Client
@@ -117,7 +117,7 @@ class CellBenchmark:
             measures: dict[str, Any] = {"sizes": plan.batch_sizes, "duration": plan.texts, "rounds": plan.rounds}
             found["texts"] = by_texts(self._load, ours, setting, self._model, self._cell.precision, **measures)
         if plan.trace:
-            highest = max(1.0, min(rate_of(self._load, server, 1, plan.trial) for server in servers.values()))
+            highest = max(1.0, min(throughput(self._load, server, 1, plan.trial).rate for server in servers.values()))
             language = load_bundle(self._model.bundle).manifest.source_languages[0]
             measures = {"highest": highest, "seconds": plan.trace, "rounds": plan.rounds}
             found["trace"] = replayed(self._load, servers, language, **measures)

@@ -63,6 +63,11 @@ def latencies(cells: Sequence[Mapping[str, Any]]) -> list[str]:
     return lines
 
 
+def median_rate(measurements: Sequence[Mapping[str, Any]]) -> float:
+    """The median throughput of the rounds [sentences/s]."""
+    return statistics.median(float(each["rate"]) for each in measurements)
+
+
 def by_texts(cells: Sequence[Mapping[str, Any]]) -> list[str]:
     """The table of throughput by texts a request; nothing where it was not measured."""
     measured = [cell for cell in cells if cell.get("texts")]
@@ -73,15 +78,16 @@ def by_texts(cells: Sequence[Mapping[str, Any]]) -> list[str]:
         "Sentences/s of clients that together keep as many sentences in flight, by texts a request; Translane /"
         " CTranslate2, and the ratio:",
         "",
-        f"| model | precision | search | {' | '.join(str(row['texts']) for row in measured[0]['texts'])} |",
-        f"|---|---|---|{'---:|' * len(measured[0]['texts'])}",
+        f"| model | precision | search | {' | '.join(str(row['texts']) for row in measured[0]['texts'])} | failed |",
+        f"|---|---|---|{'---:|' * len(measured[0]['texts'])}---:|",
     ]
     for cell in measured:
         found = []
         for row in cell["texts"]:
-            ours, theirs = (statistics.median(row[name]) for name in ENGINES)
+            ours, theirs = (median_rate(row[name]) for name in ENGINES)
             found.append(f"{ours:,.0f} / {theirs:,.0f}, **{ours / theirs if theirs else math.inf:.2f}**")
-        lines.append(f"| {cell['model']} | {cell['precision']} | {cell['search']} | {' | '.join(found)} |")
+        failed = " / ".join(str(sum(each["failed"] for row in cell["texts"] for each in row[name])) for name in ENGINES)
+        lines.append(f"| {cell['model']} | {cell['precision']} | {cell['search']} | {' | '.join(found)} | {failed} |")
     return lines
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from benchmarks.engines.server_process import ENGINES
 from benchmarks.machine import has_vnni
 from benchmarks.report.results import Record, Results, models_of
-from benchmarks.report.serving_tables import median_of
+from benchmarks.report.serving_tables import median_of, median_rate
 
 FAMILIES = {"vnni": "with VNNI", "avx2": "without VNNI"}
 RATE, ALONE = "server: rate", "server: alone"
@@ -50,7 +50,7 @@ def _serving(cell: Record) -> Iterator[tuple[str, float]]:
         ours, theirs = (median_of(cell["grid"][0][name], "p50") for name in ENGINES)
         yield ALONE, _over(theirs, ours)
     for row in cell.get("texts", ()):
-        yield f"{row['texts']} texts a request", _over(*(statistics.median(row[name]) for name in ENGINES))
+        yield f"{row['texts']} texts a request", _over(*(median_rate(row[name]) for name in ENGINES))
     if "trace" in cell:
         ours, theirs = (median_of(cell["trace"][name], "p95") for name in ENGINES)
         yield "bursts: p95", _over(theirs, ours)

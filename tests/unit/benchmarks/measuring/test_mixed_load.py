@@ -40,7 +40,8 @@ def test_the_best_batches_are_chosen_for_each_number_of_texts(monkeypatch):
     def measure(_load, server, *flags, duration, seed=0):
         texts = int(flag(flags, "--texts-per-request"))
         asked.append((texts, int(flag(flags, "--clients"))))
-        return {"measurements": [{"answered_per_second": server.rate * (2 if server.rate == 50 and texts > 4 else 1)}]}
+        rate = server.rate * (2 if server.rate == 50 and texts > 4 else 1)
+        return {"measurements": [{"answered_per_second": rate, "errors": {"UNAVAILABLE": 1, "INTERNAL": 2}}]}
 
     monkeypatch.setattr(CellLoad, "measure", measure)
     monkeypatch.setattr(ServerSetting, "start", lambda setting, *_model: Server({32: 60, 64: 50}[setting.batch_size]))
@@ -51,8 +52,8 @@ def test_the_best_batches_are_chosen_for_each_number_of_texts(monkeypatch):
         load, ours, ServerSetting("oneDNN", 2, 1), model, "int8", sizes=(64, 32), duration=1, rounds=2
     )
     assert [(row["texts"], row["batch_size"]) for row in found] == [(1, 32), (4, 32), (16, 64), (64, 64)]
-    assert [row["translane"] for row in found] == [[120, 120]] * 4
-    assert [row["ctranslate2"][0] for row in found] == [60, 60, 100, 100]
+    assert [row["translane"] for row in found] == [[{"rate": 120, "failed": 3}] * 2] * 4
+    assert [row["ctranslate2"][0]["rate"] for row in found] == [60, 60, 100, 100]
     assert {texts * clients for texts, clients in asked} == {mixed_load.IN_FLIGHT}
 
 
@@ -83,4 +84,4 @@ def test_a_server_that_cannot_be_measured_has_no_rate():
 
     load: Any = SimpleNamespace(measure=measure)
     server: Any = None
-    assert mixed_load.rate_of(load, server, 4, 1.0) == 0.0
+    assert mixed_load.throughput(load, server, 4, 1.0) == mixed_load.Throughput(0.0, 0)

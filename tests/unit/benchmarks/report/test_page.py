@@ -44,6 +44,10 @@ def latency(seconds):
     return [{"latency_seconds": quantiles, "cpu_seconds_per_sentence": 0.004, "errors": {}}]
 
 
+def rates(*found):
+    return [{"rate": rate, "failed": number} for number, rate in enumerate(found)]
+
+
 STEPS = {name: {"1": 0.001 * factor, "32": 0.004 * factor} for name, factor in (("translane", 1), ("ctranslate2", 2))}
 SAMPLES = [{"seconds": 1.0 * n, "sentences": 10 * n, "bytes": 2e8, "files": 15} for n in range(20)]
 VNNI = MACHINE | {"processor": "Some processor (avx512_vnni)"}
@@ -70,8 +74,8 @@ RECORDS: dict[str, Any] = {
                     {"rate": 60.0, "translane": latency(0.1), "ctranslate2": latency(None)},
                 ],
                 "texts": [
-                    {"texts": 1, "batch_size": 32, "translane": [90.0], "ctranslate2": [60.0]},
-                    {"texts": 64, "batch_size": 64, "translane": [90.0], "ctranslate2": [120.0]},
+                    {"texts": 1, "batch_size": 32, "translane": rates(90, 91), "ctranslate2": rates(60, 60)},
+                    {"texts": 64, "batch_size": 64, "translane": rates(90, 90), "ctranslate2": rates(120, 120)},
                 ],
                 "trace": {
                     **{"requests": 40, "sentences": 80, "rate": 20.0, "seconds": 4.0},
@@ -155,7 +159,7 @@ def test_every_benchmark_has_its_part(everything):
     assert "| 1 | 200 / 100, **0.50** |" in page
     assert "| 1 | 1.50 (1.50) |" in page
     assert "| churn, 32 | 3.00, 12.0% |" in page
-    assert "| demo | fp32 | greedy | 90 / 60, **1.50** | 90 / 120, **0.75** |" in page
+    assert "| demo | fp32 | greedy | 90 / 60, **1.51** | 90 / 120, **0.75** | 2 / 2 |" in page
     assert "| demo | fp32 | greedy | 40 | 20.0 | 100 / 200 / 300 | 4.0 | 0 | 80 / 160 / 240 | 4.0 | 0 | 1.00 |" in page
     assert "| student | int8 | 9 | 1 | 1 | 30.00 | 2.000 | **2.50** |" in page
 
