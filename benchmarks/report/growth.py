@@ -65,7 +65,8 @@ def _both(head: str, models: Mapping[str, plots.Quantity], scale: float, *, deci
             if ours is None or theirs is None:
                 cells.append("–")
                 continue
-            cells.append(f"{ours:,.{decimals}f} / {theirs:,.{decimals}f}, {told(theirs / ours)}")
+            ratio = told(theirs / ours if min(ours, theirs) > 0 else None)  # a difference of times may be all noise
+            cells.append(f"{ours:,.{decimals}f} / {theirs:,.{decimals}f}, {ratio}")
         yield f"| {key} | {' | '.join(cells)} |"
     yield ""
 

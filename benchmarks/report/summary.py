@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from benchmarks.engines.server_process import ENGINES
 from benchmarks.machine import has_vnni
-from benchmarks.report.results import Record, Results, models_of
+from benchmarks.report.results import BUSY, Record, Results, models_of
 from benchmarks.report.serving_tables import median_of, median_rate
 
 FAMILIES = {"vnni": "with VNNI", "avx2": "without VNNI"}
@@ -50,7 +50,10 @@ def _serving(cell: Record) -> Iterator[tuple[str, float]]:
         ours, theirs = (median_of(cell["grid"][0][name], "p50") for name in ENGINES)
         yield ALONE, _over(theirs, ours)
     for row in cell.get("texts", ()):
-        yield f"{row['texts']} texts a request", _over(*(median_rate(row[name]) for name in ENGINES))
+        yield (
+            f"{row['texts']} text{'s' * (row['texts'] > 1)} a request",
+            _over(*(median_rate(row[name]) for name in ENGINES)),
+        )
     if "trace" in cell:
         ours, theirs = (median_of(cell["trace"][name], "p95") for name in ENGINES)
         yield "bursts: p95", _over(theirs, ours)
@@ -81,7 +84,7 @@ def ratios_of_growth(scaling: Sequence[Record]) -> dict[str, dict[str, float]]:
 
 def _pairs(times: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str, tuple[float, float]]]:
     ours, theirs = (times[name] for name in ENGINES)
-    yield from ((key, (theirs[key], ours[key])) for key in ours)
+    yield from ((key, (theirs[key], ours[key])) for key in ours if min(theirs[key], ours[key]) > 0)  # else it is noise
 
 
 def _backwards(taken: Mapping[str, float]) -> float:
@@ -96,7 +99,10 @@ def lines(records: Sequence[Record], scaling: Sequence[Record] = ()) -> Iterator
         f"{record['machine']['processor']}, {record['machine']['cores']} cores" for record in records
     )
     days = dict.fromkeys(record["machine"]["time"].partition("T")[0] for record in records)
-    yield from (f"{'; '.join(machines)}; measured on {' and '.join(days)}.", "")
+    yield f"{'; '.join(machines)}; measured on {' and '.join(days)}."
+    if any(record["usage"]["others"] > BUSY for record in records):
+        yield "**The machine was in use**: these ratios are rough."
+    yield ""
     yield from (f"| model | precision | search | {' | '.join(COLUMNS)} |", "|---|---|---|" + "---:|" * len(COLUMNS))
     for name, row in found.items():
         model, precision, search = name.split(" ", 2)

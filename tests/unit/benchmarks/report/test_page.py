@@ -168,6 +168,7 @@ def test_the_short_table_has_a_row_for_each_search_and_lists_what_is_lost(everyt
     found, _, _ = everything
     lines = list(summary.lines(summary.records_of(found, "vnni"), summary.scaling_of(found, "vnni")))
     assert lines[0] == "Some processor (avx512_vnni), 2 cores; measured on 2026-01-01."
+    assert "in use" in lines[1]  # while the servers were measured
     assert "| demo | fp32 | greedy | 1.50 | **0.90** | – | 3.00 | 1.50 |" in lines
     assert "| demo | int8 | greedy | 1.10 | – | – | – | – |" in lines
     assert "Translane is as fast or faster in 2 of 3 offline comparisons; the median is 1.10." in lines
@@ -181,10 +182,20 @@ def test_the_short_table_has_a_row_for_each_search_and_lists_what_is_lost(everyt
 def test_the_same_machine_without_vnni_has_a_short_table_of_its_own(everything):
     found, page, _ = everything
     lines = list(summary.lines(summary.records_of(found, "avx2"), summary.scaling_of(found, "avx2")))
-    assert lines[0] == "Some processor, 2 cores; measured on 2026-01-01."
+    assert lines[:2] == ["Some processor, 2 cores; measured on 2026-01-01.", ""]
     assert "| demo | int8 | greedy | 1.30 | – | – | – | – |" in lines
     assert lines[-1] == "- demo int8 greedy: batch 64 **0.80**."
     assert "demo int8 greedy batch 64 without VNNI 0.80 (33%)" in page
+
+
+def test_a_step_that_is_lost_in_noise_has_no_ratio(tmp_path):
+    record = json.loads(json.dumps(RECORDS["scaling"]))
+    record["demo-fp32"]["rows"]["translane"]["1"] = -0.002
+    found = write(tmp_path, {"scaling": record})
+    assert "| 1 | -2.00 / 2.00, – |" in page_of(found, tmp_path)
+    (row,) = summary.ratios_of_growth(found["scaling"]).values()
+    assert "step of 1 row" not in row
+    assert row["step of 32 rows"] == pytest.approx(2.0)
 
 
 def test_only_the_short_tables_of_what_was_measured_are_written(tmp_path):
