@@ -7,6 +7,7 @@ times as often as before.
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from collections.abc import Iterable, Iterator, Sequence
@@ -45,19 +46,16 @@ def arrivals(requests_per_second: float, seed: int) -> Iterator[float]:
     """The times of requests without end [s], in bursts; `requests_per_second` is the mean."""
     pick = random.Random(seed)
     calm = requests_per_second * CYCLE / (CYCLE - BURST + TIMES * BURST)
-    at = 0.0
-    while True:
-        amount = pick.expovariate(1.0)  # of requests that are expected until the next one
-        while True:
-            busy = at % CYCLE >= CYCLE - BURST
-            rate = calm * TIMES if busy else calm
-            left = (CYCLE if busy else CYCLE - BURST) - at % CYCLE
-            if amount <= rate * left:
-                at += amount / rate
-                break
-            amount -= rate * left
-            at += left
-        yield at
+    expected = pick.expovariate(1.0)  # requests that the rate brings on average until the next one
+    for cycle in itertools.count():
+        burst = (cycle + 1) * CYCLE - BURST
+        for start, length, rate in ((cycle * CYCLE, CYCLE - BURST, calm), (burst, BURST, TIMES * calm)):
+            passed = 0.0
+            while expected <= rate * (length - passed):
+                passed += expected / rate
+                yield start + passed
+                expected = pick.expovariate(1.0)
+            expected -= rate * (length - passed)
 
 
 def make_trace(
