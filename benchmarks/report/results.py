@@ -70,7 +70,7 @@ def read(folder: Path, device: str = "cpu") -> Results:
             except ValueError as error:
                 missing.append(f"{path.name} is not JSON: {error}.")
                 continue
-            _, _, model = path.stem.partition("-")
+            model = path.stem.removeprefix(name).removeprefix("-")
             if model:  # the name and precision by which the benchmarks know it
                 record["model"], _, record["precision"] = model.rpartition("-")
             found.append(record)
