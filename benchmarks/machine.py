@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 
 PACKAGES = ("translane", "onnxruntime", "onnxruntime-gpu", "ctranslate2", "numpy")
+_VNNI = ("amx_int8", "avx512_vnni", "avx_vnni")  # instructions that add up products of 8-bit integers in one go
 GPU_QUERY = ("--query-gpu=name,driver_version,memory.total", "--format=csv,noheader")
 
 
@@ -144,5 +145,10 @@ def processor() -> str:
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     features = next((line.split() for line in lines if line.startswith("flags")), [])
-    widest = next((name for name in ("amx_int8", "avx512_vnni", "avx512f", "avx2") if name in features), "")
+    widest = next((name for name in (*_VNNI, "avx512f", "avx2") if name in features), "")
     return f"{names[0] if names else platform.processor() or platform.machine()}{f' ({widest})' if widest else ''}"
+
+
+def has_vnni(name: str) -> bool:
+    """Whether the processor that `processor` named so has VNNI, or AMX, which does the same."""
+    return any(instructions in name for instructions in _VNNI)

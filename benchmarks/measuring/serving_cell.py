@@ -10,13 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.engines.ctranslate2_server_settings import ServerSetting, replaced, splits_of_all
-from benchmarks.engines.server_process import ENGINES, BenchError, ServerProcess, bench, translane
+from benchmarks.engines.server_process import ENGINES, BenchError, ServerProcess, translane
 from benchmarks.engines.settings import LIBRARIES
+from benchmarks.measuring.cell_load import CellLoad
 from benchmarks.measuring.contest import turns
-from benchmarks.models.benchmarked import BenchmarkedModel
+from benchmarks.measuring.mixed_load import by_texts, replayed, throughput
+from benchmarks.models.benchmarked import RANDOM, BenchmarkedModel
 from benchmarks.models.workload import SEARCHES
 from translane_client import Client
 from translane_client.bench.rate_search import RateSearch
+from translane_server.bundle import load_bundle
 
 CLIENTS = 64  # of the closed loop that settings are chosen by
 LOW_RATE = 2.0  # sentences/s: answers do not meet
@@ -37,6 +40,8 @@ class ServingPlan:
     grid: int  # rates between the lowest one and what the faster engine can take
     batch_sizes: tuple[int, ...]
     waits: tuple[int, ...]  # ms
+    texts: float  # of a number of texts a request; 0: not measured
+    trace: float  # of a trace; 0: not replayed
 
 
 @dataclass(frozen=True)
@@ -70,11 +75,10 @@ class CellBenchmark:
         bound: float,
         flags: Sequence[str],
     ) -> None:
-        self._cell, self._model, self._sentences, self._plan = cell, model, sentences, plan
+        self._cell, self._model, self._plan = cell, model, plan
         self._bound = bound
         self._flags = flags
-        self._beam_size = SEARCHES[cell.search]
-        self._lengths = cell.model == "base"
+        self._load = CellLoad(sentences, SEARCHES[cell.search], cell.model in RANDOM, plan.warm_up)
 
     def run(self) -> dict[str, Any]:
         trials: dict[str, float] = {}
@@ -90,6 +94,7 @@ class CellBenchmark:
                 highest = {name: statistics.median(found) for name, found in searches.items()}
                 rates = rates_between(min(highest.values()), max(highest.values()), self._plan.grid)
                 grid += self._grid(servers, rates)
+                mixed = self._mixed(ours, servers, setting)
         return asdict(self._cell) | {
             "setting": str(setting),
             "setting_at_low_load": str(quickest),
@@ -98,7 +103,25 @@ class CellBenchmark:
             "highest_rate": highest,
             "highest_rates": searches,
             "grid": grid,
+            **mixed,
         }
+
+    def _mixed(
+        self, ours: ServerProcess, servers: Mapping[str, ServerProcess], setting: ServerSetting
+    ) -> dict[str, Any]:
+        """Throughput by texts a request, and a trace; with greedy search alone."""
+        plan, found = self._plan, dict[str, Any]()
+        if self._load.beam_size > 1:
+            return found
+        if plan.texts:
+            measures: dict[str, Any] = {"sizes": plan.batch_sizes, "duration": plan.texts, "rounds": plan.rounds}
+            found["texts"] = by_texts(self._load, ours, setting, self._model, self._cell.precision, **measures)
+        if plan.trace:
+            highest = max(1.0, min(throughput(self._load, server, 1, plan.trial).rate for server in servers.values()))
+            language = load_bundle(self._model.bundle).manifest.source_languages[0]
+            measures = {"highest": highest, "seconds": plan.trace, "rounds": plan.rounds}
+            found["trace"] = replayed(self._load, servers, language, **measures)
+        return found
 
     def _choose(self, tried: dict[str, float]) -> ServerSetting:
         """CTranslate2's setting of most throughput; `tried` gets sentences/s, or a negative p95 [s], of each."""
@@ -136,7 +159,7 @@ class CellBenchmark:
         duration = self._plan.trial
         while True:
             try:
-                report = self._bench(server, "--clients", str(CLIENTS), "--timeout", "30s", duration=duration)
+                report = self._load.measure(server, "--clients", str(CLIENTS), "--timeout", "30s", duration=duration)
             except BenchError:  # threads that wait for each other by spinning can take ages where processors are shared
                 return 0.0
             rate: float = report["measurements"][0]["answered_per_second"]
@@ -146,7 +169,7 @@ class CellBenchmark:
 
     def _latency(self, server: ServerProcess, rate: float, quantile: str) -> float:
         duration = self._plan.low_rate / 2 if rate == LOW_RATE else self._plan.trial
-        measured = self._bench(server, "--rate", f"{rate:.6g}", duration=duration)["measurements"][0]
+        measured = self._load.measure(server, "--rate", f"{rate:.6g}", duration=duration)["measurements"][0]
         seconds: float | None = measured["latency_seconds"][quantile]
         return seconds or math.inf
 
@@ -166,7 +189,7 @@ class CellBenchmark:
 
     def _keeps(self, server: ServerProcess, rate: float, seed: int) -> bool:
         flags = ["--find-rate", "--p95", f"{self._bound}s", "--rate", f"{rate:.6g}", "--trials", "1"]
-        return self._bench(server, *flags, duration=self._plan.rate, seed=seed)["highest_rate"] is not None
+        return self._load.measure(server, *flags, duration=self._plan.rate, seed=seed)["highest_rate"] is not None
 
     def _grid(self, servers: Mapping[str, ServerProcess], rates: Sequence[float]) -> list[dict[str, Any]]:
         """For each rate and engine, the measurements of all rounds."""
@@ -176,27 +199,21 @@ class CellBenchmark:
             for name in engines_in_turn(self._plan.rounds):
                 flags = ["--rate", f"{row['rate']:.4g}", "--timeout", "10s"]
                 used = servers[name].cpu_seconds()
-                report = self._bench(servers[name], *flags, duration=duration, seed=len(row[name]))
+                report = self._load.measure(servers[name], *flags, duration=duration, seed=len(row[name]))
                 (measured,) = report["measurements"]
                 sent = row["rate"] * (duration + self._plan.warm_up)  # on average, and the same for both engines
                 measured["cpu_seconds_per_sentence"] = (servers[name].cpu_seconds() - used) / sent
                 row[name].append(measured)
         return rows
 
-    def _bench(self, server: ServerProcess, *flags: str, duration: float, seed: int = 0) -> dict[str, Any]:
-        fixed = ["--max-lengths"] if self._lengths else []
-        search = ["--beam-size", str(self._beam_size), *(["--early-stopping"] if self._beam_size > 1 else [])]
-        times = ["--duration", f"{duration}s", "--warm-up", f"{self._plan.warm_up}s", "--schedule-seed", str(seed)]
-        return bench(server.address, "-i", str(self._sentences), *fixed, *search, *times, *flags)
-
     def _agreed(self, ours: ServerProcess, peer: ServerProcess) -> int:
         """How many sentences both translate alike."""
-        lines = self._sentences.read_text(encoding="utf-8").splitlines()[:COMPARED]
-        options: dict[str, Any] = {"beam_size": self._beam_size, "early_stopping": True}
+        lines = self._load.sentences.read_text(encoding="utf-8").splitlines()[:COMPARED]
+        options: dict[str, Any] = {"beam_size": self._load.beam_size, "early_stopping": True}
         texts: list[list[str]] = []
         for server in (ours, peer):
             with Client(server.address) as client:
-                if self._lengths:
+                if self._load.fixed:
                     pairs = [line.split("\t") for line in lines]
                     found = [client.translate(text, max_length=int(length), **options) for text, length in pairs]
                 else:

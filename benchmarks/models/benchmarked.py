@@ -1,6 +1,7 @@
 """The models that are benchmarked, as each engine reads them: made once, and kept in a folder.
 
-*base* is Marian's base size with random weights, *demo* the bundled model.
+*base* is Marian's base size with random weights, *demo* the bundled model, *tiny* two layers on either side of 128
+units with random weights.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from translane_server.manifest import SCHEMA_VERSION
 PRECISIONS = ("fp32", "int8")
 ON_CUDA = ("fp16",)
 COMPUTE_TYPES = {"fp32": "float32", "int8": "int8", "fp16": "float16"}  # CTranslate2's names
-NAMES = ("base", "demo")
+NAMES = ("base", "demo", "tiny")
+RANDOM = ("base", "tiny")  # have random weights, which end no sentence
+_CHECKED = 32  # tokens of a translation that the exporter verifies the tiny model with
+_NEVER = -100.0  # the logit of the end that a random model gets beside
 
 
 @dataclass(frozen=True)
@@ -67,8 +71,9 @@ def convert(name: str, precision: str, folder: Path) -> Path:
     print(f"converting {output.name} …", flush=True)
     if name == "base":
         convert_marian(base_folder(folder), output, COMPUTE_TYPES[precision])
-    else:
-        convert_bundle(DEMO, output, COMPUTE_TYPES[precision])
+    else:  # from the fp32 bundle of the tiny model, because int8 weights are rounded twice otherwise
+        source = DEMO if name == "demo" else own_bundle(name, "fp32", folder)
+        convert_bundle(source, output, COMPUTE_TYPES[precision])
     return output
 
 
@@ -132,6 +137,15 @@ def _export(name: str, precision: str, folder: Path, output: Path) -> None:
         from helpers import hugging_face
 
         hugging_face.export(base_folder(folder), output, precision=precision)
+        return
+    if name == "tiny":
+        from benchmarks.models.random_bundles import SIZES, export_random, random_words
+        from translane_export.model import TransformerConfig
+
+        config = TransformerConfig(**SIZES[name])
+        export_random(
+            config, output, samples=random_words(), ends=_NEVER, precision=precision, default_max_length=_CHECKED
+        )
         return
     from translane_export.bundle_writer import export_checkpoint
     from translane_export.settings import ExportSettings

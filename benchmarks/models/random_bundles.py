@@ -33,6 +33,7 @@ SIZES: dict[str, dict[str, Any]] = {
     },
 }
 _LONGEST = 64  # tokens of a source and of a translation
+_SPREAD = 0.02  # of biases and of the weights of norms
 _SAMPLES = 24  # that int8 is calibrated with
 
 
@@ -50,11 +51,10 @@ def profiled_bundle(name: str, folder: Path) -> Path:
     if not _is_current(output):
         print(f"exporting {output.name} …", flush=True)
         shutil.rmtree(output, ignore_errors=True)
-        draw = random.Random(0)
         export_random(
             TransformerConfig(**SIZES[model]),
             output,
-            samples=["".join(draw.choices(string.ascii_letters, k=draw.randint(4, 24))) for _ in range(_SAMPLES)],
+            samples=random_words(),
             precision=precision,
             max_source_tokens=_LONGEST,
             max_target_tokens=_LONGEST,
@@ -63,18 +63,27 @@ def profiled_bundle(name: str, folder: Path) -> Path:
     return output
 
 
+def random_words() -> list[str]:
+    """Words of random letters to verify with, and to calibrate int8 with."""
+    draw = random.Random(0)
+    return ["".join(draw.choices(string.ascii_letters, k=draw.randint(4, 24))) for _ in range(_SAMPLES)]
+
+
 def _is_current(bundle: Path) -> bool:
     path = bundle / "manifest.json"
     return path.is_file() and json.loads(path.read_text(encoding="utf-8"))["schema_version"] >= SCHEMA_VERSION
 
 
-def export_random(config: TransformerConfig, output: Path, *, samples: Sequence[str] = (), **settings: Any) -> None:
+def export_random(
+    config: TransformerConfig, output: Path, *, samples: Sequence[str] = (), ends: float = 4.0, **settings: Any
+) -> None:
     """Export a model of random weights, whose pieces are characters.
 
     Args:
         config: the model.
         output: folder of the new bundle.
         samples: sentences to verify with, and to calibrate int8 with.
+        ends: what the logit of the sentence's end gets beside. Sentences end soon where it is large.
         settings: further `ExportSettings`.
     """
     checkpoint, vocabulary = output.with_suffix(".checkpoint"), output.with_suffix(".spm")
@@ -84,7 +93,10 @@ def export_random(config: TransformerConfig, output: Path, *, samples: Sequence[
     torch.manual_seed(0)
     model = Transformer(config)
     with torch.no_grad():
-        model.output_projection.bias[config.eos_id] += 4  # what the export verifies with ends soon
+        for weights in model.parameters():  # as trained ones: the exporter keeps equal tensors once
+            if weights.ndim == 1:
+                weights.add_(torch.randn_like(weights) * _SPREAD)
+        model.output_projection.bias[config.eos_id] += ends
     save_checkpoint(
         checkpoint,
         config=config,

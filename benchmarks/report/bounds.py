@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from benchmarks.machine import has_vnni
 from benchmarks.report.results import Record, Results
 from benchmarks.report.serving_tables import median_of
 
@@ -73,7 +74,8 @@ class Verdict:
 
 def verdicts(results: Results) -> list[Verdict]:
     """The verdict on each bound of which something was measured."""
-    found = [Verdict(bound, dict(_offline(results["offline"], precision))) for precision, bound in OFFLINE.items()]
+    offline = [*results["offline"], *results["without_vnni"]]
+    found = [Verdict(bound, dict(_offline(offline, precision))) for precision, bound in OFFLINE.items()]
     found.append(Verdict(SERVING, dict(_rates(results["serving"]))))
     found.append(Verdict(LOW_LOAD, dict(_low_loads(results["serving"]))))
     found.append(Verdict(OUTSIDE, dict(_outside(results["steps"]))))
@@ -82,9 +84,14 @@ def verdicts(results: Results) -> list[Verdict]:
 
 
 def _offline(records: Sequence[Record], precision: str) -> Iterable[tuple[str, float]]:
-    for cell in (cell for record in records for cell in record["cells"] if cell["precision"] == precision):
-        name = f"{cell['model']} {cell['precision']} {cell['search']} batch {cell['batch']}"
-        yield name, cell["translane"]["rate"] / cell["ctranslate2"]["rate"]
+    kinds = {has_vnni(record["machine"]["processor"]) for record in records}
+    for record in records:
+        vnni = has_vnni(record["machine"]["processor"])
+        told = " without VNNI" if len(kinds) > 1 and not vnni else ""
+        for cell in record["cells"]:
+            if cell["precision"] == precision:
+                name = f"{cell['model']} {cell['precision']} {cell['search']} batch {cell['batch']}{told}"
+                yield name, cell["translane"]["rate"] / cell["ctranslate2"]["rate"]
 
 
 def _rates(records: Sequence[Record]) -> Iterable[tuple[str, float]]:

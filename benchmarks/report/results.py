@@ -8,9 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.machine import has_vnni
+
 COMMANDS = {
     "offline": "python -m benchmarks.runs.offline",
+    "without_vnni": "python -m benchmarks.runs.avx2 python -m benchmarks.runs.offline -o runs/bench/without_vnni.json",
     "serving": "python -m benchmarks.runs.serving",
+    "students": "python -m benchmarks.runs.students models/zh-en STUDENT",
+    "front-ends": "python -m benchmarks.runs.front_ends --write",
     "scaling": "python -m benchmarks.runs.scaling",
     "products": "python -m benchmarks.runs.products BUNDLE",
     "steps": "python -m benchmarks.runs.costs steps BUNDLE",
@@ -18,12 +23,16 @@ COMMANDS = {
 }
 TITLES = {
     "offline": "Offline throughput",
-    "serving": "Latency under load",
+    "without_vnni": "Offline throughput without VNNI",
+    "serving": "Servers under load",
+    "students": "A student and its teacher",
+    "front-ends": "Several front ends",
     "scaling": "How steps, memory and start-up grow",
     "products": "Steps over their matrix products",
     "steps": "Where a step's time goes",
     "soak": "Memory over many sentences",
 }
+_STUDENTS = "The figures of a student are in [distillation.md](distillation.md#a-student-of-the-demo-model)."
 ON_CUDA = ("offline", "scaling", "steps")  # what is measured there
 BUSY = 0.05  # share of the processors: readers are warned where other programs used more
 
@@ -61,14 +70,18 @@ def read(folder: Path, device: str = "cpu") -> Results:
             except ValueError as error:
                 missing.append(f"{path.name} is not JSON: {error}.")
                 continue
-            _, _, model = path.stem.partition("-")
+            model = path.stem.removeprefix(name).removeprefix("-")
             if model:  # the name and precision by which the benchmarks know it
                 record["model"], _, record["precision"] = model.rpartition("-")
             found.append(record)
         records[name] = found
-        if not found:
+        if name == "students" and not found:
+            missing.append(f"{TITLES[name]}: there is no student here. {_STUDENTS}")
+        elif name == "without_vnni" and not any(has_vnni(one["machine"]["processor"]) for one in records["offline"]):
+            records[name] = []  # the offline benchmark shows what such processors reach
+        elif not found:
             missing.append(f"{TITLES[name]}: `{COMMANDS[name]}` has written nothing yet.")
-        elif name in ("offline", "serving") and not found[0]["cells"]:
+        elif name in ("offline", "without_vnni", "serving") and not found[0]["cells"]:
             missing.append(f"{name}.json has no cell yet: it was broken off before the first one.")
     return Results(records, missing)
 

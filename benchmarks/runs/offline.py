@@ -8,11 +8,11 @@ A cell is a model, a precision, a search and a batch size. In each cell, every e
 (workers × threads, and CTranslate2 with each of its matrix libraries). The settings near an engine's best one go on to
 the rounds, in which engines take turns; the best median counts. Engines get token ids, longest sentences first.
 
-The base model has random weights, which end no sentence: in both engines, the translations of a batch are as long as
-the batch's median reference. The demo model ends its own sentences. At batch B, Translane has B rows in each replica,
-or B × K at K beams, and fills the rows from one list. CTranslate2 sorts and batches by itself where lengths are free;
-where lengths are fixed, CTranslate2 gets all batches at once. Both engines stop a beam search as soon as it has as many
-ended translations as beams. Hugging Face's `generate` takes part at two batch sizes of the base model.
+The base and the tiny model have random weights, which end no sentence: in both engines, the translations of a batch are
+as long as the batch's median reference. The demo model ends its own sentences. At batch B, Translane has B rows in each
+replica, or B × K at K beams, and fills the rows from one list. CTranslate2 sorts and batches by itself where lengths
+are free; where lengths are fixed, CTranslate2 gets all batches at once. Both engines stop a beam search as soon as it
+has as many ended translations as beams. Hugging Face's `generate` takes part at two batch sizes of the base model.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from benchmarks.models.benchmarked import (
     NAMES,
     ON_CUDA,
     PRECISIONS,
+    RANDOM,
     BenchmarkedModel,
     Unavailable,
     base_folder,
@@ -149,18 +150,18 @@ def main() -> None:
 
 
 def pairs_of(model: BenchmarkedModel, name: str, sentences: Path) -> list[Pair]:
-    """The sentences as ids of the model; both models get the lengths that the demo model's pieces have."""
+    """The sentences as ids of the model; all models get the lengths that the demo model's pieces have."""
     pairs = read_pairs(sentences, load_bundle(places.DEMO))
-    if name != "base":
+    if name not in RANDOM:
         return pairs
     manifest = load_bundle(model.bundle).manifest
-    return random_ids(pairs, range(2, manifest.architecture.source_vocab_size - 1), manifest.special_ids.eos)
+    return random_ids(pairs, range(4, manifest.architecture.source_vocab_size - 1), manifest.special_ids.eos)
 
 
 def measure(
     contest: Contest, cell: Cell, model: BenchmarkedModel, pairs: list[Pair], plan: Plan, device: str = "cpu"
 ) -> dict[str, Outcome]:
-    beam_size, fixed = SEARCHES[cell.search], cell.model == "base"
+    beam_size, fixed = SEARCHES[cell.search], cell.model in RANDOM
     longest = max(pair.reference_length for pair in pairs) if fixed else LONGEST
 
     def load(count: int) -> Load:
@@ -168,7 +169,11 @@ def measure(
 
     def opening(setting: Setting) -> dict[str, Any] | None:
         if setting.engine == "hugging_face":
-            if fixed and cell.precision == HUGGING_FACE_PRECISIONS[device] and cell.batch in HUGGING_FACE_BATCHES:
+            if (
+                cell.model == "base"
+                and cell.precision == HUGGING_FACE_PRECISIONS[device]
+                and cell.batch in HUGGING_FACE_BATCHES
+            ):
                 return {"model": base_folder(model.converted.parent), "device": device}
             return None
         if setting.engine == "ctranslate2":

@@ -1,7 +1,7 @@
 """Latency of servers under load: Translane as shipped against CTranslate2 behind the same protocol.
 
-    python -m benchmarks.runs.serving --quick                # less than eight minutes
-    python -m benchmarks.runs.serving                        # less than forty
+    python -m benchmarks.runs.serving --plan quick --models demo    # some three minutes a cell
+    python -m benchmarks.runs.serving                               # up to ten minutes a cell
     python -m benchmarks.runs.serving --models demo --searches greedy
 
 Both servers are processes of this machine, and `translane bench` is a third one: sentences arrive at the times of a
@@ -11,10 +11,14 @@ company and how many batches are under way; and for low load, the workers × thr
 
 Then the engines take turns in three measurements: how long answers take where there is hardly a load; the highest rate
 that keeps 95% of the answers within the bound, where engines take turns at every trial; and how long answers take at
-rates up to that one. Where a machine is shared, the server's processor time for a sentence tells most.
+rates up to that one. With greedy search, two more loads follow: clients whose requests have 1, 4, 16 and 64 texts, for
+which CTranslate2's size of batches is chosen once more; and a trace of sentences and paragraphs that arrive in bursts
+(`benchmarks.models.trace`), replayed at the same moments against both. Where a machine is shared, the server's
+processor time for a sentence tells most.
 
-The demo model gets real sentences and ends their translations. The base model has random weights: the model gets random
-letters, as many as make the tokens of a real sentence, and every translation is as long as that sentence's reference.
+The demo model gets real sentences and ends their translations. The base and the tiny model have random weights: they
+get random letters, as many as make the tokens of a real sentence, and every translation is as long as that sentence's
+reference.
 Both engines stop a beam search as soon as it has as many ended translations as beams.
 """
 
@@ -33,7 +37,7 @@ from typing import Any
 from benchmarks import places
 from benchmarks.machine import Usage, describe
 from benchmarks.measuring.serving_cell import CellBenchmark, ServingCell, ServingPlan
-from benchmarks.models.benchmarked import NAMES, PRECISIONS, Unavailable, prepare
+from benchmarks.models.benchmarked import NAMES, PRECISIONS, RANDOM, Unavailable, prepare
 from benchmarks.models.workload import SEARCHES, read_pairs, read_texts
 from benchmarks.report.results import write
 from benchmarks.report.serving_tables import tables
@@ -41,15 +45,17 @@ from translane_server.bundle import load_bundle
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
-
-FULL = ServingPlan(4, 12, 8, 12, 1.5, 2, 8, 4, (16, 64, 128), (2, 10))
-QUICK = ServingPlan(2, 6, 3, 6, 0.7, 1, 5, 2, (), ())
+PLANS = {
+    "quick": ServingPlan(2, 6, 3, 6, 0.7, 1, 4, 2, (), (), 2, 10),
+    "usual": ServingPlan(3, 9, 6, 8, 1.0, 1, 6, 2, (64,), (2,), 3, 20),
+    "full": ServingPlan(4, 12, 8, 12, 1.5, 2, 8, 4, (16, 64, 128), (2, 10), 6, 40),
+}
 
 
 def write_sentences(path: Path, model: str, sentences: Path) -> Path:
     """The file of what a model gets: real texts, or random letters and the length of the reference."""
     pairs = read_pairs(sentences, load_bundle(places.DEMO))
-    if model == "base":
+    if model in RANDOM:
         pick = random.Random(0)
         lines = [
             f"{''.join(pick.choices(LETTERS, k=max(1, len(pair.source) - 2)))}\t{pair.reference_length}"
@@ -65,7 +71,7 @@ def write_sentences(path: Path, model: str, sentences: Path) -> Path:
 def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the servers are ended
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="one round, shorter, and fewer settings")
+    parser.add_argument("--plan", choices=PLANS, default="full", help="how long and how often everything is measured")
     parser.add_argument("--models", nargs="+", choices=NAMES, default=NAMES)
     parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=["fp32"])
     parser.add_argument("--searches", nargs="+", choices=SEARCHES, default=tuple(SEARCHES))
@@ -77,7 +83,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=places.MODELS, help="of converted models")
     parser.add_argument("-o", "--output", type=Path, default=places.result("serving"))
     arguments = parser.parse_args()
-    plan = QUICK if arguments.quick else FULL
+    plan = PLANS[arguments.plan]
     if arguments.rounds:
         plan = ServingPlan(**asdict(plan) | {"rounds": arguments.rounds})
     bundles = {name: Path(folder) for name, _, folder in (text.partition("=") for text in arguments.bundle)}

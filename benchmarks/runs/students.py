@@ -26,6 +26,8 @@ from benchmarks.measuring.quality import translate
 from benchmarks.measuring.timed import SOURCE_CAPACITY
 from benchmarks.models.workload import read_fields
 from benchmarks.report.results import write
+from benchmarks.report.student_tables import HEADER, RULE
+from benchmarks.report.student_tables import row as table_row
 from translane_export.train.evaluate import score
 from translane_server.bundle import Bundle, load_bundle
 from translane_server.local import LocalDecoder
@@ -38,8 +40,6 @@ from translane_server.text.tokenizer import load_tokenizer
 from translane_server.vocabulary import TargetVocabulary
 
 LONGEST = 64  # tokens of a translation
-
-HEADER = "| bundle | precision | parameters | rows | beams | BLEU | ms a sentence | ratio |"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,12 +54,6 @@ class Row:
     bleu: float
     milliseconds: float
     ratio: float
-
-    def __str__(self) -> str:
-        return (
-            f"| {self.bundle} | {self.precision} | {self.parameters:,} | {self.rows} | {self.beams} | {self.bleu:.2f}"
-            f" | {self.milliseconds:.3f} | **{self.ratio:.2f}** |"
-        )
 
 
 def main() -> None:
@@ -76,8 +70,9 @@ def main() -> None:
     pairs = [(fields[0], fields[1]) for fields in read_fields(arguments.sentences)]
     bundles = [load_bundle(folder) for folder in arguments.bundles]
     machine = describe()
-    print(f"{machine['processor']}; {arguments.threads} threads, medians of {arguments.rounds} rounds\n\n{HEADER}")
-    print("|---|---|" + "---:|" * (HEADER.count("|") - 3))
+    print(
+        f"{machine['processor']}; {arguments.threads} threads, medians of {arguments.rounds} rounds\n\n{HEADER}\n{RULE}"
+    )
     rows: list[Row] = []
     for beams in arguments.beams:
         options = DecodingOptions(LONGEST, beam_size=beams, scores=beams > 1)
@@ -86,7 +81,7 @@ def main() -> None:
             timed = pairs[: arguments.timed]
             for row in compare(bundles, bleu, timed, options, count * beams, arguments.threads, arguments.rounds):
                 rows.append(row)
-                print(row, flush=True)
+                print(table_row(dataclasses.asdict(row)), flush=True)
                 write(arguments.output, {"machine": machine, "rows": [dataclasses.asdict(each) for each in rows]})
 
 

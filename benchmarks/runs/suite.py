@@ -1,14 +1,14 @@
 """All benchmarks, one after the other, and then the report: what `make bench` runs.
 
-    python -m benchmarks.runs.suite                          # about an hour
-    python -m benchmarks.runs.suite --quick                  # a quarter of an hour
-    python -m benchmarks.runs.suite --full                   # three hours or so
+    python -m benchmarks.runs.suite                          # about ninety minutes
+    python -m benchmarks.runs.suite --quick                  # about twenty minutes
+    python -m benchmarks.runs.suite --full                   # six hours or so
     python -m benchmarks.runs.suite --device cuda            # what there is to measure on a GPU
     python -m benchmarks.runs.suite --only scaling products
 
-Each benchmark has a time limit, and is ended when the time has passed. A benchmark that fails or is ended leaves what
-it has measured, and the next one begins. Ctrl-C ends the benchmark that runs and goes on to the report. A benchmark
-begins its files anew.
+Each benchmark has a time limit, and so have all together; a benchmark is ended when the time has passed. A benchmark
+that fails or is ended leaves what it has measured, and the next one begins. Ctrl-C ends the benchmark that runs and
+goes on to the report. A benchmark begins its files anew.
 """
 
 from __future__ import annotations
@@ -22,93 +22,21 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import places
+from benchmarks.machine import has_vnni, processor
+from benchmarks.measuring.suite_parts import MINUTES, NAMES_OF_PARTS, Part, parts
 from benchmarks.models.benchmarked import NAMES, ON_CUDA, PRECISIONS, Unavailable, prepare
 from translane_client.bench.sentences import BUILT_IN
 from translane_server.devices import choose_device
 from translane_server.errors import DeviceError
 
-LENGTHS = ("quick", "usual", "full")
 EACH_MODEL = ("steps", "products")  # have a file for each model
 GRACE = 30.0  # seconds that a benchmark gets to end
 ENDED = 124  # the exit code of what was ended at its limit
-
-
-@dataclass(frozen=True)
-class Part:
-    """A benchmark to run.
-
-    Attributes:
-        name: of what it measures.
-        module: that is run.
-        arguments: of the module.
-        minutes: after which it is ended.
-    """
-
-    name: str
-    module: str
-    arguments: tuple[str, ...]
-    minutes: float
-
-    def __str__(self) -> str:
-        return " ".join((self.module, *self.arguments))
-
-
-OFFLINE = {
-    "quick": Part("offline", "benchmarks.runs.offline", ("--quick", "--batches", "1", "32"), 15),
-    "usual": Part("offline", "benchmarks.runs.offline", ("--quick", "--batches", "1", "8", "32", "64", "128"), 40),
-    "full": Part("offline", "benchmarks.runs.offline", (), 120),
-}
-SERVING = {
-    "quick": Part("serving", "benchmarks.runs.serving", ("--quick", "--models", "demo"), 8),
-    "usual": Part("serving", "benchmarks.runs.serving", ("--rounds", "1"), 30),
-    "full": Part("serving", "benchmarks.runs.serving", ("--precisions", *PRECISIONS), 100),
-}
-SCALING = {
-    "quick": Part(
-        "scaling",
-        "benchmarks.runs.scaling",
-        ("--rounds", "2", "--rows", "1", "8", "32", "128", "--lengths", "16", "64"),
-        5,
-    ),
-    "usual": Part("scaling", "benchmarks.runs.scaling", ("--rounds", "3"), 15),
-    "full": Part("scaling", "benchmarks.runs.scaling", (), 30),
-}
-STEPS = {  # and products
-    "quick": ("--rounds", "2", "--rows", "1", "32"),
-    "usual": ("--rounds", "5"),
-    "full": ("--rounds", "9"),
-}
-EACH = {"quick": 2.0, "usual": 5.0, "full": 10.0}  # minutes of steps and products
-
-
-def parts(length: str, device: str, sentences: Path, bundles: Mapping[str, Path]) -> Iterator[Part]:
-    """What is run, in order.
-
-    Args:
-        length: one of `LENGTHS`.
-        device: cpu or cuda.
-        sentences: file of what is translated.
-        bundles: of the models whose steps are measured, by name and precision.
-    """
-    texts = () if sentences == places.SENTENCES else ("--sentences", str(sentences))
-    on = () if device == "cpu" else ("--device", device)
-    for name, bundle in bundles.items():
-        rounds, minutes = STEPS[length], EACH[length]
-        output = ("-o", str(places.result(f"steps-{name}", device)))
-        yield Part("steps", "benchmarks.runs.costs", ("steps", str(bundle), *rounds, *on, *output), minutes)
-        if device == "cpu":
-            output = ("-o", str(places.result(f"products-{name}")))
-            yield Part("products", "benchmarks.runs.products", (str(bundle), *rounds, *output), minutes)
-    scaling, offline, serving = (which[length] for which in (SCALING, OFFLINE, SERVING))
-    yield Part("scaling", "benchmarks.runs.scaling", (*scaling.arguments, *on), scaling.minutes)
-    yield Part("offline", "benchmarks.runs.offline", (*offline.arguments, *texts, *on), offline.minutes)
-    if device == "cpu":
-        yield Part("serving", "benchmarks.runs.serving", (*serving.arguments, *texts), serving.minutes)
 
 
 def run(part: Part, environment: Mapping[str, str]) -> int:
@@ -125,6 +53,32 @@ def run(part: Part, environment: Mapping[str, str]) -> int:
         return ENDED
     finally:
         end(process)
+
+
+def run_all(
+    chosen: Sequence[Part],
+    environment: Mapping[str, str],
+    minutes: float,
+    clock: Callable[[], float] = time.monotonic,
+) -> dict[str, int]:
+    """Run benchmarks one after the other for so many minutes at most; return the exit code of each."""
+    codes = {}
+    begun = clock()
+    for part in chosen:
+        left = minutes - ((started := clock()) - begun) / 60
+        if left <= 0:
+            print(f"\nsuite: {part}: left out, as {minutes:g} minutes are over", flush=True)
+            codes[str(part)] = ENDED
+            continue
+        print(f"\nsuite: {part}", flush=True)
+        try:
+            codes[str(part)] = code = run(replace(part, minutes=min(part.minutes, left)), environment)
+        except KeyboardInterrupt:
+            codes[str(part)] = 130
+            break
+        told = {0: "done", ENDED: "ended at its limit; what it had is kept"}.get(code, f"failed with exit code {code}")
+        print(f"suite: {told}, {clock() - started:.0f} s", flush=True)
+    return codes
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
@@ -172,13 +126,32 @@ def sentences_of(path: Path | None, folder: Path) -> Path:
     return own
 
 
+def bundles_of(device: str, *, make: bool) -> dict[str, Path]:
+    """The bundles whose steps are measured, by name and precision; made where they are not there, if `make` is set."""
+    bundles = {}
+    for name in NAMES:
+        for precision in PRECISIONS if device == "cpu" else ON_CUDA:
+            try:
+                bundles[f"{name}-{precision}"] = (
+                    prepare(name, precision, places.MODELS).bundle
+                    if make
+                    else places.MODELS / f"{name}-{precision}-bundle"
+                )
+            except Unavailable as reason:
+                print(f"suite: skipped: {reason}", file=sys.stderr)
+    return bundles
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     kinds = parser.add_mutually_exclusive_group()
     kinds.add_argument("--quick", dest="length", action="store_const", const="quick", help="fewer cells and rounds")
     kinds.add_argument("--full", dest="length", action="store_const", const="full", help="all cells, more rounds")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--only", nargs="+", choices=("steps", "products", "scaling", "offline", "serving"))
+    parser.add_argument("--only", nargs="+", choices=NAMES_OF_PARTS)
+    parser.add_argument(
+        "--student", type=Path, default=places.STUDENT, metavar="FOLDER", help="bundle of a student of the demo model"
+    )
     parser.add_argument("--sentences", type=Path, help="source, tab, reference on each line; gzip")
     parser.add_argument("--list", action="store_true", help="tell what would be run, and how long at most")
     arguments = parser.parse_args()
@@ -189,37 +162,26 @@ def main() -> None:
         except DeviceError as error:
             print(f"suite: skipped: {error}")
             return
-    bundles = {}
-    for name in NAMES:
-        for precision in PRECISIONS if arguments.device == "cpu" else ON_CUDA:
-            try:
-                bundles[f"{name}-{precision}"] = prepare(name, precision, places.MODELS).bundle
-            except Unavailable as reason:
-                print(f"suite: skipped: {reason}", file=sys.stderr)
+    wanted = arguments.only or NAMES_OF_PARTS
+    bundles = bundles_of(arguments.device, make=not arguments.list) if {*EACH_MODEL} & {*wanted} else {}
     sentences = sentences_of(arguments.sentences, places.RESULTS)
+    student = arguments.student if (arguments.student / "manifest.json").is_file() else None
+    vnni = has_vnni(processor())
+    length = arguments.length or "usual"
     chosen = [
         part
-        for part in parts(arguments.length or "usual", arguments.device, sentences, bundles)
-        if part.name in (arguments.only or (part.name,))
+        for part in parts(length, arguments.device, sentences, bundles, student=student, vnni=vnni)
+        if part.name in wanted
     ]
-    print("\n".join(f"suite: {part}, {part.minutes:g} minutes at most" for part in chosen), flush=True)
+    print("\n".join(f"suite: {part}, {part.minutes:g} minutes at most" for part in chosen))
+    print(f"suite: {MINUTES[length]:g} minutes at most, all together", flush=True)
     if arguments.list:
         return
     remove({part.name for part in chosen}, arguments.device)
     environment = dict(os.environ)
     if arguments.device == "cuda":
         environment["LD_LIBRARY_PATH"] = libraries()
-    codes = {}
-    for part in chosen:
-        started = time.monotonic()
-        print(f"\nsuite: {part}", flush=True)
-        try:
-            codes[str(part)] = code = run(part, environment)
-        except KeyboardInterrupt:
-            codes[str(part)] = 130
-            break
-        told = {0: "done", ENDED: "ended at its limit; what it had is kept"}.get(code, f"failed with exit code {code}")
-        print(f"suite: {told}, {time.monotonic() - started:.0f} s", flush=True)
+    codes = run_all(chosen, environment, MINUTES[length])
     report = [sys.executable, "-m", "benchmarks.report", "--device", arguments.device]
     codes["report"] = subprocess.run(report, cwd=places.ROOT, check=False).returncode
     failed = {name: code for name, code in codes.items() if code not in (0, ENDED)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,8 @@ import matplotlib as mpl
 from PIL import Image
 
 from benchmarks.places import ROOT
-from benchmarks.report import bounds, page, plots, results
+from benchmarks.report import bounds, details, page, plots, results, summary
+from benchmarks.report.pictures import Pictures
 
 MACHINE = {
     "processor": "Some processor",
@@ -42,12 +44,22 @@ def latency(seconds):
     return [{"latency_seconds": quantiles, "cpu_seconds_per_sentence": 0.004, "errors": {}}]
 
 
+def rates(*found):
+    return [{"rate": rate, "failed": number} for number, rate in enumerate(found)]
+
+
 STEPS = {name: {"1": 0.001 * factor, "32": 0.004 * factor} for name, factor in (("translane", 1), ("ctranslate2", 2))}
 SAMPLES = [{"seconds": 1.0 * n, "sentences": 10 * n, "bytes": 2e8, "files": 15} for n in range(20)]
-RECORDS = {
-    "offline": {"machine": MACHINE, "usage": QUIET, "cells": [cell(150, 100), cell(110, 100, "int8"), cell(90, 100)]},
+VNNI = MACHINE | {"processor": "Some processor (avx512_vnni)"}
+RECORDS: dict[str, Any] = {
+    "offline": {
+        "machine": VNNI,
+        "usage": QUIET,
+        "cells": [cell(150, 100), cell(110, 100, "int8"), cell(90, 100, batch=8)],
+    },
+    "without_vnni": {"machine": MACHINE, "usage": QUIET, "cells": [cell(130, 100, "int8"), cell(80, 100, "int8", 64)]},
     "serving": {
-        "machine": MACHINE,
+        "machine": VNNI,
         "usage": BUSY,
         "bound": 0.5,
         "cells": [
@@ -61,11 +73,28 @@ RECORDS = {
                     {"rate": 2.0, "translane": latency(0.02), "ctranslate2": latency(0.03)},
                     {"rate": 60.0, "translane": latency(0.1), "ctranslate2": latency(None)},
                 ],
+                "texts": [
+                    {"texts": 1, "batch_size": 32, "translane": rates(90, 91), "ctranslate2": rates(60, 60)},
+                    {"texts": 64, "batch_size": 64, "translane": rates(90, 90), "ctranslate2": rates(120, 120)},
+                ],
+                "trace": {
+                    **{"requests": 40, "sentences": 80, "rate": 20.0, "seconds": 4.0},
+                    **{"translane": latency(0.1), "ctranslate2": latency(0.08)},
+                },
             }
         ],
     },
-    "scaling": {
+    "students": {
         "machine": MACHINE,
+        "rows": [
+            {"bundle": name, "precision": "int8", "parameters": 9, "rows": 1, "beams": 1, "bleu": 30.0}
+            | {"milliseconds": 2.0, "ratio": ratio}
+            for name, ratio in (("zh-en", 1.0), ("student", 2.5))
+        ],
+    },
+    "front-ends": {"parts": {}},
+    "scaling": {
+        "machine": VNNI,
         "usage": QUIET,
         "threads": 1,
         "library": "oneDNN",
@@ -109,7 +138,7 @@ def write(folder, records):
 
 def page_of(found, folder):
     with mpl.rc_context(plots.STYLE):
-        return "\n".join(page.Page(found, folder / "pictures", "pictures").lines())
+        return "\n".join(details.lines(found, Pictures(folder / "pictures", "pictures")))
 
 
 @pytest.fixture(scope="module")
@@ -122,12 +151,66 @@ def everything(tmp_path_factory):
 def test_every_benchmark_has_its_part(everything):
     found, page, _ = everything
     assert found.missing == []
-    assert page.startswith("Measured on Some processor, 2 cores, Some system: Python 3, onnxruntime 1.0, ctran")
+    assert page.startswith("Measured on Some processor (avx512_vnni), 2 cores, Some system: Python 3, onnxruntime 1.0")
     assert re.findall(r"^### (.*)", page, re.MULTILINE) == ["Bounds", *results.TITLES.values()]
     assert "| demo | fp32 | greedy | 1 | 150 | 2 × 1 | 100 | 2 × 1 | **1.50** |" in page
     assert "| 90.0 | 30.0 | **3.00** | 20.0 | 30.0 | 0.67 |" in page
-    assert "| 32 | 4.00 | 8.00 | 2.00 |" in page
-    assert "| 1 | 1.00 | 1.50 | 1.50 |" in page
+    assert "| 32 | 4.00 / 8.00, 2.00 |" in page
+    assert "| 1 | 200 / 100, **0.50** |" in page
+    assert "| 1 | 1.50 (1.50) |" in page
+    assert "| churn, 32 | 3.00, 12.0% |" in page
+    assert "| demo | fp32 | greedy | 90 / 60, **1.51** | 90 / 120, **0.75** | 2 / 2 |" in page
+    assert "| demo | fp32 | greedy | 40 | 20.0 | 100 / 200 / 300 | 4.0 | 0 | 80 / 160 / 240 | 4.0 | 0 | 1.00 |" in page
+    assert "| student | int8 | 9 | 1 | 1 | 30.00 | 2.000 | **2.50** |" in page
+
+
+def test_the_short_table_has_a_row_for_each_search_and_lists_what_is_lost(everything):
+    found, _, _ = everything
+    lines = list(summary.lines(summary.records_of(found, "vnni"), summary.scaling_of(found, "vnni")))
+    assert lines[0] == "Some processor (avx512_vnni), 2 cores; measured on 2026-01-01."
+    assert "in use" in lines[1]  # while the servers were measured
+    assert "| demo | fp32 | greedy | 1.50 | **0.90** | – | 3.00 | 1.50 |" in lines
+    assert "| demo | int8 | greedy | 1.10 | – | – | – | – |" in lines
+    assert "Translane is as fast or faster in 2 of 3 offline comparisons; the median is 1.10." in lines
+    assert "Translane is as fast or faster in 3 of 5 comparisons of servers; the median is 1.50." in lines
+    assert lines[-2:] == [
+        "- demo fp32 greedy: batch 8 **0.90**, 64 texts a request **0.75**, bursts: p95 **0.80**.",
+        "- demo fp32 on 1 threads: start-up **0.50**, memory at worst **0.50**.",
+    ]
+
+
+def test_the_same_machine_without_vnni_has_a_short_table_of_its_own(everything):
+    found, page, _ = everything
+    lines = list(summary.lines(summary.records_of(found, "avx2"), summary.scaling_of(found, "avx2")))
+    assert lines[:2] == ["Some processor, 2 cores; measured on 2026-01-01.", ""]
+    assert "| demo | int8 | greedy | 1.30 | – | – | – | – |" in lines
+    assert lines[-1] == "- demo int8 greedy: batch 64 **0.80**."
+    assert "demo int8 greedy batch 64 without VNNI 0.80 (33%)" in page
+
+
+def test_a_step_that_is_lost_in_noise_has_no_ratio(tmp_path):
+    record = json.loads(json.dumps(RECORDS["scaling"]))
+    record["demo-fp32"]["rows"]["translane"]["1"] = -0.002
+    found = write(tmp_path, {"scaling": record})
+    assert "| 1 | -2.00 / 2.00, – |" in page_of(found, tmp_path)
+    (row,) = summary.ratios_of_growth(found["scaling"]).values()
+    assert "step of 1 row" not in row
+    assert row["step of 32 rows"] == pytest.approx(2.0)
+
+
+def test_only_the_short_tables_of_what_was_measured_are_written(tmp_path):
+    def text(part):
+        return f"{page.BEGIN.format(part=part)}\nold\n{page.END.format(part=part)}\n"
+
+    record = RECORDS["offline"] | {"machine": MACHINE}
+    hidden = RECORDS["without_vnni"]
+    found = write(tmp_path, {"offline": record, "without_vnni": hidden})
+    written = page.rewritten("".join(map(text, ("vnni", "avx2", "cpu"))), found, "cpu", Pictures(tmp_path, "here"))
+    vnni, avx2, _ = (part.partition(": end")[0] for part in written.split("begin;")[1:])
+    assert "old" in vnni
+    assert "| demo | fp32 | greedy | 1.50 | **0.90** |" in avx2
+    assert "batch 64" not in avx2  # what a processor without VNNI has left from another one
+    assert "This processor has no VNNI" in written
 
 
 def test_pictures_are_there_and_small(everything):
@@ -147,7 +230,7 @@ def test_what_is_missing_is_said(tmp_path):
     found = results.read(tmp_path)
     page = page_of(found, tmp_path)
     missing = page.split("### Not measured\n")[1]
-    assert "- Latency under load: `python -m benchmarks.runs.serving` has written nothing yet." in missing
+    assert "- Servers under load: `python -m benchmarks.runs.serving` has written nothing yet." in missing
     assert "- offline.json has no cell yet" in missing
     assert "- scaling.json is not JSON" in missing
     assert "### Memory over many sentences" in page
@@ -156,7 +239,9 @@ def test_what_is_missing_is_said(tmp_path):
 
 def test_nothing_at_all_is_said_too(tmp_path):
     page = page_of(results.read(tmp_path), tmp_path)
-    assert page.count("has written nothing yet") == len(results.COMMANDS)
+    assert page.count("has written nothing yet") == len(results.COMMANDS) - 2
+    assert "there is no student here" in page
+    assert "without VNNI" not in page  # nothing says that this processor has it
     assert "### Bounds" not in page
 
 
@@ -172,7 +257,10 @@ def test_a_busy_machine_is_told():
 def test_bounds_are_kept_or_missed(everything):
     found, page, _ = everything
     verdicts = {verdict.bound: verdict for verdict in bounds.verdicts(found)}
-    assert verdicts[bounds.OFFLINE["int8"]].missed == {"demo int8 greedy batch 1": pytest.approx(1.1)}
+    assert verdicts[bounds.OFFLINE["int8"]].missed == {
+        "demo int8 greedy batch 1": pytest.approx(1.1),
+        "demo int8 greedy batch 64 without VNNI": pytest.approx(0.8),
+    }
     assert verdicts[bounds.SERVING].missed == {}
     where, worst = verdicts[bounds.LOW_LOAD].worst
     assert where == "demo fp32 greedy"
@@ -189,7 +277,7 @@ def test_a_gpu_is_named_and_the_bounds_of_a_cpu_do_not_bind_it(tmp_path):
     page = page_of(found, tmp_path)
     assert bounds.verdicts(found) == []
     assert page.startswith("Measured on GPU Some GPU, 1.0, 9 MiB; Some processor, 2 cores")
-    assert "| step ms | not waiting for the GPU % |" in page
+    assert "the share of it that is not waiting for the GPU." in page
 
 
 def test_a_server_that_answers_nothing_misses_its_bound(tmp_path):
@@ -202,7 +290,7 @@ def test_a_server_that_answers_nothing_misses_its_bound(tmp_path):
 
 
 def test_only_what_is_between_the_markers_changes():
-    begin, end = page.BEGIN.format(device="cpu"), page.END.format(device="cpu")
+    begin, end = page.BEGIN.format(part="cpu"), page.END.format(part="cpu")
     text = f"before\n{begin}\nold\n{end}\nafter\n"
     replaced = page.replace_part(text, "cpu", "new\n")
     assert replaced == f"before\n{begin}\n\nnew\n\n{end}\nafter\n"
@@ -220,5 +308,5 @@ def test_the_pages_links_lead_somewhere(name):
 
 def test_the_page_has_a_part_for_each_device():
     text = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
-    for device in ("cpu", "cuda"):
+    for device in ("cpu", "cuda", *summary.FAMILIES):
         assert "new" in page.replace_part(text, device, "new")

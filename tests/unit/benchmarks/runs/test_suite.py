@@ -14,6 +14,7 @@ import pytest
 
 from benchmarks import places
 from benchmarks.machine import Usage
+from benchmarks.measuring import suite_parts
 from benchmarks.models.workload import read_pairs
 from benchmarks.runs import suite
 from translane_server.bundle import load_bundle
@@ -21,22 +22,47 @@ from translane_server.bundle import load_bundle
 BUNDLES = {"demo-fp32": Path("some-bundle")}
 
 
-def scripts(length, device):
-    return [part.name for part in suite.parts(length, device, places.SENTENCES, BUNDLES)]
+SOURCES = places.SENTENCES
 
 
-@pytest.mark.parametrize("length", suite.LENGTHS)
+def scripts(length, device, **found):
+    return [part.name for part in suite_parts.parts(length, device, SOURCES, BUNDLES, **found)]
+
+
+@pytest.mark.parametrize("length", suite_parts.LENGTHS)
 def test_every_length_runs_all_that_a_device_has(length):
-    assert sorted(scripts(length, "cpu")) == ["offline", "products", "scaling", "serving", "steps"]
+    beside = {"front-ends"} if importlib.util.find_spec(suite_parts.FRONT_ENDS) else set()
+    assert set(scripts(length, "cpu")) - beside == {"offline", "products", "scaling", "serving", "steps"}
+    everything = set(scripts(length, "cpu", student=Path("student"), vnni=True))
+    assert everything - beside == set(suite_parts.NAMES_OF_PARTS) - {"front-ends"}
     assert sorted(scripts(length, "cuda")) == ["offline", "scaling", "steps"]
     for device in ("cpu", "cuda"):
-        for part in suite.parts(length, device, places.SENTENCES, BUNDLES):
+        for part in suite_parts.parts(length, device, places.SENTENCES, BUNDLES):
             assert importlib.util.find_spec(part.module)
             assert ("--device" in part.arguments) == (device == "cuda")
 
 
+def test_the_suite_ends_in_time(monkeypatch):
+    given = []
+    monkeypatch.setattr(suite, "run", lambda part, _environment: given.append(part.minutes) or 0)
+    minutes = iter((0, 0, 30, 30, 58, 58, 60, 60))
+    parts = [suite_parts.Part(name, name, (), 40) for name in ("first", "second", "third", "fourth")]
+    codes = suite.run_all(parts, {}, 60, clock=lambda: 60.0 * next(minutes))
+    assert given == [40, 30, 2]
+    assert list(codes.values()) == [0, 0, 0, suite.ENDED]
+
+
+def test_without_vnni_the_offline_benchmark_runs_in_its_place(tmp_path):
+    (hidden,) = (
+        part for part in suite_parts.parts("usual", "cpu", tmp_path, {}, vnni=True) if part.name == "without_vnni"
+    )
+    assert hidden.arguments[:3] == ("python", "-m", "benchmarks.runs.offline")
+    assert hidden.arguments[-2:] == ("-o", str(places.result("without_vnni")))
+    assert str(tmp_path) in hidden.arguments
+
+
 def test_other_sentences_are_passed_on():
-    parts = list(suite.parts("quick", "cpu", Path("mine.tsv.gz"), {}))
+    parts = list(suite_parts.parts("quick", "cpu", Path("mine.tsv.gz"), {}))
     assert [part.name for part in parts if "mine.tsv.gz" in part.arguments] == ["offline", "serving"]
 
 
@@ -61,7 +87,7 @@ def test_there_are_sentences_without_the_test_set(tmp_path, monkeypatch):
 def test_a_part_is_ended_at_its_limit(tmp_path, monkeypatch):
     monkeypatch.setattr(places, "ROOT", tmp_path)
     (tmp_path / "endless.py").write_text("import time\ntime.sleep(600)\n")
-    assert suite.run(suite.Part("endless", "endless", (), minutes=0.1 / 60), dict(os.environ)) == suite.ENDED
+    assert suite.run(suite_parts.Part("endless", "endless", (), minutes=0.1 / 60), dict(os.environ)) == suite.ENDED
 
 
 def test_what_a_part_has_started_ends_with_it():
@@ -84,7 +110,7 @@ def test_what_a_part_has_started_ends_with_it():
 def test_the_exit_code_of_a_part_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(places, "ROOT", tmp_path)
     (tmp_path / "failing.py").write_text("import sys\nsys.exit(3)\n")
-    assert suite.run(suite.Part("failing", "failing", (), minutes=1), dict(os.environ)) == 3
+    assert suite.run(suite_parts.Part("failing", "failing", (), minutes=1), dict(os.environ)) == 3
 
 
 def test_a_share_of_the_processors_is_one():

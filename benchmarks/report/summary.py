@@ -1,0 +1,146 @@
+"""How many times as fast as CTranslate2 Translane is, in short: a row for each model and search, and what is slower."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+
+from benchmarks.engines.server_process import ENGINES
+from benchmarks.machine import has_vnni
+from benchmarks.report.results import BUSY, Record, Results, models_of
+from benchmarks.report.serving_tables import median_of, median_rate
+
+FAMILIES = {"vnni": "with VNNI", "avx2": "without VNNI"}
+RATE, ALONE = "server: rate", "server: alone"
+COLUMNS = ("batch 1", "batch 8", "batch 32", RATE, ALONE)
+_LOST = 0.995  # ratios below are less than 1 to two decimals
+_OFFLINE = "batch "
+
+# What was compared, such as "demo int8 greedy" → where, such as "batch 8" → how many times as fast Translane is.
+Ratios = Mapping[str, Mapping[str, float]]
+
+
+def records_of(results: Results, family: str) -> list[Record]:
+    """The offline and serving records of a kind of processors."""
+    found = [*results["offline"], *results["serving"]]
+    if all(has_vnni(record["machine"]["processor"]) for record in found):
+        found += results["without_vnni"]  # else the others are of such a processor themselves
+    return [
+        record for record in found if record["cells"] and has_vnni(record["machine"]["processor"]) == (family == "vnni")
+    ]
+
+
+def ratios(records: Sequence[Record]) -> dict[str, dict[str, float]]:
+    """All comparisons of offline and serving records. Above 1, Translane is faster."""
+    found: dict[str, dict[str, float]] = {}
+    for cell in (cell for record in records for cell in record["cells"]):
+        row = found.setdefault(f"{cell['model']} {cell['precision']} {cell['search']}", {})
+        row |= dict(_offline(cell) if "batch" in cell else _serving(cell))
+    return found
+
+
+def _offline(cell: Record) -> Iterator[tuple[str, float]]:
+    yield f"{_OFFLINE}{cell['batch']}", _over(*(cell[name]["rate"] for name in ENGINES))
+
+
+def _serving(cell: Record) -> Iterator[tuple[str, float]]:
+    yield RATE, _over(*(cell["highest_rate"][name] for name in ENGINES))
+    if cell["grid"]:
+        ours, theirs = (median_of(cell["grid"][0][name], "p50") for name in ENGINES)
+        yield ALONE, _over(theirs, ours)
+    for row in cell.get("texts", ()):
+        yield (
+            f"{row['texts']} text{'s' * (row['texts'] > 1)} a request",
+            _over(*(median_rate(row[name]) for name in ENGINES)),
+        )
+    if "trace" in cell:
+        ours, theirs = (median_of(cell["trace"][name], "p95") for name in ENGINES)
+        yield "bursts: p95", _over(theirs, ours)
+
+
+def _over(more: float, less: float) -> float:
+    """A quotient; infinite where only the divisor is 0 or both are infinite times."""
+    if math.isinf(less):
+        return 1.0 if math.isinf(more) else 0.0
+    return more / less if less else math.inf if more else 1.0
+
+
+def ratios_of_growth(scaling: Sequence[Record]) -> dict[str, dict[str, float]]:
+    """Steps, start-up and memory of scaling records: CTranslate2's over Translane's."""
+    found: dict[str, dict[str, float]] = {}
+    for record in scaling:
+        for title, model in models_of(record).items():
+            row = found.setdefault(f"{title.replace(',', '')} on {record['threads']} threads", {})
+            row |= {
+                f"step of {rows} row{'s' * (int(rows) > 1)}": _over(*times) for rows, times in _pairs(model["rows"])
+            }
+            row |= {f"step at token {length}": _over(*times) for length, times in _pairs(model["lengths"])}
+            row["start-up"] = _backwards(model["start"])
+            if model["memory"]:
+                row["memory at worst"] = min(map(_backwards, model["memory"].values()))
+    return found
+
+
+def _pairs(times: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str, tuple[float, float]]]:
+    ours, theirs = (times[name] for name in ENGINES)
+    yield from ((key, (theirs[key], ours[key])) for key in ours if min(theirs[key], ours[key]) > 0)  # else it is noise
+
+
+def _backwards(taken: Mapping[str, float]) -> float:
+    ours, theirs = (taken[name] for name in ENGINES)
+    return _over(theirs, ours)
+
+
+def lines(records: Sequence[Record], scaling: Sequence[Record] = ()) -> Iterator[str]:
+    """The short table of records of one kind of processors, what it says in a sentence or two, and the lost cells."""
+    found, growth = ratios(records), ratios_of_growth(scaling)
+    machines = dict.fromkeys(
+        f"{record['machine']['processor']}, {record['machine']['cores']} cores" for record in records
+    )
+    days = dict.fromkeys(record["machine"]["time"].partition("T")[0] for record in records)
+    yield f"{'; '.join(machines)}; measured on {' and '.join(days)}."
+    if any(record["usage"]["others"] > BUSY for record in records):
+        yield "**The machine was in use**: these ratios are rough."
+    yield ""
+    yield from (f"| model | precision | search | {' | '.join(COLUMNS)} |", "|---|---|---|" + "---:|" * len(COLUMNS))
+    for name, row in found.items():
+        model, precision, search = name.split(" ", 2)
+        cells = " | ".join(told(row.get(column)) for column in COLUMNS)
+        yield f"| {model} | {precision} | {search} | {cells} |"
+    yield ""
+    yield from _sentences(found)
+    if lost := [(name, dict(_lost(row))) for name, row in {**found, **growth}.items() if dict(_lost(row))]:
+        yield from ("", "Every comparison that is lost:", "")
+        for name, row in lost:
+            yield f"- {name}: {', '.join(f'{where} {told(value)}' for where, value in row.items())}."
+
+
+def told(value: float | None) -> str:
+    """A ratio with two decimals, bold where it is lost."""
+    if value is None:
+        return "–"
+    text = "∞" if math.isinf(value) else f"{value:.2f}"
+    return f"**{text}**" if value < _LOST else text
+
+
+def _lost(row: Mapping[str, float]) -> Iterator[tuple[str, float]]:
+    for where, value in row.items():
+        if value < _LOST:
+            yield where, value
+
+
+def scaling_of(results: Results, family: str) -> list[Record]:
+    """The scaling records of a kind of processors."""
+    return [record for record in results["scaling"] if has_vnni(record["machine"]["processor"]) == (family == "vnni")]
+
+
+def _sentences(found: Ratios) -> Iterator[str]:
+    """How many comparisons are won, offline and of servers."""
+    offline = [value for row in found.values() for where, value in row.items() if where.startswith(_OFFLINE)]
+    servers = [value for row in found.values() for where, value in row.items() if not where.startswith(_OFFLINE)]
+    for values, where in ((offline, "offline comparisons"), (servers, "comparisons of servers")):
+        if values:
+            won = sum(value >= _LOST for value in values)
+            median = statistics.median(values)
+            yield f"Translane is as fast or faster in {won} of {len(values)} {where}; the median is {median:.2f}."
