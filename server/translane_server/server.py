@@ -15,15 +15,14 @@ from translane_server.access.certificates import Certificates
 from translane_server.access.guard import Guard
 from translane_server.descriptors import connection_limit, watch_connections
 from translane_server.errors import SettingsError
-from translane_server.listening import ADMIN_HOST, Ports, address_of, listening_on, log_addresses
+from translane_server.listening import Ports, address_of, listening_on, log_addresses
 from translane_server.models.registry import Registry
 from translane_server.observation.call_trace import Tracer
 from translane_server.observation.metrics import Metrics
-from translane_server.observation.metrics_server import MetricsServer
+from translane_server.operator_ports import OperatorPorts
 from translane_server.rpc.forwarded import Forwarding
 from translane_server.rpc.health import HealthService
-from translane_server.rpc.health_port import HealthPort
-from translane_server.rpc.model_service import AdminPort, ModelService
+from translane_server.rpc.model_service import ModelService
 from translane_server.rpc.port import grpc_server
 from translane_server.rpc.reflection import enable_reflection
 from translane_server.rpc.service import SERVICE_NAME, TranslationService
@@ -92,9 +91,8 @@ class Server:
         self.health_changed: Callable[[Mapping[str, int]], None] = lambda _: None
         self._connection_watch: asyncio.Task[None] | None = None
         self._following: asyncio.Task[None] | None = None
-        self._health_port: HealthPort | None = None
-        self._metrics_server: MetricsServer | None = None
-        self._admin: AdminPort | None = None
+        # The parent of front ends has these ports for all of them.
+        self._operator_ports = None if is_front_end else self._make_operator_ports()
         self._grpc: grpc.aio.Server | None = None
         self._http: HttpPort | None = None
         self.failed = asyncio.Event()
@@ -117,26 +115,18 @@ class Server:
             settings, self.metrics, connections, self.guard.certificates, shares_port=self._is_front_end
         )
         server = self._open_grpc(connections)
-        if not self._is_front_end:
-            self._open_metrics()
-            await self._open_private_ports()
+        if self._operator_ports:
+            await self._operator_ports.open()
+            self.metrics_port = self._operator_ports.metrics
         self._following = asyncio.create_task(self.guard.follow())
         self._connection_watch = asyncio.create_task(watch_connections(connections))
         await server.start()
         if self._http:
             await self._http.start()
-        if not self._is_front_end:
-            log_addresses(settings, self._ports())
+        if ports := self._operator_ports:
+            http = self._http.port if self._http else None
+            log_addresses(settings, Ports(self.port, ports.metrics, http=http, health=ports.health, admin=ports.admin))
             self.guard.warn()
-
-    def _ports(self) -> Ports:
-        return Ports(
-            self.port,
-            self.metrics_port,
-            http=self._http.port if self._http else None,
-            health=self._health_port.port if self._health_port else None,
-            admin=self._admin.port if self._admin else None,
-        )
 
     def _open_grpc(self, connections: int) -> grpc.aio.Server:
         """Open the port of translations, which takes the calls of the HTTP port as well."""
@@ -165,31 +155,17 @@ class Server:
             self.http_port = self._http.port
         return server
 
-    def _open_metrics(self) -> None:
+    def _make_operator_ports(self) -> OperatorPorts:
         settings, certificates = self._settings, self.guard.certificates
-        context = certificates.ssl_context() if certificates and settings.metrics_tls else None
-        with listening_on(settings.host, settings.metrics_port):
-            self._metrics_server = MetricsServer(self.metrics.registry, settings.host, settings.metrics_port, context)
-        self.metrics_port = self._metrics_server.port
-
-    async def _open_private_ports(self) -> None:
-        """Open the port of ModelService and that of health checks, where the settings have them."""
-        settings = self._settings
-        if settings.admin_port is not None:
-            with listening_on(ADMIN_HOST, settings.admin_port):
-                self._admin = AdminPort(
-                    ModelService(self.models),
-                    self.metrics,
-                    settings.admin_port,
-                    reflects=settings.reflection,
-                    tracer=self._tracer,
-                )
-            await self._admin.start()
-        if settings.health_port is not None:
-            with listening_on(settings.host, settings.health_port):
-                address = address_of(settings.host, settings.health_port)
-                self._health_port = HealthPort(self._health, self.metrics, address)
-            await self._health_port.start()
+        return OperatorPorts(
+            settings,
+            self.metrics.registry,
+            self.metrics,
+            self._health,
+            ModelService(self.models),
+            certificates=certificates if settings.metrics_tls else None,
+            tracer=self._tracer,
+        )
 
     @property
     def can_translate(self) -> bool:
@@ -222,8 +198,8 @@ class Server:
         self.models.close()
         if self._http:
             self._http.drain()
-        if self._admin:
-            await self._admin.stop()
+        if self._operator_ports:
+            await self._operator_ports.drain()
         self._health.close()
         if self._connection_watch:
             self._connection_watch.cancel()
@@ -241,10 +217,8 @@ class Server:
             if self._http:
                 await self._http.stop(closing_time)
             await self._grpc.stop(closing_time)
-        if self._health_port:
-            await self._health_port.stop()
-        if self._metrics_server:
-            await asyncio.to_thread(self._metrics_server.stop)
+        if self._operator_ports:
+            await self._operator_ports.close()
         return drained
 
     def _tell_health(self) -> None:

@@ -412,9 +412,9 @@ async def test_the_health_check_works_over_tls_and_beside_mutual_tls(secrets):
         assert await problem(running, TRANSLANE_TLS_CERT="server.crt") is None
         assert await problem(running) is not None
     async with serving(**secrets.tls, tls_client_ca=secrets.ca, health_port=0) as running:
-        port = running.server._health_port
-        assert port is not None
-        health_port = port.port
+        ports = running.server._operator_ports
+        assert ports
+        health_port = ports.health
         assert await problem(running, TRANSLANE_HEALTH_PORT=str(health_port)) is None
         async with grpc.aio.insecure_channel(f"127.0.0.1:{health_port}") as channel:
             assert await outcome(stub_of(channel).Translate(request())) == "UNIMPLEMENTED METHOD_NOT_FOUND"

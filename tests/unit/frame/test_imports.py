@@ -113,15 +113,19 @@ ROOMS = {
         },
         "local": {"dispatch", "replica", "backend", "measurements", "sentence", "vocabulary"},
         "listening": {"errors", "settings"},
-        "server": {"http", "rpc", "access", "models", "descriptors", "errors", "listening", "observation", "settings"},
+        "operator_ports": {"rpc", "access", "listening", "observation", "settings"},
+        "server": {
+            "http", "rpc", "access", "models", "descriptors", "errors", "listening", "observation", "operator_ports",
+            "settings",
+        },
         "front_ends.front_end": {
             "access", "front_ends.messages", "models", "replica.messages", "rpc.model_service", "errors",
             "observation", "server",
         },
         "front_ends.__main__": {"front_ends.front_end", "errors", "observation"},
         "front_ends": {
-            "access", "dispatch", "rpc", "cpus", "errors", "file_changes", "listening", "observation", "settings",
-            "settings_loader",
+            "access", "dispatch", "rpc", "cpus", "errors", "file_changes", "listening", "observation",
+            "operator_ports", "settings", "settings_loader",
         },
         "service_manager": set(),
         "command": {
