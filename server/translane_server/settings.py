@@ -108,7 +108,7 @@ class ServerSettings(Settings):
         default=1,
         ge=1,
         le=64,
-        description="Processes that take requests, all on the same ports, each with its part of everything.",
+        description="Processes that take requests on the same ports, and divide CPUs, replicas and limits.",
     )
     tls_cert: Annotated[Path | None, Flag("FILE", heading="access")] = Field(
         default=None,
