@@ -12,7 +12,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from translane.v1.translation_pb2_grpc import add_TranslationServiceServicer_to_server
 from translane_server.access.certificates import Certificates
-from translane_server.access.guard import Guard
+from translane_server.access.guard import Guard, warn_of_what_is_missing
 from translane_server.descriptors import connection_limit, watch_connections
 from translane_server.errors import SettingsError
 from translane_server.listening import Ports, address_of, listening_on, log_addresses
@@ -126,7 +126,7 @@ class Server:
         if ports := self._operator_ports:
             http = self._http.port if self._http else None
             log_addresses(settings, Ports(self.port, ports.metrics, http=http, health=ports.health, admin=ports.admin))
-            self.guard.warn()
+            warn_of_what_is_missing(settings)
 
     def _open_grpc(self, connections: int) -> grpc.aio.Server:
         """Open the port of translations, which takes the calls of the HTTP port as well."""

@@ -35,18 +35,12 @@ class Guard:
     def __init__(self, settings: ServerSettings, metrics: Metrics, shared: SharedAllowances | None = None) -> None:
         self.certificates = certificates_of(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
         self.keys = KeyRing(settings.keys_file, metrics, shared=shared) if settings.keys_file else None
-        self._settings = settings
 
     async def follow(self) -> None:
         """Follow the files of certificates and keys, for ever."""
         followed: list[Followed] = [each for each in (self.certificates, self.keys) if each]
         if followed:
             await follow(followed, INTERVAL)
-
-    def warn(self) -> None:
-        """Log what other machines may do, if the server listens to them and lacks TLS or keys."""
-        if missing := what_is_missing(self._settings):
-            _log.warning("listening on %s %s", self._settings.host, missing)
 
 
 def certificates_of(cert: Path | None, key: Path | None, client_ca: Path | None) -> Certificates | None:
@@ -73,6 +67,12 @@ def what_is_missing(settings: ServerSettings) -> str:
         "without TLS (--tls-cert) and keys (--keys-file): whoever reaches the port may translate, and whoever is on"
         " the way can read texts"
     )
+
+
+def warn_of_what_is_missing(settings: ServerSettings) -> None:
+    """Log what other machines may do, if the server listens to them and lacks TLS or keys."""
+    if missing := what_is_missing(settings):
+        _log.warning("listening on %s %s", settings.host, missing)
 
 
 def _is_loopback(host: str) -> bool:

@@ -1,4 +1,4 @@
-"""This program's end of the socket to a process that it starts, such as a replica."""
+"""The end of the socket to a process that this process starts: a replica, or a front end."""
 
 from __future__ import annotations
 

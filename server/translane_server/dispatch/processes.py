@@ -1,4 +1,4 @@
-"""Runs replicas in processes."""
+"""Runs replicas and front ends in processes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def process_hosts(count: int, threads: int, command: Sequence[str] = _COMMAND) -
 
 
 class OwnProcess:
-    """Runs each replica in a process of its own, which loads the model. Implements `ProcessHost`.
+    """Runs a replica or a front end in a process of its own, which loads its models. Implements `ProcessHost`.
 
     Args:
         command: runs the process; "serve" and a file descriptor follow.

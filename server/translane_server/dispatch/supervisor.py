@@ -1,4 +1,4 @@
-"""Keeps a process such as a replica running: notices one that is lost or hangs, and starts another one in its place."""
+"""Keeps a replica or a front end running: notices that its process is lost or hangs, and starts another one."""
 
 from __future__ import annotations
 

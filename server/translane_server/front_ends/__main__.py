@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from translane_server.errors import StartupError
-    from translane_server.front_ends.front_end import ParentConnection
+    from translane_server.front_ends.parent_connection import ParentConnection
 
 
 def main() -> NoReturn:
@@ -37,7 +37,8 @@ def run(descriptor: int, environ: Mapping[str, str]) -> int:
 
 async def _serve(connection: socket.socket, environ: Mapping[str, str]) -> int:
     from translane_server.errors import StartupError, is_about_memory
-    from translane_server.front_ends.front_end import FrontEnd, ParentConnection
+    from translane_server.front_ends.front_end import FrontEnd
+    from translane_server.front_ends.parent_connection import ParentConnection
     from translane_server.observation.log_writer import written_in_background
     from translane_server.observation.logs import configure_logging
     from translane_server.observation.trace_setup import traces

@@ -10,7 +10,7 @@ from grpc_health.v1 import health_pb2
 
 from translane_server.dispatch.process_connection import Host
 from translane_server.dispatch.supervisor import ProcessSupervisor
-from translane_server.front_ends.connection import FrontEndConnection
+from translane_server.front_ends.front_end_connection import FrontEndConnection
 from translane_server.front_ends.messages import Change, Collect, FrontEndSetup, Health, Stopped
 
 _SERVING = health_pb2.HealthCheckResponse.SERVING

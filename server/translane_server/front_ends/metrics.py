@@ -30,8 +30,8 @@ def merged(collected: Collected) -> list[Metric]:
     The order is that of the first front end.
     """
     families: dict[str, Metric] = {}
-    for number, those in sorted(collected.items()):
-        for family in those:
+    for number, of_front_end in sorted(collected.items()):
+        for family in of_front_end:
             found = families.get(family.name)
             if found is None:
                 found = families[family.name] = Metric(family.name, family.documentation, family.type, family.unit)
@@ -46,6 +46,8 @@ class ParentMetrics:
 
     Attributes:
         of_calls: counts the calls of the parent's own ports.
+        running: front ends that translate.
+        limit: the setting `front_ends`.
         losses: front ends that were lost.
         silences: front ends that did not answer a scrape in time.
     """

@@ -10,7 +10,7 @@ import grpc
 from translane.v1 import models_pb2 as pb
 from translane.v1.models_pb2_grpc import ModelServiceServicer
 from translane_server.errors import UnavailableError, starting
-from translane_server.front_ends.connection import FrontEndGoneError
+from translane_server.front_ends.front_end_connection import FrontEndGoneError
 from translane_server.front_ends.keeper import Keeper
 from translane_server.front_ends.messages import Change, Refusal
 

@@ -10,14 +10,15 @@ import logging
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from grpc_health.v1 import health_pb2
 
-from translane_server.access.guard import what_is_missing
+from translane_server.access.guard import warn_of_what_is_missing
+from translane_server.access.shared_allowances import SharedAllowances
 from translane_server.cpus import available_cpus
 from translane_server.dispatch.processes import OwnProcess
-from translane_server.front_ends.connection import FrontEndGoneError
+from translane_server.front_ends.front_end_connection import FrontEndGoneError
 from translane_server.front_ends.keeper import Keeper
 from translane_server.front_ends.messages import Collect, FrontEndSetup, Hurry, Reload, Stop
 from translane_server.front_ends.metrics import PATIENCE, Collected, ParentMetrics
@@ -42,23 +43,12 @@ _TICK = 1.0
 _CLOSING_TIME = 5.0
 
 
-class Allowances(Protocol):
-    """Limits of keys that hold for all front ends, in memory that they share."""
-
-    @property
-    def descriptor(self) -> int:
-        """The file descriptor of the memory, which the front ends inherit."""
-
-    def forget(self, number: int) -> None:
-        """Give back what the front end of this number had taken: it has ended."""
-
-
 class Parent:
     """The parent. It has the methods of `server.Server`.
 
     Args:
         settings: settings of the server, with more than one front end.
-        allowances: the limits of keys; None without keys.
+        allowances: limits of keys that hold for all front ends; None without keys.
         command: runs a front end; "serve" and a file descriptor follow.
 
     Attributes:
@@ -69,7 +59,7 @@ class Parent:
     """
 
     def __init__(
-        self, settings: ServerSettings, allowances: Allowances | None = None, command: Sequence[str] = COMMAND
+        self, settings: ServerSettings, allowances: SharedAllowances | None = None, command: Sequence[str] = COMMAND
     ) -> None:
         self.failed = asyncio.Event()
         self._settings = settings
@@ -116,8 +106,7 @@ class Parent:
         """
         await asyncio.gather(*(front_end.start() for front_end in self._front_ends))
         log_addresses(self._settings, self._addresses)
-        if missing := what_is_missing(self._settings):
-            _log.warning("listening on %s %s", self._settings.host, missing)
+        warn_of_what_is_missing(self._settings)
 
     async def stop(self, grace: float, hurry: asyncio.Event | None = None) -> bool:
         """Let all front ends drain at once, and end them. See `server.Server.stop`."""

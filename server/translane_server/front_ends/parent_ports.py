@@ -8,9 +8,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from translane_server.access.certificates import Certificates
 from translane_server.access.guard import certificates_of
 from translane_server.file_changes import INTERVAL, follow
-from translane_server.front_ends.admin import ModelServiceOfAll
 from translane_server.front_ends.keeper import Keeper
 from translane_server.front_ends.metrics import Collected, FrontEndCollector, ParentMetrics
+from translane_server.front_ends.model_service import ModelServiceOfAll
 from translane_server.front_ends.reserved_port import ReservedPort
 from translane_server.listening import Ports, listening_on
 from translane_server.operator_ports import OperatorPorts

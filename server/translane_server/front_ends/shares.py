@@ -57,8 +57,10 @@ def shares_of(settings: ServerSettings, cpus: int) -> list[Share]:
     changed = {"max_beam_size": min(part.beam_limit for part in parts)}
     tables = _tables_of_beams(settings, parts)
     return [
-        Share(_settings(settings, part | changed | {"model_settings": _merged(part["model_settings"], tables)}), cpu)
-        for part, cpu in zip(given, _divided(cpus, number), strict=True)
+        Share(
+            _settings(settings, part | changed | {"model_settings": _merged(part["model_settings"], tables)}), cpus_here
+        )
+        for part, cpus_here in zip(given, _divided(cpus, number), strict=True)
     ]
 
 

@@ -119,10 +119,11 @@ ROOMS = {
             "settings",
         },
         "front_ends.front_end": {
-            "access", "front_ends.messages", "models", "replica.messages", "rpc.model_service", "errors",
-            "observation", "server",
+            "access", "front_ends.messages", "front_ends.parent_connection", "models", "replica.messages",
+            "rpc.model_service", "errors", "observation", "server",
         },
-        "front_ends.__main__": {"front_ends.front_end", "errors", "observation"},
+        "front_ends.parent_connection": {"replica.messages"},
+        "front_ends.__main__": {"front_ends.front_end", "front_ends.parent_connection", "errors", "observation"},
         "front_ends": {
             "access", "dispatch", "rpc", "cpus", "errors", "file_changes", "listening", "observation",
             "operator_ports", "settings", "settings_loader",

@@ -11,7 +11,6 @@ from grpc_health.v1 import health_pb2
 from fakes.serving import make_settings
 from translane.v1 import models_pb2 as pb
 from translane_server.errors import ModelNotFoundError, SettingsError, UnavailableError
-from translane_server.front_ends.admin import ModelServiceOfAll
 from translane_server.front_ends.keeper import Keeper
 from translane_server.front_ends.messages import (
     Answer,
@@ -25,6 +24,7 @@ from translane_server.front_ends.messages import (
     Stop,
     Stopped,
 )
+from translane_server.front_ends.model_service import ModelServiceOfAll
 from translane_server.replica.messages import Frames, Ready, framed
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
