@@ -8,8 +8,8 @@ from typing import Any
 from benchmarks.report import plots, scaling_tables
 from benchmarks.report.pictures import Pictures
 from benchmarks.report.product_tables import over_products
+from benchmarks.report.ratios import told
 from benchmarks.report.results import Record, circumstances, models_of
-from benchmarks.report.summary import told
 
 _MILLI = 1000
 _MEGA = 1e6

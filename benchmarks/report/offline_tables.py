@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from benchmarks.report.ratios import told
 from benchmarks.report.results import Record
 
 
@@ -25,6 +26,6 @@ def row(cell: Record) -> str:
     generate = f"{other['rate']:,.0f}" if other else "–"
     return (
         f"| {cell['model']} | {cell['precision']} | {cell['search']} | {cell['batch']} | {ours['rate']:,.0f} |"
-        f" {ours['setting']} | {theirs['rate']:,.0f} | {theirs['setting']} | **{ours['rate'] / theirs['rate']:.2f}** |"
-        f" {ours['cpu_rate'] / theirs['cpu_rate']:.2f} | {generate} |"
+        f" {ours['setting']} | {theirs['rate']:,.0f} | {theirs['setting']} | {told(ours['rate'] / theirs['rate'])} |"
+        f" {told(ours['cpu_rate'] / theirs['cpu_rate'])} | {generate} |"
     )

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.engines.server_process import ENGINES
+from benchmarks.report.ratios import over, told
 
 
 def tables(record: Mapping[str, Any]) -> list[str]:
@@ -43,7 +44,7 @@ def summary(cells: Sequence[Mapping[str, Any]]) -> list[str]:
         low, their_low = (median_of(cell["grid"][0][name], "p50") for name in ENGINES)
         lines.append(
             f"| {cell['model']} | {cell['precision']} | {cell['search']} | {ours:.1f} | {theirs:.1f} |"
-            f" **{ours / theirs if theirs else math.inf:.2f}** | {low:.1f} | {their_low:.1f} | {low / their_low:.2f} |"
+            f" {told(over(ours, theirs))} | {low:.1f} | {their_low:.1f} | {told(over(their_low, low))} |"
             f" {cell['setting']} |"
         )
     return lines
@@ -85,7 +86,7 @@ def by_texts(cells: Sequence[Mapping[str, Any]]) -> list[str]:
         found = []
         for row in cell["texts"]:
             ours, theirs = (median_rate(row[name]) for name in ENGINES)
-            found.append(f"{ours:,.0f} / {theirs:,.0f}, **{ours / theirs if theirs else math.inf:.2f}**")
+            found.append(f"{ours:,.0f} / {theirs:,.0f}, {told(over(ours, theirs))}")
         failed = " / ".join(str(sum(each["failed"] for row in cell["texts"] for each in row[name])) for name in ENGINES)
         lines.append(f"| {cell['model']} | {cell['precision']} | {cell['search']} | {' | '.join(found)} | {failed} |")
     return lines
@@ -122,4 +123,4 @@ def _both_engines(row: Mapping[str, Any]) -> str:
         quantiles = " / ".join(f"{median_of(row[name], quantile):.0f}" for quantile in ("p50", "p95", "p99"))
         parts.append(f"{quantiles} | {cpu[name]:.1f} | {failed}")
     ours, theirs = cpu.values()
-    return f"{' | '.join(parts)} | {ours / theirs if theirs else math.inf:.2f}"
+    return f"{' | '.join(parts)} | {told(over(theirs, ours))}"

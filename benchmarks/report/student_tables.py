@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from benchmarks.report.ratios import told
 from benchmarks.report.results import Record
 
 HEADER = "| bundle | precision | parameters | rows | beams | BLEU | ms a sentence | ratio |"
@@ -15,7 +16,7 @@ def row(found: Mapping[str, Any]) -> str:
     """A bundle in one setting: its BLEU, milliseconds of the processor for a sentence, and the ratio to the teacher."""
     return (
         f"| {found['bundle']} | {found['precision']} | {found['parameters']:,} | {found['rows']} | {found['beams']} |"
-        f" {found['bleu']:.2f} | {found['milliseconds']:.3f} | **{found['ratio']:.2f}** |"
+        f" {found['bleu']:.2f} | {found['milliseconds']:.3f} | {told(found['ratio'])} |"
     )
 
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from benchmarks.engines.server_process import ENGINES
 from benchmarks.machine import has_vnni
+from benchmarks.report.ratios import LOST, over, told
 from benchmarks.report.results import BUSY, Record, Results, models_of
 from benchmarks.report.serving_tables import median_of, median_rate
 
 FAMILIES = {"vnni": "with VNNI", "avx2": "without VNNI"}
 RATE, ALONE = "server: rate", "server: alone"
 COLUMNS = ("batch 1", "batch 8", "batch 32", RATE, ALONE)
-_LOST = 0.995  # ratios below are less than 1 to two decimals
 _OFFLINE = "batch "
 
 # What was compared, such as "demo int8 greedy" → where, such as "batch 8" → how many times as fast Translane is.
@@ -41,29 +40,22 @@ def ratios(records: Sequence[Record]) -> dict[str, dict[str, float]]:
 
 
 def _offline(cell: Record) -> Iterator[tuple[str, float]]:
-    yield f"{_OFFLINE}{cell['batch']}", _over(*(cell[name]["rate"] for name in ENGINES))
+    yield f"{_OFFLINE}{cell['batch']}", over(*(cell[name]["rate"] for name in ENGINES))
 
 
 def _serving(cell: Record) -> Iterator[tuple[str, float]]:
-    yield RATE, _over(*(cell["highest_rate"][name] for name in ENGINES))
+    yield RATE, over(*(cell["highest_rate"][name] for name in ENGINES))
     if cell["grid"]:
         ours, theirs = (median_of(cell["grid"][0][name], "p50") for name in ENGINES)
-        yield ALONE, _over(theirs, ours)
+        yield ALONE, over(theirs, ours)
     for row in cell.get("texts", ()):
         yield (
             f"{row['texts']} text{'s' * (row['texts'] > 1)} a request",
-            _over(*(median_rate(row[name]) for name in ENGINES)),
+            over(*(median_rate(row[name]) for name in ENGINES)),
         )
     if "trace" in cell:
         ours, theirs = (median_of(cell["trace"][name], "p95") for name in ENGINES)
-        yield "bursts: p95", _over(theirs, ours)
-
-
-def _over(more: float, less: float) -> float:
-    """A quotient; infinite where only the divisor is 0 or both are infinite times."""
-    if math.isinf(less):
-        return 1.0 if math.isinf(more) else 0.0
-    return more / less if less else math.inf if more else 1.0
+        yield "bursts: p95", over(theirs, ours)
 
 
 def ratios_of_growth(scaling: Sequence[Record]) -> dict[str, dict[str, float]]:
@@ -72,10 +64,8 @@ def ratios_of_growth(scaling: Sequence[Record]) -> dict[str, dict[str, float]]:
     for record in scaling:
         for title, model in models_of(record).items():
             row = found.setdefault(f"{title.replace(',', '')} on {record['threads']} threads", {})
-            row |= {
-                f"step of {rows} row{'s' * (int(rows) > 1)}": _over(*times) for rows, times in _pairs(model["rows"])
-            }
-            row |= {f"step at token {length}": _over(*times) for length, times in _pairs(model["lengths"])}
+            row |= {f"step of {rows} row{'s' * (int(rows) > 1)}": over(*times) for rows, times in _pairs(model["rows"])}
+            row |= {f"step at token {length}": over(*times) for length, times in _pairs(model["lengths"])}
             row["start-up"] = _backwards(model["start"])
             if model["memory"]:
                 row["memory at worst"] = min(map(_backwards, model["memory"].values()))
@@ -89,7 +79,7 @@ def _pairs(times: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str, tupl
 
 def _backwards(taken: Mapping[str, float]) -> float:
     ours, theirs = (taken[name] for name in ENGINES)
-    return _over(theirs, ours)
+    return over(theirs, ours)
 
 
 def lines(records: Sequence[Record], scaling: Sequence[Record] = ()) -> Iterator[str]:
@@ -116,17 +106,9 @@ def lines(records: Sequence[Record], scaling: Sequence[Record] = ()) -> Iterator
             yield f"- {name}: {', '.join(f'{where} {told(value)}' for where, value in row.items())}."
 
 
-def told(value: float | None) -> str:
-    """A ratio with two decimals, bold where it is lost."""
-    if value is None:
-        return "–"
-    text = "∞" if math.isinf(value) else f"{value:.2f}"
-    return f"**{text}**" if value < _LOST else text
-
-
 def _lost(row: Mapping[str, float]) -> Iterator[tuple[str, float]]:
     for where, value in row.items():
-        if value < _LOST:
+        if value < LOST:
             yield where, value
 
 
@@ -141,6 +123,6 @@ def _sentences(found: Ratios) -> Iterator[str]:
     servers = [value for row in found.values() for where, value in row.items() if not where.startswith(_OFFLINE)]
     for values, where in ((offline, "offline comparisons"), (servers, "comparisons of servers")):
         if values:
-            won = sum(value >= _LOST for value in values)
+            won = sum(value >= LOST for value in values)
             median = statistics.median(values)
             yield f"Translane is as fast or faster in {won} of {len(values)} {where}; the median is {median:.2f}."
