@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -114,7 +113,7 @@ def parts(
             rounds, minutes = STUDENT[length]
             bundles_of = (str(places.DEMO), str(student), "--rounds", rounds)
             yield Part("students", "benchmarks.runs.students", (*bundles_of, *texts), minutes)
-        if length != "quick" and importlib.util.find_spec(FRONT_ENDS):
+        if length != "quick":
             yield Part("front-ends", FRONT_ENDS, ("--write",), FRONT_ENDS_MINUTES)  # into a page of its own
     for name, bundle in bundles.items():
         rows, minutes = STEPS[length], EACH[length]

@@ -18,6 +18,9 @@ CORES_OF_CONNECTIONS = 16
 MOST_REPLICAS = 16  # that a front end has of a small model, see dispatch.plan
 RUNS = 2  # simulations, each with connections placed anew
 RUNS_OF_CONNECTIONS = 8  # chance matters more where there are few
+# Share of a front end's processor time that gRPC's threads take beside the event loop: their own clocks said so, with
+# 64 calls at once.
+THREADS = 0.15
 ENOUGH = 0.95  # of the best rate: fewer front ends are better than the last few percent
 
 Parts = Mapping[str, Mapping[str, Sequence[float]]]
@@ -65,11 +68,6 @@ def costs_of(parts: Parts, rates: Rates, kind: str, calls: int) -> Costs:
     each = one["replicas"]  # = (alone + (calls - 1) * more) / calls
     more = max(0.0, each * calls - alone) / (calls - 1)
     return Costs(one["front_ends"] * (1 - THREADS), one["front_ends"] * THREADS, alone, more, one["callers"])
-
-
-THREADS = 0.15
-"""How much of a front end's processor time gRPC's threads take, beside the event loop. The threads' own clocks said so,
-at 64 calls at once."""
 
 
 def modelled_tables(parts: Parts, rates: Rates, callers: tuple[int, int, int]) -> str:

@@ -2,7 +2,7 @@
 
     python -m benchmarks.runs.suite                          # about ninety minutes
     python -m benchmarks.runs.suite --quick                  # about twenty minutes
-    python -m benchmarks.runs.suite --full                   # six hours or so
+    python -m benchmarks.runs.suite --full                   # ten hours at most
     python -m benchmarks.runs.suite --device cuda            # what there is to measure on a GPU
     python -m benchmarks.runs.suite --only scaling products
 
