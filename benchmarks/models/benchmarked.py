@@ -20,7 +20,7 @@ COMPUTE_TYPES = {"fp32": "float32", "int8": "int8", "fp16": "float16"}  # CTrans
 NAMES = ("base", "demo", "tiny")
 RANDOM = ("base", "tiny")  # have random weights, which end no sentence
 _CHECKED = 32  # tokens of a translation that the exporter verifies the tiny model with
-_NEVER = -100.0  # the logit of the end that a random model gets beside
+_NEVER = -100.0  # is added to the logit of the sentence's end
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ def export_random(
         config: the model.
         output: folder of the new bundle.
         samples: sentences to verify with, and to calibrate int8 with.
-        ends: what the logit of the sentence's end gets beside. Sentences end soon where it is large.
+        ends: is added to the logit of the sentence's end. Sentences end soon where it is large.
         settings: further `ExportSettings`.
     """
     checkpoint, vocabulary = output.with_suffix(".checkpoint"), output.with_suffix(".spm")

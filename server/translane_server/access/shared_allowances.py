@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from translane_server.access.allowances import Allowance
 from translane_server.access.keys import KeyHolder
-from translane_server.access.shared_records import SharedRecords, digest_of
+from translane_server.access.shared_records import SharedRecords, digest_of_name
 
 
 class SharedAllowances:
@@ -54,11 +54,11 @@ class SharedAllowances:
             clock: seconds, monotonic, and the same clock for all processes of the machine.
         """
         assert self._number is not None, "a front end joins first"
-        return _SharedAllowance(holder, self._records, digest_of(name), self._number, clock)
+        return _SharedAllowance(holder, self._records, digest_of_name(name), self._number, clock)
 
 
 class _SharedAllowance(Allowance):
-    """An allowance whose state is in a record. It is brought here for the moment that a decision takes."""
+    """An allowance whose state is in a record. Under a lock, `take` copies the state here, decides, and writes it back."""
 
     def __init__(
         self, holder: KeyHolder, records: SharedRecords, digest: int, front_end: int, clock: Callable[[], float]

@@ -1,8 +1,8 @@
 """A table in memory that the front ends of a server share: what each holder of keys has taken, on all of them.
 
-The table is an anonymous file without a name. Front ends inherit its descriptor, and map it. A record has a bucket, and
-a column for each front end with the sentences that this front end has in flight. Columns let the server take back what
-a front end had when it was lost.
+The table is a file without a name. Front ends inherit its descriptor, and map it. A record has a bucket of tokens (see
+`allowances`), and a column for each front end with the sentences that this front end has in flight. Columns let the
+server take back what a front end had when it was lost.
 
 Records are found by a digest of the holder's name, because front ends read the file of keys at different moments. They
 are probed one after the other, from the place that the digest gives, to the first one that nobody has used yet. A
@@ -61,16 +61,11 @@ class SharedRecords:
         os.ftruncate(descriptor, MOST_RECORDS * (_COLUMNS + front_ends) * _WORD)
         return cls(descriptor)
 
-    @property
-    def front_ends(self) -> int:
-        """Number of columns."""
-        return self._words - _COLUMNS
-
     def lock(self, digest: int, record: int) -> int:
         """Lock the record of a holder, and return it. Other processes wait until it is unlocked.
 
         Args:
-            digest: see `digest_of`.
+            digest: see `digest_of_name`.
             record: where the holder's record was the last time; 0 at first.
 
         Raises:
@@ -153,6 +148,6 @@ class SharedRecords:
         fcntl.lockf(self.descriptor, fcntl.LOCK_EX, _WORD, record * _WORD)
 
 
-def digest_of(name: str) -> int:
+def digest_of_name(name: str) -> int:
     """Return what the record of a holder is found by: 64 bits, and never 0, which is an unused record."""
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=_WORD).digest()) or 1

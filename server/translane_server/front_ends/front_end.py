@@ -71,7 +71,7 @@ class FrontEnd:
             # On a thread, because files are read and checked, and the parent wants its answers meanwhile.
             registry = await asyncio.to_thread(build_registry, setup.settings, self._metrics, setup.cpus)
             refuse_cuda(registry)
-            guard = Guard(setup.settings, self._metrics, joined(setup))
+            guard = Guard(setup.settings, self._metrics, shared_allowances(setup))
             self._server = Server(setup.settings, registry, self._metrics, self._tracer, guard=guard, is_front_end=True)
             self._models = ModelService(registry)
             return await self._serve()
@@ -154,8 +154,8 @@ class FrontEnd:
         self._parent.send(Health(dict(states)))
 
 
-def joined(setup: FrontEndSetup) -> SharedAllowances | None:
-    """Return what the front end shares of the limits of keys; None without keys."""
+def shared_allowances(setup: FrontEndSetup) -> SharedAllowances | None:
+    """Return the limits of keys that the front end shares with the others; None without keys."""
     return None if setup.allowances is None else SharedAllowances.join(setup.allowances, setup.number)
 
 

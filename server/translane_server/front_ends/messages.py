@@ -104,7 +104,7 @@ class Health(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Why a change is refused. Errors themselves cannot be pickled, because they make their messages.
+    """Why a change is refused. Some errors cannot be pickled themselves: they make their messages.
 
     Attributes:
         kind: type of the error, which is made of what follows.

@@ -18,7 +18,7 @@ BEGIN = """
 import random, sys
 from translane_server.access.keys import KeyHolder
 from translane_server.access.shared_allowances import SharedAllowances
-from translane_server.access.shared_records import SharedRecords, digest_of
+from translane_server.access.shared_records import SharedRecords, digest_of_name
 from translane_server.errors import SentenceRateError, TooManySentencesError
 descriptor, number = map(int, sys.argv[1:])
 shared = SharedAllowances.join(descriptor, number)
@@ -80,7 +80,7 @@ HOLDS_A_LOCK = """
 allowance = shared.allowance("a", KeyHolder())
 allowance.take(5)
 records = SharedRecords(descriptor)
-records.lock(digest_of("a"), 0)
+records.lock(digest_of_name("a"), 0)
 print("locked", flush=True)
 input()
 """
