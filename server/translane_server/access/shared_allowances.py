@@ -58,7 +58,7 @@ class SharedAllowances:
 
 
 class _SharedAllowance(Allowance):
-    """An allowance whose state is in a record. Under a lock, `take` copies the state here, decides, and writes it back."""
+    """An allowance whose state is in a record. Under a lock, `take` copies it here, decides, and writes it back."""
 
     def __init__(
         self, holder: KeyHolder, records: SharedRecords, digest: int, front_end: int, clock: Callable[[], float]
