@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from benchmarks.models.vocabulary import target_vocabulary
 from translane_server.arrays import Int32Array, IntArray
-from translane_server.backend import BEST_TOKEN, Backend, Candidates, RowMove, StepNeeds
+from translane_server.backend import BEST_TOKEN, Backend, Candidates, RowMove, StepNeeds, Stops, never
 from translane_server.bundle import Bundle
 from translane_server.devices import Device
 from translane_server.dispatch.dispatcher import Dispatcher
@@ -126,6 +126,7 @@ class TimedBackend:
         self.target_capacity = backend.target_capacity
         self.has_attention = backend.has_attention
         self.steps_at_once = backend.steps_at_once
+        self.stops_between_steps = backend.stops_between_steps
 
     @property
     def times(self) -> Times:
@@ -155,11 +156,11 @@ class TimedBackend:
         self._decoded(started, 1, len(token_ids))
         return candidates
 
-    def decode_ahead(self, token_ids: IntArray, positions: Int32Array, steps: int) -> IntArray:
+    def decode_ahead(self, token_ids: IntArray, positions: Int32Array, steps: int, stops: Stops = never) -> IntArray:
         """See `Backend.decode_ahead`."""
         started = self._start()
-        found = self._backend.decode_ahead(token_ids, positions, steps)
-        self._decoded(started, steps, len(token_ids))
+        found = self._backend.decode_ahead(token_ids, positions, steps, stops)
+        self._decoded(started, len(found), len(token_ids))
         return found
 
     def move_rows(self, moves: Sequence[RowMove]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -63,6 +63,14 @@ class Candidates:
 BEST_TOKEN = StepNeeds()  # with its log-probability
 BEST_TOKEN_ALONE = StepNeeds(log_probs=False)
 
+Stops = Callable[[Sequence[int]], bool]
+"""Whether a step that chose these tokens, [n], is the last one of several."""
+
+
+def never(token_ids: Sequence[int]) -> bool:  # noqa: ARG001 it is a `Stops`
+    """Make all steps."""
+    return False
+
 
 class Backend(Protocol):
     """Runs a model over a fixed number of rows. Each row holds one hypothesis with its keys and values.
@@ -118,7 +126,11 @@ class Backend(Protocol):
             needs: the results to return.
         """
 
-    def decode_ahead(self, token_ids: IntArray, positions: Int32Array, steps: int) -> IntArray:
+    @property
+    def stops_between_steps(self) -> bool:
+        """Whether `decode_ahead` asks `stops` after every step. If not, it makes all steps."""
+
+    def decode_ahead(self, token_ids: IntArray, positions: Int32Array, steps: int, stops: Stops = never) -> IntArray:
         """Run several greedy steps. Each step after the first feeds every row the best token of the step before.
 
         A row continues after its end-of-sentence token. The caller makes sure that every row has room for `steps` more
@@ -128,9 +140,10 @@ class Backend(Protocol):
             token_ids: the token that each row is fed first, [n].
             positions: the position of that token in its row, from 0, [n].
             steps: number of steps, 1 … `steps_at_once`.
+            stops: whether the step that chose these tokens [n] is the last one.
 
         Returns:
-            The best tokens of every step, [steps, n]. The array is valid until the next step.
+            The best tokens of every step that was made, [steps, n]. The array is valid until the next step.
         """
 
     def move_rows(self, moves: Sequence[RowMove]) -> None:

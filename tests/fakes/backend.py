@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from translane_server.arrays import FloatArray, Int32Array, IntArray
-from translane_server.backend import BEST_TOKEN, Candidates, RowMove, StepNeeds
+from translane_server.backend import BEST_TOKEN, Candidates, RowMove, StepNeeds, Stops, never
 from translane_server.vocabulary import TargetVocabulary
 
 DECODER_START = 2
@@ -30,6 +30,7 @@ class FakeBackend:
         self.rows = rows
         self.has_attention = True
         self.steps_at_once = 1
+        self.stops_between_steps = False
         self.takes_others = False  # whether rows may be fed other tokens than the rule's, as beams feed them
         self.ahead = False  # whether rows may go on behind the end of their sentences
         self.source_capacity = source_capacity
@@ -109,13 +110,15 @@ class FakeBackend:
             attention if needs.attention else None,
         )
 
-    def decode_ahead(self, token_ids: IntArray, positions: Int32Array, steps: int) -> IntArray:
+    def decode_ahead(self, token_ids: IntArray, positions: Int32Array, steps: int, stops: Stops = never) -> IntArray:
         assert 1 <= steps <= self.steps_at_once
         tokens = []
         for step in range(steps):
             self.ahead = step > 0
             token_ids = self.decode_step(token_ids, positions + np.int32(step)).token_ids[:, 0]
             tokens.append(token_ids)
+            if self.stops_between_steps and stops(token_ids.tolist()):
+                break
         self.ahead = False
         return np.array(tokens)
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from translane_server.arrays import FloatArray, Int32Array, IntArray
-from translane_server.backend import BEST_TOKEN, Candidates, RowMove, StepNeeds
+from translane_server.backend import BEST_TOKEN, Candidates, RowMove, StepNeeds, Stops, never
 from translane_server.vocabulary import TargetVocabulary
 
 DECODER_START = 0
@@ -63,6 +63,7 @@ class RandomBackend:
         self.steps: list[int] = []
         self.moves: list[list[RowMove]] = []
         self.steps_at_once = 1
+        self.stops_between_steps = False
         self.calls_ahead = 0
 
     def encode_ahead(self, sources: Sequence[Sequence[int]]) -> int:
@@ -102,13 +103,15 @@ class RandomBackend:
             attention if needs.attention else None,
         )
 
-    def decode_ahead(self, token_ids: IntArray, positions: Int32Array, steps: int) -> IntArray:
+    def decode_ahead(self, token_ids: IntArray, positions: Int32Array, steps: int, stops: Stops = never) -> IntArray:
         assert 1 <= steps <= self.steps_at_once
         self.calls_ahead += 1
         tokens = []
         for step in range(steps):
             token_ids = self.decode_step(token_ids, positions + np.int32(step)).token_ids[:, 0]
             tokens.append(token_ids)
+            if self.stops_between_steps and stops(token_ids.tolist()):
+                break
         return np.array(tokens)
 
     def move_rows(self, moves: Sequence[RowMove]) -> None:

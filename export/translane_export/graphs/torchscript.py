@@ -19,7 +19,7 @@ from translane_export.graphs.head_padding import padded_config
 from translane_export.graphs.onnx_export import decoder_example, encoder_example
 from translane_export.model import TransformerConfig
 from translane_server.arrays import Int32Array, IntArray
-from translane_server.backend import BEST_TOKEN, Candidates, RowMove, StepNeeds
+from translane_server.backend import BEST_TOKEN, Candidates, RowMove, StepNeeds, Stops, never
 
 ENCODER, DECODER = "encoder.pt", "decoder.pt"
 
@@ -42,6 +42,7 @@ class TorchBackend:
 
     has_attention = False
     steps_at_once = 1
+    stops_between_steps = True
 
     def __init__(
         self,
@@ -100,7 +101,7 @@ class TorchBackend:
                 past[:n] = updated
         return Candidates(ids.numpy(), log_probs.numpy(), logits.numpy())
 
-    def decode_ahead(self, token_ids: IntArray, positions: Int32Array, steps: int) -> IntArray:
+    def decode_ahead(self, token_ids: IntArray, positions: Int32Array, steps: int, stops: Stops = never) -> IntArray:
         raise NotImplementedError("steps are taken one by one")
 
     def move_rows(self, moves: Sequence[RowMove]) -> None:

@@ -11,7 +11,8 @@ whose bucket was used longest ago.
 
 Front ends exclude each other with record locks of the kernel (POSIX, fcntl(2)). A lock ends with its process, so a
 front end that is killed leaves none. It leaves each record whole enough as well: every field is one aligned word. A
-process that is killed between two words of a bucket changes it by one filling at most.
+process that is killed between two words of a bucket changes it by one filling at most. A lock is held for some
+microseconds; while a process is paused within them, others that need the same record wait.
 """
 
 from __future__ import annotations

@@ -88,6 +88,17 @@ class RowTable:
         self.next_ids[rows] = tokens
         self.positions[rows] += 1
 
+    def extend(self, tokens: IntArray, counts: IntArray) -> None:
+        """Add several tokens to each of the first n rows: the first `counts` [n] of its column of `tokens`, [steps, n].
+
+        Each row has room for the whole column.
+        """
+        steps, n = tokens.shape
+        places = self._firsts[:n] + self.positions[:n]
+        self._flat_history[places + np.arange(steps)[:, None]] = tokens  # what follows a row's last token is never read
+        self.next_ids[:n] = tokens[counts - 1, np.arange(n)]
+        self.positions[:n] += counts
+
     def tokens(self, row: int, start: int, end: int) -> list[int]:
         """The tokens `start` … `end` - 1 of a row."""
         tokens: list[int] = self.history[row, start + 1 : end + 1].tolist()

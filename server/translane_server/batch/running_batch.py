@@ -198,14 +198,13 @@ class RunningBatch:
         Args:
             token_ids: the best token of each row at each step, [steps, n], with 1 … `greedy_steps` steps.
         """
-        update, table = Update(), self._table
-        going: IntArray = np.arange(len(self._by_row))
-        for tokens in token_ids:
-            chosen = tokens[going]
-            table.append(going, chosen, None)
-            over = (chosen == self._eos) | (table.positions[going] >= table.limit[going])
-            self._holes += self._finish_rows(going[over].tolist(), update)
-            going = going[~over]
+        update, table, n = Update(), self._table, len(self._by_row)
+        ends = token_ids == self._eos
+        over = ends.any(axis=0)
+        table.extend(token_ids, np.where(over, ends.argmax(axis=0) + 1, len(token_ids)))
+        over |= table.positions[:n] >= table.limit[:n]
+        if free := over.nonzero()[0].tolist():
+            self._holes += self._finish_rows(free, update)
         return update
 
     def drop(self, numbers: Container[int]) -> list[int]:

@@ -34,6 +34,9 @@ _MOST_STEPS = 64  # most steps whose measurements wait for a report
 class ServerLink(Protocol):
     """The server as the loop sees it; see `server_connection.ServerConnection`."""
 
+    def has_arrivals(self) -> bool:
+        """Whether bytes have arrived that `orders` has not read."""
+
     def orders(self, *, wait: bool) -> list[Orders]:
         """The orders that have arrived. With `wait`, first wait for bytes.
 
@@ -231,18 +234,21 @@ class ReplicaLoop:
         token_ids, positions = batch.inputs
         steps = self._steps_ahead() if backend.steps_at_once > 1 else 1
         started = self._clock()
-        if steps > 1:
-            decoded = backend.decode_ahead(token_ids, positions, steps)
+        several = steps > 1
+        if several:
+            decoded = backend.decode_ahead(token_ids, positions, steps, self._stops)
+            steps = len(decoded)
         else:
             candidates = backend.decode_step(token_ids, positions, batch.needs)
         seconds = (self._clock() - started) / steps
         measured.steps.extend([(seconds, len(token_ids))] * steps)
         self._steps += steps
         self._row_steps += steps * len(token_ids)
-        update = batch.advance_ahead(decoded) if steps > 1 else batch.advance(candidates)
+        update = batch.advance_ahead(decoded) if several else batch.advance(candidates)
         now = self._clock()
         if self._newcomers:
-            measured.first_token_times.extend([now - search.task.submitted_at for search in self._newcomers])
+            first = started + seconds if several else now
+            measured.first_token_times.extend([first - search.task.submitted_at for search in self._newcomers])
             self._newcomers = []
         if update.moves:
             self._move(update.moves)
@@ -253,10 +259,19 @@ class ReplicaLoop:
             self._certain.append((search.task.number, tokens))
 
     def _steps_ahead(self) -> int:
-        """The number of steps to run at once: several only if no sentence waits."""
-        if self._encoded or self._queue:
+        """The number of steps to run at once.
+
+        There are several only if no sentence can join before the last one: none waits, or all rows are in use and the
+        backend stops when a sentence ends.
+        """
+        may_join = not self._backend.stops_between_steps or self._batch.reserved < self._rows
+        if may_join and (self._encoded or self._queue):
             return 1
         return max(1, min(self._backend.steps_at_once, self._batch.greedy_steps))
+
+    def _stops(self, token_ids: Sequence[int]) -> bool:
+        """Whether to stop after a step: a sentence has ended, or orders have come."""
+        return self._vocabulary.eos in token_ids or self._server.has_arrivals()
 
     def _move(self, moves: Sequence[RowMove]) -> None:
         started = self._clock()

@@ -48,8 +48,11 @@ class ServerConnection:
             raise ServerGoneError
         return self._frames.feed(data)
 
+    def has_arrivals(self) -> bool:
+        return bool(self._arrivals.poll(0))
+
     def orders(self, *, wait: bool) -> list[Orders]:
-        return [unpack_orders(each) for each in self.receive()] if wait or self._arrivals.poll(0) else []
+        return [unpack_orders(each) for each in self.receive()] if wait or self.has_arrivals() else []
 
     def report(self, report: Report) -> None:
         self.send(pack_report(report))

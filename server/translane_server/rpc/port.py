@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Any
 
 import grpc
 
@@ -72,12 +70,7 @@ def grpc_server(
     interceptor = CallInterceptor(metrics, call_limits(settings), naming, tracer=tracer, keys=keys, peer_of=peer_of)
     calls = interceptor.open_calls
     metrics.watch_calls(lambda: calls.count, lambda: calls.size, settings.max_calls)
-    options = _options(settings, connections, shares_port=shares_port)
-    server = grpc.aio.server(interceptors=[interceptor], options=options)
-    # gRPC waits for calls of each registered method apart, and begins these waits anew with every call. The generic
-    # handlers of the same services answer all calls after one wait.
-    setattr(server, "add_registered_method_handlers", _no_registered_methods)  # noqa: B010 - the stubs lack it
-    return server
+    return grpc.aio.server(interceptors=[interceptor], options=_options(settings, connections, shares_port=shares_port))
 
 
 def call_limits(settings: ServerSettings) -> CallLimits:
@@ -118,10 +111,6 @@ def _options(settings: ServerSettings, connections: int, *, shares_port: bool = 
         ("grpc.max_connection_age_ms", _milliseconds(settings.max_connection_age)),
         ("grpc.max_connection_age_grace_ms", _milliseconds(settings.request_timeout)),
     ]
-
-
-def _no_registered_methods(_service: str, _handlers: Mapping[str, Any]) -> None:
-    pass
 
 
 def _milliseconds(seconds: float) -> int:

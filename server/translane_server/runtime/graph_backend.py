@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from translane_server.arrays import Int32Array, IntArray
-from translane_server.backend import BEST_TOKEN, BEST_TOKEN_ALONE, Candidates, RowMove, StepNeeds
+from translane_server.backend import BEST_TOKEN, BEST_TOKEN_ALONE, Candidates, RowMove, StepNeeds, Stops, never
 from translane_server.bundle import Bundle
 from translane_server.errors import BundleError, StartupError, first_line
 from translane_server.runtime.cache import Cache, CacheShape, Staged
@@ -79,6 +79,10 @@ class GraphBackend(ABC):
     @abstractmethod
     def steps_at_once(self) -> int: ...
 
+    @property
+    def stops_between_steps(self) -> bool:
+        return True
+
     @abstractmethod
     def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN) -> Candidates: ...
 
@@ -118,11 +122,13 @@ class GraphBackend(ABC):
         for move in moves:
             lengths[move.target] = lengths[move.source]
 
-    def decode_ahead(self, token_ids: IntArray, positions: Int32Array, steps: int) -> IntArray:
+    def decode_ahead(self, token_ids: IntArray, positions: Int32Array, steps: int, stops: Stops = never) -> IntArray:
         tokens: list[IntArray] = []
         for step in range(steps):
             token_ids = self.decode_step(token_ids, positions + np.int32(step), BEST_TOKEN_ALONE).token_ids[:, 0].copy()
             tokens.append(token_ids)
+            if stops(token_ids.tolist()):
+                break
         return np.stack(tokens)
 
     def encode(self, sources: Sequence[Sequence[int]], first_row: int) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from translane_server.arrays import Int32Array, IntArray
-from translane_server.backend import BEST_TOKEN, BEST_TOKEN_ALONE, Candidates, RowMove, StepNeeds
+from translane_server.backend import BEST_TOKEN, BEST_TOKEN_ALONE, Candidates, RowMove, StepNeeds, Stops, never
 from translane_server.errors import DeviceError
 from translane_server.manifest import COMPUTED_IN
 from translane_server.runtime.attention import AttentionGraph
@@ -25,6 +25,8 @@ from translane_server.runtime.graph_backend import GraphBackend
 from translane_server.runtime.sessions import AllThreads, Sessions
 from translane_server.runtime.shortlist_step import ShortlistStep
 from translane_server.runtime.step_buffers import StepBuffers
+
+_STEPS_AT_ONCE = 64  # bounds the tokens that are kept until the last step
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,7 @@ class OrtBackend(GraphBackend):
 
     @property
     def steps_at_once(self) -> int:
-        return 1
+        return _STEPS_AT_ONCE
 
     def decode_step(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds = BEST_TOKEN) -> Candidates:
         n = len(token_ids)
@@ -130,12 +132,30 @@ class OrtBackend(GraphBackend):
         return candidates
 
     def _decode_plain(self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds) -> Candidates:
-        n = len(token_ids)
-        graphs = self._graphs[self._are_free()]
-        step = graphs.steps.get((n, needs)) or self._prepare(graphs, n, needs)
+        step = self._bound(len(token_ids), needs)
         self._buffers.write(token_ids, positions, step.num_candidates)
         step.session.run_with_iobinding(step.binding)
         return step.candidates
+
+    def decode_ahead(self, token_ids: IntArray, positions: Int32Array, steps: int, stops: Stops = never) -> IntArray:
+        n = len(token_ids)
+        if self._shortlists and self._shortlists.limited(n):
+            return super().decode_ahead(token_ids, positions, steps, stops)
+        self._buffers.write(token_ids, positions, 1)
+        tokens: list[list[int]] = []
+        while len(tokens) < steps:
+            step = self._bound(n, BEST_TOKEN_ALONE)
+            step.session.run_with_iobinding(step.binding)
+            chosen = self._buffers.write_next(n)
+            tokens.append(chosen)
+            if stops(chosen):
+                break
+        return np.array(tokens)
+
+    def _bound(self, n: int, needs: StepNeeds) -> _Step:
+        """Return the step over rows 0 … n-1, on all threads if they are free."""
+        graphs = self._graphs[self._are_free()]
+        return graphs.steps.get((n, needs)) or self._prepare(graphs, n, needs)
 
     def _decode_limited(
         self, token_ids: IntArray, positions: Int32Array, needs: StepNeeds, limited: Sequence[int]

@@ -44,6 +44,18 @@ class StepBuffers:
         if self._vocabulary_blocks:
             self._num_blocks[0] = min(num_candidates, self._vocabulary_blocks)
 
+    def write_next(self, n: int) -> list[int]:
+        """Feed the best token of each of n rows to the next step, one position further. Return these tokens, [n].
+
+        The last step has had one candidate for each row. Views of memory take the place of NumPy here: its code is no
+        longer in the processor's caches when a step has run.
+        """
+        best, positions = self._candidate_ids.data[:n], self._positions.data
+        self._token_ids.data[:n] = best
+        for row in range(n):
+            positions[row] += 1
+        return best.tolist()
+
     def reserve(self, needs: StepNeeds) -> bool:
         """Allocate the outputs of a step. Return whether outputs have moved and must be bound again."""
         moved = False

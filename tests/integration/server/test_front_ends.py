@@ -127,7 +127,7 @@ def test_connections_reach_all_front_ends_which_report_as_one_server(start):
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_callers_who_try_again_lose_nothing_with_a_front_end(start, number):
-    serving = Serving(start("--replica-timeout=1"))
+    serving = Serving(start(f"--replica-timeout={2 if number == signal.SIGSTOP else 60}"))
     lost = serving.processes[1]
     its_replicas = lost.children(recursive=True)
     texts = [f"text {number}" for number in range(MANY)]

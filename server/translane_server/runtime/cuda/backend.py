@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from translane_server.arrays import Int32Array, IntArray
-from translane_server.backend import BEST_TOKEN, BEST_TOKEN_ALONE, Candidates, StepNeeds
+from translane_server.backend import BEST_TOKEN, BEST_TOKEN_ALONE, Candidates, StepNeeds, Stops, never
 from translane_server.errors import DeviceError, StartupError
 from translane_server.runtime.cuda.bindings import ELEMENT_TYPES, StepBindings
 from translane_server.runtime.cuda.cache import CudaCache
@@ -124,7 +124,17 @@ class CudaBackend(GraphBackend):
             memory.attention.read(n) if needs.attention else None,
         )
 
-    def decode_ahead(self, token_ids: IntArray, positions: Int32Array, steps: int) -> IntArray:
+    @property
+    def stops_between_steps(self) -> bool:
+        return False  # the host does not wait between them
+
+    def decode_ahead(
+        self,
+        token_ids: IntArray,
+        positions: Int32Array,
+        steps: int,
+        stops: Stops = never,  # noqa: ARG002 see `stops_between_steps`
+    ) -> IntArray:
         assert 1 <= steps <= STEPS_AT_ONCE, "no such number of steps"
         bucket = self._check(token_ids, positions, steps)
         self._memory.inputs.send(token_ids, positions, bucket)  # first, because making a step runs it

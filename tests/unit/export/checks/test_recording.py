@@ -16,6 +16,7 @@ class Backend:
     """Chooses the token after the one it is fed; asked for nothing else, from step `wrong_from` on, another one."""
 
     rows, source_capacity, target_capacity, has_attention, steps_at_once = 8, 4, 6, False, 1
+    stops_between_steps = True
 
     def __init__(self, wrong_from):
         self.wrong_from = wrong_from
@@ -37,7 +38,7 @@ class Backend:
             return Candidates(np.where(positions[:, None] >= self.wrong_from, 8 - ids, ids))
         return Candidates(ids, np.zeros(ids.shape, np.float32), np.zeros((len(ids), 9), np.float32))
 
-    def decode_ahead(self, token_ids, positions, steps):
+    def decode_ahead(self, token_ids, positions, steps, stops=None):
         raise AssertionError("every step is recorded")
 
     def close(self):

@@ -30,6 +30,7 @@ class EagerBackend:
     target_capacity = 10
     has_attention = True
     steps_at_once = 1
+    stops_between_steps = True
 
     def __init__(
         self,
@@ -97,7 +98,7 @@ class EagerBackend:
         ids, log_probs = self.candidates(chosen, np.take_along_axis(log_probs, chosen, axis=1))
         return Candidates(ids, log_probs, logits, self.attention(attention))
 
-    def decode_ahead(self, token_ids, positions, steps):
+    def decode_ahead(self, token_ids, positions, steps, stops=None):
         raise AssertionError("every step is compared")
 
     def close(self):

@@ -30,6 +30,9 @@ class ScriptedServer:
         self.tasks.append(task)
         self.left.add(task.number)
 
+    def has_arrivals(self):
+        return bool(self.tasks or self.cancelled)
+
     def orders(self, *, wait):
         if not self.left:
             raise ServerGoneError
@@ -185,14 +188,15 @@ def test_sentences_of_several_rows_are_encoded_ahead_and_wait_for_room():
     assert len(server.ended) == 8
 
 
+@pytest.mark.parametrize("stops", [False, True])
 @pytest.mark.parametrize("steps_at_once", [2, 3, 4])
-def test_several_steps_at_once_give_every_sentence_what_single_steps_do(steps_at_once):
+def test_several_steps_at_once_give_every_sentence_what_single_steps_do(steps_at_once, stops):
     """Sentences of all lengths and limits, more than there are rows; now and then beams or a sample is among them."""
     options: list[dict[str, Any]] = [{}, {}, {}, {"beam_size": 2}, {}, {"scores": True}, {}, {}, {}, {}]
 
     def decode(at_once):
         backend, server = RandomBackend(MODEL, rows=4), ScriptedServer()
-        backend.steps_at_once = at_once
+        backend.steps_at_once, backend.stops_between_steps = at_once, stops
         for number in range(60):
             settings = {"scores": False, **options[number % len(options)]}
             source = [2 + number % 30, 2 + number // 30, 1]
@@ -219,6 +223,46 @@ def test_steps_are_taken_one_by_one_while_a_sentence_waits():
     calls.run()
     assert calls.backend.step_rows[:4] == [2] * 4
     assert taken == [4, 4, 4]  # from when the last sentence has a row, which the second one left
+
+
+def test_a_backend_that_stops_between_steps_stops_when_a_sentence_ends_so_that_the_next_one_joins():
+    calls = Calls(rows=2)
+    calls.backend.steps_at_once, calls.backend.stops_between_steps = 8, True
+    made = []
+    ahead = calls.backend.decode_ahead
+
+    def counted(*arguments):
+        tokens = ahead(*arguments)
+        made.append(len(tokens))
+        return tokens
+
+    calls.backend.decode_ahead = counted
+    for token, length in ((10, 9), (11, 3), (12, 2)):
+        calls.submit(token, length, scores=False)
+    calls.run()
+    assert sum(made) == len(calls.backend.step_rows) == 10
+    assert made == [4, 3, 3], "each ends with a sentence"
+
+
+def test_a_backend_that_stops_between_steps_stops_for_orders():
+    calls = Calls(rows=2)
+    calls.backend.steps_at_once, calls.backend.stops_between_steps = 8, True
+    calls.submit(10, 9, scores=False)
+    calls.at_step[2] = lambda: calls.submit(11, 2, scores=False)
+    calls.run()
+    assert calls.encoded == [1, 1]
+    assert calls.backend.step_rows == [1] * 3 + [2] * 3 + [1] * 4
+
+
+def test_what_a_free_row_waits_for_is_not_delayed_by_steps_ahead():
+    """The encoder takes one sentence between two steps, and the batch has room for all."""
+    calls = Calls(rows=3)
+    calls.backend.steps_at_once, calls.backend.stops_between_steps = 8, True
+    calls.backend.encode_limit = 1
+    for token in (10, 11, 12):
+        calls.submit(token, 6, scores=False)
+    calls.run()
+    assert calls.backend.step_rows[:3] == [1, 2, 3]
 
 
 def test_a_row_is_never_fed_beyond_its_limit_by_steps_ahead():

@@ -1,0 +1,39 @@
+"""Several greedy steps in one call of the backend choose what single steps choose, and stop when they are told to."""
+
+import numpy as np
+import pytest
+
+from helpers.bundles import SOURCES, random_bundle
+from translane_server.bundle import load_bundle
+from translane_server.runtime.graph_backend import GraphBackend
+from translane_server.runtime.ort import OrtBackend
+from translane_server.runtime.sessions import Sessions
+from translane_server.text.tokenizer import load_tokenizer
+
+STEPS = 9
+
+
+@pytest.fixture(scope="module", params=["fp32", "int8"])
+def bundle(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ahead") / "bundle"
+    return load_bundle(random_bundle(folder, export={"precision": request.param}))
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_steps_ahead_choose_what_single_steps_choose(bundle, n):
+    backend = OrtBackend(Sessions(bundle, threads=1), rows=4, source_capacity=32, target_capacity=2 * STEPS)
+    sources = load_tokenizer(bundle).encode(SOURCES)[:n]
+    tokens = np.full(n, bundle.manifest.special_ids.decoder_start)
+    positions = np.arange(n, dtype=np.int32)  # rows are at positions of their own
+    backend.encode(sources, 0)
+    expected = GraphBackend.decode_ahead(backend, tokens, positions, STEPS)
+    backend.encode(sources, 0)
+    found = backend.decode_ahead(tokens, positions, STEPS)
+    assert np.array_equal(found, expected)
+    assert found.shape == (STEPS, n)
+    asked = []
+    backend.encode(sources, 0)
+    found = backend.decode_ahead(tokens, positions, STEPS, lambda chosen: asked.append(chosen) or len(asked) == 4)
+    assert np.array_equal(found, expected[:4])
+    assert asked == expected[:4].tolist()
+    backend.close()
