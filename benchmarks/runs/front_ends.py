@@ -108,6 +108,8 @@ def main() -> None:
     parser.add_argument("--front-ends", type=int, nargs="+", default=FRONT_ENDS)
     parser.add_argument("--write", action="store_true", help="write the tables into docs/front-ends.md")
     arguments = parser.parse_args()
+    if arguments.rounds < 1 or not arguments.seconds > 0 or min(arguments.front_ends) < 1:
+        parser.error("--rounds and --front-ends must be at least 1, and --seconds more than 0")
     path = result("front-ends")
     found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     if arguments.only in (None, "parts"):

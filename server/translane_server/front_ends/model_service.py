@@ -24,7 +24,8 @@ _RETRY_AFTER = 1.0
 class ModelServiceOfAll(ModelServiceServicer):
     """Makes each change in one front end after the other, so that the others serve meanwhile.
 
-    The first front end that refuses gives the answer. What the front ends before it have changed stays so.
+    The first front end that refuses gives the answer. What the front ends before it have changed stays so. A front end
+    that is not started any more misses the changes, because it would stop all of them for good.
 
     Args:
         front_ends: the front ends.
@@ -51,16 +52,20 @@ class ModelServiceOfAll(ModelServiceServicer):
         Raises:
             RequestError: a front end refuses the change; the message names it.
         """
-        if not self._front_ends:
-            raise starting()
         responses = []
         for front_end in self._front_ends:
+            if front_end.is_given_up:
+                continue
             try:
                 answer = await front_end.answer(Change(method, request))
             except FrontEndGoneError:
+                if front_end.is_given_up:  # since it was asked
+                    continue
                 raise UnavailableError(f"front end {front_end.number} is starting", _RETRY_AFTER) from None
             if isinstance(answer, Refusal):
                 more = () if answer.retry_after is None else (answer.retry_after,)
                 raise answer.kind(f"front end {front_end.number}: {answer.message}", *more)
             responses.append(response.FromString(answer))
+        if not responses:
+            raise starting()
         return responses

@@ -129,7 +129,7 @@ class Parent:
             return True
         ends = [front_end.drained for front_end in front_ends]
         hurrying = asyncio.ensure_future(hurry.wait() if hurry else asyncio.Event().wait())
-        done = asyncio.gather(*ends)
+        done = asyncio.ensure_future(asyncio.wait(ends))
         waited: set[asyncio.Future[Any]] = {done, hurrying}
         await asyncio.wait(waited, timeout=grace + _CLOSING_TIME, return_when=asyncio.FIRST_COMPLETED)
         if not done.done() and hurrying.done():
@@ -137,7 +137,7 @@ class Parent:
             await asyncio.wait([done], timeout=_CLOSING_TIME)
         hurrying.cancel()
         done.cancel()
-        return all(end.done() and not end.cancelled() and end.result() for end in ends)
+        return all(end.done() and end.result() for end in ends)
 
     def _send(self, message: object) -> None:
         for front_end in self._front_ends:

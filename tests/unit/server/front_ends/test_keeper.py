@@ -224,6 +224,21 @@ async def test_a_change_waits_for_nobody_who_is_lost(kept):
     life.connection.close()
 
 
+async def test_a_front_end_that_is_not_started_any_more_stops_no_change(kept):
+    both = [kept(number) for number in range(2)]
+    lives = [await each.serve() for each in both]
+    service = ModelServiceOfAll([each.keeper for each in both])
+    lives[0].connection.close()
+    both[0].keeper.given_up(mock.Mock())
+    loading = asyncio.create_task(service.LoadModel(pb.LoadModelRequest(name="m"), mock.Mock()))
+    answer = pb.LoadModelResponse(model={"name": "m"})
+    await answering(lives[1], answer.SerializeToString())
+    assert await loading == answer
+    both[1].keeper.given_up(mock.Mock())
+    with pytest.raises(UnavailableError, match="starting"):
+        await service.LoadModel(pb.LoadModelRequest(name="m"), mock.Mock())
+
+
 async def test_a_front_end_is_asked_for_a_sign_of_life_while_it_loads(kept):
     one = kept()
     starting = asyncio.create_task(one.keeper.start())
