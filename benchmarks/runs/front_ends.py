@@ -112,6 +112,8 @@ def main() -> None:
         parser.error("--rounds and --front-ends must be at least 1, and --seconds more than 0")
     path = result("front-ends")
     found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    if missing := {"parts", "rates"} - found.keys() - {arguments.only} if arguments.only else None:
+        parser.error(f"--only takes the rest from {path}, which lacks {' and '.join(sorted(missing))}")
     if arguments.only in (None, "parts"):
         found["parts"] = measure_parts(arguments.rounds)
     if arguments.only in (None, "rates"):
