@@ -234,13 +234,13 @@ async def test_each_step_has_its_options(make_detours, steps):
 OF_BOTH_STEPS = {
     *("beam_size", "length_penalty", "early_stopping", "patience", "coverage_penalty", "repetition_penalty"),
     *("no_repeat_ngram_size", "suppress_unknown", "replace_unknowns", "split_sentences", "preserve"),
-    "preserve_untranslatable",
+    *("preserve_untranslatable", "use_shortlist"),
 }
 OF_NO_STEP = {"terminology", "glossaries"}
 OF_THE_SECOND_STEP = {
     *("num_hypotheses", "min_length", "max_length", "top_k", "top_p", "temperature", "seed", "target_prefix"),
     *("suppressed_phrases", "return_tokens", "return_token_scores", "return_alignment", "return_alternatives"),
-    *("return_quality", "use_shortlist"),
+    "return_quality",
 }
 
 
