@@ -7,19 +7,6 @@ from translane_server.access.shared_allowances import SharedAllowances
 from translane_server.errors import InvalidRequestError, SentenceRateError, TooManySentencesError
 
 
-class Clock:
-    def __init__(self):
-        self.now = 100.0
-
-    def __call__(self):
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
 @pytest.fixture(params=["alone", "one of three front ends"])
 def allowance_of(request, clock):
     """Makes an allowance. The same rules hold whoever counts."""

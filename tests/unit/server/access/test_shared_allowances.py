@@ -11,19 +11,6 @@ from translane_server.errors import SentenceRateError, TooManySentencesError
 from translane_server.observation.metrics import Metrics
 
 
-class Clock:
-    def __init__(self):
-        self.now = 100.0
-
-    def __call__(self):
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
 @pytest.fixture
 def parent():
     return SharedAllowances.create(3)
