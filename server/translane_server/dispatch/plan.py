@@ -60,8 +60,8 @@ def divide_cpus(models: Sequence[str], cpus: int | None = None) -> dict[str, int
         models: names of the models.
         cpus: number of CPUs; by default the CPUs that this process may use.
     """
-    each, more = divmod(cpus or available_cpus(), max(1, len(models)))
-    return {name: max(1, each + (place < more)) for place, name in enumerate(models)}
+    parts = divided(cpus or available_cpus(), max(1, len(models)))
+    return {name: max(1, part) for name, part in zip(models, parts, strict=False)}
 
 
 def plan_replicas(settings: ServerSettings, parameters: int, device: Device, cpus: int | None = None) -> ReplicaPlan:
@@ -81,22 +81,23 @@ def plan_replicas(settings: ServerSettings, parameters: int, device: Device, cpu
         raise SettingsError(f"--replicas is {settings.replicas}, and on cuda there is one: a step takes the whole GPU")
     if settings.replicas or settings.threads or device == "cuda" or parameters >= _LARGE_MODEL:
         number = settings.replicas or 1
-        return ReplicaPlan(_divided(settings.rows_of(number), number), settings.threads or max(1, cpus // number))
+        return ReplicaPlan(divided(settings.rows_of(number), number), settings.threads or max(1, cpus // number))
     if parameters < _SMALL_MODEL:
         return _small_plan(settings, cpus)
     rows = settings.rows or max(settings.rows_of(1), _ROWS * cpus)
     if cpus == 1 or cpus > _MOST_LARGER_REPLICAS or rows // cpus < settings.beam_limit:
-        return ReplicaPlan(_divided(settings.rows_of(1), 1), cpus)
-    return ReplicaPlan(_divided(rows, cpus), threads=1, lone_threads=cpus)
+        return ReplicaPlan(divided(settings.rows_of(1), 1), cpus)
+    return ReplicaPlan(divided(rows, cpus), threads=1, lone_threads=cpus)
 
 
 def _small_plan(settings: ServerSettings, cpus: int) -> ReplicaPlan:
     number = min(cpus, _MOST_SMALL_REPLICAS)
     while number > 1 and settings.rows_of(number) // number < settings.beam_limit:
         number -= 1
-    return ReplicaPlan(_divided(settings.rows_of(number), number), threads=1 if number > 1 else cpus)
+    return ReplicaPlan(divided(settings.rows_of(number), number), threads=1 if number > 1 else cpus)
 
 
-def _divided(rows: int, number: int) -> tuple[int, ...]:
-    each, more = divmod(rows, number)
+def divided(whole: int, number: int) -> tuple[int, ...]:
+    """Divide a count into `number` equal parts. The first parts get one more each of what is left over."""
+    each, more = divmod(whole, number)
     return tuple(each + (place < more) for place in range(number))

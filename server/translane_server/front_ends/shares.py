@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
+from translane_server.dispatch.plan import divided
 from translane_server.errors import SettingsError
 from translane_server.settings import ServerSettings
 from translane_server.settings_loader import what_is_wrong
@@ -60,7 +61,7 @@ def shares_of(settings: ServerSettings, cpus: int) -> list[Share]:
         Share(
             _settings(settings, part | changed | {"model_settings": _merged(part["model_settings"], tables)}), cpus_here
         )
-        for part, cpus_here in zip(given, _divided(cpus, number), strict=True)
+        for part, cpus_here in zip(given, divided(cpus, number), strict=True)
     ]
 
 
@@ -96,12 +97,7 @@ def _part_of(name: str, whole: int, number: int, place: int, title: str) -> int:
     """
     if whole < number and not (name in _OPTIONAL and whole == 0):
         raise SettingsError(f"--front-ends ({number}) must be at most {title} ({whole}), or one would get none")
-    return _divided(whole, number)[place]
-
-
-def _divided(whole: int, number: int) -> list[int]:
-    each, more = divmod(whole, number)
-    return [each + (place < more) for place in range(number)]
+    return divided(whole, number)[place]
 
 
 def _settings(server: ServerSettings, values: Mapping[str, Any]) -> ServerSettings:
