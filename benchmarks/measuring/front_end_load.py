@@ -15,6 +15,7 @@ import psutil
 from benchmarks.engines.server_process import ServerProcess
 from benchmarks.machine import cpu_seconds, family
 from benchmarks.places import ROOT
+from translane_client.bench.measurement import quantile
 
 _REPLICA = "translane_server.replica"  # in the command lines of replicas, and of the processes that they fork from
 
@@ -100,7 +101,7 @@ class Loaded:
         called = sum(_number(each["cpu"]) for each in told)
         used = after[0] - before[0], after[1] - before[1]
         self.rates.append(len(waits) / lasted)
-        self.p95.append(waits[int(len(waits) * 0.95)])
+        self.p95.append(quantile(waits, 0.95))
         self.front_ends.append(used[0] / len(waits))
         self.replicas.append(used[1] / len(waits))
         self.callers.append(called / len(waits))

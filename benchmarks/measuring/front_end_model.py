@@ -18,6 +18,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from translane_client.bench.measurement import quantile
+
 # Calls that are simulated: so many, and so many for each one that is open. All begin at once, so the first share of
 # them is ignored.
 _CALLS, _CALLS_OF_EACH, _IGNORED = 8000, 10, 0.25
@@ -196,7 +198,7 @@ class _Simulation:
         first = int(calls * _IGNORED)
         waits = sorted(wait for _, wait in self._ends[first:])
         lasted = self._ends[-1][0] - self._ends[first][0]
-        return Simulated((len(waits) - 1) / lasted, waits[int(0.95 * len(waits))])
+        return Simulated((len(waits) - 1) / lasted, quantile(waits, 0.95))
 
     def later(self, work: float, event: Callable[[], None]) -> None:
         self._count += 1
