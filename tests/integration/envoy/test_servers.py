@@ -12,6 +12,8 @@ from pathlib import Path
 
 import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health import aio as aio_health
 
 pytest.importorskip("trustme")
 
@@ -19,6 +21,7 @@ from fakes.serving import serving
 from helpers.certificates import Authority
 from helpers.envoy import Answer, Envoy, program, running_envoy
 from helpers.reliability.server_process import BUNDLE, ServerProcess
+from translane.v1 import translation_pb2_grpc as pb_grpc
 from translane_client import Client, RetryPolicy, TranslaneError, Unauthenticated
 from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
 
@@ -117,6 +120,38 @@ async def test_a_stream_of_json_that_breaks_off_has_no_hypothesis(tmp_path: Path
                 assert json.loads(envoy.call("TranslateStream", {"text": "abc"}).body.splitlines()[-1])["hypothesis"]
 
         await asyncio.to_thread(check, f"127.0.0.1:{running.server.port}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED])
+async def test_a_call_that_a_closing_server_turns_away_is_repeated_at_another(tmp_path: Path, code: grpc.StatusCode):
+    turned_away = 0
+
+    class Closing(pb_grpc.TranslationServiceServicer):
+        async def Translate(self, _request, context):  # noqa: N802 the name in the .proto file
+            nonlocal turned_away
+            turned_away += 1
+            await context.abort(code)
+
+    closing = grpc.aio.server()
+    pb_grpc.add_TranslationServiceServicer_to_server(Closing(), closing)
+    health = aio_health.HealthServicer()
+    await health.set("translane.v1.TranslationService", health_pb2.HealthCheckResponse.SERVING)
+    health_pb2_grpc.add_HealthServicer_to_server(health, closing)
+    port = closing.add_insecure_port("127.0.0.1:0")
+    await closing.start()
+
+    def check(servers: list[str]) -> None:
+        with running_envoy(tmp_path / "envoy", servers) as envoy:
+            for _ in range(20):
+                assert envoy.call("Translate", {"texts": ["abc"]}).status == 200
+
+    try:
+        async with serving() as running:
+            await asyncio.to_thread(check, [f"127.0.0.1:{port}", f"127.0.0.1:{running.server.port}"])
+    finally:
+        await closing.stop(None)
+    assert turned_away
 
 
 class Load:
