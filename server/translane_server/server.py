@@ -15,6 +15,7 @@ from translane_server.access.certificates import Certificates
 from translane_server.access.guard import Guard, warn_of_what_is_missing
 from translane_server.descriptors import connection_limit, watch_connections
 from translane_server.errors import SettingsError
+from translane_server.forwarding.private_socket import PrivateSocket
 from translane_server.listening import Ports, address_of, listening_on, log_addresses
 from translane_server.models.registry import Registry
 from translane_server.observation.call_trace import Tracer
@@ -55,6 +56,7 @@ class Server:
         guard: the certificates and keys; by default those of the settings.
         is_front_end: whether the server is one of several on the same ports. Their parent then has all other ports, and
             says where they listen.
+        door: where the server listens within another program, and nowhere else; None for a server of its own.
 
     Attributes:
         guard: the certificates and keys of the server.
@@ -75,12 +77,14 @@ class Server:
         *,
         guard: Guard | None = None,
         is_front_end: bool = False,
+        door: PrivateSocket | None = None,
     ) -> None:
         self._settings = settings
         self.models = models
         self.metrics = metrics
         self._tracer = tracer
         self._is_front_end = is_front_end
+        self._door = door
         self.guard = guard or Guard(settings, metrics)
         self._workers = TextWorkers()
         self._service = TranslationService(
@@ -91,8 +95,8 @@ class Server:
         self.health_changed: Callable[[Mapping[str, int]], None] = lambda _: None
         self._connection_watch: asyncio.Task[None] | None = None
         self._following: asyncio.Task[None] | None = None
-        # The parent of front ends has these ports for all of them.
-        self._operator_ports = None if is_front_end else self._make_operator_ports()
+        # The parent of front ends, or the program around the server, has these ports.
+        self._operator_ports = None if is_front_end or door else self._make_operator_ports()
         self._grpc: grpc.aio.Server | None = None
         self._http: HttpPort | None = None
         self.failed = asyncio.Event()
@@ -111,9 +115,10 @@ class Server:
         self._tell_health()
         self.models.changed = self._tell_health
         connections = connection_limit(settings.max_connections)
-        self._http = _http_port(
-            settings, self.metrics, connections, self.guard.certificates, shares_port=self._is_front_end
-        )
+        if not self._door:
+            self._http = _http_port(
+                settings, self.metrics, connections, self.guard.certificates, shares_port=self._is_front_end
+            )
         server = self._open_grpc(connections)
         if self._operator_ports:
             await self._operator_ports.open()
@@ -131,28 +136,32 @@ class Server:
     def _open_grpc(self, connections: int) -> grpc.aio.Server:
         """Open the port of translations, which takes the calls of the HTTP port as well."""
         settings, certificates = self._settings, self.guard.certificates
+        door = self._http.door if self._http else self._door
         self._grpc = server = grpc_server(
             settings,
             self.metrics,
             connections,
             tracer=self._tracer,
             keys=self.guard.keys,
-            forwarding=Forwarding(self._http.door.secret) if self._http else None,
+            forwarding=Forwarding(door.secret) if door else None,
             shares_port=self._is_front_end,
         )
         add_TranslationServiceServicer_to_server(self._service, server)  # type: ignore[no-untyped-call]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         if settings.reflection:
             enable_reflection((SERVICE_NAME, health.SERVICE_NAME), server)
+        if door:
+            server.add_insecure_port(door.address)
+        if self._http:
+            self.http_port = self._http.port
+        if self._door:
+            return server
         address = address_of(settings.host, settings.port)
         with listening_on(settings.host, settings.port):
             if certificates:
                 self.port = server.add_secure_port(address, certificates.grpc_credentials())
             else:
                 self.port = server.add_insecure_port(address)
-        if self._http:
-            server.add_insecure_port(self._http.door.address)
-            self.http_port = self._http.port
         return server
 
     def _make_operator_ports(self) -> OperatorPorts:
@@ -217,6 +226,8 @@ class Server:
             if self._http:
                 await self._http.stop(closing_time)
             await self._grpc.stop(closing_time)
+        if self._door:
+            self._door.close()
         if self._operator_ports:
             await self._operator_ports.close()
         return drained

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from prometheus_client import Counter
 
 from translane_server.errors import MessageTimeoutError, MessageTooLargeError, RequestError, UnknownMethodError
+from translane_server.forwarding.forwarder import Metadata
 from translane_server.http.answers import Answer, Send
 from translane_server.http.bodies import Bodies, ClientGoneError
 from translane_server.http.calls import Calls, forwarded_metadata
@@ -27,7 +28,6 @@ from translane_server.http.checks import (
     peer_of,
     wrong_method,
 )
-from translane_server.http.forwarding import Metadata
 from translane_server.http.lines import JsonLines
 from translane_server.http.origins import Headers, Origins
 from translane_server.http.pages import JSON_TYPE, Pages

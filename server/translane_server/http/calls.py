@@ -20,8 +20,8 @@ from google.protobuf.message_factory import GetMessageClass
 from google.rpc import status_pb2
 
 from translane_server.errors import RequestError
+from translane_server.forwarding.forwarder import Forwarder, Metadata
 from translane_server.http.codecs import CODECS, Encoded
-from translane_server.http.forwarding import Forwarder, Metadata
 from translane_server.http.gunzip import Gunzip
 from translane_server.http.json_messages import read_json, write_json
 from translane_server.http.statuses import connect_error, headers_of, status_of_call

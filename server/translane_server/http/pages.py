@@ -11,7 +11,7 @@ from importlib.resources import files
 import grpc
 from grpc_health.v1 import health_pb2
 
-from translane_server.http.forwarding import Forwarder, Metadata
+from translane_server.forwarding.forwarder import Forwarder, Metadata
 
 JSON_TYPE = "application/json"
 

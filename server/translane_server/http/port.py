@@ -16,16 +16,16 @@ from uvicorn.server import ServerState
 from translane.v1 import translation_pb2 as pb
 from translane_server.access.certificates import Certificates
 from translane_server.errors import StartupError
+from translane_server.forwarding.forwarder import Forwarder
+from translane_server.forwarding.private_socket import PrivateSocket
 from translane_server.http.application import Application
 from translane_server.http.bodies import Bodies
 from translane_server.http.calls import Calls, Conversions
 from translane_server.http.connection import HEADER_BYTES, Connection, ConnectionTimes
-from translane_server.http.forwarding import Forwarder
 from translane_server.http.json_messages import most_values
 from translane_server.http.listener import Listener
 from translane_server.http.origins import Origins
 from translane_server.http.pages import made_pages
-from translane_server.http.private_socket import PrivateSocket
 from translane_server.http.static_files import static_pages
 from translane_server.http.status_report import StatusReport
 from translane_server.observation.load import read_load

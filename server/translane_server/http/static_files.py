@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import PurePath
 
-from translane_server.http.forwarding import Metadata
+from translane_server.forwarding.forwarder import Metadata
 from translane_server.http.pages import MakePage, Page
 
 _INDEX = "index.html"

@@ -12,7 +12,7 @@ import grpc
 from google.protobuf import json_format
 
 from translane.v1 import translation_pb2 as pb
-from translane_server.http.forwarding import Forwarder, Metadata
+from translane_server.forwarding.forwarder import Forwarder, Metadata
 from translane_server.http.pages import Page
 from translane_server.http.statuses import body_of, headers_of, http_status_of, status_of_call
 from translane_server.observation.load import ModelLoad, ServerLoad

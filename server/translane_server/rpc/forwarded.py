@@ -1,4 +1,4 @@
-"""Calls that the HTTP port forwards: whose they are.
+"""Calls that this process forwards, as the HTTP port does: whose they are.
 
 They come over a unix socket that the server made for them, and show a secret that this process alone knows. What any
 other call says of its caller is ignored.
@@ -46,14 +46,14 @@ class Forwarding:
         self._secret = secret.encode()
 
     def peer(self, context: Context) -> str:
-        """Return gRPC's name of the other end: of the HTTP connection if the call is forwarded."""
+        """Return gRPC's name of the other end: of the caller's connection if the call is forwarded."""
         return self._said(context).get(PEER) or context.peer()
 
     def naming(self, own: CallerOf) -> CallerOf:
         """Return the function that names the caller of a call.
 
-        A forwarded call that `own` names by its connection alone is named by the certificate of the HTTP connection, or
-        else by its address.
+        A forwarded call that `own` names by its connection alone is named by the certificate of the caller's
+        connection, or else by its address.
         """
 
         def named(context: Context) -> str:

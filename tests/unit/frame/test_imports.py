@@ -105,8 +105,9 @@ ROOMS = {
             "file_changes", "files", "observation", "manifest", "model_places", "printable", "settings", "vocabulary",
         },
         "rpc.port": {"rpc", "access", "observation", "settings"},
-        "http.port": {"http", "access", "errors", "observation", "settings"},
-        "http": {"rpc.callers", "rpc.forwarded", "rpc.status", "errors", "observation.load"},
+        "forwarding": {"errors"},
+        "http.port": {"http", "forwarding", "access", "errors", "observation", "settings"},
+        "http": {"rpc.callers", "rpc.forwarded", "rpc.status", "errors", "forwarding", "observation.load"},
         "rpc": {
             "access", "models", "requests", "dispatch", "text", "budget", "errors", "listening", "observation",
             "sentence",
@@ -115,9 +116,10 @@ ROOMS = {
         "listening": {"errors", "settings"},
         "operator_ports": {"rpc", "access", "listening", "observation", "settings"},
         "server": {
-            "http", "rpc", "access", "models", "descriptors", "errors", "listening", "observation", "operator_ports",
-            "settings",
+            "http", "rpc", "access", "models", "descriptors", "errors", "forwarding", "listening", "observation",
+            "operator_ports", "settings",
         },
+        "embedded": {"forwarding", "models", "observation", "rpc.forwarded", "server", "settings"},
         "front_ends.front_end": {
             "access", "front_ends.messages", "front_ends.parent_connection", "models", "replica.messages",
             "rpc.model_service", "errors", "observation", "server",

@@ -1,4 +1,4 @@
-"""The private door between the HTTP port and the gRPC server: a unix socket that only this user reaches."""
+"""The private door to the gRPC server, for calls of the same process: a unix socket that only this user reaches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class PrivateSocket:
 
     Attributes:
         address: gRPC's name of the socket.
-        secret: what a call at the socket shows to be one of the HTTP port.
+        secret: what a call at the socket shows to be forwarded by this process.
 
     Raises:
         StartupError: no folder can be made.
@@ -41,4 +41,4 @@ def _made() -> tempfile.TemporaryDirectory[str]:
             continue
         Path(folder.name).chmod(0o700)
         return folder
-    raise StartupError("the HTTP port needs a folder for a socket, and neither TMPDIR, /tmp nor /dev/shm takes one")
+    raise StartupError("forwarded calls need a folder for a socket, and neither TMPDIR, /tmp nor /dev/shm takes one")
