@@ -105,7 +105,7 @@ def table(found: Mapping[str, Measured]) -> str:
     for name, measured in found.items():
         replica = [both - own for both, own in zip(measured.processes, measured.server, strict=True)]
         cells = " | ".join(
-            f"{statistics.median(each) * 1e6:,.0f} µs" for each in (measured.wait, measured.server, replica)
+            f"{max(0.0, statistics.median(each)) * 1e6:,.0f} µs" for each in (measured.wait, measured.server, replica)
         )
         rows.append(f"| {name} | {cells} |")
     return "\n".join(rows)
