@@ -94,8 +94,8 @@ def ask(client: Any, call: ClientCall) -> Answer:
     """
     made = getattr(client, call.method)(call.subject, **call.options)
     if call.method == "translate_stream":
-        return "".join(made), _without_times(made.result)
-    return _without_times(made)
+        return "".join(made), without_times(made.result)
+    return without_times(made)
 
 
 async def ask_async(client: AsyncClient, call: ClientCall, **settings: Any) -> Answer:
@@ -107,8 +107,19 @@ async def ask_async(client: AsyncClient, call: ClientCall, **settings: Any) -> A
     made = getattr(client, call.method)(call.subject, **call.options, **settings)
     if call.method == "translate_stream":
         text = "".join([delta async for delta in made])
-        return text, _without_times(made.result)
-    return _without_times(await made)
+        return text, without_times(made.result)
+    return without_times(await made)
+
+
+def without_times(result: Translation | StreamedTranslation | Score | Iterable[Any]) -> Answer:
+    """Return a result, or results, as they are compared."""
+    if isinstance(result, Score):
+        return result
+    if isinstance(result, Translation):
+        return replace(result, timing=None)
+    if isinstance(result, StreamedTranslation):
+        return replace(result, timing=None)
+    return [without_times(each) for each in result]
 
 
 def write_glossary(folder: Path) -> Path:
@@ -116,13 +127,3 @@ def write_glossary(folder: Path) -> Path:
     folder.mkdir()
     (folder / f"{GLOSSARY}.zh.en.tsv").write_text("猫\tkitten\n狗\tpuppy\n", encoding="utf-8")
     return folder
-
-
-def _without_times(result: Translation | StreamedTranslation | Score | Iterable[Any]) -> Answer:
-    if isinstance(result, Score):
-        return result
-    if isinstance(result, Translation):
-        return replace(result, timing=None)
-    if isinstance(result, StreamedTranslation):
-        return replace(result, timing=None)
-    return [_without_times(each) for each in result]

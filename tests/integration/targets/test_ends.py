@@ -32,7 +32,7 @@ DEADLINE = 15.0  # of a hog [seconds]
 
 
 def wait_until_busy(target):
-    """Until every engine has a hog: calls to all engines, in turn, get no answer."""
+    """Until every engine has a hog: several calls, one after the other, get no answer."""
     end, unanswered = time.monotonic() + PATIENCE, 0
     with Client(target.address, retry=ONCE) as client:
         while unanswered < 2 * target.engines:
@@ -83,7 +83,7 @@ async def test_cancelling_tasks_frees_their_rows(target, expected):
 
 
 def test_a_deadline_frees_rows(target, expected):
-    with ThreadPoolExecutor(target.engines) as threads, Client(target.address, batch_size=256, retry=ONCE) as client:
+    with ThreadPoolExecutor(target.engines) as threads, Client(target.address, batch_size=256) as client:
         hogs = [threads.submit(hog, client, timeout=DEADLINE) for _ in range(target.engines)]
         wait_until_busy(target)
         for each in hogs:
