@@ -85,6 +85,13 @@ CALLS = (
     ClientCall("scores with tokens", "score", [(_TEXT, "I have a cat.")], {"return_tokens": True, "model": "zh-en"}),
 )
 
+# So long that a fault comes before their end.
+LONG_STREAMS = (
+    _stream("a long text", "".join(SENTENCES)),
+    _stream("beams of a long text", "".join(SENTENCES), beam_size=3),
+    _stream("a sample of a long text", "".join(SENTENCES), temperature=0.8, seed=7),
+)
+
 
 def ask(client: Any, call: ClientCall) -> Answer:
     """Make a call over `client`, which is a Client or has the face of one.

@@ -1,48 +1,32 @@
 """Two servers that one client calls in turn: they are killed, drained and stopped, and no call is lost."""
 
 import asyncio
+import re
 import time
+from pathlib import Path
 
 import pytest
 
-from helpers.client_calls import CALLS, ClientCall, without_times, write_glossary
-from helpers.reliability.cases import SENTENCES
-from helpers.reliability.client_load import ClientLoad, ClientOracle
+from helpers.client_calls import LONG_STREAMS
+from helpers.reliability.client_load import ClientLoad
 from helpers.reliability.form import IS_LONG, form
-from helpers.reliability.server_process import BUNDLE, running_server
+from helpers.reliability.load import Load
 from helpers.reliability.several_servers import several_servers
-from translane_client import AsyncClient
+from helpers.reliability.stream_cut import cut_stream
+from translane.v1 import translation_pb2 as pb
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(form(150, 1200))]
 
+DEPLOYMENT = Path(__file__).parents[2] / "docs" / "deployment.md"
 CALLERS = 8
 FAULTS = form(2, 20)
 BETWEEN = 40  # answers between two faults
-LONG_STREAMS = [
-    ClientCall(name, "translate_stream", "".join(SENTENCES), options)
-    for name, options in (("greedy", {}), ("beams", {"beam_size": 3}), ("a sample", {"temperature": 0.8, "seed": 7}))
-]
 COMES_BACK = 60.0  # until the client calls a server again that is back [seconds]
 
 
-@pytest.fixture(scope="module")
-def flags(tmp_path_factory):
-    glossaries = write_glossary(tmp_path_factory.mktemp("several") / "glossaries")
-    return ("--threads=1", "--replicas=1", f"--glossaries={glossaries}")
-
-
-@pytest.fixture(scope="module")
-def client_oracle(tmp_path_factory, flags):
-    """What an undisturbed server answers to the client's calls."""
-    if not BUNDLE.exists():
-        pytest.skip("the bundled model is not in this tree")
-    with running_server(tmp_path_factory.mktemp("oracle") / "log", *flags) as server:
-        return ClientOracle(server.address, [*CALLS, *LONG_STREAMS])
-
-
 @pytest.fixture
-def servers(tmp_path, flags, client_oracle):
-    with several_servers(tmp_path, 2, *flags) as running:
+def servers(tmp_path, client_flags, client_oracle):
+    with several_servers(tmp_path, 2, *client_flags) as running:
         yield running
 
 
@@ -124,23 +108,34 @@ async def test_a_server_that_hangs_costs_no_call(servers, client_oracle, figures
     await under_load(servers, client_oracle, figures, strike, faults=2, deadline=120.0)
 
 
+async def test_retries_of_grpc_itself_lose_no_call(servers, oracle, figures):
+    """With the service config that docs/deployment.md shows, and without Translane's client."""
+    (config,) = re.findall(r"^```json\n(.*?)^```", DEPLOYMENT.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    options = [("grpc.use_local_subchannel_pool", 1), ("grpc.service_config", config)]
+    cases = [case for case in oracle.cases if not isinstance(case.request, pb.TranslateStreamRequest)]
+    async with Load(f"ipv4:{servers.address}", oracle, CALLERS, cases=cases, timeout=60, options=options) as load:
+        for fault in range(FAULTS):
+            await load.wait_for_answers(BETWEEN)
+            (servers.kill if fault % 2 else servers.drain)(fault % 2)
+            await load.wait_for_answers(BETWEEN)
+            await asyncio.to_thread(servers.restart, fault % 2)
+            assert await is_called_again(servers, fault % 2)
+        await load.wait_for_answers(BETWEEN)
+    figures.add(callers=CALLERS, faults=dict(servers.faults), **load.figures)
+    assert (load.lost, load.refused) == (0, {})
+
+
 @pytest.mark.parametrize("call", LONG_STREAMS, ids=lambda call: call.name)
 async def test_a_stream_goes_on_when_all_servers_were_killed(servers, client_oracle, figures, call):
-    attempts = 1
+    coming_back = []
 
-    async def retry(seconds):
-        nonlocal attempts
-        attempts += 1
-        await asyncio.sleep(seconds)
-
-    async with AsyncClient(servers.address, timeout=60, sleep=retry) as client:
-        stream = client.translate_stream(call.subject, **call.options)
-        deltas = [await anext(stream)]
+    def strike():
         for number in range(2):
             servers.kill(number)
-        coming_back = [asyncio.create_task(asyncio.to_thread(servers.restart, number)) for number in range(2)]
-        deltas += [delta async for delta in stream]
-        await asyncio.gather(*coming_back)
-    figures.add(faults=dict(servers.faults), attempts=attempts, deltas=len(deltas))
-    assert client_oracle.is_right(call, ("".join(deltas), without_times(stream.result)))
-    assert attempts > 1
+            coming_back.append(asyncio.create_task(asyncio.to_thread(servers.restart, number)))
+
+    cut = await cut_stream(servers.address, call, strike, seconds=60)
+    await asyncio.gather(*coming_back)
+    figures.add(faults=dict(servers.faults), parts=cut.parts, tried_again_by_the_client=cut.retries)
+    assert client_oracle.is_right(call, cut.answer)
+    assert cut.retries
