@@ -18,6 +18,7 @@ from helpers.reliability.client_load import ClientLoad
 from helpers.reliability.form import form
 from helpers.reliability.server_process import BUNDLE
 from helpers.reliability.stream_cut import cut_stream
+from helpers.reliability.waiting import within
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(form(280, 1800))]
 
@@ -50,15 +51,14 @@ def engine_processes(replica):
 
 async def recovered(serving, lost):
     """Whether Serve has two replicas again without any of the processes `lost`, each of which decodes; waits for it."""
-    deadline = time.monotonic() + RECOVERY
-    while time.monotonic() < deadline:
-        replicas = await asyncio.to_thread(serving.replicas)
+
+    def two_decode():
+        replicas = serving.replicas()
         decoding = [engine_processes(each) for each in replicas]
         present = {process.pid for each in decoding for process in each} | {each.pid for each in replicas}
-        if len(replicas) == 2 and all(decoding) and not present & {each.pid for each in lost}:
-            return True
-        await asyncio.sleep(0.2)
-    return False
+        return len(replicas) == 2 and all(decoding) and not present & {each.pid for each in lost}
+
+    return await within(RECOVERY, two_decode)
 
 
 async def under_load(serving, oracle, figures, strike):
@@ -79,15 +79,8 @@ async def under_load(serving, oracle, figures, strike):
         callers=CALLERS, faults=dict(faults), recoveries=len(recoveries),
         longest_recovery_s=max(recoveries, default=0.0), **load.figures,
     )  # fmt: skip
-    assert_nothing_lost(load)
+    load.assert_nothing_lost(BETWEEN)
     assert len(recoveries) == FAULTS
-
-
-def assert_nothing_lost(load):
-    assert load.failed == {}
-    assert load.wrong == []
-    assert (load.lost, load.doubled) == (0, 0)
-    assert load.calls > BETWEEN
 
 
 def killed(processes):
@@ -121,13 +114,14 @@ async def test_a_stream_goes_on_when_all_replicas_of_serve_were_killed(serving, 
 
 async def test_scaling_down_and_up_costs_no_call(serving, argv, client_oracle, figures):
     """A Serve replica that Serve takes away answers its calls before it ends."""
-    counts = []
+    scaled = []
     async with ClientLoad(serving.address, client_oracle, CALLERS, timeout=DEADLINE) as load:
         for count in form((1, 2), (1, 2, 1, 2, 1, 2)):
             await load.wait_for_answers(BETWEEN)
             await asyncio.to_thread(serving.deploy, [*argv, f"--serve-replicas={count}"])
-            counts.append(len(serving.replicas()))
+            scaled.append(await within(RECOVERY, lambda count=count: len(serving.replicas()) == count))
         await load.wait_for_answers(BETWEEN)
-    figures.add(callers=CALLERS, replicas_of_serve=counts, **load.figures)
-    assert_nothing_lost(load)
+    figures.add(callers=CALLERS, scaled=len(scaled), **load.figures)
+    load.assert_nothing_lost(BETWEEN)
+    assert all(scaled)
     assert await recovered(serving, [])

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from helpers.reliability.form import IS_LONG, form
 from helpers.reliability.load import Load
 from helpers.reliability.several_servers import several_servers
 from helpers.reliability.stream_cut import cut_stream
+from helpers.reliability.waiting import within
 from translane.v1 import translation_pb2 as pb
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(form(150, 1200))]
@@ -32,12 +32,7 @@ def servers(tmp_path, client_flags, client_oracle):
 
 async def is_called_again(servers, number):
     """Whether a server that came back gets calls within the time, and waits for it."""
-    deadline = time.monotonic() + COMES_BACK
-    while time.monotonic() < deadline:
-        if await asyncio.to_thread(servers.translations_of, number):
-            return True
-        await asyncio.sleep(0.1)
-    return False
+    return await within(COMES_BACK, lambda: servers.translations_of(number))
 
 
 async def under_load(servers, oracle, figures, strike, *, faults=FAULTS, deadline=60.0):
@@ -50,10 +45,7 @@ async def under_load(servers, oracle, figures, strike, *, faults=FAULTS, deadlin
             called_again = called_again and await is_called_again(servers, fault % 2)
         await load.wait_for_answers(BETWEEN)
     figures.add(callers=CALLERS, faults=dict(servers.faults), called_again=called_again, **load.figures)
-    assert load.failed == {}
-    assert load.wrong == []
-    assert (load.lost, load.doubled) == (0, 0)
-    assert load.calls >= BETWEEN * (faults + 1)
+    load.assert_nothing_lost(BETWEEN * (faults + 1))
     assert called_again
 
 

@@ -117,6 +117,13 @@ class ClientLoad:
             "median_answer_s": statistics.median(self.latencies) if self.latencies else 0.0,
         }
 
+    def assert_nothing_lost(self, calls: int) -> None:
+        """Assert that there were so many calls, and that each was answered once and rightly."""
+        assert self.failed == {}
+        assert self.wrong == []
+        assert (self.lost, self.doubled) == (0, 0)
+        assert self.calls >= calls
+
     async def wait_for_answers(self, count: int, seconds: float = 60.0) -> None:
         """Wait until `count` more calls are answered. Returns after `seconds` in any case."""
         goal, deadline = len(self.answers) + count, time.monotonic() + seconds
