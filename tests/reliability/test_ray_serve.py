@@ -25,6 +25,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(form(280, 1800))]
 CALLERS = 8
 FAULTS = form(2, 10)
 BETWEEN = 40  # answers between two faults
+PAUSE = form(0.0, 8.0)  # before a fault; an engine ends that loses many processes in a short time [seconds]
 DEADLINE = 120.0  # of a call [seconds]
 RECOVERY = 90.0  # until Serve has replaced what was lost [seconds]
 
@@ -68,6 +69,7 @@ async def under_load(serving, oracle, figures, strike):
     async with ClientLoad(serving.address, oracle, CALLERS, timeout=DEADLINE) as load:
         for _ in range(FAULTS):
             await load.wait_for_answers(BETWEEN)
+            await asyncio.sleep(PAUSE)
             lost = strike()
             faults["killed"] += len(lost)
             started = time.monotonic()
@@ -105,7 +107,7 @@ async def test_a_killed_process_of_an_engine_costs_no_call(serving, client_oracl
 @pytest.mark.parametrize("call", LONG_STREAMS, ids=lambda call: call.name)
 async def test_a_stream_goes_on_when_all_replicas_of_serve_were_killed(serving, client_oracle, figures, call):
     lost = []
-    cut = await cut_stream(serving.address, call, lambda: lost.extend(killed(serving.replicas())), seconds=DEADLINE)
+    cut = await cut_stream(serving.address, call, lambda: lost.extend(killed(serving.replicas())), timeout=DEADLINE)
     figures.add(faults=f"{len(lost)} killed", parts=cut.parts, tried_again_by_the_client=cut.retries)
     assert client_oracle.is_right(call, cut.answer)
     assert cut.retries

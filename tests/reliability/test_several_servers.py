@@ -14,6 +14,7 @@ from helpers.reliability.several_servers import several_servers
 from helpers.reliability.stream_cut import cut_stream
 from helpers.reliability.waiting import within
 from translane.v1 import translation_pb2 as pb
+from translane_client import RetryPolicy
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(form(150, 1200))]
 
@@ -21,6 +22,8 @@ DEPLOYMENT = Path(__file__).parents[2] / "docs" / "deployment.md"
 CALLERS = 8
 FAULTS = form(2, 20)
 BETWEEN = 40  # answers between two faults
+# Where no server is left: the pauses of the client's default are some 6 s in all, in which a server may not be back.
+PATIENT = RetryPolicy(attempts=20)
 COMES_BACK = 60.0  # until the client calls a server again that is back [seconds]
 
 
@@ -35,10 +38,10 @@ async def is_called_again(servers, number):
     return await within(COMES_BACK, lambda: servers.translations_of(number))
 
 
-async def under_load(servers, oracle, figures, strike, *, faults=FAULTS, deadline=60.0):
+async def under_load(servers, oracle, figures, strike, *, faults=FAULTS, deadline=60.0, retry=None):
     """Strike the two servers in turn under load. `strike` takes a server's number, and leaves it running."""
     called_again = True
-    async with ClientLoad(servers.address, oracle, CALLERS, timeout=deadline) as load:
+    async with ClientLoad(servers.address, oracle, CALLERS, timeout=deadline, retry=retry) as load:
         for fault in range(faults):
             await load.wait_for_answers(BETWEEN)
             await strike(load, fault % 2)
@@ -86,7 +89,7 @@ async def test_all_servers_away_for_a_moment_cost_no_call(servers, client_oracle
         servers.kill(1)
         await asyncio.gather(*(asyncio.to_thread(servers.restart, each) for each in range(2)))
 
-    await under_load(servers, client_oracle, figures, strike, faults=form(1, 5))
+    await under_load(servers, client_oracle, figures, strike, faults=form(1, 5), retry=PATIENT)
 
 
 @pytest.mark.skipif(not IS_LONG, reason="a client notices a server that hangs after half a minute (RELIABILITY=long)")
@@ -108,7 +111,7 @@ async def test_retries_of_grpc_itself_lose_no_call(servers, oracle, figures):
     async with Load(f"ipv4:{servers.address}", oracle, CALLERS, cases=cases, timeout=60, options=options) as load:
         for fault in range(FAULTS):
             await load.wait_for_answers(BETWEEN)
-            (servers.kill if fault % 2 else servers.drain)(fault % 2)
+            await asyncio.to_thread(servers.kill if fault % 2 else servers.drain, fault % 2)
             await load.wait_for_answers(BETWEEN)
             await asyncio.to_thread(servers.restart, fault % 2)
             assert await is_called_again(servers, fault % 2)
@@ -126,7 +129,7 @@ async def test_a_stream_goes_on_when_all_servers_were_killed(servers, client_ora
             servers.kill(number)
             coming_back.append(asyncio.create_task(asyncio.to_thread(servers.restart, number)))
 
-    cut = await cut_stream(servers.address, call, strike, seconds=60)
+    cut = await cut_stream(servers.address, call, strike, timeout=60, retry=PATIENT)
     await asyncio.gather(*coming_back)
     figures.add(faults=dict(servers.faults), parts=cut.parts, tried_again_by_the_client=cut.retries)
     assert client_oracle.is_right(call, cut.answer)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from helpers.client_calls import Answer, ClientCall, ask, ask_async
-from translane_client import AsyncClient, Client, TranslaneError
+from translane_client import AsyncClient, Client, RetryPolicy, TranslaneError
 
 
 class ClientOracle:
@@ -42,6 +42,7 @@ class ClientLoad:
         oracle: the calls, and their answers.
         callers: how many callers there are.
         timeout: the deadline of each call [seconds].
+        retry: when the client tries again. None: the client's default.
         seed: of the callers' choices.
 
     Attributes:
@@ -61,9 +62,10 @@ class ClientLoad:
         *,
         calls: Sequence[ClientCall] | None = None,
         timeout: float = 60.0,
+        retry: RetryPolicy | None = None,
         seed: int = 0,
     ) -> None:
-        self._client = AsyncClient(address, timeout=timeout, sleep=self._retry)
+        self._client = AsyncClient(address, timeout=timeout, retry=retry, sleep=self._pause)
         self._oracle = oracle
         self._choices = list(calls or oracle.calls)
         self._timeout = timeout
@@ -149,6 +151,6 @@ class ClientLoad:
         if not self._oracle.is_right(call, answer):
             self.wrong.append(call.name)
 
-    async def _retry(self, seconds: float) -> None:
+    async def _pause(self, seconds: float) -> None:
         self.retries += 1
         await asyncio.sleep(seconds)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from helpers.client_calls import Answer, ClientCall, without_times
-from translane_client import AsyncClient
+from translane_client import AsyncClient, RetryPolicy
 
 
 @dataclass(frozen=True)
@@ -25,14 +25,17 @@ class CutStream:
     retries: int
 
 
-async def cut_stream(address: str, call: ClientCall, strike: Callable[[], object], seconds: float) -> CutStream:
+async def cut_stream(
+    address: str, call: ClientCall, strike: Callable[[], object], *, timeout: float, retry: RetryPolicy | None = None
+) -> CutStream:
     """Read a stream, and strike when its first part has come.
 
     Args:
         address: of the service, as a client takes it.
         call: asks for the stream.
         strike: ends what sends the stream.
-        seconds: the deadline of the stream.
+        timeout: the deadline of the stream [seconds].
+        retry: when the client tries again. None: the client's default.
 
     Raises:
         TranslaneError: the stream did not go on.
@@ -44,7 +47,7 @@ async def cut_stream(address: str, call: ClientCall, strike: Callable[[], object
         retries += 1
         await asyncio.sleep(pause)
 
-    async with AsyncClient(address, timeout=seconds, sleep=sleep) as client:
+    async with AsyncClient(address, timeout=timeout, retry=retry, sleep=sleep) as client:
         stream = client.translate_stream(call.subject, **call.options)
         parts = [await anext(stream)]
         strike()
