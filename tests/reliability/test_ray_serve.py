@@ -107,7 +107,7 @@ async def test_a_killed_process_of_an_engine_costs_no_call(serving, client_oracl
 @pytest.mark.parametrize("call", LONG_STREAMS, ids=lambda call: call.name)
 async def test_a_stream_goes_on_when_all_replicas_of_serve_were_killed(serving, client_oracle, figures, call):
     lost = []
-    cut = await cut_stream(serving.address, call, lambda: lost.extend(killed(serving.replicas())), timeout=DEADLINE)
+    cut = await cut_stream(serving.address, call, lambda: lost.extend(killed(serving.replicas())), seconds=DEADLINE)
     figures.add(faults=f"{len(lost)} killed", parts=cut.parts, tried_again_by_the_client=cut.retries)
     assert client_oracle.is_right(call, cut.answer)
     assert cut.retries

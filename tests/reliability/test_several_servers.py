@@ -129,7 +129,7 @@ async def test_a_stream_goes_on_when_all_servers_were_killed(servers, client_ora
             servers.kill(number)
             coming_back.append(asyncio.create_task(asyncio.to_thread(servers.restart, number)))
 
-    cut = await cut_stream(servers.address, call, strike, timeout=60, retry=PATIENT)
+    cut = await cut_stream(servers.address, call, strike, seconds=60, retry=PATIENT)
     await asyncio.gather(*coming_back)
     figures.add(faults=dict(servers.faults), parts=cut.parts, tried_again_by_the_client=cut.retries)
     assert client_oracle.is_right(call, cut.answer)

@@ -26,7 +26,7 @@ class CutStream:
 
 
 async def cut_stream(
-    address: str, call: ClientCall, strike: Callable[[], object], *, timeout: float, retry: RetryPolicy | None = None
+    address: str, call: ClientCall, strike: Callable[[], object], *, seconds: float, retry: RetryPolicy | None = None
 ) -> CutStream:
     """Read a stream, and strike when its first part has come.
 
@@ -34,7 +34,7 @@ async def cut_stream(
         address: of the service, as a client takes it.
         call: asks for the stream.
         strike: ends what sends the stream.
-        timeout: the deadline of the stream [seconds].
+        seconds: the deadline of the stream.
         retry: when the client tries again. None: the client's default.
 
     Raises:
@@ -47,7 +47,7 @@ async def cut_stream(
         retries += 1
         await asyncio.sleep(pause)
 
-    async with AsyncClient(address, timeout=timeout, retry=retry, sleep=sleep) as client:
+    async with AsyncClient(address, timeout=seconds, retry=retry, sleep=sleep) as client:
         stream = client.translate_stream(call.subject, **call.options)
         parts = [await anext(stream)]
         strike()
