@@ -44,6 +44,6 @@ async def test_a_lost_node_costs_no_call(client_flags, client_oracle, figures, t
                 await asyncio.to_thread(nodes.add)
                 joined.append(await within(RECOVERY, lambda: len(nodes.replicas()) == 2))
             await load.wait_for_answers(BETWEEN)
-    figures.add(callers=CALLERS, nodes_lost=FAULTS, processes_killed=processes, **load.figures)
+    figures.add(callers=CALLERS, faults={"nodes lost": FAULTS}, processes_killed=processes, **load.figures)
     load.assert_nothing_lost(BETWEEN)
     assert all(joined)

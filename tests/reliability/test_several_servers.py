@@ -116,7 +116,8 @@ async def test_retries_of_grpc_itself_lose_no_call(servers, oracle, figures):
             await asyncio.to_thread(servers.restart, fault % 2)
             assert await is_called_again(servers, fault % 2)
         await load.wait_for_answers(BETWEEN)
-    figures.add(callers=CALLERS, faults=dict(servers.faults), **load.figures)
+    calls = load.answered + load.lost + load.refused.total()
+    figures.add(callers=CALLERS, calls=calls, faults=dict(servers.faults), **load.figures)
     assert (load.lost, load.refused) == (0, {})
 
 
@@ -131,6 +132,10 @@ async def test_a_stream_goes_on_when_all_servers_were_killed(servers, client_ora
 
     cut = await cut_stream(servers.address, call, strike, seconds=60, retry=PATIENT)
     await asyncio.gather(*coming_back)
-    figures.add(faults=dict(servers.faults), parts=cut.parts, tried_again_by_the_client=cut.retries)
-    assert client_oracle.is_right(call, cut.answer)
+    is_right = client_oracle.is_right(call, cut.answer)
+    figures.add(
+        calls=1, faults=dict(servers.faults), tried_again_by_the_client=cut.retries, parts=cut.parts,
+        lost=int(not is_right), doubled=0,
+    )  # fmt: skip
+    assert is_right
     assert cut.retries
