@@ -21,6 +21,7 @@ _FAULTS = {
     "test_a_stream_goes_on_when_all_replicas_of_serve_were_killed": "Ray Serve: both are killed in a stream",
     "test_scaling_down_and_up_costs_no_call": "Ray Serve: from two Serve replicas to one, and back",
     "test_a_lost_node_costs_no_call": "Ray Serve: a node is lost with all processes, and another one joins",
+    "test_a_killed_proxy_costs_no_call": "Ray Serve: the proxy of one of three nodes is killed",
 }
 
 

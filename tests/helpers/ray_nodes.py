@@ -73,6 +73,11 @@ def serve_replicas(pid: int) -> list[psutil.Process]:
     return [each for each in _below(pid) if _name(each).startswith("ray::ServeReplica:")]
 
 
+def proxies(pid: int) -> list[psutil.Process]:
+    """Serve's proxies below a process: one on each node."""
+    return [each for each in _below(pid) if _name(each).startswith("ray::ProxyActor")]
+
+
 def _end(node: subprocess.Popen[str]) -> int:
     family = [*_below(node.pid), psutil.Process(node.pid)]
     for process in family:
