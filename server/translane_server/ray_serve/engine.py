@@ -1,0 +1,154 @@
+"""The deployment that translates: each Serve replica of it is an engine, a whole server with its processes."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+from collections.abc import AsyncGenerator, Coroutine, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import grpc
+import ray
+from ray import serve
+
+from translane_server.embedded import EmbeddedServer
+from translane_server.errors import StartupError, shutting_down
+from translane_server.listening import address_of, listening_on
+from translane_server.manifest import Languages
+from translane_server.observation.load import read_load
+from translane_server.observation.logs import configure_logging
+from translane_server.observation.metrics_server import MetricsServer
+from translane_server.observation.trace_setup import traces
+from translane_server.ray_serve.autoscaling import ROWS_WANTED
+from translane_server.ray_serve.calls import Answer, Call
+from translane_server.ray_serve.rpcs import Rpcs
+from translane_server.ray_serve.settings import read_settings
+from translane_server.settings import ServerSettings
+
+_log = logging.getLogger(__name__)
+
+# Ports that an engine tries for its metrics, from the setting on: other engines of the node have the first ones.
+METRICS_PORTS = 64
+
+
+class Engine(Rpcs):
+    """A server with its models, limits and metrics. Serve makes it, asks for its health, and ends it.
+
+    Args:
+        settings: the settings of the server, as `read_settings` takes them.
+
+    Raises:
+        StartupError: the settings are wrong, or a model cannot be loaded.
+    """
+
+    async def __init__(self, settings: Mapping[str, Any]) -> None:  # type: ignore[misc]  # Serve awaits it
+        self._server: EmbeddedServer | None = None
+        self._settings = read_settings(settings)
+        name = serve.get_replica_context().replica_tag
+        configure_logging(self._settings.log_format, self._settings.log_level, always={"engine": name})
+        with ExitStack() as opened:
+            tracer = opened.enter_context(traces(os.environ))
+            self._server = await EmbeddedServer.start(self._settings, cpus=_cpus(), tracer=tracer)
+            try:
+                metrics = _metrics_server(self._settings, self._server)
+            except BaseException:
+                await self._server.stop(0)
+                raise
+            opened.callback(metrics.stop)
+            self._opened = opened.pop_all()
+        _log.info("metrics on http://%s/metrics", address_of(self._settings.host, metrics.port))
+
+    async def answer(self, path: str, call: Call) -> Answer:
+        """See `Rpcs`."""
+        embedded = self._running
+        try:
+            return Answer(await embedded.forwarder.unary(path, call.message, _metadata(embedded, call), call.seconds))
+        except grpc.aio.AioRpcError as error:
+            return _failed(error)
+
+    async def answers(self, path: str, call: Call) -> AsyncGenerator[Answer, None]:
+        """See `Rpcs`. If the generator is closed, the rows of the call are free at the next step."""
+        embedded = self._running
+        try:
+            async for message in embedded.forwarder.stream(path, call.message, _metadata(embedded, call), call.seconds):
+                yield Answer(message)
+        except grpc.aio.AioRpcError as error:
+            yield _failed(error)
+
+    async def languages(self) -> dict[str, Languages]:
+        """Return the languages of each model, by the models' names."""
+        models = self._running.server.models.models
+        return {name: model.description.manifest.languages for name, model in models.items()}
+
+    # What Serve calls
+
+    async def check_health(self) -> None:
+        """Raise an error if nothing is translated any more. Serve then replaces the engine."""
+        if self._running.server.failed.is_set():
+            raise RuntimeError("decoding has failed, and nothing is translated any more")
+
+    async def reconfigure(self, user_config: Any) -> None:  # noqa: ARG002  any change of it means the same
+        """Replace each model by its newest version, while requests run.
+
+        A version that cannot be loaded is told to the log, and the version before goes on. An error would have Serve
+        end an engine that translates, for one that cannot start.
+        """
+        await self._running.server.models.reload_all()
+
+    async def record_autoscaling_stats(self) -> dict[str, float]:
+        """Return the load, for `autoscaling.by_rows`."""
+        models = read_load(self._running.server.metrics.registry).models.values()
+        return {ROWS_WANTED: float(sum(model.rows_busy + model.sentences_waiting for model in models))}
+
+    def __del__(self) -> Coroutine[Any, Any, None] | None:
+        """End the engine. Serve awaits what is returned, after the last call is answered, or has taken too long."""
+        if self._server is None:
+            return None
+        embedded, self._server = self._server, None
+        return self._stop(embedded)
+
+    async def _stop(self, embedded: EmbeddedServer) -> None:
+        await embedded.stop(self._settings.grace_period)
+        await asyncio.to_thread(self._opened.close)
+
+    @property
+    def _running(self) -> EmbeddedServer:
+        assert self._server is not None, "Serve calls nothing after __del__"
+        return self._server
+
+
+def _metadata(embedded: EmbeddedServer, call: Call) -> list[tuple[str, Any]]:
+    return [*call.metadata, *embedded.metadata_for(call.peer)]
+
+
+def _failed(error: grpc.aio.AioRpcError) -> Answer:
+    """The answer to a call that failed. A port that closes answers with CANCELLED, which tells a caller nothing."""
+    if error.code() is grpc.StatusCode.CANCELLED:
+        return Answer.failed(shutting_down())
+    return Answer.of_call(error)
+
+
+def _cpus() -> int:
+    """Number of CPUs that Ray has set aside for this Serve replica, at least one."""
+    return max(1, int(ray.get_runtime_context().get_assigned_resources().get("CPU", 1)))
+
+
+def _metrics_server(settings: ServerSettings, embedded: EmbeddedServer) -> MetricsServer:
+    """Show the metrics of the engine on the first free port from the setting `metrics_port` on; 0 takes a free one.
+
+    Raises:
+        StartupError: no port is free, or there is no such address.
+    """
+    registry, first = embedded.server.metrics.registry, settings.metrics_port
+    ports = range(first, min(first + METRICS_PORTS, 2**16)) if first else (0,)
+    for port in ports:
+        with listening_on(settings.host, port):
+            try:
+                return MetricsServer(registry, settings.host, port)
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+    raise StartupError(f"no port from {ports[0]} to {ports[-1]} is free for the metrics")
