@@ -241,14 +241,6 @@ class Registry:
         model = self._named(name)
         return model, await self._finished(model.reload())
 
-    async def reload_all(self) -> None:
-        """Do what `request_reload` asks for now. A model that is refused goes on as it was, and the log says why.
-
-        Raises:
-            UnavailableError: the server is starting or stopping.
-        """
-        await self._finished(self._reload_all())
-
     async def _load(self, name: str) -> ServedModel:
         if name not in self._models:
             async with self._finding:

@@ -11,7 +11,7 @@ ROWS_WANTED = "rows_wanted"
 def by_rows(context: Any) -> tuple[float, dict[str, Any]]:
     """Return how many Serve replicas the load needs. It is the `policy_function` of `autoscaling_config`.
 
-    A call has from one sentence to hundreds, so the number of calls says little. `target_ongoing_requests` here says how
+    A call has from one sentence to hundreds, so the number of calls says little. So `target_ongoing_requests` is how
     many rows of an engine should be at work, together with the sentences that wait for one. Serve itself averages the
     figures over `look_back_period_s`, waits `upscale_delay_s` or `downscale_delay_s`, and keeps to `min_replicas` and
     `max_replicas`.

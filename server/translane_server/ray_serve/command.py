@@ -19,6 +19,8 @@ _PROG = "translane-ray"
 APPLICATION = "translane"
 
 _ROOM = "translane_server.ray_serve"
+# How many Serve replicas may be started before the old ones of a deployment end [percent]: at least one.
+_SURGE = 25
 # Serve ends a call this much later than the engine does, whose error says more [seconds].
 _LATER = 5.0
 
@@ -89,9 +91,9 @@ def _groups(settings: RaySettings) -> dict[str, dict[str, Any]]:
 
 
 def _scale(settings: RaySettings) -> dict[str, Any]:
-    """How many Serve replicas a deployment has, what each one gets, and what makes it reload its models."""
+    """How many Serve replicas a deployment has, what each one gets, and how they change."""
     resources = {"num_cpus": settings.serve_cpus} | ({"num_gpus": settings.serve_gpus} if settings.serve_gpus else {})
-    same = {"ray_actor_options": resources, "user_config": {"reload": 1}}
+    same = {"ray_actor_options": resources, "max_surge_percent": _SURGE, "user_config": {"reload": 1}}
     if settings.max_serve_replicas is None:
         return {"num_replicas": settings.serve_replicas, **same}
     rows = settings.rows_of(settings.replicas or settings.serve_cpus)

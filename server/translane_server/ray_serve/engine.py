@@ -7,7 +7,7 @@ import errno
 import logging
 import os
 from collections.abc import AsyncGenerator, Coroutine, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, aclosing
 from typing import Any
 
 import grpc
@@ -72,9 +72,11 @@ class Engine(Rpcs):
     async def answers(self, path: str, call: Call) -> AsyncGenerator[Answer, None]:
         """See `Rpcs`. If the generator is closed, the rows of the call are free at the next step."""
         embedded = self._running
+        stream = embedded.forwarder.stream(path, call.message, _metadata(embedded, call), call.seconds)
         try:
-            async for message in embedded.forwarder.stream(path, call.message, _metadata(embedded, call), call.seconds):
-                yield Answer(message)
+            async with aclosing(stream) as messages:
+                async for message in messages:
+                    yield Answer(message)
         except grpc.aio.AioRpcError as error:
             yield _failed(error)
 
@@ -91,12 +93,12 @@ class Engine(Rpcs):
             raise RuntimeError("decoding has failed, and nothing is translated any more")
 
     async def reconfigure(self, user_config: Any) -> None:  # noqa: ARG002  any change of it means the same
-        """Replace each model by its newest version, while requests run.
+        """Replace each model by its newest version soon, while requests run. The log says how it went.
 
-        A version that cannot be loaded is told to the log, and the version before goes on. An error would have Serve
-        end an engine that translates, for one that cannot start.
+        Serve sends no calls to a Serve replica until this method returns, so it does not wait for the new versions. It
+        raises nothing either, because Serve would end an engine that translates for one that cannot start.
         """
-        await self._running.server.models.reload_all()
+        self._running.server.request_reload()
 
     async def record_autoscaling_stats(self) -> dict[str, float]:
         """Return the load, for `autoscaling.by_rows`."""

@@ -5,15 +5,24 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
 from typing import Any
 
+import grpc
 from google.protobuf.message import DecodeError
 from ray import exceptions
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 from ray.serve.handle import DeploymentHandle
 
 from translane.v1 import translation_pb2 as pb
-from translane_server.errors import MessageTooLargeError, QueueFullError, RequestError, UnavailableError
+from translane_server.errors import (
+    MessageTooLargeError,
+    ModelNotFoundError,
+    QueueFullError,
+    RequestError,
+    UnavailableError,
+    starting,
+)
 from translane_server.manifest import Languages
 from translane_server.ray_serve.calls import Answer, Call
 from translane_server.ray_serve.groups import group_of
@@ -71,18 +80,21 @@ class Router(Rpcs):
             return
         for attempt in range(1, ATTEMPTS + 1):
             response = handle.options(method_name="answers", stream=True).remote(path, call)
-            has_begun = False
+            has_begun = has_ended = False
             try:
                 async for answer in response:
                     has_begun = True
                     yield answer
+                has_ended = True
                 return
             except (*_LOST, BackPressureError) as error:
+                has_ended = True
                 if has_begun or attempt == ATTEMPTS or isinstance(error, BackPressureError):
                     yield Answer.failed(_told(error))
                     return
             finally:
-                response.cancel()
+                if not has_ended:  # the caller has gone
+                    response.cancel()
 
     async def _asked(self, group: str, path: str, call: Call) -> Answer:
         """Return the answer of a deployment, of another engine if one has ended.
@@ -106,7 +118,7 @@ class Router(Rpcs):
     async def _all_models(self, call: Call) -> Answer:
         """Return the models of all deployments, or the first error of one."""
         answers = await asyncio.gather(*(self._asked(group, MODELS, call) for group in self._handles))
-        if failed := next((answer for answer in answers if not answer.message), None):
+        if failed := next((answer for answer in answers if answer.code is not grpc.StatusCode.OK), None):
             return failed
         lists = [pb.ListModelsResponse.FromString(answer.message) for answer in answers]
         models = sorted((model for each in lists for model in each.models), key=lambda model: model.name)
@@ -129,8 +141,15 @@ class Router(Rpcs):
         check_names(request)
         if self._asking is None:
             self._asking = asyncio.create_task(self._keep_asking())
-        await self._known.wait()
-        return group_of(self._models, request.model, request.source_language, request.target_language)
+        if not self._known.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._known.wait(), _PATIENCE)
+        try:
+            return group_of(self._models, request.model, request.source_language, request.target_language)
+        except ModelNotFoundError:
+            if self._known.is_set():
+                raise
+            raise starting() from None
 
     async def _keep_asking(self) -> None:
         """Ask the deployments for their models again and again: a reload may have added some."""
