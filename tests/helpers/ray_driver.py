@@ -1,7 +1,7 @@
 """Runs Ray on this machine: a program for `helpers.ray_serve`.
 
 Its arguments are a folder and a number of CPUs. It deploys each configuration whose path comes on standard input, and
-writes `running`, or why the application does not run. It ends when standard input ends.
+writes a line: a mark, then `running`, or why the application does not run. It ends when standard input ends.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from ray import serve
 from ray.serve._private import api
 from ray.serve.config import ProxyLocation, gRPCOptions
 from ray.serve.schema import ServeDeploySchema
+
+# Ray writes lines of its processes on standard output, too.
+MARK = "ray driver: "
 
 _DEPLOYING_TIME = 110.0  # [seconds]
 _OBJECT_STORE = 80 * 1024 * 1024  # the least that Ray takes is little below [bytes]
@@ -35,7 +38,8 @@ def main(folder: str, cpus: str) -> None:
     )
     try:
         for line in sys.stdin:
-            print(_deployed(json.loads(Path(line.strip()).read_text(encoding="utf-8"))), flush=True)
+            told = _deployed(json.loads(Path(line.strip()).read_text(encoding="utf-8")))
+            print(f"\n{MARK}{told}", flush=True)
     finally:
         serve.shutdown()
         ray.shutdown()

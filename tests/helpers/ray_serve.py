@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty, Queue
@@ -23,10 +23,14 @@ from translane_server.ray_serve.command import config_of
 ROOT = Path(__file__).parents[2]
 BUNDLE = ROOT / "models" / "zh-en"
 
+# Ray tells nobody of its use.
+_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "GRPC_VERBOSITY": "NONE"}
+
 # How long Ray and an application may take to start, and to end [seconds].
 _STARTING_TIME = 120.0
 _ENDING_TIME = 60.0
 _DRIVER = Path(__file__).with_name("ray_driver.py")
+_MARK = "ray driver: "  # of the driver's own lines
 
 
 class RayServe:
@@ -36,12 +40,21 @@ class RayServe:
         folder: a folder for files of the run.
         argv: arguments of `translane-ray`, without ports.
         cpus: how many CPUs Ray thinks it has; they are more than there are, where tests start many replicas.
+        environment: variables of Ray's processes.
+        change: see `deploy`.
 
     Attributes:
         address: the address of the gRPC proxy.
     """
 
-    def __init__(self, folder: Path, argv: Sequence[str], cpus: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        argv: Sequence[str],
+        cpus: int,
+        environment: Mapping[str, str],
+        change: Callable[[dict[str, Any]], object],
+    ) -> None:
         self._folder = folder
         self._ports = ["--port", str(free_port())]
         self._http_port = free_port()
@@ -56,29 +69,28 @@ class RayServe:
             stderr=self._log,
             text=True,
             cwd=ROOT,
-            env={**os.environ, **_ENVIRONMENT},
+            env={**os.environ, **_ENVIRONMENT, **environment},
         )
         self._told: Queue[str] = Queue()
         threading.Thread(target=self._listen, daemon=True).start()
         try:
-            self.deploy(argv)
+            self.deploy(argv, change)
         except BaseException:
             self.close()
             raise
 
-    def deploy(self, argv: Sequence[str], **user_config: Any) -> None:
+    def deploy(self, argv: Sequence[str], change: Callable[[dict[str, Any]], object] = lambda _: None) -> None:
         """Deploy the application with other arguments, and wait until all of it is new.
 
         Args:
-            argv: arguments of `translane-ray`.
-            user_config: what else the replicas are configured with, such as another `reload`.
+            argv: arguments of `translane-ray`, without ports.
+            change: changes each deployment of the configuration, as an operator does by hand.
         """
         config = config_of([*self._ports, *argv], {})
         config["http_options"] = {"host": "127.0.0.1", "port": self._http_port}
         for application in config["applications"]:
             for deployment in application["deployments"]:
-                if user_config and "user_config" in deployment:
-                    deployment["user_config"] |= user_config
+                change(deployment)
         path = self._folder / "serve.json"
         path.write_text(json.dumps(config), encoding="utf-8")
         assert self._driver.stdin
@@ -122,14 +134,22 @@ class RayServe:
     def _listen(self) -> None:
         assert self._driver.stdout
         for line in self._driver.stdout:
-            self._told.put(line.strip())
+            if line.startswith(_MARK):
+                self._told.put(line.removeprefix(_MARK).strip())
         self._told.put("the driver has ended")
 
 
 @contextmanager
-def ray_serve(folder: Path, argv: Sequence[str], *, cpus: int = 8) -> Iterator[RayServe]:
-    """Run Ray with the application that `translane-ray` makes of `argv`."""
-    running = RayServe(folder, argv, cpus)
+def ray_serve(
+    folder: Path,
+    argv: Sequence[str],
+    *,
+    cpus: int = 8,
+    environment: Mapping[str, str] | None = None,
+    change: Callable[[dict[str, Any]], object] = lambda _: None,
+) -> Iterator[RayServe]:
+    """Run Ray with the application that `translane-ray` makes of `argv`. See `RayServe`."""
+    running = RayServe(folder, argv, cpus, environment or {}, change)
     try:
         yield running
     finally:
@@ -159,7 +179,3 @@ def _named(process: psutil.Process, start: str) -> bool:
         return process.cmdline()[:1] != [] and process.cmdline()[0].startswith(start)
     except (psutil.NoSuchProcess, psutil.ZombieProcess):
         return False
-
-
-# Ray tells nobody of its use, and the tests need no processes that wait for work.
-_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_TASK_EVENTS_SKIP_DRIVER_FOR_TEST": "1", "GRPC_VERBOSITY": "NONE"}

@@ -488,8 +488,8 @@ def test_only_entry_points_read_the_command_line_and_the_environment():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Attribute) and ast.unparse(node) in ("os.environ", "os.getenv", "sys.argv")
     }
-    # healthcheck and cuda_probe are programs, and an engine is started by Ray; sessions sets a variable that onnxruntime
-    # reads when it is imported.
+    # healthcheck and cuda_probe are programs, and Ray starts the engine as one; sessions sets a variable that
+    # onnxruntime reads when it is imported.
     allowed = {
         "translane_server.healthcheck",
         "translane_server.ray_serve.engine",
