@@ -9,13 +9,13 @@ import pytest
 pytest.importorskip("ray.serve", reason="Ray is not installed")
 pytest.importorskip("yaml", reason="the extra ray is not installed")
 
-from helpers.ray_serve import BUNDLE, ray_serve  # noqa: E402
-from helpers.reliability.answers import Oracle  # noqa: E402
-from helpers.reliability.cases import make_cases, single  # noqa: E402
-from helpers.reliability.load import Load  # noqa: E402
-from helpers.reliability.server_process import running_server  # noqa: E402
-from helpers.reliability.versions import ModelFolder, served_versions  # noqa: E402
-from translane.v1 import translation_pb2 as pb  # noqa: E402
+from helpers.ray_serve import BUNDLE, ray_serve
+from helpers.reliability.answers import Oracle
+from helpers.reliability.cases import make_cases, single
+from helpers.reliability.load import Load
+from helpers.reliability.server_process import running_server
+from helpers.reliability.versions import ModelFolder, served_versions
+from translane.v1 import translation_pb2 as pb
 
 pytestmark = [
     pytest.mark.slow,

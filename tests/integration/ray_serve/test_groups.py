@@ -6,12 +6,12 @@ import pytest
 pytest.importorskip("ray.serve", reason="Ray is not installed")
 pytest.importorskip("yaml", reason="the extra ray is not installed")
 
-from helpers.ray_serve import BUNDLE, ray_serve  # noqa: E402
-from helpers.reliability.failures import failure_of  # noqa: E402
-from translane.v1 import translation_pb2 as pb  # noqa: E402
-from translane.v1 import translation_pb2_grpc  # noqa: E402
-from translane_client import Client, InvalidArgument, NotFound  # noqa: E402
-from translane_server.access.key_command import run  # noqa: E402
+from helpers.ray_serve import BUNDLE, ray_serve
+from helpers.reliability.failures import failure_of
+from translane.v1 import translation_pb2 as pb
+from translane.v1 import translation_pb2_grpc
+from translane_client import Client, InvalidArgument, NotFound
+from translane_server.access.key_command import run
 
 pytestmark = [
     pytest.mark.slow,

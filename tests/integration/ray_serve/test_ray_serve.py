@@ -10,17 +10,17 @@ import pytest
 pytest.importorskip("ray.serve", reason="Ray is not installed")
 pytest.importorskip("yaml", reason="the extra ray is not installed")
 
-from benchmarks.engines.server_process import free_port  # noqa: E402
-from helpers.ray_serve import BUNDLE, ray_serve  # noqa: E402
-from helpers.reliability.answers import Oracle  # noqa: E402
-from helpers.reliability.cases import make_cases, single  # noqa: E402
-from helpers.reliability.failures import failure_of  # noqa: E402
-from helpers.reliability.load import ask  # noqa: E402
-from translane.v1 import translation_pb2 as pb  # noqa: E402
-from translane.v1 import translation_pb2_grpc  # noqa: E402
-from translane_client import Client, InvalidArgument, NotFound  # noqa: E402
-from translane_server.embedded import EmbeddedServer  # noqa: E402
-from translane_server.settings import ServerSettings  # noqa: E402
+from benchmarks.engines.server_process import free_port
+from helpers.ray_serve import BUNDLE, ray_serve
+from helpers.reliability.answers import Oracle
+from helpers.reliability.cases import make_cases, single
+from helpers.reliability.failures import failure_of
+from helpers.reliability.load import ask
+from translane.v1 import translation_pb2 as pb
+from translane.v1 import translation_pb2_grpc
+from translane_client import Client, InvalidArgument, NotFound
+from translane_server.embedded import EmbeddedServer
+from translane_server.settings import ServerSettings
 
 pytestmark = [
     pytest.mark.slow,
@@ -121,9 +121,13 @@ def test_the_client_finds_a_server(serving):
 
 async def test_a_stream_that_is_refused_has_no_message_and_all_details(stub):
     messages = []
-    with pytest.raises(grpc.aio.AioRpcError) as raised:
+
+    async def read():
         async for message in stub.TranslateStream(pb.TranslateStreamRequest(text="你好", model="none"), timeout=30):
             messages.append(message)
+
+    with pytest.raises(grpc.aio.AioRpcError) as raised:
+        await read()
     failure = failure_of(raised.value)
     assert (failure.code, failure.reason) == (grpc.StatusCode.NOT_FOUND, "MODEL_NOT_FOUND")
     assert messages == []

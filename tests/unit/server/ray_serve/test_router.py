@@ -7,17 +7,17 @@ import pytest
 
 pytest.importorskip("ray.serve", reason="Ray is not installed")
 
-from ray.exceptions import ActorUnavailableError  # noqa: E402
-from ray.serve.exceptions import BackPressureError  # noqa: E402
+from ray.exceptions import ActorUnavailableError
+from ray.serve.exceptions import BackPressureError
 
-from translane.v1 import translation_pb2 as pb  # noqa: E402
-from translane_server.errors import FieldViolation, InvalidRequestError  # noqa: E402
-from translane_server.manifest import Languages  # noqa: E402
-from translane_server.ray_serve.application import build  # noqa: E402
-from translane_server.ray_serve.calls import Answer, Call  # noqa: E402
-from translane_server.ray_serve.proxy import ATTEMPTS  # noqa: E402
-from translane_server.ray_serve.router import Router  # noqa: E402
-from translane_server.ray_serve.rpcs import MODELS, SCORE, STREAM, TRANSLATE  # noqa: E402
+from translane.v1 import translation_pb2 as pb
+from translane_server.errors import FieldViolation, InvalidRequestError
+from translane_server.manifest import Languages
+from translane_server.ray_serve.application import build
+from translane_server.ray_serve.calls import Answer, Call
+from translane_server.ray_serve.proxy import ATTEMPTS
+from translane_server.ray_serve.router import Router
+from translane_server.ray_serve.rpcs import MODELS, SCORE, STREAM, TRANSLATE
 
 LOST = ActorUnavailableError("the node is gone", None)
 MESSAGE_BYTES = 1000
@@ -163,7 +163,7 @@ async def test_a_caller_who_goes_cancels_the_call_of_the_engine():
     one = Handle("one", ("zh", "en"), None, [Answer(b"1"), Answer(b"2")])
     router = Router({"a": one, "b": Handle("other", ("en", "fr"))}, MESSAGE_BYTES)
     asking = asyncio.create_task(router.answer(TRANSLATE, TEXT))
-    while not one.calls:
+    while not one.calls:  # noqa: ASYNC110 a handle has no event
         await asyncio.sleep(0)
     await asyncio.sleep(0)
     asking.cancel()
