@@ -104,6 +104,11 @@ class RayServe:
             raise RuntimeError(f"Ray Serve does not run: {told}\n{self.log[-4000:]}")
 
     @property
+    def pid(self) -> int:
+        """The process that all of Ray's other processes descend from."""
+        return self._driver.pid
+
+    @property
     def log(self) -> str:
         """What Ray's driver has written."""
         return Path(self._log.name).read_text(encoding="utf-8", errors="replace")

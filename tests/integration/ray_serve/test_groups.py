@@ -88,7 +88,6 @@ def test_callers_without_a_key_are_refused(address, method):
     with grpc.insecure_channel(address) as channel:
         call = getattr(translation_pb2_grpc.TranslationServiceStub(channel), method)
         with pytest.raises(grpc.RpcError) as raised:
-            response = call(requests[method], timeout=30)
-            list(response)
+            list(call(requests[method], timeout=30))
     failure = failure_of(raised.value)
     assert (failure.code, failure.reason) == (grpc.StatusCode.UNAUTHENTICATED, "MISSING_KEY")
