@@ -6,7 +6,7 @@ import asyncio
 import errno
 import logging
 import os
-from collections.abc import AsyncGenerator, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import ExitStack, aclosing
 from typing import Any
 
@@ -45,34 +45,34 @@ class Engine(Rpcs):
     """
 
     async def __init__(self, settings: Mapping[str, Any]) -> None:  # type: ignore[misc]  # Serve awaits it
-        self._server: EmbeddedServer | None = None
         self._settings = read_settings(settings)
         name = serve.get_replica_context().replica_tag
         configure_logging(self._settings.log_format, self._settings.log_level, always={"engine": name})
         with ExitStack() as opened:
             tracer = opened.enter_context(traces(os.environ))
-            self._server = await EmbeddedServer.start(self._settings, cpus=_cpus(), tracer=tracer)
+            self._embedded = await EmbeddedServer.start(self._settings, cpus=_cpus(), tracer=tracer)
             try:
-                metrics = _metrics_server(self._settings, self._server)
+                metrics = _metrics_server(self._settings, self._embedded)
             except BaseException:
-                await self._server.stop(0)
+                await self._embedded.stop(0)
                 raise
             opened.callback(metrics.stop)
             self._opened = opened.pop_all()
+        # Serve awaits what an engine has under this name. Python itself, which cannot await, asks the class alone.
+        self.__del__: Callable[[], Awaitable[None]] = self.stop
         _log.info("metrics on http://%s/metrics", address_of(self._settings.host, metrics.port))
 
     async def answer(self, path: str, call: Call) -> Answer:
         """See `Rpcs`."""
-        embedded = self._running
+        metadata = self._metadata(call)
         try:
-            return Answer(await embedded.forwarder.unary(path, call.message, _metadata(embedded, call), call.seconds))
+            return Answer(await self._embedded.forwarder.unary(path, call.message, metadata, call.seconds))
         except grpc.aio.AioRpcError as error:
             return _failed(error)
 
     async def answers(self, path: str, call: Call) -> AsyncGenerator[Answer, None]:
         """See `Rpcs`. If the generator is closed, the rows of the call are free at the next step."""
-        embedded = self._running
-        stream = embedded.forwarder.stream(path, call.message, _metadata(embedded, call), call.seconds)
+        stream = self._embedded.forwarder.stream(path, call.message, self._metadata(call), call.seconds)
         try:
             async with aclosing(stream) as messages:
                 async for message in messages:
@@ -82,14 +82,14 @@ class Engine(Rpcs):
 
     async def languages(self) -> dict[str, Languages]:
         """Return the languages of each model, by the models' names."""
-        models = self._running.server.models.models
+        models = self._embedded.server.models.models
         return {name: model.description.manifest.languages for name, model in models.items()}
 
     # What Serve calls
 
     async def check_health(self) -> None:
         """Raise an error if nothing is translated any more. Serve then replaces the engine."""
-        if self._running.server.failed.is_set():
+        if self._embedded.server.failed.is_set():
             raise RuntimeError("decoding has failed, and nothing is translated any more")
 
     async def reconfigure(self, user_config: Any) -> None:  # noqa: ARG002  any change of it means the same
@@ -98,32 +98,20 @@ class Engine(Rpcs):
         Serve sends no calls to a Serve replica until this method returns, so it does not wait for the new versions. It
         raises nothing either, because Serve would end an engine that translates for one that cannot start.
         """
-        self._running.server.request_reload()
+        self._embedded.server.request_reload()
 
     async def record_autoscaling_stats(self) -> dict[str, float]:
         """Return the load, for `autoscaling.by_rows`."""
-        models = read_load(self._running.server.metrics.registry).models.values()
+        models = read_load(self._embedded.server.metrics.registry).models.values()
         return {ROWS_WANTED: float(sum(model.rows_busy + model.sentences_waiting for model in models))}
 
-    def __del__(self) -> Coroutine[Any, Any, None] | None:
-        """End the engine. Serve awaits what is returned, after the last call is answered, or has taken too long."""
-        if self._server is None:
-            return None
-        embedded, self._server = self._server, None
-        return self._stop(embedded)
-
-    async def _stop(self, embedded: EmbeddedServer) -> None:
-        await embedded.stop(self._settings.grace_period)
+    async def stop(self) -> None:
+        """End the engine. Serve waits before until the last call is answered, or has taken too long."""
+        await self._embedded.stop(self._settings.grace_period)
         await asyncio.to_thread(self._opened.close)
 
-    @property
-    def _running(self) -> EmbeddedServer:
-        assert self._server is not None, "Serve calls nothing after __del__"
-        return self._server
-
-
-def _metadata(embedded: EmbeddedServer, call: Call) -> list[tuple[str, Any]]:
-    return [*call.metadata, *embedded.metadata_for(call.peer)]
+    def _metadata(self, call: Call) -> list[tuple[str, Any]]:
+        return [*call.metadata, *self._embedded.metadata_for(call.peer)]
 
 
 def _failed(error: grpc.aio.AioRpcError) -> Answer:
