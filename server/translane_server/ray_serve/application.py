@@ -12,7 +12,6 @@ from translane_server.errors import SettingsError
 from translane_server.ray_serve.engine import Engine
 from translane_server.ray_serve.router import Router
 from translane_server.ray_serve.settings import read_settings
-from translane_server.settings import ServerSettings
 
 ROUTER = "router"
 _ROUTERS = 2  # one goes on where the other ends
@@ -41,22 +40,33 @@ def build(args: dict[str, Any]) -> Application:
             settings[name] = read_settings(values)
         except SettingsError as error:
             raise SettingsError(f"groups.{name}: {error}") from None
-        engines[name] = serve.deployment(Engine).options(name=name, **_options(settings[name])).bind(dict(values))
+        options = _options(settings[name].max_calls, settings[name].grace_period)
+        engines[name] = serve.deployment(Engine).options(name=name, **options).bind(dict(values))
     if len(engines) == 1:
         return next(iter(engines.values()))
     if ROUTER in engines:
         raise SettingsError(f"groups.{ROUTER}: the deployment before the others has this name")
     largest = max(each.max_message_bytes for each in settings.values())
-    calls = sum(each.max_calls for each in settings.values())
-    options = {"num_replicas": _ROUTERS, "ray_actor_options": {"num_cpus": 0}, "max_ongoing_requests": calls}
-    return serve.deployment(Router).options(name=ROUTER, **options).bind(engines, largest)
+    options = _options(
+        sum(each.max_calls for each in settings.values()), max(each.grace_period for each in settings.values())
+    )
+    router = serve.deployment(Router).options(
+        name=ROUTER, num_replicas=_ROUTERS, ray_actor_options={"num_cpus": 0}, **options
+    )
+    return router.bind(engines, largest)
 
 
-def _options(settings: ServerSettings) -> dict[str, Any]:
-    """What Serve has to know of an engine. The engine itself limits calls and callers, and says so in its errors."""
+def _options(calls: int, grace: float) -> dict[str, Any]:
+    """What Serve has to know of a deployment.
+
+    Args:
+        calls: most calls of a Serve replica, and most calls that wait at a proxy. An engine itself limits calls and
+            callers, and says so in its errors.
+        grace: time that calls get to finish when a Serve replica ends [seconds].
+    """
     return {
-        "max_ongoing_requests": settings.max_calls,
-        "max_queued_requests": settings.max_calls,
+        "max_ongoing_requests": calls,
+        "max_queued_requests": calls,
         "graceful_shutdown_wait_loop_s": _DRAINING_STEP,
-        "graceful_shutdown_timeout_s": settings.grace_period + _ENDING_TIME,
+        "graceful_shutdown_timeout_s": grace + _ENDING_TIME,
     }

@@ -77,21 +77,6 @@ async def test_streams_of_a_killed_engine_are_refused_in_the_promised_form(tmp_p
     assert set(load.refused) <= {"UNAVAILABLE(UNAVAILABLE)"}
 
 
-async def test_a_killed_process_of_an_engine_is_replaced_by_the_engine(tmp_path, oracle, unary):
-    """Decoding is in processes below the Serve replica, which stays."""
-    with ray_serve(tmp_path, ["--model", str(BUNDLE), *ENGINE]) as running:
-        (engine,) = running.replicas()
-        async with Load(running.address, oracle, CALLERS, cases=unary, timeout=90) as load:
-            await load.wait_for_answers(20)
-            decoding = [each for each in engine.children(recursive=True) if "translane" in " ".join(each.cmdline())]
-            assert decoding
-            decoding[-1].kill()
-            await load.wait_for_answers(20)
-        assert [each.pid for each in running.replicas()] == [engine.pid]
-    assert load.lost == 0
-    assert load.refused == {}
-
-
 @pytest.mark.parametrize("replicas", [1, 2])
 async def test_new_settings_roll_out_without_a_failed_call(tmp_path, oracle, replicas):
     argv = ["--model", str(BUNDLE), *ENGINE, "--serve-replicas", str(replicas)]
@@ -104,18 +89,6 @@ async def test_new_settings_roll_out_without_a_failed_call(tmp_path, oracle, rep
             await load.wait_for_answers(20)
         assert len(running.replicas()) == replicas
     print(load.figures)
-    assert load.lost == 0
-    assert load.refused == {}
-
-
-async def test_fewer_replicas_finish_their_calls(tmp_path, oracle):
-    argv = ["--model", str(BUNDLE), *ENGINE]
-    with ray_serve(tmp_path, [*argv, "--serve-replicas", "2"]) as running:
-        async with Load(running.address, oracle, CALLERS, timeout=90) as load:
-            await load.wait_for_answers(20)
-            await asyncio.to_thread(running.deploy, argv)
-            await until(lambda: len(running.replicas()) == 1)
-            await load.wait_for_answers(20)
     assert load.lost == 0
     assert load.refused == {}
 
