@@ -12,6 +12,7 @@ from translane_server.errors import SettingsError
 from translane_server.ray_serve.engine import Engine
 from translane_server.ray_serve.router import Router
 from translane_server.ray_serve.settings import read_settings
+from translane_server.settings import ServerSettings
 
 ROUTER = "router"
 _ROUTERS = 2  # one goes on where the other ends
@@ -34,7 +35,8 @@ def build(args: dict[str, Any]) -> Application:
     groups = args.get("groups")
     if set(args) != {"groups"} or not isinstance(groups, Mapping) or not groups:
         raise SettingsError("args has groups, the settings of each deployment by its name, and nothing else")
-    engines, settings = {}, {}
+    settings: dict[str, ServerSettings] = {}
+    engines: dict[str, Application] = {}
     for name, values in groups.items():
         try:
             settings[name] = read_settings(values)
