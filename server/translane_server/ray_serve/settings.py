@@ -36,14 +36,17 @@ class RaySettings(ServerSettings):
     """Writes the configuration of Ray Serve that serves translations of model bundles over gRPC."""
 
     serve_replicas: Annotated[int, Flag(heading="Ray Serve")] = Field(
-        default=1, ge=1, le=4096, description="Serve replicas of a deployment: engines, with all its models each."
+        default=1,
+        ge=1,
+        le=4096,
+        description="Serve replicas of a deployment; each one is an engine with all models of the deployment.",
     )
     max_serve_replicas: int | None = Field(
         default=None,
         ge=1,
         le=4096,
-        description="Most Serve replicas of a deployment, where serve_replicas are the least; by default their number"
-        " is fixed.",
+        description="Most Serve replicas of a deployment: their number then follows the load, from serve_replicas up;"
+        " by default it is fixed.",
     )
     serve_cpus: int = Field(default=1, ge=1, le=1024, description="CPUs of a Serve replica.")
     serve_gpus: float = Field(default=0.0, ge=0, le=64, description="GPUs of a Serve replica.")
@@ -51,8 +54,7 @@ class RaySettings(ServerSettings):
         default=0.7,
         gt=0,
         le=16,
-        description="Rows that decode or are waited for, as a share of all rows, at which the number of Serve replicas"
-        " stays.",
+        description="Share of an engine's rows, waiting sentences included, at which the number of engines stays.",
     )
     separate_models: bool = Field(
         default=False, description="Give each model a deployment of its own; by default all models share one."
