@@ -109,6 +109,11 @@ class RayServe:
         return self._driver.pid
 
     @property
+    def driver(self) -> psutil.Process:
+        """The process that has started Ray; the processes of the first node are below it."""
+        return psutil.Process(self._driver.pid)
+
+    @property
     def log(self) -> str:
         """What Ray's driver has written."""
         return Path(self._log.name).read_text(encoding="utf-8", errors="replace")
