@@ -20,7 +20,7 @@ def translate(name, subject=TEXT, **options):
 # A wrong call, the class of its error, its reason, and the first field at fault.
 WRONG = [
     (translate("an unknown model", model="nobody"), NotFound, "MODEL_NOT_FOUND", None),
-    (translate("an unknown target language", target_language="fr"), NotFound, "MODEL_NOT_FOUND", None),
+    (translate("an unknown language", target_language="fr"), InvalidArgument, "INVALID_FIELD", "target_language"),
     (translate("too many beams", beam_size=1000), InvalidArgument, "INVALID_FIELD", "options.beam_size"),
     (translate("beams and samples", beam_size=4, top_k=3), InvalidArgument, "INVALID_FIELD", None),
     (translate("two mistakes", top_p=2.0, max_length=0), InvalidArgument, "INVALID_FIELD", None),
