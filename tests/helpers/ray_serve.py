@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 BUNDLE = ROOT / "models" / "zh-en"
 
 # Ray tells nobody of its use.
-_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "GRPC_VERBOSITY": "NONE"}
+_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "GRPC_VERBOSITY": "NONE", "RAY_AUTH_MODE": "disabled"}
 
 # How long Ray and an application may take to start, and to end [seconds].
 _STARTING_TIME = 120.0

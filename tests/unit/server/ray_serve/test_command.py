@@ -104,8 +104,8 @@ def test_separate_models_have_a_deployment_each(tmp_path):
         (["--front-ends", "2"], "--front-ends has no meaning under Ray Serve: Serve has a proxy on each node"),
         (["--check"], "--check has no meaning under Ray Serve: translane-server has it"),
         (["--max-serve-replicas", "1", "--serve-replicas", "2"], r"--max-serve-replicas \(1\) must be at least"),
-        (["--rows", "0"], "--rows: input should be greater than or equal to 1, not 0"),
-        (["--serve-cpus", "0"], "--serve-cpus: input should be greater than or equal to 1, not 0"),
+        (["--rows", "0"], "--rows: input should be greater than or equal to 1, not '0'"),
+        (["--serve-cpus", "0"], "--serve-cpus: input should be greater than or equal to 1, not '0'"),
     ],
 )
 def test_what_is_refused(argv, problem):
