@@ -18,14 +18,17 @@ from ray.serve._private import api
 from ray.serve.config import ProxyLocation, gRPCOptions
 from ray.serve.schema import ServeDeploySchema
 
+from helpers.ray_patience import be_patient
+
 # Ray writes lines of its processes on standard output, too.
 MARK = "ray driver: "
 
-_DEPLOYING_TIME = 110.0  # [seconds]
+_DEPLOYING_TIME = 230.0  # [seconds]
 _OBJECT_STORE = 80 * 1024 * 1024  # the least that Ray takes is little below [bytes]
 
 
 def main(folder: str, cpus: str) -> None:
+    be_patient()
     ray.init(
         address="local",
         num_cpus=int(cpus),

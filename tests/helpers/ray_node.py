@@ -11,6 +11,8 @@ import sys
 from ray._private.node import Node
 from ray._private.parameter import RayParams
 
+from helpers.ray_patience import be_patient
+
 _OBJECT_STORE = 80 * 1024 * 1024  # the least that Ray takes is little below [bytes]
 
 
@@ -28,6 +30,7 @@ def main(address: str, cpus: str) -> None:
         max_worker_port=0,
     )
     parameters.dashboard_agent_listen_port = None
+    be_patient()
     Node(parameters, head=False, shutdown_at_exit=True, spawn_reaper=True)
     print("running", flush=True)
     sys.stdin.read()

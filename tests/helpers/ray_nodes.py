@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
+
+from helpers.ray_serve import ENVIRONMENT
 
 _PROGRAM = Path(__file__).with_name("ray_node.py")
 _ENDING_TIME = 10.0  # [seconds]
@@ -37,6 +40,7 @@ class RayNodes:
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
+            env={**os.environ, **ENVIRONMENT},
         )
         self._nodes.append(node)
         assert node.stdout

@@ -24,10 +24,17 @@ ROOT = Path(__file__).parents[2]
 BUNDLE = ROOT / "models" / "zh-en"
 
 # Ray tells nobody of its use.
-_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "GRPC_VERBOSITY": "NONE", "RAY_AUTH_MODE": "disabled"}
+ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "GRPC_VERBOSITY": "NONE",
+    "RAY_AUTH_MODE": "disabled",
+    "RAY_worker_niceness": "0",  # with Ray's own 15, Serve hardly gets a processor beside other tests
+    "RAY_prestart_worker_first_driver": "0",  # no test waits for workers, and each takes seconds of a processor to start
+    "PYTHONPATH": os.pathsep.join([str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])]),
+}
 
 # How long Ray and an application may take to start, and to end [seconds].
-_STARTING_TIME = 120.0
+_STARTING_TIME = 240.0
 _ENDING_TIME = 60.0
 _DRIVER = Path(__file__).with_name("ray_driver.py")
 _MARK = "ray driver: "  # of the driver's own lines
@@ -69,7 +76,7 @@ class RayServe:
             stderr=self._log,
             text=True,
             cwd=ROOT,
-            env={**os.environ, **_ENVIRONMENT, **environment},
+            env={**os.environ, **ENVIRONMENT, **environment},
         )
         self._told: Queue[str] = Queue()
         threading.Thread(target=self._listen, daemon=True).start()

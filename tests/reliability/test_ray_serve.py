@@ -20,7 +20,7 @@ from helpers.reliability.server_process import BUNDLE
 from helpers.reliability.stream_cut import cut_stream
 from helpers.reliability.waiting import within
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(form(280, 1800))]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(form(580, 1800))]
 
 CALLERS = 8
 FAULTS = form(2, 10)

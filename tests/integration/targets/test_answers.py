@@ -13,7 +13,7 @@ from helpers.client_calls import CALLS, ask, ask_async
 from helpers.reliability.cases import SENTENCES
 from translane_client import AsyncClient, Client, DecodingOptions, FinishReason, TermOutcome
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(580)]  # Ray takes minutes to start on a busy machine
 
 MANY = [f"{first}{second}" for first, second in itertools.product(SENTENCES, SENTENCES[:5])]
 

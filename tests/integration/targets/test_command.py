@@ -9,7 +9,7 @@ from unit.client.command import Command
 
 from helpers.reliability.cases import SENTENCES
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(580)]  # Ray takes minutes to start on a busy machine
 
 LINES = [SENTENCES[number % len(SENTENCES)] for number in range(200)]
 

@@ -14,7 +14,7 @@ from helpers.client_calls import ClientCall, ask
 from helpers.reliability.cases import SENTENCES
 from translane_client import AsyncClient, Cancelled, Client, DeadlineExceeded, QueueFull, RetryPolicy
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(580)]  # Ray takes minutes to start on a busy machine
 
 SHORT = ClientCall("a text", "translate", "我有一只猫。")
 ONCE = RetryPolicy(attempts=1)

@@ -7,7 +7,7 @@ import pytest
 from helpers.client_calls import ClientCall, ask
 from translane_client import InvalidArgument, NotFound, QueueFull, ResourceExhausted, TranslaneError
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(580)]  # Ray takes minutes to start on a busy machine
 
 TEXT = "我有一只猫。"
 LONG = "猫" * 1000  # more tokens than a sentence may have

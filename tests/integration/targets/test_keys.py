@@ -9,7 +9,7 @@ from helpers.targets import NAMES, running_target
 from translane_client import Client, RetryPolicy, Unauthenticated
 from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(580)]  # Ray takes minutes to start on a busy machine
 
 KINDS = [call for call in CALLS if call.name in ("a text", "a paragraph as a stream", "scores")]
 
