@@ -54,6 +54,7 @@ docs/markup
 docs/glossaries
 docs/access
 docs/envoy
+docs/ray-serve
 docs/security
 docs/deployment
 docs/dashboards

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 
 from translane.v1 import translation_pb2 as pb
-from translane_client.errors import Internal
+from translane_client.errors import Internal, Unavailable
 from translane_client.results import (
     AlignmentPoint,
     FinishReason,
@@ -68,24 +69,47 @@ def server_info_of(response: pb.ListModelsResponse) -> ServerInfo:
 
 
 class ReceivedStream:
-    """What has arrived of a streamed translation."""
+    """What has arrived of a streamed translation, by one call, or by several if calls break off.
+
+    Each call gives the translation from its beginning. So text that a call before has given is compared, and left out.
+    """
 
     def __init__(self) -> None:
         self.translation: StreamedTranslation | None = None
         """The whole translation, once the last message has arrived."""
+        self._text = io.StringIO()  # all that was handed out; its position is how far the running call has come
+
+    def begin(self) -> None:
+        """Notes that a call begins."""
+        self._text.seek(0)
 
     def delta_of(self, response: pb.TranslateStreamResponse) -> str:
-        """Takes one message; returns the message's delta, which may be empty."""
+        """Takes one message; returns what is new of the message's delta, which may be nothing.
+
+        Raises:
+            Unavailable: an earlier call has given another text, so the stream cannot go on.
+        """
+        known = self._text.read(len(response.text_delta))
+        if not response.text_delta.startswith(known):
+            raise _another_translation()
+        new = response.text_delta[len(known) :]
+        self._text.write(new)
         if response.HasField("hypothesis"):
+            if self._text.read(1):
+                raise _another_translation()
             self.translation = StreamedTranslation(
                 _hypothesis(response.hypothesis), _timing(response), _treatment(response)
             )
-        return response.text_delta
+        return new
 
     def end(self) -> None:
         """Notes that the stream has ended. Internal: the whole translation has not arrived."""
         if self.translation is None:
             raise Internal("the server ended the stream without its translation")
+
+
+def _another_translation() -> Unavailable:
+    return Unavailable("the stream broke off, and its repetition is another translation")
 
 
 def _translation(translation: pb.Translation, model: str, timing: Timing | None) -> Translation:

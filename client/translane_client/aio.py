@@ -252,13 +252,13 @@ class AsyncClient(BaseClient):
         """The deltas that are not empty. No call stays under way, wherever the caller leaves the iteration."""
         exchange = self._exchange(call, self._deadline(timeout))
         while True:
+            received.begin()
             try:
                 with self._closing_as_cancelled(running):
                     method, metadata = self._method(call), self._metadata()
                     running.call = method(call.request, timeout=exchange.timeout(), metadata=metadata)
                     try:
                         async for response in running.call:
-                            exchange.answered()
                             if delta := call.parse(response):
                                 yield delta
                     finally:

@@ -20,7 +20,7 @@ class RetryPolicy:
     """
 
     attempts: int = 8
-    """Attempts in all; 1 means no retry. The default's pauses reach 11.3 s in all: time for a server to restart."""
+    """Attempts in all; 1 means no retry. The default's pauses are some 6 s in all, and 11.3 s at most."""
     initial: float = 0.1
     """Longest pause after the first attempt, in seconds."""
     maximum: float = 5.0

@@ -6,8 +6,10 @@ import itertools
 
 import pytest
 
+from helpers.client_calls import CALLS, LONG_STREAMS, write_glossary
 from helpers.reliability.answers import Oracle
 from helpers.reliability.cases import make_cases, single
+from helpers.reliability.client_load import ClientOracle
 from helpers.reliability.figures import Figures
 from helpers.reliability.form import form
 from helpers.reliability.server_process import BUNDLE, running_server
@@ -22,6 +24,22 @@ def oracle(tmp_path_factory):
         pytest.skip("the bundled model is not in this tree")
     with running_server(tmp_path_factory.mktemp("oracle") / "log") as server:
         return Oracle(server.address, [*make_cases(CASES), single()])
+
+
+@pytest.fixture(scope="session")
+def client_flags(tmp_path_factory):
+    """The flags of servers that the client calls."""
+    glossaries = write_glossary(tmp_path_factory.mktemp("client") / "glossaries")
+    return ("--threads=1", "--replicas=1", f"--glossaries={glossaries}")
+
+
+@pytest.fixture(scope="session")
+def client_oracle(tmp_path_factory, client_flags):
+    """What an undisturbed server answers to calls of the client, of all kinds."""
+    if not BUNDLE.exists():
+        pytest.skip("the bundled model is not in this tree")
+    with running_server(tmp_path_factory.mktemp("client_oracle") / "log", *client_flags) as server:
+        return ClientOracle(server.address, [*CALLS, *LONG_STREAMS])
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -55,7 +55,7 @@ class Forwarder:
 
     async def stream(
         self, path: str, message: bytes, metadata: Metadata, seconds: float | None
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes, None]:
         """Yield the answers of a method. If the generator is closed, the call is cancelled.
 
         Args and errors: as `unary`.

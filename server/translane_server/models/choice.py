@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from translane_server.errors import FieldViolation, InvalidRequestError, ModelNotFoundError
 from translane_server.manifest import Languages
-from translane_server.text.language_tags import UNDETERMINED, lookup
+from translane_server.printable import shown
+from translane_server.text.language_tags import UNDETERMINED, lookup, meaning
 
 _SHOWN_NAMES = 6
 _SHOWN_CHARACTERS = 60  # of names in a message
@@ -45,16 +47,56 @@ def names_pair(languages: Languages, source: str, target: str) -> bool:
     return UNDETERMINED not in (_find(source, languages.source), _find(target, languages.target))
 
 
+def with_pair(models: Mapping[str, Languages], source: str, target: str) -> list[str]:
+    """Return the names of the models that have a pair. Models that name its languages go before models of any language.
+
+    Args:
+        models: the languages of each model, by name.
+        source: tag of a request.
+        target: tag of a request.
+    """
+    found = [name for name, languages in models.items() if has_pair(languages, source, target)]
+    return [name for name in found if names_pair(models[name], source, target)] or found
+
+
 def listed(names: Iterable[str]) -> str:
     """Return some of `names`, separated by commas, and how many more there are."""
     every = list(names)
-    shown = every[:1]
+    some = every[:1]
     for name in every[1:_SHOWN_NAMES]:
-        if len(", ".join([*shown, name])) > _SHOWN_CHARACTERS:
+        if len(", ".join([*some, name])) > _SHOWN_CHARACTERS:
             break
-        shown.append(name)
-    more = len(every) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
+        some.append(name)
+    more = len(every) - len(some)
+    return ", ".join(some) + (f" and {more} more" if more else "")
+
+
+def no_such_model(name: str, known: Iterable[str]) -> ModelNotFoundError:
+    """Return the error of a request for a model that is none of the `known` ones."""
+    return ModelNotFoundError(f"model: there is no model {shown(name)}; this server has {listed(known)}")
+
+
+def no_model_for(source: str, target: str, known: Iterable[str]) -> ModelNotFoundError:
+    """Return the error of a request for a language pair that none of the `known` models has."""
+    pair = f"{_explained(source)} to {_explained(target)}"
+    return ModelNotFoundError(f"model: no model translates {pair}; this server has {listed(known)}")
+
+
+def no_model_to(target: str, known: Iterable[str]) -> ModelNotFoundError:
+    """Return the error of a request for a target language that none of the `known` models has."""
+    wanted = f"no model translates to {_explained(target)}" if target else "needs a language"
+    return ModelNotFoundError(f"target_language: {wanted}; this server has {listed(known)}")
+
+
+def several_models(found: Iterable[str]) -> InvalidRequestError:
+    """Return the error of a request that the models `found` fit equally."""
+    return InvalidRequestError(FieldViolation("model", f"is needed, several models fit: {listed(found)}"))
+
+
+def _explained(tag: str) -> str:
+    """Return `tag` for a message, with its meaning if it names no language."""
+    means = meaning(tag)
+    return f"{shown(tag)} ({means})" if means else shown(tag)
 
 
 def _find(tag: str, available: Sequence[str]) -> str | None:

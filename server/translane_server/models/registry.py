@@ -10,21 +10,22 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from translane.v1 import translation_pb2 as pb
-from translane_server.errors import (
-    FieldViolation,
-    InvalidRequestError,
-    ModelNotFoundError,
-    StartupError,
-    shutting_down,
-    starting,
+from translane_server.errors import ModelNotFoundError, StartupError, shutting_down, starting
+from translane_server.models.choice import (
+    listed,
+    no_model_for,
+    no_model_to,
+    no_such_model,
+    several_models,
+    sources_of,
+    with_pair,
 )
-from translane_server.models.choice import has_pair, listed, names_pair, sources_of
 from translane_server.models.glossary_folder import GlossaryFolder
 from translane_server.models.pivots import Pivot, find_pivot, sources_through
 from translane_server.models.served_model import ServedModel
 from translane_server.observation.logs import data
 from translane_server.printable import shown
-from translane_server.text.language_tags import UNDETERMINED, meaning
+from translane_server.text.language_tags import UNDETERMINED
 from translane_server.text.stored_glossaries import StoredGlossaries
 
 _REMEMBERED_PAIRS = 1024
@@ -153,17 +154,15 @@ class Registry:
         if name:
             if model := self._models.get(name):
                 return model
-            raise ModelNotFoundError(f"model: there is no model {shown(name)}; this server has {listed(self._models)}")
+            raise no_such_model(name, self._models)
         if self._only:  # it says itself what is wrong with the languages
             return self._only
         found = self._by_languages(source_language, target_language)
         if len(found) == 1:
             return found[0]
         if found:
-            names = listed(model.name for model in found)
-            raise InvalidRequestError(FieldViolation("model", f"is needed, several models fit: {names}"))
-        pair = f"{_explained(source_language)} to {_explained(target_language)}"
-        raise ModelNotFoundError(f"model: no model translates {pair}; this server has {listed(self._models)}")
+            raise several_models(model.name for model in found)
+        raise no_model_for(source_language, target_language, self._models)
 
     def route(self, name: str, source_language: str, target_language: str) -> ServedModel | Pivot:
         """Return the model of a request as `choose` does; or two models for a language pair that no model has.
@@ -203,8 +202,7 @@ class Registry:
             return sources_of(languages, target_language) or languages.source
         if found := self._sources_of(target_language):
             return found
-        wanted = f"no model translates to {_explained(target_language)}" if target_language else "needs a language"
-        raise ModelNotFoundError(f"target_language: {wanted}; this server has {listed(self._models)}")
+        raise no_model_to(target_language, self._models)
 
     def messages(self) -> list[pb.Model]:
         """Return the message that describes each model, in the order of their names."""
@@ -362,10 +360,8 @@ class Registry:
 
     def _with_pair(self, source_language: str, target_language: str) -> tuple[ServedModel, ...]:
         """Return the models that have a pair. Models that name its languages go before models of any language."""
-        pair = source_language, target_language
-        found = [model for model in self._models.values() if has_pair(model.description.manifest.languages, *pair)]
-        named = [model for model in found if names_pair(model.description.manifest.languages, *pair)]
-        return tuple(named or found)
+        languages = {name: model.description.manifest.languages for name, model in self._models.items()}
+        return tuple(self._models[name] for name in with_pair(languages, source_language, target_language))
 
     def _find_pivot(self, source_language: str, target_language: str) -> Pivot | None:
         return find_pivot(self._models.values(), source_language, target_language) if self._pivots else None
@@ -377,9 +373,3 @@ class Registry:
         if self._pivots:
             found |= dict.fromkeys(sources_through(models, target_language, found))
         return tuple(found) or tuple(direct[:1])
-
-
-def _explained(tag: str) -> str:
-    """Return `tag` for a message, with its meaning if it names no language."""
-    means = meaning(tag)
-    return f"{shown(tag)} ({means})" if means else shown(tag)

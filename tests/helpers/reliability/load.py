@@ -36,6 +36,7 @@ class Load:
         callers: how many callers there are.
         timeout: the deadline of each call [seconds].
         metadata: sent with each call.
+        options: of each caller's channel.
         leaving: the probability that a caller cancels a call after a short time.
         seed: of the callers' choices.
 
@@ -57,6 +58,7 @@ class Load:
         cases: Sequence[Case] | None = None,
         timeout: float = 30.0,
         metadata: Sequence[tuple[str, str]] = (),
+        options: Sequence[tuple[str, Any]] = CHANNEL_OPTIONS,
         leaving: float = 0.0,
         seed: int = 0,
     ) -> None:
@@ -65,6 +67,7 @@ class Load:
         self._cases = list(cases or oracle.cases)
         self._timeout = timeout
         self._metadata = tuple(metadata)
+        self._options = options
         self._leaving = leaving
         self._seed = seed
         self._callers = callers
@@ -117,7 +120,7 @@ class Load:
 
     async def _caller(self, number: int) -> None:
         pick = random.Random(f"{self._seed} {number}")
-        async with grpc.aio.insecure_channel(self._address, options=CHANNEL_OPTIONS) as channel:
+        async with grpc.aio.insecure_channel(self._address, options=self._options) as channel:
             stub = translation_pb2_grpc.TranslationServiceStub(channel)  # type: ignore[no-untyped-call]  # generated
             while not self._stopping:
                 case = pick.choice(self._cases)

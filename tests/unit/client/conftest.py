@@ -8,7 +8,8 @@ import pytest
 from unit.client.command import Command
 from unit.client.fake_server import FakeServer
 
-from translane_client import AsyncClient, Client
+from helpers.blocking_client import Blocking
+from translane_client import Client
 
 
 class FakeTime:
@@ -27,67 +28,6 @@ class FakeTime:
 
     async def asleep(self, seconds: float) -> None:
         self.sleep(seconds)
-
-
-class Blocking:
-    """An AsyncClient with the face of a Client, so that each test runs against both."""
-
-    def __init__(self, runner: asyncio.Runner, *arguments, **settings) -> None:
-        self._runner = runner
-        self.client = AsyncClient(*arguments, **settings)
-
-    def __getattr__(self, name):
-        return lambda *arguments, **settings: self._runner.run(getattr(self.client, name)(*arguments, **settings))
-
-    def translate_iter(self, *arguments, **settings):
-        return self._iterate(self.client.translate_iter(*arguments, **settings))
-
-    def score_iter(self, *arguments, **settings):
-        return self._iterate(self.client.score_iter(*arguments, **settings))
-
-    def translate_stream(self, *arguments, **settings):
-        return BlockingStream(self._runner, self.client.translate_stream(*arguments, **settings))
-
-    def _iterate(self, answers):
-        try:
-            while True:
-                try:
-                    yield self._runner.run(anext(answers))
-                except StopAsyncIteration:
-                    return
-        finally:
-            self._runner.run(answers.aclose())
-
-
-class BlockingStream:
-    """An AsyncTranslationStream with the face of a TranslationStream."""
-
-    def __init__(self, runner: asyncio.Runner, stream) -> None:
-        self._runner = runner
-        self._stream = stream
-
-    @property
-    def result(self):
-        return self._stream.result
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        try:
-            return self._runner.run(anext(self._stream))
-        except StopAsyncIteration:
-            raise StopIteration from None
-
-    def __enter__(self):
-        self._runner.run(self._stream.__aenter__())
-        return self
-
-    def __exit__(self, *_):
-        self._runner.run(self._stream.__aexit__(*_))
-
-    def close(self):
-        self._runner.run(self._stream.aclose())
 
 
 @pytest.fixture(autouse=True)

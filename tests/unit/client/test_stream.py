@@ -29,6 +29,15 @@ from translane_client import (
 
 UNAVAILABLE = fails(grpc.StatusCode.UNAVAILABLE, "draining", reason("UNAVAILABLE"))
 QUEUE_FULL = fails(grpc.StatusCode.RESOURCE_EXHAUSTED, "full", reason("QUEUE_FULL"), retry_in(2, 500_000_000))
+BROKEN = fails(grpc.StatusCode.INTERNAL, "broken", reason("INTERNAL"))
+
+
+def translates(*deltas: str):
+    """A behaviour that streams another translation than the usual one."""
+    return lambda request, context: [
+        *(pb.TranslateStreamResponse(text_delta=delta) for delta in deltas),
+        pb.TranslateStreamResponse(hypothesis=pb.Hypothesis(text="".join(deltas))),
+    ]
 
 
 def test_deltas_arrive_in_order_and_the_translation_last(server: FakeServer, connect):
@@ -102,26 +111,59 @@ def test_what_fails_before_the_first_message_is_tried_again(server: FakeServer, 
     assert len(time.pauses) == 2
 
 
-@pytest.mark.parametrize(("failure", "kind"), [(UNAVAILABLE, Unavailable), (QUEUE_FULL, QueueFull)])
-def test_what_fails_after_the_first_message_is_raised(server: FakeServer, connect, time, failure, kind):
-    server.script = deque([breaks_off(2, failure)])
+@pytest.mark.parametrize("failure", [UNAVAILABLE, QUEUE_FULL, fails(grpc.StatusCode.CANCELLED, "CANCELLED")])
+@pytest.mark.parametrize("count", [0, 1, 3, 7])  # of messages before the failure; seven are the whole text
+def test_a_stream_that_breaks_off_goes_on_where_it_was(server: FakeServer, connect, time, failure, count: int):
+    server.script = deque([breaks_off(count, failure)])
+    stream = connect(server.address).translate_stream("a\r\n猫c")
+    assert list(stream) == list("<a\r\n猫c>")
+    assert stream.result.text == "<a\r\n猫c>"
+    assert len(server.requests) == 2
+    assert len(time.pauses) == 1
+
+
+def test_a_stream_may_break_off_several_times(server: FakeServer, connect):
+    server.script = deque([breaks_off(count, UNAVAILABLE) for count in (3, 1, 4)])
+    assert list(connect(server.address).translate_stream("abcd")) == list("<abcd>")
+    assert len(server.requests) == 4
+
+
+@pytest.mark.parametrize("deltas", [("<abc>",), ("<a", "bc>"), ("", "<", "ab", "", "c>")])
+def test_the_repetition_may_be_cut_elsewhere(server: FakeServer, connect, deltas):
+    server.script = deque([breaks_off(2, UNAVAILABLE), translates(*deltas)])
+    stream = connect(server.address).translate_stream("abc")
+    assert "".join(stream) == stream.result.text == "<abc>"
+
+
+@pytest.mark.parametrize("deltas", [("<x",), ("<", "", "xb"), ("<ax", "bc>"), ("<",), ()])
+def test_a_repetition_with_another_text_is_not_handed_out(server: FakeServer, connect, deltas):
+    server.script = deque([breaks_off(3, UNAVAILABLE), translates(*deltas)])
+    stream = connect(server.address).translate_stream("abc")
+    assert [next(stream), next(stream), next(stream)] == ["<", "a", "b"]
+    with pytest.raises(Unavailable, match=r"^the stream broke off, and its repetition is another translation$"):
+        next(stream)
+    with pytest.raises(RuntimeError, match="has not ended"):
+        _ = stream.result
+    assert len(server.requests) == 2
+
+
+def test_what_no_retry_overcomes_is_raised_after_a_delta_too(server: FakeServer, connect, time):
+    server.script = deque([breaks_off(2, BROKEN)])
     stream = connect(server.address).translate_stream("abc")
     assert [next(stream), next(stream)] == ["<", "a"]
-    with pytest.raises(kind):
+    with pytest.raises(Internal, match="broken"):
         next(stream)
     assert len(server.requests) == 1
     assert time.pauses == []
 
 
-def test_a_message_without_text_is_a_first_message_too(server: FakeServer, connect, time):
-    def behave(request, context):
-        yield pb.TranslateStreamResponse()
-        yield from UNAVAILABLE(request, context)
-
-    server.script = deque([behave])
-    with pytest.raises(Unavailable):
-        list(connect(server.address).translate_stream("a"))
-    assert len(server.requests) == 1
+def test_attempts_of_a_stream_that_breaks_off_are_used_up(server: FakeServer, connect):
+    server.always = breaks_off(2, UNAVAILABLE)
+    stream = connect(server.address, retry=RetryPolicy(attempts=3)).translate_stream("abc")
+    assert [next(stream), next(stream)] == ["<", "a"]
+    with pytest.raises(Unavailable, match="draining"):
+        next(stream)
+    assert len(server.requests) == 3
 
 
 def test_attempts_are_used_up(server: FakeServer, connect, time):

@@ -26,7 +26,7 @@ FIRST_PARTY = {
 EXTRAS = {
     "translane": [],
     "translane_client": ["files", "completion", "otel"],
-    "translane_server": ["server-base", "server", "language-id", "completion", "http", "otel"],
+    "translane_server": ["server-base", "server", "language-id", "completion", "http", "otel", "ray"],
     "translane_export": ["server-base", "server", "export", "plot"],
 }
 # What a distribution is imported as, where that is not its name.
@@ -46,6 +46,7 @@ MODULES = {
     "opentelemetry-sdk": {"opentelemetry"},
     "opentelemetry-exporter-otlp-proto-grpc": {"opentelemetry"},
     "protobuf-py": {"protobuf"},
+    "pyyaml": {"yaml"},
 }
 # The rooms of each package: what each may import, of the package itself, beside its own modules. A room that is not
 # listed for another one is closed to it; "" is the package's root. The first row that fits a module counts.
@@ -120,6 +121,15 @@ ROOMS = {
             "operator_ports", "settings",
         },
         "embedded": {"forwarding", "models", "observation", "rpc.forwarded", "server", "settings"},
+        "ray_serve.calls": {"errors", "rpc.status"},
+        "ray_serve.groups": {"manifest", "models.choice", "text.language_tags"},
+        "ray_serve.proxy": {"ray_serve.calls", "errors", "rpc.status"},
+        "ray_serve.settings": {"errors", "settings", "settings_loader"},
+        "ray_serve": {
+            "ray_serve.calls", "ray_serve.groups", "ray_serve.proxy", "ray_serve.settings", "embedded", "errors",
+            "listening", "manifest", "models.folders", "observation", "requests", "rpc.service", "settings",
+            "settings_loader",
+        },
         "front_ends.front_end": {
             "access", "front_ends.messages", "front_ends.parent_connection", "models", "replica.messages",
             "rpc.model_service", "errors", "observation", "server",
@@ -339,6 +349,18 @@ def test_only_the_sessions_import_onnxruntime():
     }
 
 
+def test_only_the_application_imports_ray():
+    """Whoever has no Ray uses everything else."""
+    users = {
+        module
+        for package in FOLDERS
+        for module, path in modules(package).items()
+        if any(is_in(name, {"ray"}) for _, name in imports(path.read_text(encoding="utf-8"), module))
+    }
+    assert users <= {name for name in modules("translane_server") if is_in(name, {"translane_server.ray_serve"})}
+    assert "translane_server.ray_serve.command" not in users  # it writes a file, on any machine
+
+
 def reached(start, sources):
     """Every name that the modules of `start` import, directly or by way of modules in `sources`."""
     waiting, seen, names = [module for module in sources if is_in(module, start)], set(), set()
@@ -466,9 +488,11 @@ def test_only_entry_points_read_the_command_line_and_the_environment():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Attribute) and ast.unparse(node) in ("os.environ", "os.getenv", "sys.argv")
     }
-    # healthcheck and cuda_probe are programs; sessions sets a variable that onnxruntime reads when it is imported.
+    # healthcheck and cuda_probe are programs, and Ray starts the engine as one; sessions sets a variable that
+    # onnxruntime reads when it is imported.
     allowed = {
         "translane_server.healthcheck",
+        "translane_server.ray_serve.engine",
         "translane_server.runtime.cuda.probe",
         "translane_server.runtime.sessions",
     }

@@ -16,6 +16,7 @@ from unit.client.fake_server import PATIENCE, FakeServer, answer_to, bad_fields,
 from translane.v1 import translation_pb2 as pb
 
 UNAVAILABLE = fails(grpc.StatusCode.UNAVAILABLE, "draining", reason("UNAVAILABLE"))
+BROKEN = fails(grpc.StatusCode.INTERNAL, "broken", reason("INTERNAL"))
 
 
 class Flushed(io.BytesIO):
@@ -137,11 +138,17 @@ def test_it_is_tried_again_before_the_first_delta(server: FakeServer, command: C
     assert command.out == "<a>\n"
 
 
+def test_a_line_that_breaks_off_goes_on(server: FakeServer, command: Command):
+    server.script = deque([breaks_off(2, UNAVAILABLE)])
+    assert command("translate", "--stream", stdin=b"abc\nd\n") == 0
+    assert command.out == "<abc>\n<d>\n"
+
+
 def test_a_line_that_breaks_off_is_ended_and_not_counted(server: FakeServer, command: Command):
-    server.script = deque([lambda request, _: answer_to(request), breaks_off(2, UNAVAILABLE)])
+    server.script = deque([lambda request, _: answer_to(request), breaks_off(2, BROKEN)])
     assert command("translate", "--stream", stdin=b"a\nbcd\ne\n") == 1
     assert command.out == "<a>\n<b\n"
-    assert command.err == "translane: draining; 1 line was written to standard output\n"
+    assert command.err == "translane: broken; 1 line was written to standard output\n"
     assert len(server.requests) == 2
 
 

@@ -1,0 +1,108 @@
+"""What `translane-ray` does with its arguments: it writes the configuration of Ray Serve."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from translane_server.errors import SettingsError, StartupError
+from translane_server.models.folders import find_models
+from translane_server.ray_serve.settings import ENV_PREFIX, RaySettings
+from translane_server.settings_loader import load_settings
+
+_PROG = "translane-ray"
+
+# The name of the application, and of its deployment where all models share one.
+APPLICATION = "translane"
+
+_ROOM = "translane_server.ray_serve"
+# How many Serve replicas may be started before the old ones of a deployment end [percent]: at least one.
+_SURGE = 25
+# Serve ends a call this much later than the engine does, whose error says more [seconds].
+_LATER = 5.0
+
+
+def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Write the configuration on standard output, and return the exit code.
+
+    Args:
+        argv: command-line arguments, without the name of the program.
+        environ: environment variables.
+    """
+    try:
+        config = config_of(argv, environ)
+    except StartupError as error:
+        print(f"{_PROG}: {error}", file=sys.stderr)
+        return error.exit_code
+    yaml.safe_dump(config, sys.stdout, sort_keys=False, allow_unicode=True)
+    return 0
+
+
+def config_of(argv: Sequence[str], environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return the configuration for `serve deploy`, as YAML has it.
+
+    Raises:
+        SettingsError: a setting is wrong.
+        BundleError: models are to be separate, and the name of one cannot be read.
+        SystemExit: ``--help`` or ``--version`` was given, and its text is printed.
+    """
+    settings = load_settings(RaySettings, argv, environ, prog=_PROG, env_prefix=ENV_PREFIX)
+    groups = _groups(settings)
+    return {
+        "proxy_location": "EveryNode",
+        "grpc_options": {
+            "port": settings.port,
+            "grpc_servicer_functions": [f"{_ROOM}.proxy.add_translation_service"],
+            "request_timeout_s": settings.request_timeout + _LATER,
+            "enable_reflection": settings.reflection,
+        },
+        "logging_config": {"enable_access_log": False},
+        "applications": [
+            {
+                "name": APPLICATION,
+                "import_path": f"{_ROOM}.application:build",
+                "args": {"groups": groups},
+                "deployments": [{"name": name, **_scale(settings)} for name in groups],
+            }
+        ],
+    }
+
+
+def _groups(settings: RaySettings) -> dict[str, dict[str, Any]]:
+    """The settings of each deployment's engines, by the deployment's name.
+
+    Raises:
+        SettingsError, BundleError: see `find_models`.
+    """
+    if not settings.separate_models:
+        return {APPLICATION: settings.of_server()}
+    folders = find_models(settings.model or (), settings.models)
+    if unknown := set(settings.model_settings) - set(folders):
+        raise SettingsError(f"model_settings.{min(unknown)}: there is no such model")
+    groups = {}
+    for name, folder in folders.items():
+        own = settings.of_server(model=[f"{name}={folder.absolute()}"])
+        tables = {"model_settings": {name: dict(table)}} if (table := settings.model_settings.get(name)) else {}
+        groups[name] = {key: value for key, value in own.items() if key not in ("models", "model_settings")} | tables
+    return groups
+
+
+def _scale(settings: RaySettings) -> dict[str, Any]:
+    """How many Serve replicas a deployment has, what each one gets, and how they change."""
+    resources = {"num_cpus": settings.serve_cpus} | ({"num_gpus": settings.serve_gpus} if settings.serve_gpus else {})
+    same = {"ray_actor_options": resources, "max_surge_percent": _SURGE, "user_config": {"reload": 1}}
+    if settings.max_serve_replicas is None:
+        return {"num_replicas": settings.serve_replicas, **same}
+    rows = settings.rows_of(settings.replicas or settings.serve_cpus)
+    return {
+        "autoscaling_config": {
+            "min_replicas": settings.serve_replicas,
+            "max_replicas": settings.max_serve_replicas,
+            "target_ongoing_requests": max(1.0, round(settings.target_load * rows, 1)),
+            "policy": {"policy_function": f"{_ROOM}.autoscaling:by_rows"},
+        },
+        **same,
+    }

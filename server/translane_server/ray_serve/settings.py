@@ -1,0 +1,117 @@
+"""The settings of `translane-ray`: those of the server, and what Ray has to know beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError, model_validator
+
+from translane_server.errors import SettingsError
+from translane_server.settings import ServerSettings
+from translane_server.settings_loader import Flag, what_is_wrong
+
+ENV_PREFIX = "TRANSLANE_RAY_"
+
+# Settings of the server that mean nothing under Ray Serve, and what has their place there.
+_REFUSED: Mapping[str, str] = {
+    "admin_port": "deploy another user_config instead",
+    "http_port": "Serve's gRPC proxy takes the calls",
+    "http_origins": "Serve's gRPC proxy takes the calls",
+    "health_port": "ask Serve's proxy for /ray.serve.RayServeAPIService/Healthz",
+    "front_ends": "Serve has a proxy on each node",
+    "tls_cert": "Serve's gRPC proxy has no TLS of its own",
+    "tls_key": "Serve's gRPC proxy has no TLS of its own",
+    "tls_client_ca": "Serve's gRPC proxy has no TLS of its own",
+    "metrics_tls": "the port of the metrics has no TLS",
+    "max_connections": "connections end at Serve's gRPC proxy",
+    "max_connection_idle": "connections end at Serve's gRPC proxy",
+    "max_connection_age": "connections end at Serve's gRPC proxy",
+    "max_streams": "connections end at Serve's gRPC proxy",
+    "check": "translane-server has it",
+}
+
+
+class RaySettings(ServerSettings):
+    """Writes the configuration of Ray Serve that serves translations of model bundles over gRPC."""
+
+    serve_replicas: Annotated[int, Flag(heading="Ray Serve")] = Field(
+        default=1,
+        ge=1,
+        le=4096,
+        description="Serve replicas of a deployment; each one is an engine with all models of the deployment.",
+    )
+    max_serve_replicas: int | None = Field(
+        default=None,
+        ge=1,
+        le=4096,
+        description="Most Serve replicas of a deployment: their number then follows the load, from serve_replicas up;"
+        " by default it is fixed.",
+    )
+    serve_cpus: int = Field(default=1, ge=1, le=1024, description="CPUs of a Serve replica.")
+    serve_gpus: float = Field(default=0.0, ge=0, le=64, description="GPUs of a Serve replica.")
+    target_load: Annotated[float, Flag("SHARE")] = Field(
+        default=0.7,
+        gt=0,
+        le=16,
+        description="Share of an engine's rows, waiting sentences included, at which the number of engines stays.",
+    )
+    separate_models: bool = Field(
+        default=False, description="Give each model a deployment of its own; by default all models share one."
+    )
+
+    @model_validator(mode="after")
+    def _fits_serve(self) -> RaySettings:
+        if wrong := misplaced(self):
+            raise ValueError(wrong)
+        if self.max_serve_replicas is not None and self.max_serve_replicas < self.serve_replicas:
+            raise ValueError(
+                f"--max-serve-replicas ({self.max_serve_replicas}) must be at least --serve-replicas"
+                f" ({self.serve_replicas})"
+            )
+        return self
+
+    def of_server(self, **changes: Any) -> dict[str, Any]:
+        """Return the settings of an engine that differ from the defaults, as YAML has them.
+
+        Args:
+            changes: values of some of these settings, as YAML has them.
+        """
+        own = set(RaySettings.model_fields) - set(ServerSettings.model_fields)
+        given = self.model_dump(mode="json", exclude=own | {"model", "port"}, exclude_defaults=True)
+        places = [f"{each.name}={each.folder.absolute()}" if each.name else str(each.folder.absolute())
+                  for each in self.model or ()]  # fmt: skip
+        folders = {
+            name: str(folder.absolute())
+            for name in ("models", "glossaries", "keys_file")
+            if (folder := getattr(self, name)) is not None
+        }
+        return ({"model": places} if places else {}) | given | folders | changes
+
+
+def misplaced(settings: ServerSettings) -> str | None:
+    """Return what is wrong with settings of a server under Ray Serve, in a sentence; None if nothing is."""
+    for name, instead in _REFUSED.items():
+        if getattr(settings, name) != ServerSettings.model_fields[name].default:
+            return f"--{name.replace('_', '-')} has no meaning under Ray Serve: {instead}"
+    return None
+
+
+def read_settings(values: Mapping[str, Any]) -> ServerSettings:
+    """Return the settings of an engine.
+
+    Args:
+        values: what `RaySettings.of_server` returns, maybe changed by hand.
+
+    Raises:
+        SettingsError: a setting is unknown or wrong, or has no meaning under Ray Serve.
+    """
+    try:
+        settings = ServerSettings.model_validate(dict(values))
+    except ValidationError as error:
+        problem = error.errors()[0]
+        name = ".".join(str(part) for part in problem["loc"])
+        raise SettingsError(f"{name}: {what_is_wrong(problem)}" if name else what_is_wrong(problem)) from None
+    if wrong := misplaced(settings):
+        raise SettingsError(wrong)
+    return settings

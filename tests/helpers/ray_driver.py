@@ -1,0 +1,72 @@
+"""Runs Ray on this machine: a program for `helpers.ray_serve`.
+
+Its arguments are a folder and a number of CPUs. It deploys each configuration whose path comes on standard input, and
+writes a line: a mark, then `running`, or why the application does not run. It ends when standard input ends.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray import serve
+from ray.serve._private import api
+from ray.serve.config import ProxyLocation, gRPCOptions
+from ray.serve.schema import ServeDeploySchema
+
+from helpers.ray_patience import be_patient
+
+# Ray writes lines of its processes on standard output, too.
+MARK = "ray driver: "
+
+_DEPLOYING_TIME = 230.0  # [seconds]
+_OBJECT_STORE = 80 * 1024 * 1024  # the least that Ray takes is little below [bytes]
+
+
+def main(folder: str, cpus: str) -> None:
+    be_patient()
+    ray.init(
+        address="local",
+        num_cpus=int(cpus),
+        include_dashboard=False,
+        object_store_memory=_OBJECT_STORE,
+        _temp_dir=folder,
+        _node_ip_address="127.0.0.1",
+        namespace="serve",
+        log_to_driver=True,
+    )
+    try:
+        for line in sys.stdin:
+            told = _deployed(json.loads(Path(line.strip()).read_text(encoding="utf-8")))
+            print(f"\n{MARK}{told}", flush=True)
+    finally:
+        serve.shutdown()
+        ray.shutdown()
+
+
+def _deployed(config: dict[str, Any]) -> str:
+    schema = ServeDeploySchema.model_validate(config)
+    client = api.serve_start(
+        http_options=schema.http_options.model_dump(),
+        proxy_location=ProxyLocation.EveryNode,
+        grpc_options=gRPCOptions(**schema.grpc_options.model_dump()),
+    )
+    client.deploy_apps(schema)
+    end = time.monotonic() + _DEPLOYING_TIME
+    while time.monotonic() < end:
+        time.sleep(0.2)
+        told = [serve.status().applications[each.name] for each in schema.applications]
+        if failed := [each for each in told if each.status == "DEPLOY_FAILED"]:
+            return f"failed: {failed[0].message!r}"
+        healthy = all(one.status == "HEALTHY" for each in told for one in each.deployments.values())
+        if healthy and all(each.status == "RUNNING" for each in told):
+            return "running"
+    return "it takes too long"
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

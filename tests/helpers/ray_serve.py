@@ -1,0 +1,198 @@
+"""Ray Serve with the application of `translane_server.ray_serve`, in processes of its own, on loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from queue import Empty, Queue
+from typing import Any
+
+import psutil
+
+from benchmarks.engines.server_process import free_port
+from translane_server.ray_serve.command import config_of
+
+ROOT = Path(__file__).parents[2]
+BUNDLE = ROOT / "models" / "zh-en"
+
+# Ray tells nobody of its use.
+ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "GRPC_VERBOSITY": "NONE",
+    "RAY_AUTH_MODE": "disabled",
+    "RAY_worker_niceness": "0",  # with Ray's own 15, Serve hardly gets a processor beside other tests
+    "RAY_prestart_worker_first_driver": "0",  # no test waits for workers, and each takes seconds of a processor to start
+    "PYTHONPATH": os.pathsep.join([str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])]),
+}
+
+# How long Ray and an application may take to start, and to end [seconds].
+_STARTING_TIME = 240.0
+_ENDING_TIME = 60.0
+_DRIVER = Path(__file__).with_name("ray_driver.py")
+_MARK = "ray driver: "  # of the driver's own lines
+
+
+class RayServe:
+    """Ray on this machine, with the application.
+
+    Args:
+        folder: a folder for files of the run.
+        argv: arguments of `translane-ray`, without ports.
+        cpus: how many CPUs Ray thinks it has; they are more than there are, where tests start many replicas.
+        environment: variables of Ray's processes.
+        change: see `deploy`.
+
+    Attributes:
+        address: the address of the gRPC proxy.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        argv: Sequence[str],
+        cpus: int,
+        environment: Mapping[str, str],
+        change: Callable[[dict[str, Any]], object],
+    ) -> None:
+        self._folder = folder
+        self._ports = ["--port", str(free_port())]
+        self._http_port = free_port()
+        self.address = f"127.0.0.1:{self._ports[1]}"
+        # Ray has unix sockets in this folder, whose paths have at most 107 characters.
+        self._sessions = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
+        self._log = (folder / "ray.log").open("w+")
+        self._driver = subprocess.Popen(
+            [sys.executable, str(_DRIVER), self._sessions, str(cpus)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, **ENVIRONMENT, **environment},
+        )
+        self._told: Queue[str] = Queue()
+        threading.Thread(target=self._listen, daemon=True).start()
+        try:
+            self.deploy(argv, change)
+        except BaseException:
+            self.close()
+            raise
+
+    def deploy(self, argv: Sequence[str], change: Callable[[dict[str, Any]], object] = lambda _: None) -> None:
+        """Deploy the application with other arguments, and wait until all of it is new.
+
+        Args:
+            argv: arguments of `translane-ray`, without ports.
+            change: changes each deployment of the configuration, as an operator does by hand.
+        """
+        config = config_of([*self._ports, *argv], {})
+        config["http_options"] = {"host": "127.0.0.1", "port": self._http_port}
+        for application in config["applications"]:
+            for deployment in application["deployments"]:
+                change(deployment)
+        path = self._folder / "serve.json"
+        path.write_text(json.dumps(config), encoding="utf-8")
+        assert self._driver.stdin
+        self._driver.stdin.write(f"{path}\n")
+        self._driver.stdin.flush()
+        try:
+            told = self._told.get(timeout=_STARTING_TIME)
+        except Empty:
+            told = "it takes too long"
+        if told != "running":
+            raise RuntimeError(f"Ray Serve does not run: {told}\n{self.log[-4000:]}")
+
+    @property
+    def pid(self) -> int:
+        """The process that all of Ray's other processes descend from."""
+        return self._driver.pid
+
+    @property
+    def driver(self) -> psutil.Process:
+        """The process that has started Ray; the processes of the first node are below it."""
+        return psutil.Process(self._driver.pid)
+
+    @property
+    def log(self) -> str:
+        """What Ray's driver has written."""
+        return Path(self._log.name).read_text(encoding="utf-8", errors="replace")
+
+    def replicas(self, deployment: str = "") -> list[psutil.Process]:
+        """Return the processes of the Serve replicas, of one deployment or of all."""
+        start = f"ray::ServeReplica:translane:{deployment}"
+        return [each for each in psutil.Process(self._driver.pid).children(recursive=True) if _named(each, start)]
+
+    def close(self) -> None:
+        """End all processes."""
+        children = psutil.Process(self._driver.pid).children(recursive=True) if self._driver.poll() is None else []
+        assert self._driver.stdin
+        assert self._driver.stdout
+        self._driver.stdin.close()
+        try:
+            self._driver.wait(_ENDING_TIME)
+        except subprocess.TimeoutExpired:
+            self._driver.kill()
+            self._driver.wait()
+        _, alive = psutil.wait_procs(children, timeout=5)
+        for process in alive:
+            process.kill()
+        self._driver.stdout.close()
+        self._log.close()
+        shutil.rmtree(self._sessions, ignore_errors=True)
+
+    def _listen(self) -> None:
+        assert self._driver.stdout
+        for line in self._driver.stdout:
+            if line.startswith(_MARK):
+                self._told.put(line.removeprefix(_MARK).strip())
+        self._told.put("the driver has ended")
+
+
+@contextmanager
+def ray_serve(
+    folder: Path,
+    argv: Sequence[str],
+    *,
+    cpus: int = 8,
+    environment: Mapping[str, str] | None = None,
+    change: Callable[[dict[str, Any]], object] = lambda _: None,
+) -> Iterator[RayServe]:
+    """Run Ray with the application that `translane-ray` makes of `argv`. See `RayServe`."""
+    running = RayServe(folder, argv, cpus, environment or {}, change)
+    try:
+        yield running
+    finally:
+        running.close()
+
+
+@contextmanager
+def running_ray_serve(
+    folder: Path, *, models: Sequence[Path] = (BUNDLE,), replicas: int = 1, flags: Sequence[str] = ()
+) -> Iterator[str]:
+    """Run Ray Serve with models; yield the address of its gRPC proxy, `127.0.0.1:PORT`.
+
+    Args:
+        folder: a folder for files of the run.
+        models: folders of bundles.
+        replicas: number of Serve replicas, each with one engine of one replica and one thread.
+        flags: further flags of `translane-ray`, among them the server's own.
+    """
+    places = [part for model in models for part in ("--model", str(model))]
+    engine = ["--replicas", "1", "--threads", "1", "--metrics-port", "0"]
+    with ray_serve(folder, [*places, *engine, "--serve-replicas", str(replicas), *flags]) as running:
+        yield running.address
+
+
+def _named(process: psutil.Process, start: str) -> bool:
+    try:
+        return process.cmdline()[:1] != [] and process.cmdline()[0].startswith(start)
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+        return False

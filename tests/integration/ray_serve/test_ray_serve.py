@@ -1,0 +1,197 @@
+"""Ray Serve answers as a server does: the same bytes, errors, deadlines and cancellations."""
+
+import asyncio
+import time
+from urllib.request import urlopen
+
+import grpc
+import pytest
+
+pytest.importorskip("ray.serve", reason="Ray is not installed")
+pytest.importorskip("yaml", reason="the extra ray is not installed")
+
+from benchmarks.engines.server_process import free_port
+from helpers.ray_serve import BUNDLE, ray_serve
+from helpers.reliability.answers import Oracle
+from helpers.reliability.cases import make_cases, single
+from helpers.reliability.failures import failure_of
+from helpers.reliability.load import ask
+from translane.v1 import translation_pb2 as pb
+from translane.v1 import translation_pb2_grpc
+from translane_client import Client, InvalidArgument, NotFound
+from translane_server.embedded import EmbeddedServer
+from translane_server.settings import ServerSettings
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(240),
+    pytest.mark.skipif(not BUNDLE.exists(), reason="the bundled model is not in this tree"),
+]
+
+ENGINE = ["--model", str(BUNDLE), "--replicas", "1", "--threads", "1", "--rows", "32"]
+# Long enough to be cancelled in the middle: no translation ends by itself.
+LONG = pb.TranslateRequest(texts=["我有一只猫。"] * 128, options=pb.DecodingOptions(min_length=200, max_length=200))
+
+
+class Metrics:
+    """What an engine counts."""
+
+    def __init__(self, port):
+        self._url = f"http://127.0.0.1:{port}/metrics"
+
+    def value(self, start):
+        """The sum of the samples whose lines start so."""
+        with urlopen(self._url, timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(start))
+
+    async def becomes(self, start, holds):
+        end = time.monotonic() + 20
+        while not holds(value := await asyncio.to_thread(self.value, start)):
+            assert time.monotonic() < end, (start, value)
+            await asyncio.sleep(0.05)
+
+
+ACTIVE = 'translane_rows{model="zh-en",state="active"}'
+WAITING = "translane_sentences_waiting{"
+
+
+@pytest.fixture(scope="module")
+def oracle():
+    """What a server answers within this program."""
+
+    async def asked():
+        settings = ServerSettings(model=(BUNDLE,), replicas=1, threads=1, rows=32)
+        embedded = await EmbeddedServer.start(settings)
+        try:
+            return await asyncio.to_thread(Oracle, embedded.address, [*make_cases(16), single()])
+        finally:
+            await embedded.stop(5)
+
+    return asyncio.run(asked())
+
+
+@pytest.fixture(scope="module")
+def metrics_port():
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory, metrics_port):
+    with ray_serve(tmp_path_factory.mktemp("ray"), [*ENGINE, "--metrics-port", str(metrics_port)]) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def metrics(metrics_port):
+    return Metrics(metrics_port)
+
+
+@pytest.fixture
+async def stub(serving):
+    async with grpc.aio.insecure_channel(serving.address, options=[("grpc.enable_retries", 0)]) as channel:
+        yield translation_pb2_grpc.TranslationServiceStub(channel)
+
+
+async def test_all_rpcs_answer_with_the_bytes_of_a_server(stub, oracle):
+    kinds = set()
+    for case in oracle.cases:
+        assert oracle.is_right(case, await ask(stub, case, 60)), case.name
+        kinds.add(type(case.request).__name__)
+    assert kinds == {"TranslateRequest", "TranslateStreamRequest", "ScoreRequest"}
+
+
+def test_the_client_finds_a_server(serving):
+    with Client(serving.address) as client:
+        info = client.server_info()
+        assert [model.name for model in info.models] == ["zh-en"]
+        assert info.limits.texts_per_request == 256
+        texts = ["我有一只猫", "你好", "谢谢"]
+        assert [each.text for each in client.translate(texts)] == [client.translate(text).text for text in texts]
+        stream = client.translate_stream("我有一只猫")
+        deltas = list(stream)
+        assert len(deltas) > 1
+        assert "".join(deltas) == client.translate("我有一只猫").text
+        with pytest.raises(InvalidArgument) as wrong:
+            client.translate("你好", beam_size=2000)
+        assert [violation.field for violation in wrong.value.violations] == ["options.beam_size"]
+        with pytest.raises(NotFound, match="there is no model 'de-en'"):
+            client.translate("你好", model="de-en")
+
+
+async def test_a_stream_that_is_refused_has_no_message_and_all_details(stub):
+    messages = []
+
+    async def read():
+        async for message in stub.TranslateStream(pb.TranslateStreamRequest(text="你好", model="none"), timeout=30):
+            messages.append(message)
+
+    with pytest.raises(grpc.aio.AioRpcError) as raised:
+        await read()
+    failure = failure_of(raised.value)
+    assert (failure.code, failure.reason) == (grpc.StatusCode.NOT_FOUND, "MODEL_NOT_FOUND")
+    assert messages == []
+
+
+async def test_a_refusal_says_when_to_come_back(stub):
+    """1,024 sentences may wait: more requests at once than fit are refused as a server refuses them."""
+    calls = [stub.Translate(LONG, timeout=60) for _ in range(16)]
+    failures = []
+    try:
+        for done in asyncio.as_completed([asyncio.ensure_future(failure_or_none(call)) for call in calls]):
+            if failure := await done:
+                failures.append(failure)
+                break
+    finally:
+        for call in calls:
+            call.cancel()
+    assert (failures[0].code, failures[0].reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL")
+    assert failures[0].can_be_retried
+
+
+async def failure_or_none(call):
+    try:
+        await call
+    except grpc.aio.AioRpcError as error:
+        return failure_of(error)
+    except asyncio.CancelledError:
+        return None
+    return None
+
+
+@pytest.mark.parametrize("kind", ["unary", "stream"])
+async def test_a_caller_who_goes_frees_rows(stub, metrics, kind):
+    await metrics.becomes(ACTIVE, lambda rows: rows == 0)
+    before = metrics.value('grpc_server_handled_total{grpc_code="CANCELLED"')
+    if kind == "unary":
+        call = stub.Translate(LONG, timeout=60)
+    else:
+        long = pb.TranslateStreamRequest(text="我有一只猫。" * 100, options=LONG.options)
+        call = stub.TranslateStream(long, timeout=60)
+        await call.read()
+    await metrics.becomes(ACTIVE, lambda rows: rows > 0)
+    call.cancel()
+    await metrics.becomes(ACTIVE, lambda rows: rows == 0)
+    assert metrics.value(WAITING) == 0
+    await metrics.becomes('grpc_server_handled_total{grpc_code="CANCELLED"', lambda count: count == before + 1)
+
+
+async def test_a_deadline_reaches_the_engine(stub, metrics):
+    await metrics.becomes(ACTIVE, lambda rows: rows == 0)
+    ended = 'grpc_server_handled_total{grpc_code="DEADLINE_EXCEEDED"'
+    before = metrics.value(ended)
+    with pytest.raises(grpc.aio.AioRpcError) as raised:
+        await stub.Translate(LONG, timeout=1.0)
+    assert raised.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    await metrics.becomes(ended, lambda count: count == before + 1)
+    await metrics.becomes(ACTIVE, lambda rows: rows == 0)
+    assert metrics.value(WAITING) == 0
+
+
+def test_reflection_lists_the_service(serving):
+    from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+    with grpc.insecure_channel(serving.address) as channel:
+        stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+        (answer,) = stub.ServerReflectionInfo(iter([reflection_pb2.ServerReflectionRequest(list_services="")]))
+    assert "translane.v1.TranslationService" in [each.name for each in answer.list_services_response.service]

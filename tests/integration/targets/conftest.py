@@ -1,0 +1,82 @@
+"""The services that one suite of the client's tests runs against, and the answers that they must give.
+
+A test that takes `target`, `client` or `connect` runs against every service. Each answer must be that of `expected`: a
+server of its own, to which the calls are made one after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from helpers.blocking_client import Blocking
+from helpers.client_calls import ask, write_glossary
+from helpers.reliability.server_process import BUNDLE, running_server
+from helpers.targets import NAMES, running_target
+from translane_client import Client
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _bundle():
+    if not BUNDLE.exists():
+        pytest.skip("the bundled model is not in this tree")
+
+
+@pytest.fixture(scope="session")
+def flags(tmp_path_factory):
+    """The flags of every service."""
+    return (f"--glossaries={write_glossary(tmp_path_factory.mktemp('targets') / 'glossaries')}",)
+
+
+@pytest.fixture(scope="session", params=NAMES)
+def target(request, tmp_path_factory, flags):
+    """A running service."""
+    with running_target(request.param, tmp_path_factory.mktemp("target"), *flags) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def undisturbed(tmp_path_factory, flags):
+    """A client of a server that no other client calls."""
+    with (
+        running_server(tmp_path_factory.mktemp("undisturbed") / "log", "--threads=1", *flags) as server,
+        Client(server.address) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(scope="session")
+def expected(undisturbed):
+    """Returns the answer to a call when nothing else goes on."""
+    answers = {}
+
+    def answer(call):
+        if call.name not in answers:
+            answers[call.name] = ask(undisturbed, call)
+        return answers[call.name]
+
+    return answer
+
+
+@pytest.fixture(params=["sync", "async"])
+def connect(request, target):
+    """Makes clients of the service, of either kind."""
+    clients = []
+    with asyncio.Runner() as runner:
+
+        def make(**settings):
+            settings = {"timeout": 120, **settings}
+            made = Client if request.param == "sync" else lambda *given, **more: Blocking(runner, *given, **more)
+            clients.append(made(target.address, **settings))
+            return clients[-1]
+
+        yield make
+        for client in clients:
+            client.close()
+
+
+@pytest.fixture
+def client(connect):
+    """A client of the service."""
+    return connect()

@@ -1,0 +1,71 @@
+"""A cluster of Ray whose nodes are lost under load, each with its Serve replica and its proxy. No call is lost."""
+
+import asyncio
+
+import pytest
+
+pytest.importorskip("ray.serve", reason="the extra ray is not installed")
+pytest.importorskip("helpers.ray_serve")
+
+from helpers.ray_nodes import proxies, ray_nodes
+from helpers.ray_serve import ray_serve
+from helpers.reliability.client_load import ClientLoad
+from helpers.reliability.form import form
+from helpers.reliability.server_process import BUNDLE
+from helpers.reliability.waiting import within
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(form(580, 1800))]
+
+CALLERS = 8
+FAULTS = form(2, 10)
+BETWEEN = 40  # answers between two faults
+DEADLINE = 120.0  # of a call [seconds]
+RECOVERY = 90.0  # until a node that has joined has a Serve replica [seconds]
+
+
+@pytest.fixture(scope="module")
+def cluster(client_flags, client_oracle, tmp_path_factory):
+    """Ray on three nodes, each with a Serve replica and a proxy. The first one, which stays, has Ray's own services."""
+    folder = tmp_path_factory.mktemp("cluster")
+    argv = [f"--model={BUNDLE}", "--metrics-port=0", *client_flags]
+    with (
+        ray_serve(folder, [*argv, "--serve-replicas=1"], cpus=1) as serving,
+        ray_nodes(folder, serving.driver, cpus=1) as nodes,
+    ):
+        for _ in range(2):
+            nodes.add()
+        serving.deploy([*argv, "--serve-replicas=3"])
+        assert len(nodes.replicas()) == 2
+        yield serving, nodes
+
+
+async def test_a_lost_node_costs_no_call(cluster, client_oracle, figures):
+    serving, nodes = cluster
+    processes, joined = 0, []
+    async with ClientLoad(serving.address, client_oracle, CALLERS, timeout=DEADLINE) as load:
+        for _ in range(FAULTS):
+            await load.wait_for_answers(BETWEEN)
+            processes += await asyncio.to_thread(nodes.kill)
+            await load.wait_for_answers(BETWEEN)
+            await asyncio.to_thread(nodes.add)
+            joined.append(await within(RECOVERY, lambda: len(nodes.replicas()) == 2))
+        await load.wait_for_answers(BETWEEN)
+    figures.add(callers=CALLERS, faults={"nodes lost": FAULTS}, processes_killed=processes, **load.figures)
+    load.assert_nothing_lost(BETWEEN)
+    assert all(joined)
+
+
+async def test_a_killed_proxy_costs_no_call(cluster, client_oracle, figures):
+    """The proxies of all nodes listen on one port here. Its connections go to those that are left."""
+    serving, _ = cluster
+    killed = set()
+    async with ClientLoad(serving.address, client_oracle, CALLERS, timeout=DEADLINE) as load:
+        for _ in range(FAULTS):
+            await load.wait_for_answers(BETWEEN)
+            (proxy,) = proxies(serving.driver.pid)
+            proxy.kill()
+            killed.add(proxy.pid)
+            assert await within(RECOVERY, lambda: {each.pid for each in proxies(serving.driver.pid)} - killed)
+        await load.wait_for_answers(BETWEEN)
+    figures.add(callers=CALLERS, faults={"killed": len(killed)}, **load.figures)
+    load.assert_nothing_lost(BETWEEN)

@@ -1,0 +1,133 @@
+"""Ray Serve under load: its replicas and their processes are killed, and drained. No call is lost."""
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections import Counter
+
+import psutil
+import pytest
+
+pytest.importorskip("ray.serve", reason="the extra ray is not installed")
+pytest.importorskip("helpers.ray_serve")
+
+from helpers.client_calls import LONG_STREAMS
+from helpers.ray_serve import ray_serve
+from helpers.reliability.client_load import ClientLoad
+from helpers.reliability.form import form
+from helpers.reliability.server_process import BUNDLE
+from helpers.reliability.stream_cut import cut_stream
+from helpers.reliability.waiting import within
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(form(580, 1800))]
+
+CALLERS = 8
+FAULTS = form(2, 10)
+BETWEEN = 40  # answers between two faults
+PAUSE = form(0.0, 8.0)  # before a fault; an engine ends that loses many processes in a short time [seconds]
+DEADLINE = 120.0  # of a call [seconds]
+RECOVERY = 90.0  # until Serve has replaced what was lost [seconds]
+
+
+@pytest.fixture(scope="module")
+def argv(client_flags):
+    """Of `translane-ray`, without the number of Serve replicas."""
+    return [f"--model={BUNDLE}", "--metrics-port=0", *client_flags]
+
+
+@pytest.fixture(scope="module")
+def serving(argv, client_oracle, tmp_path_factory):
+    """An application of two Serve replicas, for all tests, which leave it as it was."""
+    with ray_serve(tmp_path_factory.mktemp("ray"), [*argv, "--serve-replicas=2"]) as running:
+        yield running
+
+
+def engine_processes(replica):
+    """The processes that decode for a Serve replica."""
+    with contextlib.suppress(psutil.Error):
+        return [each for each in replica.children(recursive=True) if "translane_server.replica" in each.cmdline()]
+    return []
+
+
+async def recovered(serving, lost):
+    """Whether Serve has two replicas again without any of the processes `lost`, each of which decodes; waits for it."""
+
+    def two_decode():
+        replicas = serving.replicas()
+        decoding = [engine_processes(each) for each in replicas]
+        present = {process.pid for each in decoding for process in each} | {each.pid for each in replicas}
+        return len(replicas) == 2 and all(decoding) and not present & {each.pid for each in lost}
+
+    return await within(RECOVERY, two_decode)
+
+
+async def under_load(serving, oracle, figures, strike):
+    """Strike again and again under load. `strike` returns the processes that it has killed."""
+    faults: Counter[str] = Counter()
+    recoveries = []
+    async with ClientLoad(serving.address, oracle, CALLERS, timeout=DEADLINE) as load:
+        for _ in range(FAULTS):
+            await load.wait_for_answers(BETWEEN)
+            await asyncio.sleep(PAUSE)
+            lost = strike()
+            faults["killed"] += len(lost)
+            started = time.monotonic()
+            if not await recovered(serving, lost):
+                break
+            recoveries.append(time.monotonic() - started)
+        await load.wait_for_answers(BETWEEN)
+    figures.add(
+        callers=CALLERS, faults=dict(faults), recoveries=len(recoveries),
+        longest_recovery_s=max(recoveries, default=0.0), **load.figures,
+    )  # fmt: skip
+    load.assert_nothing_lost(BETWEEN)
+    assert len(recoveries) == FAULTS
+
+
+def killed(processes):
+    """Kill processes, as the kernel does when memory is out, and return them."""
+    for process in processes:
+        process.send_signal(signal.SIGKILL)
+    return processes
+
+
+async def test_a_killed_replica_of_serve_costs_no_call(serving, client_oracle, figures):
+    await under_load(serving, client_oracle, figures, lambda: killed(serving.replicas()[:1]))
+
+
+async def test_all_replicas_of_serve_killed_at_once_cost_no_call(serving, client_oracle, figures):
+    await under_load(serving, client_oracle, figures, lambda: killed(serving.replicas()))
+
+
+async def test_a_killed_process_of_an_engine_costs_no_call(serving, client_oracle, figures):
+    await under_load(serving, client_oracle, figures, lambda: killed(engine_processes(serving.replicas()[0])))
+
+
+@pytest.mark.parametrize("call", LONG_STREAMS, ids=lambda call: call.name)
+async def test_a_stream_goes_on_when_all_replicas_of_serve_were_killed(serving, client_oracle, figures, call):
+    lost = []
+    cut = await cut_stream(serving.address, call, lambda: lost.extend(killed(serving.replicas())), seconds=DEADLINE)
+    is_right = client_oracle.is_right(call, cut.answer)
+    figures.add(
+        calls=1, faults={"killed": len(lost)}, tried_again_by_the_client=cut.retries, parts=cut.parts,
+        lost=int(not is_right), doubled=0,
+    )  # fmt: skip
+    assert is_right
+    assert cut.retries
+    assert await recovered(serving, lost)
+
+
+async def test_scaling_down_and_up_costs_no_call(serving, argv, client_oracle, figures):
+    """A Serve replica that Serve takes away answers its calls before it ends."""
+    scaled = []
+    async with ClientLoad(serving.address, client_oracle, CALLERS, timeout=DEADLINE) as load:
+        for count in form((1, 2), (1, 2, 1, 2, 1, 2)):
+            await load.wait_for_answers(BETWEEN)
+            await asyncio.to_thread(serving.deploy, [*argv, f"--serve-replicas={count}"])
+            scaled.append(await within(RECOVERY, lambda count=count: len(serving.replicas()) == count))
+        await load.wait_for_answers(BETWEEN)
+    figures.add(callers=CALLERS, faults={"scaled": len(scaled)}, **load.figures)
+    load.assert_nothing_lost(BETWEEN)
+    assert all(scaled)
+    assert await recovered(serving, [])

@@ -1,0 +1,147 @@
+"""The configuration that translane-ray writes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from translane_server.errors import SettingsError
+from translane_server.model_places import ModelPlace
+
+yaml = pytest.importorskip("yaml", reason="the extra ray is not installed")
+pydantic = pytest.importorskip("pydantic")
+
+from translane_server.ray_serve.command import config_of, run  # noqa: E402
+from translane_server.ray_serve.settings import RaySettings, read_settings  # noqa: E402
+from translane_server.settings import ServerSettings  # noqa: E402
+
+BUNDLE = Path(__file__).parents[4] / "models" / "zh-en"
+
+
+def only_application(*argv, **environ):
+    (application,) = config_of(argv, environ)["applications"]
+    return application
+
+
+def test_a_model_and_nothing_else():
+    config = config_of(["--model", "/models/zh-en"], {})
+    assert config["grpc_options"] == {
+        "port": 50051,
+        "grpc_servicer_functions": ["translane_server.ray_serve.proxy.add_translation_service"],
+        "request_timeout_s": 305.0,
+        "enable_reflection": True,
+    }
+    (application,) = config["applications"]
+    assert application == {
+        "name": "translane",
+        "import_path": "translane_server.ray_serve.application:build",
+        "args": {"groups": {"translane": {"model": ["/models/zh-en"]}}},
+        "deployments": [
+            {
+                "name": "translane",
+                "num_replicas": 1,
+                "ray_actor_options": {"num_cpus": 1},
+                "max_surge_percent": 25,
+                "user_config": {"reload": 1},
+            }
+        ],
+    }
+
+
+def test_settings_of_the_server_reach_the_engine():
+    argv = ["--model", "a=models/a", "--rows", "8", "--cache-bytes", "1000", "--port", "7", "--keys-file", "keys"]
+    values = only_application(*argv, TRANSLANE_RAY_LOG_LEVEL="debug")["args"]["groups"]["translane"]
+    assert values == {
+        "model": [f"a={Path('models/a').absolute()}"],
+        "rows": 8,
+        "cache_bytes": 1000,
+        "log_level": "debug",
+        "keys_file": str(Path("keys").absolute()),
+    }
+    settings = read_settings(json.loads(json.dumps(values)))
+    assert settings.model == (ModelPlace(Path("models/a").absolute(), "a"),)
+    assert (settings.rows, settings.port) == (8, 50051)
+
+
+def test_every_setting_is_the_same_after_the_way_through_yaml():
+    argv = ["--models", "/models", "--pivot", "--unload-after", "1.5", "--device", "cpu", "--caller-header", "x-caller"]
+    values = only_application(*argv)["args"]["groups"]["translane"]
+    given = ServerSettings(models=Path("/models"), unload_after=1.5, device="cpu", caller_header="x-caller")
+    assert read_settings(yaml.safe_load(yaml.safe_dump(values))) == given
+
+
+def test_autoscaling():
+    argv = ["--model", "/m", "--serve-replicas", "2", "--max-serve-replicas", "8", "--serve-cpus", "4"]
+    (deployment,) = only_application(*argv, "--target-load", "0.5")["deployments"]
+    assert "num_replicas" not in deployment
+    assert deployment["ray_actor_options"] == {"num_cpus": 4}
+    assert deployment["autoscaling_config"] == {
+        "min_replicas": 2,
+        "max_replicas": 8,
+        "target_ongoing_requests": 64.0,  # half of the 128 rows that four replicas have
+        "policy": {"policy_function": "translane_server.ray_serve.autoscaling:by_rows"},
+    }
+
+
+@pytest.mark.skipif(not BUNDLE.exists(), reason="the bundled model is not in this tree")
+def test_separate_models_have_a_deployment_each(tmp_path):
+    (tmp_path / "settings.toml").write_text("[model_settings.b]\nrows = 8\n", encoding="utf-8")
+    argv = ["--config", str(tmp_path / "settings.toml"), "--model", f"a={BUNDLE}", "--model", f"b={BUNDLE}"]
+    application = only_application(*argv, "--separate-models", "--serve-gpus", "0.5")
+    assert application["args"]["groups"] == {
+        "a": {"model": [f"a={BUNDLE}"]},
+        "b": {"model": [f"b={BUNDLE}"], "model_settings": {"b": {"rows": 8}}},
+    }
+    assert [each["name"] for each in application["deployments"]] == ["a", "b"]
+    assert application["deployments"][0]["ray_actor_options"] == {"num_cpus": 1, "num_gpus": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("argv", "problem"),
+    [
+        (["--tls-cert", "c", "--tls-key", "k"], "--tls-cert has no meaning under Ray Serve: Serve's gRPC proxy has no"),
+        (["--http-port", "8080"], "--http-port has no meaning under Ray Serve"),
+        (["--front-ends", "2"], "--front-ends has no meaning under Ray Serve: Serve has a proxy on each node"),
+        (["--check"], "--check has no meaning under Ray Serve: translane-server has it"),
+        (["--max-serve-replicas", "1", "--serve-replicas", "2"], r"--max-serve-replicas \(1\) must be at least"),
+        (["--rows", "0"], "--rows: input should be greater than or equal to 1, not '0'"),
+        (["--serve-cpus", "0"], "--serve-cpus: input should be greater than or equal to 1, not '0'"),
+    ],
+)
+def test_what_is_refused(argv, problem):
+    with pytest.raises(SettingsError, match=f"^{problem}"):
+        config_of(["--model", "/m", *argv], {})
+
+
+def test_a_refusal_is_one_sentence_and_an_exit_code(capsys):
+    assert run(["--model", "/m", "--admin-port", "1"], {}) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("translane-ray: --admin-port has no meaning under Ray Serve")
+    assert captured.err.count("\n") == 1
+
+
+def test_the_output_is_yaml(capsys):
+    assert run(["--model", "/modèles/中文"], {}) == 0
+    assert yaml.safe_load(capsys.readouterr().out) == config_of(["--model", "/modèles/中文"], {})
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ({"model": ["/m"], "row": 1}, "row: extra inputs are not permitted"),
+        ({"model": ["/m"], "rows": "many"}, "rows: input should be a valid integer"),
+        ({"model": ["/m"], "http_port": 1}, "--http-port has no meaning under Ray Serve"),
+        ({}, "--model is required"),
+    ],
+)
+def test_what_is_changed_by_hand_is_checked(values, problem):
+    with pytest.raises(SettingsError, match=f"^{problem}"):
+        read_settings(values)
+
+
+def test_every_refused_setting_is_one_of_the_server():
+    from translane_server.ray_serve.settings import _REFUSED
+
+    assert set(_REFUSED) <= set(ServerSettings.model_fields)
+    assert list(RaySettings.model_fields)[: len(ServerSettings.model_fields)] == list(ServerSettings.model_fields)
