@@ -108,7 +108,7 @@ class ModelCache:
             fcntl.flock(descriptor, fcntl.LOCK_SH)
             if not os.path.samestat(os.fstat(descriptor), (folder / MANIFEST).stat()):
                 raise FileNotFoundError  # it was removed, and downloaded again
-            with suppress(PermissionError):  # a folder that another user has filled
+            with suppress(OSError):  # a folder that others have filled, and that is only read
                 os.utime(descriptor)
         except FileNotFoundError:
             hold.release()

@@ -53,8 +53,8 @@ def _signed(url: ModelUrl) -> Callable[[str], Link]:
             address = str(obstore.sign(store, "GET", url.object_key(name), _VALID))
         except Exception as error:  # noqa: BLE001  as above
             raise DownloadError(
-                "there are no keys of S3: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give the machine a role"
-                f" ({type(error).__name__})"
+                "it cannot be signed: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY or AWS_ENDPOINT_URL is missing or wrong,"
+                f" and the machine has no role ({type(error).__name__})"
             ) from None
         if not url.digest and is_exposed(address):
             raise DownloadError("the endpoint of S3 is http://, and http:// needs a digest (@sha256:…)")

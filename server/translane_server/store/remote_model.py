@@ -97,8 +97,12 @@ class RemoteModel:
         return True
 
     def close(self) -> None:
-        """Give up a download that runs, and start no other one."""
+        """Give up a download that runs, start no other one, and let the newest version be removed."""
         self._stop.set()
+        with self._turn:
+            newest, self._newest = self._newest, None
+        if newest:
+            newest.release()
 
     def _keep(self, hold: Hold) -> str:
         with self._turn:
