@@ -51,6 +51,9 @@ class Hold:
         if descriptor >= 0:
             os.close(descriptor)
 
+    def __del__(self) -> None:
+        self.release()
+
 
 class ModelCache:
     """The folder of downloaded bundles.
@@ -82,7 +85,9 @@ class ModelCache:
         try:
             yield
         except OSError as error:
-            raise BundleError(f"model cache {self.folder}: it cannot be used: {error.strerror}") from None
+            raise BundleError(
+                f"model cache {self.folder}: it cannot be used: {error.strerror or type(error).__name__}"
+            ) from None
 
     def bundle(self, digest: str) -> Path:
         """The folder of a bundle, which may be missing. `digest` is that of its manifest."""
@@ -139,7 +144,7 @@ class ModelCache:
             os.close(descriptor)
 
     def take(self, entry: FileEntry, target: Path) -> bool:
-        """Put a file that is here already at `target`; return whether it is. Takes the lock."""
+        """Put a file that is here already at `target`; return whether it is. The lock is held."""
         target.parent.mkdir(parents=True, exist_ok=True)
         blob = self._blobs / entry.sha256
         try:
@@ -151,17 +156,17 @@ class ModelCache:
         return True
 
     def give(self, entry: FileEntry, file: Path) -> None:
-        """Keep a file for other bundles, too. Its content is checked already. Takes the lock."""
+        """Keep a file for other bundles, too. Its content is checked already. The lock is held."""
         blob = self._blobs / entry.sha256
         blob.unlink(missing_ok=True)  # one that is not what its name says
         os.link(file, blob)
 
     def forget(self, entry: FileEntry) -> None:
-        """Keep a file that is broken no longer. Takes the lock."""
+        """Keep a file that is broken no longer. The lock is held."""
         (self._blobs / entry.sha256).unlink(missing_ok=True)
 
     def point(self, key: str, digest: str) -> None:
-        """Let the URL with this key lead to a bundle. Takes the lock."""
+        """Let the URL with this key lead to a bundle. The lock is held."""
         link = self.link(key)
         target = Path(os.path.relpath(self.bundle(digest), link.parent))
         new = self._unfinished / f"link-{os.getpid()}-{threading.get_ident()}"
@@ -172,7 +177,7 @@ class ModelCache:
     def make_room(self, size: int, digest: str) -> None:
         """Remove what killed servers left and, as far as `size` bytes need it, bundles that nobody holds.
 
-        Those that were not used for longest go first. Takes the lock.
+        Those that were not used for longest go first. The lock is held.
 
         Args:
             size: number of bytes that will be written.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 from collections.abc import Callable
@@ -14,6 +15,8 @@ from translane_server.store.watch import Watch
 
 ATTEMPTS = 5
 _LONGEST_PAUSE = 10.0  # between two attempts [seconds]
+
+_log = logging.getLogger(__name__)
 
 
 class Patience(NamedTuple):
@@ -52,13 +55,14 @@ class Bounds(NamedTuple):
 
 
 def download(
-    link: Callable[[], Link], file: BinaryIO, bounds: Bounds, stop: threading.Event, patience: Patience
+    title: str, link: Callable[[], Link], file: BinaryIO, bounds: Bounds, stop: threading.Event, patience: Patience
 ) -> None:
     """Download into `file`. Of a file of known size, go on after the bytes that `file` has.
 
-    After an error `file` has what has arrived, or nothing if that is wrong.
+    After an error `file` has what has arrived.
 
     Args:
+        title: says in the log what is downloaded.
         link: returns the address; is called for each attempt, because an address may be valid for some time only.
         file: is open for reading and writing.
         bounds: the size of the file.
@@ -72,6 +76,7 @@ def download(
     problem: DownloadError = StoppedError()
     for attempt in range(ATTEMPTS):
         if attempt:
+            _log.info("%s: %s; trying again", title, problem)
             pause = min(patience.pause * 2 ** (attempt - 1), _LONGEST_PAUSE)
             stop.wait(pause * random.uniform(0.5, 1.5))  # noqa: S311  so that many servers do not come at once
         if stop.is_set():
@@ -83,11 +88,6 @@ def download(
             problem = error
         except PassingError as error:
             problem = error
-        except StoppedError:
-            raise
-        except DownloadError:
-            file.truncate(0)
-            raise
         else:
             return
     raise DownloadError(f"{problem}, {ATTEMPTS} times")

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from io import BytesIO
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 
 from translane_server.bundle import MANIFEST, file_entry, parse_manifest
 from translane_server.errors import BundleError
@@ -107,9 +108,12 @@ class Fetch:
 
     def _manifest(self, links: Callable[[str], Link]) -> bytes:
         content = BytesIO()
-        with self._about(MANIFEST):
-            download(partial(links, MANIFEST), content, Bounds(None, MOST_MANIFEST_BYTES), self._stop, self._patience)
+        self._download(MANIFEST, partial(links, MANIFEST), content, Bounds(None, MOST_MANIFEST_BYTES))
         return content.getvalue()
+
+    def _download(self, name: str, link: Callable[[], Link], file: BinaryIO, bounds: Bounds) -> None:
+        with self._about(name):
+            download(f"model bundle {self._url}: {name}", link, file, bounds, self._stop, self._patience)
 
     def _fill(self, digest: str, content: bytes, manifest: Manifest, links: Callable[[str], Link]) -> Hold:
         """Download what is missing of a bundle, and put it at its place."""
@@ -120,6 +124,7 @@ class Fetch:
         missing = {name: entry for name, entry in sorted(manifest.files.items()) if not self._has(files / name, entry)}
         size = sum({entry.sha256: entry.size for entry in missing.values()}.values())
         cache.make_room(size + len(content), digest)
+        _log.info("model bundle %s: downloading %d files of %d bytes", self._url, len(missing), size)
         for name, entry in missing.items():
             self._get(name, entry, work, partial(links, name))
         if not (files / MANIFEST).exists():  # else others may hold it, and its bundle was mended
@@ -132,7 +137,7 @@ class Fetch:
         hold = cache.hold(digest)
         assert hold is not None, "nobody else removes a bundle while the lock is held"
         seconds = time.monotonic() - begin
-        _log.info("model bundle %s: downloaded sha256:%s, %d bytes in %.1f s", self._url, digest, size, seconds)
+        _log.info("model bundle %s: downloaded sha256:%s in %.1f s", self._url, digest, seconds)
         return hold
 
     def _point(self, hold: Hold) -> None:
@@ -162,8 +167,7 @@ class Fetch:
             part.touch()
             with part.open("r+b") as file:
                 begins_anew = file.seek(0, os.SEEK_END) == 0
-                with self._about(name):
-                    download(link, file, Bounds(entry.size, entry.size), self._stop, self._patience)
+                self._download(name, link, file, Bounds(entry.size, entry.size))
                 file.flush()
                 os.fsync(file.fileno())
             found = file_entry(part)

@@ -31,7 +31,7 @@ SIZE = len(CONTENT)
 def get(server, path="file", size=SIZE, most=SIZE, start=b"", stop=None, patience=PATIENCE, headers=()):
     file = io.BytesIO(start)
     link = Link(f"{server.url}/{path}?sig=hunter2", dict(headers))
-    download(lambda: link, file, Bounds(size, most), stop or threading.Event(), patience)
+    download("a file", lambda: link, file, Bounds(size, most), stop or threading.Event(), patience)
     return file.getvalue()
 
 
@@ -212,7 +212,7 @@ def test_links_are_made_anew_for_each_attempt(server):
         made.append(name)
         return Link(f"{server.url}/{name}")
 
-    download(partial(link, "file"), io.BytesIO(), Bounds(None, 1 << 20), threading.Event(), PATIENCE)
+    download("a file", partial(link, "file"), io.BytesIO(), Bounds(None, 1 << 20), threading.Event(), PATIENCE)
     assert made == ["file", "file"]
 
 
@@ -220,5 +220,7 @@ def test_a_proxy_of_the_environment_is_asked(server, monkeypatch):
     server.behave("http://models.test/file", other(CONTENT))  # the path in the request to a proxy
     monkeypatch.setenv("http_proxy", server.url)
     file = io.BytesIO()
-    download(lambda: Link("http://models.test/file"), file, Bounds(None, 1 << 20), threading.Event(), PATIENCE)
+    download(
+        "a file", lambda: Link("http://models.test/file"), file, Bounds(None, 1 << 20), threading.Event(), PATIENCE
+    )
     assert file.getvalue() == CONTENT
