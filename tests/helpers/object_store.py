@@ -72,7 +72,7 @@ def serving_objects(folder: Path) -> Iterator[ObjectStore]:
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             [command, "mini", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", *flags],
-            env=environ,
+            env={**keys, "S3_BUCKET": BUCKET, "HOME": str(folder), "PATH": os.environ["PATH"]},
             stdout=log,
             stderr=log,
         )
