@@ -63,12 +63,7 @@ def serving_objects(folder: Path) -> Iterator[ObjectStore]:
     assert command is not None
     ports = {name: free_port() for name in ("master", "volume", "filer", "s3", "webdav", "admin")}
     flags = [f"-{name}.port={port}" for name, port in ports.items()]
-    environ = {
-        "AWS_ACCESS_KEY_ID": KEY,
-        "AWS_SECRET_ACCESS_KEY": SECRET,
-        "S3_BUCKET": BUCKET,
-        "PATH": os.environ["PATH"],
-    }
+    keys = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET}
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             [command, "mini", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", *flags],

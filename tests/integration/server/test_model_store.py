@@ -115,7 +115,7 @@ def test_what_is_not_there(environ, cache):
 
 def test_wrong_keys_are_told_without_them(environ, cache):
     environ.setenv("AWS_SECRET_ACCESS_KEY", f"{SECRET}-not")
-    with pytest.raises(BundleError, match="manifest.json: the answer is 403 Forbidden$") as caught:
+    with pytest.raises(BundleError, match=r"manifest.json: the answer is 403 Forbidden$") as caught:
         model_of(cache).refresh()
     assert SECRET not in str(caught.value)
     assert "Signature" not in str(caught.value)
