@@ -51,7 +51,7 @@ def settings_of(store: FileServer, cache: Path, digest: str = "") -> ServerSetti
     )
 
 
-async def translate(running: Running) -> list[int]:
+async def translate(running: Running) -> list[str]:
     request = pb.TranslateRequest(texts=["我有一只猫。"], options=pb.DecodingOptions(max_length=8, return_tokens=True))
     answer = await running.stub.Translate(request, timeout=PATIENCE)
     return list(answer.translations[0].hypotheses[0].tokens)
