@@ -17,7 +17,7 @@ from urllib.request import HTTPHandler, HTTPSHandler, OpenerDirector, ProxyHandl
 from translane_server.store.problems import DownloadError, PassingError, RangeError
 from translane_server.store.watch import Watch
 
-_CHUNK = 1 << 20  # bytes
+_CHUNK = 1 << 18  # bytes
 _MOST_REDIRECTS = 5
 _REDIRECTS = (301, 302, 303, 307, 308)
 _PASSING = (408, 425, 429)  # and everything from 500 on
