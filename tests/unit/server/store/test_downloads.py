@@ -129,7 +129,7 @@ def test_a_silent_server_is_left(server):
 
 def test_a_server_that_drips_is_left(server):
     server.behave("file", dripping(100, 0.05))  # which would take 500 s
-    problem = refusal(server, patience=Patience(beginning=0.1, pause=0.001))
+    problem = refusal(server, patience=Patience(beginning=0.1, rate=1e9, pause=0.001))
     assert problem == "it did not arrive within 0 seconds, 5 times"
 
 

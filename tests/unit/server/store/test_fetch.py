@@ -155,8 +155,8 @@ HOSTILE = {
     "no manifest": (lambda s: s.behave("zh-en/manifest.json", other(b"<html>")), "manifest.json is not JSON"),
     "endless manifest": (lambda s: s.behave("zh-en/manifest.json", endless), "manifest.json: it has more than"),
     "large manifest": (
-        lambda s: s.behave("zh-en/manifest.json", other(bytes(100_001))),
-        "manifest.json: it has 100,001 bytes there, at most 100,000 are accepted",
+        lambda s: s.behave("zh-en/manifest.json", other(bytes(1_000_001))),
+        "manifest.json: it has 1,000,001 bytes there, at most 1,000,000 are accepted",
     ),
     "leaves": (lambda s: publish(s, files={"../../../escaped": b"x"}), "leaves the bundle"),
     "absolute": (lambda s: publish(s, files={"/tmp/escaped": b"x"}), "leaves the bundle"),
@@ -182,7 +182,7 @@ def declare(server, size):
 @pytest.mark.parametrize("had", [True, False], ids=["had one", "had none"])
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_what_is_not_right_replaces_nothing(server, cache, kind, had, monkeypatch, tmp_path):
-    monkeypatch.setattr(fetch, "MOST_MANIFEST_BYTES", 100_000)
+    monkeypatch.setattr(fetch, "MOST_MANIFEST_BYTES", 1_000_000)
     model = model_of(server, cache)
     if had:
         good = server.files.copy()
@@ -273,7 +273,7 @@ def publish_four(server):
 
 def test_unused_bundles_make_room(server, tmp_path, caplog):
     caplog.set_level(logging.INFO)
-    cache = ModelCache(tmp_path, 2 * sum(entry["size"] for entry in FILES.values()) + 100_000)
+    cache = ModelCache(tmp_path, 2 * sum(entry["size"] for entry in FILES.values()) + 20_000)
     digests = list(publish_four(server))
     models = [model_of(server, cache, digest, str(number)) for number, digest in enumerate(digests)]
     models[0].refresh()
@@ -295,7 +295,7 @@ def test_unused_bundles_make_room(server, tmp_path, caplog):
 
 
 def test_a_shared_file_stays_with_the_bundle_that_has_it(server, tmp_path):
-    cache = ModelCache(tmp_path, sum(entry["size"] for entry in FILES.values()) + 50_000)
+    cache = ModelCache(tmp_path, sum(entry["size"] for entry in FILES.values()) + 54_800)
     first = model_of(server, cache)
     first.refresh()
     first.close()
