@@ -17,6 +17,13 @@ from urllib.request import urlopen
 from helpers.file_server import wait_until
 
 BUCKET = "models"
+# All ports of the program have numbers of their own, so that several tests run beside each other.
+PORTS = (
+    *(f"{each}.{kind}" for each in ("master", "volume", "filer", "s3", "admin") for kind in ("port", "port.grpc")),
+    "webdav.port",
+    "s3.port.iceberg",
+    "s3.port.lance",
+)
 KEY, SECRET = "translane-test", "hunter2-of-the-store"
 
 
@@ -61,8 +68,8 @@ def program() -> str | None:
 def serving_objects(folder: Path) -> Iterator[ObjectStore]:
     command = program()
     assert command is not None
-    ports = {name: free_port() for name in ("master", "volume", "filer", "s3", "webdav", "admin")}
-    flags = [f"-{name}.port={port}" for name, port in ports.items()]
+    ports = {name: free_port() for name in PORTS}
+    flags = [f"-{name}={port}" for name, port in ports.items()]
     keys = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET}
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
@@ -72,7 +79,7 @@ def serving_objects(folder: Path) -> Iterator[ObjectStore]:
             stderr=log,
         )
     try:
-        store = ObjectStore(f"http://127.0.0.1:{ports['s3']}")
+        store = ObjectStore(f"http://127.0.0.1:{ports['s3.port']}")
         wait_until(lambda: process.poll() is None and answers(f"{store.endpoint}/healthz"), patience=60)
         yield store
     finally:

@@ -20,6 +20,7 @@ from translane.v1 import translation_pb2 as pb
 from translane_server.bundle import load_bundle
 from translane_server.check import check
 from translane_server.errors import BundleError
+from translane_server.model_places import ModelPlace
 from translane_server.settings import ServerSettings
 
 BUNDLE = Path(__file__).parents[2] / "data" / "bundles" / "v5-int8"
@@ -49,6 +50,10 @@ def settings_of(store: FileServer, cache: Path, digest: str = "") -> ServerSetti
     return ServerSettings.model_validate(
         {"model": place, "model_cache": cache, "port": 0, "metrics_port": 0, "replicas": 1, "threads": 1, "rows": 4}
     )
+
+
+def settings_of_folder() -> ServerSettings:
+    return ServerSettings(model=(ModelPlace(BUNDLE),), port=0, metrics_port=0, replicas=1, threads=1, rows=4)
 
 
 async def translate(running: Running) -> list[str]:
@@ -83,7 +88,7 @@ async def until(condition) -> None:
 async def test_a_server_follows_a_url_and_outlives_it(store, tmp_path, caplog):
     caplog.set_level(logging.INFO)
     first = digest_of(store)
-    async with serving_models(ServerSettings(model=(BUNDLE,), port=0, metrics_port=0, replicas=1, rows=4)) as running:
+    async with serving_models(settings_of_folder()) as running:
         expected = await translate(running)
     settings = settings_of(store, tmp_path)
     async with serving_models(settings) as running:
