@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import re
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+from helpers.certificates import CertificateFiles
 
 # Answers a request for a file. It gets what sends the answer, and the content of the file.
 Behaviour = Callable[["Handler", bytes], None]
@@ -26,8 +29,13 @@ class FileServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, files: Mapping[str, bytes]) -> None:
+    def __init__(self, files: Mapping[str, bytes], certificate: CertificateFiles | None = None) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
+        self.scheme = "http" if certificate is None else "https"
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate.cert, certificate.key)
+            self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
         self.files = dict(files)
         self.behaviours: dict[str, list[Behaviour]] = {}
         self.asked: list[str] = []
@@ -36,7 +44,7 @@ class FileServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
+        return f"{self.scheme}://127.0.0.1:{self.server_address[1]}"
 
     def put(self, folder: Path, place: str) -> None:
         """Serve all files of `folder` below the path `place`."""
@@ -136,13 +144,22 @@ def dripping(after: int, pause: float) -> Behaviour:
     return drip
 
 
+def endless_header(handler: Handler, content: bytes) -> None:
+    handler.wfile.write(b"HTTP/1.0 200 OK\r\nX-Header: ")
+    while not handler.server.stopping.wait(0.01):
+        handler.wfile.write(b"x")
+
+
 def silent(handler: Handler, content: bytes) -> None:
     handler.server.stopping.wait(60)
 
 
 @contextlib.contextmanager
-def serving_files(files: Mapping[str, bytes] | None = None) -> Iterator[FileServer]:
-    server = FileServer(files or {})
+def serving_files(
+    files: Mapping[str, bytes] | None = None, certificate: CertificateFiles | None = None
+) -> Iterator[FileServer]:
+    """Serve files; over TLS with a certificate."""
+    server = FileServer(files or {}, certificate)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:

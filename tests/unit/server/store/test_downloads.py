@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 
 from helpers import file_server
+from helpers.certificates import Authority
 from helpers.file_server import cut, dripping, endless, other, redirect, serving_files, silent, status, wait_until
 from translane_server.store import transfers
 from translane_server.store.downloads import ATTEMPTS, Bounds, Patience, download
@@ -128,9 +129,10 @@ def test_a_silent_server_is_left(server):
 
 
 def test_a_server_that_drips_is_left(server):
-    server.behave("file", dripping(100, 0.05))  # which would take 500 s
-    problem = refusal(server, patience=Patience(beginning=0.1, rate=1e9, pause=0.001))
-    assert problem == "it did not arrive within 0 seconds, 5 times"
+    patience = Patience(beginning=0.1, rate=1e9, pause=0.001)
+    for behaviour in (dripping(100, 0.05), file_server.endless_header):  # the file would take 500 s
+        server.behave("file", behaviour)
+        assert refusal(server, patience=patience) == "it did not arrive within 0 seconds, 5 times"
 
 
 @pytest.mark.parametrize("behaviour", [silent, dripping(100, 0.01), endless])
@@ -194,6 +196,18 @@ def test_a_redirect_from_https_stays_there():
     with pytest.raises(DownloadError, match="it redirects from https to another scheme"):
         transfers._redirected("https://host/a", {}, "http://host/b")
     assert transfers._redirected("http://host/a", {}, "https://host/b") == ("https://host/b", {})
+
+
+def test_tls_takes_a_certificate_of_a_known_authority(tmp_path, monkeypatch):
+    authority = Authority(tmp_path)
+    with serving_files({"file": CONTENT}, authority.files("127.0.0.1")) as server:
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+        assert get(server) == CONTENT
+        server.behave("file", dripping(100, 0.05))
+        problem = refusal(server, patience=Patience(beginning=0.2, rate=1e9, pause=0.001))
+        assert problem.startswith("it did not arrive within")
+        monkeypatch.setenv("SSL_CERT_FILE", str(Authority(tmp_path, "other").file))
+        assert refusal(server).startswith("the certificate of its server is refused: ")
 
 
 def test_a_certificate_that_is_refused_is_a_lasting_problem():
