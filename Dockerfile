@@ -21,7 +21,7 @@ RUN case "$DEVICE" in \
     esac \
  && /build/bin/python -m pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /dist . \
  && /build/bin/python -m pip --python /opt/translane/bin/python install --no-cache-dir -c "$pins" \
-      "$(echo /dist/*.whl)[$extra,http,language-id,otel]"
+      "$(echo /dist/*.whl)[$extra,http,language-id,otel,s3]"
 # Both stages have the same Debian packages, so this stage can list them.
 COPY scripts/write-notice scripts/write-sbom scripts/
 COPY models/zh-en models/zh-en

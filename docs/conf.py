@@ -46,6 +46,7 @@ docs/client
 docs/client-reference
 examples/README
 docs/server
+docs/models
 docs/observability
 docs/http
 docs/status-page

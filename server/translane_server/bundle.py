@@ -71,16 +71,27 @@ def read_manifest(folder: Path) -> Manifest:
         raise BundleError(f"model bundle {folder}: there is no such folder")
     try:
         _check_link(folder, MANIFEST)
-        content = parse_json(read_regular(path, MOST_DESCRIPTION_BYTES))
+        content = read_regular(path, MOST_DESCRIPTION_BYTES)
     except FileNotFoundError:
         raise BundleError(f"model bundle {folder}: it has no {MANIFEST}; translane-export writes bundles") from None
     except OSError as error:
         raise BundleError(f"model bundle {folder}: {MANIFEST} cannot be read: {error.strerror}") from None
+    return parse_manifest(content, str(folder))
+
+
+def parse_manifest(text: bytes, place: str) -> Manifest:
+    """Read the text of a manifest. `place` is the folder or the URL of the bundle, for messages.
+
+    Raises:
+        BundleError: the manifest is malformed, or of an unsupported schema version.
+    """
+    try:
+        content = parse_json(text)
     except ValueError as error:
-        raise BundleError(f"model bundle {folder}: {MANIFEST} is not JSON: {error}") from None
+        raise BundleError(f"model bundle {place}: {MANIFEST} is not JSON: {error}") from None
     version = content.get("schema_version") if isinstance(content, dict) else None
     if not isinstance(version, int) or isinstance(version, bool):
-        raise BundleError(f"model bundle {folder}: {MANIFEST} has no schema_version")
+        raise BundleError(f"model bundle {place}: {MANIFEST} has no schema_version")
     if version not in READABLE_VERSIONS:
         hint = (
             "upgrade the server"
@@ -88,15 +99,15 @@ def read_manifest(folder: Path) -> Manifest:
             else "export the checkpoint again with translane-export"
         )
         raise BundleError(
-            f"model bundle {folder}: this server reads schema versions"
+            f"model bundle {place}: this server reads schema versions"
             f" {READABLE_VERSIONS[0]} to {READABLE_VERSIONS[-1]}, not {version}; {hint}"
         )
     try:
         return Manifest.model_validate_json(json.dumps(content), strict=True)
     except ValidationError as error:
-        raise BundleError(f"model bundle {folder}: {MANIFEST}: {_first_problem(error)}") from None
+        raise BundleError(f"model bundle {place}: {MANIFEST}: {_first_problem(error)}") from None
     except ValueError as error:  # a number of too many digits
-        raise BundleError(f"model bundle {folder}: {MANIFEST}: {error}") from None
+        raise BundleError(f"model bundle {place}: {MANIFEST}: {error}") from None
 
 
 def file_entry(path: Path) -> FileEntry:

@@ -15,6 +15,7 @@ from translane_server.models.build import build_registry
 from translane_server.observation.metrics import Metrics
 from translane_server.server import http_port_type
 from translane_server.settings import ServerSettings
+from translane_server.store.remote_model import remote_models
 
 
 def check(settings: ServerSettings) -> Iterator[str]:
@@ -44,6 +45,8 @@ def check(settings: ServerSettings) -> Iterator[str]:
         if expired == len(keys):
             raise KeysError(f"keys {settings.keys_file}: nobody has a key that is valid; translane-keys add makes one")
         yield f"keys {settings.keys_file}: holders {len(holders)}, keys {len(keys)}, expired keys {expired}"
+    for place, remote in remote_models(settings).items():
+        yield f"model bundle {place.url}: sha256:{remote.refresh()} is in {remote.folder}"
     registry = build_registry(settings, Metrics())
     if settings.front_ends > 1:
         refuse_cuda(registry)

@@ -1,4 +1,4 @@
-"""Where models are: the folder of a model, and the name under which it is served."""
+"""Where models are: the folder or the URL of a model, and the name under which it is served."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import PydanticCustomError
+
 from translane_server.manifest import LONGEST_MODEL_NAME, MODEL_NAME
+from translane_server.model_urls import ModelUrl, is_url
+from translane_server.settings_loader import UNQUOTED
 
 
 @dataclass(frozen=True)
@@ -18,24 +22,36 @@ class ModelPlace:
     name: str = ""
 
 
+@dataclass(frozen=True)
+class RemotePlace:
+    """The URL of a model, and the model's name. Without a name, the model has the name of its manifest."""
+
+    url: ModelUrl
+    name: str = ""
+
+
 def is_model_name(text: str) -> bool:
     """Whether a model may have this name: letters, digits, `.`, `_` and `-`, 100 characters at most."""
     return len(text) <= LONGEST_MODEL_NAME and re.fullmatch(MODEL_NAME, text) is not None
 
 
 def read_places(value: Any) -> Any:
-    """Read FOLDER and NAME=FOLDER. A single value is a list of one; an empty one is none."""
+    """Read FOLDER, URL, NAME=FOLDER and NAME=URL. A single value is a list of one; an empty one is none."""
     values = [value] if isinstance(value, str | Path) else value
     if not isinstance(values, list | tuple):
         return values
     return tuple([_place(each) if isinstance(each, str | Path) else each for each in values if each != ""])
 
 
-def _place(text: str | Path) -> ModelPlace:
+def _place(text: str | Path) -> ModelPlace | RemotePlace:
     if isinstance(text, Path):
         return ModelPlace(text)
+    name = ""
     if named := re.match(f"({MODEL_NAME})=", text):
-        if not is_model_name(named[1]):
+        text, name = text[named.end() :], named[1]
+    try:
+        if name and not is_model_name(name):
             raise ValueError(f"a model's name has at most {LONGEST_MODEL_NAME} characters")
-        return ModelPlace(Path(text[named.end() :]), named[1])
-    return ModelPlace(Path(text))
+        return RemotePlace(ModelUrl.parse(text), name) if is_url(text) else ModelPlace(Path(text), name)
+    except ValueError as error:  # whose input may hold the password of a URL
+        raise PydanticCustomError(UNQUOTED, "{problem}", {"problem": str(error)}) from None

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from translane_server.manifest import MODEL_NAME
-from translane_server.model_places import ModelPlace, read_places
+from translane_server.model_places import ModelPlace, RemotePlace, read_places
 from translane_server.settings_loader import Flag, Settings, hint, what_is_wrong
 
 ENV_PREFIX = "TRANSLANE_"
@@ -47,15 +47,25 @@ class ServerSettings(Settings):
     """Serves translations of model bundles over gRPC."""
 
     model: Annotated[
-        tuple[ModelPlace, ...] | None,
+        tuple[ModelPlace | RemotePlace, ...] | None,
         BeforeValidator(read_places),
         Flag("FOLDER", separator=f",(?={MODEL_NAME}=)", in_usage=True, heading="models"),
     ] = Field(
         default=None,
-        description="Folder of a model bundle to serve; NAME=FOLDER serves it under this name; may be repeated.",
+        description="Folder or URL of a model bundle to serve; NAME=FOLDER serves it under this name; may be repeated.",
     )
     models: Annotated[Path | None, Flag("FOLDER")] = Field(
         default=None, description="Folder of models to serve: each folder in it is a model of that name."
+    )
+    model_cache: Annotated[Path | None, Flag("FOLDER")] = Field(
+        default=None,
+        description="Folder of the bundles that were downloaded from URLs; by default in the user's cache folder.",
+    )
+    model_cache_bytes: Annotated[int, Flag("BYTES")] = Field(
+        default=32 * 1024**3,
+        ge=1,
+        le=2**50,
+        description="Most bytes in the folder of downloaded bundles; a new one takes the place of unused ones [bytes].",
     )
     pivot: bool = Field(
         default=True, description="Translate through a third language, with two models, where no model has a pair."

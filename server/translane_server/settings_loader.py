@@ -31,6 +31,9 @@ from translane_server.printable import shown
 _COMMAND_PREFIXES = tuple(f"TRANSLANE_{name}_" for name in ("TRAIN", "DISTILL", "EXPORT", "EXPLAIN", "CLIENT", "RAY"))
 _CONFIG = "config"  # the name of the settings file, which is no field
 _MOST_BYTES = 1 << 20  # of a settings file
+# The type of errors about values that may hold a secret. Messages do not quote these values.
+UNQUOTED = "unquoted"
+
 _METAVARS: Mapping[Any, str] = {int: "N", float: "X", str: "TEXT", Path: "PATH"}
 
 
@@ -270,7 +273,7 @@ def _sentence(cls: type[Settings], problem: ErrorDetails, layers: _Layers, env_p
 def what_is_wrong(problem: ErrorDetails) -> str:
     """The end of a sentence about settings: what pydantic says, and the value if a single one is wrong."""
     message = problem["msg"].removeprefix("Value error, ")
-    if not problem["loc"]:
+    if not problem["loc"] or problem["type"] == UNQUOTED:
         return message
     return f"{message[:1].lower()}{message[1:]}, not {shown(problem['input'])}"
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 
 from translane_server.dispatch.plan import divide_cpus
 from translane_server.errors import SettingsError, StartupError
-from translane_server.model_places import ModelPlace
+from translane_server.model_places import ModelPlace, RemotePlace
 from translane_server.models.choice import listed
 from translane_server.models.folders import find_models
 from translane_server.models.glossary_folder import GlossaryFolder
@@ -17,12 +18,13 @@ from translane_server.models.served_model import ServedModel
 from translane_server.observation.metrics import Metrics
 from translane_server.requests.model_list import ModelDescription
 from translane_server.settings import ServerSettings
+from translane_server.store.remote_model import RemoteModel, remote_models
 
 _log = logging.getLogger(__name__)
 
 
 def build_registry(settings: ServerSettings, metrics: Metrics, cpus: int | None = None) -> Registry:
-    """Find all models and glossaries, and check their files. No model is loaded yet.
+    """Find all models and glossaries, download those of URLs, and check their files. No model is loaded yet.
 
     Args:
         settings: the settings of the server.
@@ -34,7 +36,8 @@ def build_registry(settings: ServerSettings, metrics: Metrics, cpus: int | None 
     """
     glossaries = GlossaryFolder(settings.glossaries)
     glossaries.load()
-    places = settings.model or ()
+    remote = remote_models(settings)
+    places = [_local(place, remote) for place in settings.model or ()]
     named = find_models(places) if places else {}
     # From now on the names of these folders are fixed, whatever their manifests say later.
     fixed = [ModelPlace(folder, name) for name, folder in named.items()]
@@ -44,7 +47,7 @@ def build_registry(settings: ServerSettings, metrics: Metrics, cpus: int | None 
             raise SettingsError(f"model_settings.{name}: there is no such model; there is {listed(folders)}")
     by_manifest = {place.folder for place in places if not place.name}
     of_manifests = frozenset(name for name, folder in named.items() if folder in by_manifest)
-    builder = _Builder(settings, metrics, of_manifests, cpus)
+    builder = _Builder(settings, metrics, of_manifests, cpus, {model.folder: model for model in remote.values()})
     registry = Registry(
         lambda: find_models(fixed, settings.models),
         builder.serve,
@@ -66,6 +69,25 @@ def build_registry(settings: ServerSettings, metrics: Metrics, cpus: int | None 
     return registry
 
 
+def _local(place: ModelPlace | RemotePlace, remote: Mapping[RemotePlace, RemoteModel]) -> ModelPlace:
+    """Return the place of a model in a folder, after the model is fetched from its URL.
+
+    Raises:
+        BundleError: the model cannot be fetched.
+    """
+    if isinstance(place, ModelPlace):
+        return place
+    model = remote[place]
+    digest = model.refresh_or_keep()
+    if not place.url.digest:
+        _log.warning(
+            "model bundle %s: it has no digest, so whoever writes there decides what is served; now it is @sha256:%s",
+            place.url,
+            digest,
+        )
+    return ModelPlace(model.folder, place.name)
+
+
 class _Builder:
     """Makes the model of a name and a folder."""
 
@@ -77,8 +99,10 @@ class _Builder:
         metrics: Metrics,
         named_by_manifest: frozenset[str],
         cpus: int | None,
+        remote: Mapping[Path, RemoteModel],
     ) -> None:
         self._cpus = cpus
+        self._remote = remote
         self._settings = settings
         self._metrics = metrics
         self._named_by_manifest = named_by_manifest
@@ -102,6 +126,7 @@ class _Builder:
             lambda: divide_cpus(sorted({*self.registry.models, name}), self._cpus)[name],
             named_by_manifest=name in self._named_by_manifest,
             stored=lambda: self.registry.stored,
+            remote=self._remote.get(folder),
         )
         try:
             checked = loader.check()

@@ -44,6 +44,7 @@ class LoadedModel:
         pids: the processes of the replicas.
         stored: returns the glossaries of the server.
         answers: the cache of this version's answers; None without one.
+        release: called when the files of the version are not needed any more.
         clock: monotonic clock [seconds].
 
     Attributes:
@@ -66,6 +67,7 @@ class LoadedModel:
         pids: Pids = (),
         stored: Callable[[], StoredGlossaries] = StoredGlossaries,
         answers: AnswerCache | None = None,
+        release: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
@@ -79,6 +81,7 @@ class LoadedModel:
         self.score = ScoreReader(manifest, tokenizer, limits)
         self.answers = answers
         self._pids = pids
+        self._release = release
         self._clock = clock
         self._users = 0
         self._unused = asyncio.Event()
@@ -168,6 +171,7 @@ class LoadedModel:
     async def stop(self) -> None:
         """End the replicas at once. Unfinished requests are answered with UNAVAILABLE."""
         await self.dispatcher.stop()
+        self._release()
 
     def _facts(self) -> dict[str, object]:
         return dict(data(model=self.name, version=self.manifest.version))

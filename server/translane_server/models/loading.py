@@ -27,6 +27,7 @@ from translane_server.replica.setup import ModelSetup, ReplicaSetup
 from translane_server.requests.answers import AnswerCache
 from translane_server.requests.limits import RequestLimits
 from translane_server.settings import ServerSettings
+from translane_server.store.remote_model import RemoteModel
 from translane_server.text.stored_glossaries import StoredGlossaries
 from translane_server.text.tokenizer import Tokenizer, load_tokenizer
 from translane_server.vocabulary import TargetVocabulary
@@ -55,6 +56,7 @@ class ModelLoader:
         cpus: returns the number of CPUs of this model.
         named_by_manifest: whether `name` is the name in the manifest. A version with another name is then refused.
         stored: returns the glossaries of the server.
+        remote: brings new versions from a URL into the folder; None if other people bring them.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class ModelLoader:
         *,
         named_by_manifest: bool = False,
         stored: Callable[[], StoredGlossaries] = StoredGlossaries,
+        remote: RemoteModel | None = None,
     ) -> None:
         self._name = name
         self._stored = stored
@@ -75,6 +78,7 @@ class ModelLoader:
         self._metrics = metrics
         self._cpus = cpus
         self._named_by_manifest = named_by_manifest
+        self._remote = remote
         self._checked: CheckedModel | None = None  # the first version, until it is loaded
 
     def check(self) -> CheckedModel:
@@ -107,6 +111,7 @@ class ModelLoader:
             StartupError: no version can be loaded, or none above the one that is loaded. The message is about the
                 highest version.
         """
+        await self._refresh(keeps_running=bool(running))
         refused: list[StartupError] = []
         for version in await asyncio.to_thread(versions, self._folder):
             try:
@@ -122,10 +127,33 @@ class ModelLoader:
             raise refused[0]
         return None
 
+    async def _refresh(self, *, keeps_running: bool) -> None:
+        """Bring the newest version of a URL into the folder.
+
+        Raises:
+            BundleError: that fails, and a version runs, or there is none to load.
+        """
+        if self._remote is None or self._checked is not None:
+            return
+        try:
+            await asyncio.to_thread(self._remote.refresh if keeps_running else self._remote.refresh_or_keep)
+        except asyncio.CancelledError:
+            self._remote.close()  # the server stops, and the thread must not go on
+            raise
+
     async def _load(self, version: Path) -> LoadedModel:
         checked, self._checked = self._checked, None
         if checked is None or checked.fingerprint != await asyncio.to_thread(_fingerprint, version):
             checked = await asyncio.to_thread(self._check, version)
+        hold = await asyncio.to_thread(self._remote.hold, checked.bundle.folder) if self._remote else None
+        release = hold.release if hold else lambda: None
+        try:
+            return await self._start(checked, release)
+        except BaseException:
+            release()
+            raise
+
+    async def _start(self, checked: CheckedModel, release: Callable[[], None]) -> LoadedModel:
         dispatcher, pids = make_dispatcher(self._name, self._settings, checked, self._metrics, self._cpus())
         loaded = LoadedModel(
             self._name,
@@ -139,11 +167,20 @@ class ModelLoader:
             pids=pids,
             stored=self._stored,
             answers=answer_cache(self._settings, self._metrics, self._stored),
+            release=release,
         )
         await loaded.start()
         return loaded
 
     def _check(self, version: Path) -> CheckedModel:
+        try:
+            return self._check_files(version)
+        except BundleError:
+            if self._remote is None or not self._remote.mend():
+                raise
+        return self._check_files(version)
+
+    def _check_files(self, version: Path) -> CheckedModel:
         # The manifest may be replaced while the files are checked. Then the fingerprint is that of the older manifest,
         # and the next reload finds a difference.
         folder = pinned(version)

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 import translane_client
 from translane_export.settings import ExportSettings
 from translane_export.train.settings import TrainSettings
+from translane_server.model_places import ModelPlace
 from translane_server.observation.metrics import Metrics
 from translane_server.settings import ServerSettings
 
@@ -139,4 +140,5 @@ def test_the_image_sets_what_the_server_knows():
     assert settings.host == "0.0.0.0"
     assert settings.model is not None
     (model,) = settings.model
+    assert isinstance(model, ModelPlace)
     assert f"COPY {model.folder.relative_to('/')} {model.folder}\n" in read("Dockerfile")

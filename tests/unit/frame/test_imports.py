@@ -26,7 +26,7 @@ FIRST_PARTY = {
 EXTRAS = {
     "translane": [],
     "translane_client": ["files", "completion", "otel"],
-    "translane_server": ["server-base", "server", "language-id", "completion", "http", "otel", "ray"],
+    "translane_server": ["server-base", "server", "language-id", "completion", "http", "otel", "ray", "s3"],
     "translane_export": ["server-base", "server", "export", "plot"],
 }
 # What a distribution is imported as, where that is not its name.
@@ -70,7 +70,8 @@ ROOMS = {
         "backend": {"arrays"},
         "bundle": {"errors", "files", "manifest"},
         "shortlist": {"arrays", "bundle", "errors", "files"},
-        "model_places": {"manifest"},
+        "model_urls": set(),
+        "model_places": {"manifest", "model_urls", "settings_loader"},
         "settings": {"manifest", "model_places", "settings_loader"},
         "completion": set(),
         "settings_loader": {"completion", "errors", "files", "printable"},
@@ -78,7 +79,8 @@ ROOMS = {
         "bundle_choice": {"bundle", "devices", "errors"},
         "descriptors": {"observation"},
         "access": {"completion", "errors", "file_changes", "files", "observation", "settings"},
-        "check": {"access", "cpus", "errors", "front_ends", "models", "observation", "server", "settings"},
+        "check": {"access", "cpus", "errors", "front_ends", "models", "observation", "server", "settings", "store"},
+        "store": {"bundle", "errors", "manifest", "model_places", "model_urls", "printable", "settings"},
         "healthcheck": set(),
         "text.markup": {"text.marks"},
         "text": {"budget", "bundle", "errors", "files", "manifest", "printable"},
@@ -103,7 +105,8 @@ ROOMS = {
         },
         "models": {
             "dispatch", "replica.setup", "requests", "text", "bundle", "bundle_choice", "devices", "errors",
-            "file_changes", "files", "observation", "manifest", "model_places", "printable", "settings", "vocabulary",
+            "file_changes", "files", "observation", "manifest", "model_places", "printable", "settings", "store",
+            "vocabulary",
         },
         "rpc.port": {"rpc", "access", "observation", "settings"},
         "forwarding": {"errors"},

@@ -18,6 +18,7 @@ from translane_server.requests.limits import TokenLimits
 from translane_server.requests.option_checks import OptionLimits, ranges
 from translane_server.rpc import open_calls, port, status, text_workers
 from translane_server.settings import ServerSettings
+from translane_server.store import downloads, fetch, transfers
 from translane_server.text import glossary_files
 from translane_server.text.language_tags import LONGEST_TAG
 from translane_server.text.words import STEMMERS
@@ -132,6 +133,21 @@ def test_numbers_of_glossaries():
     )
     outcomes = [name.removeprefix("TERM_OUTCOME_") for name in pb.TermOutcome.keys()[1:]]
     assert sorted(re.findall(r"\| `([A-Z_]+)` \|", page)) == sorted(outcomes)
+
+
+def test_numbers_of_downloads():
+    page = re.sub(r"\s+", " ", (FOLDER / "models.md").read_text(encoding="utf-8"))
+    patience = downloads.Patience()
+    assert (downloads.ATTEMPTS, transfers._MOST_REDIRECTS, patience.beginning) == (5, 5, 60)
+    for text in (
+        "another attempt goes on from there, five in all",
+        "five are followed",
+        f"{', '.join(map(str, transfers._PASSING))}, or 500 and above | five attempts",
+        f"no byte for {patience.silence:g} s; a file slower than {patience.rate / 1024:g} KiB/s, after a first minute",
+        f"a manifest of more than {fetch.MOST_MANIFEST_BYTES >> 20} MiB; more than {fetch.MOST_FILES:,} files",
+        f"bounds the folder**, {ServerSettings.model_fields['model_cache_bytes'].default >> 30} GiB by default",
+    ):
+        assert text in page
 
 
 @pytest.mark.parametrize("heading", ["Settings", "Options", "Errors", "Metrics"])

@@ -1,0 +1,231 @@
+"""Models from URLs, through the socket: a server downloads, follows, refuses, and outlives the store."""
+
+import asyncio
+import hashlib
+import json
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+from helpers.file_server import FileServer, other, serving_files, status, wait_until, whole
+from helpers.real_server import Running, serving_models
+from translane.v1 import translation_pb2 as pb
+from translane_server.bundle import load_bundle
+from translane_server.check import check
+from translane_server.errors import BundleError
+from translane_server.model_places import ModelPlace
+from translane_server.settings import ServerSettings
+
+BUNDLE = Path(__file__).parents[2] / "data" / "bundles" / "v5-int8"
+PATIENCE = 60  # seconds, on a busy machine
+WEIGHTS = "zh-en/weights.bin"
+
+
+@pytest.fixture
+def store():
+    with serving_files() as server:
+        server.put(BUNDLE, "zh-en")
+        yield server
+
+
+def publish(store: FileServer, **changes: object) -> str:
+    manifest = json.loads(store.files["zh-en/manifest.json"])
+    store.files["zh-en/manifest.json"] = json.dumps(manifest | changes).encode()
+    return digest_of(store)
+
+
+def digest_of(store: FileServer) -> str:
+    return hashlib.sha256(store.files["zh-en/manifest.json"]).hexdigest()
+
+
+def settings_of(store: FileServer, cache: Path, digest: str = "") -> ServerSettings:
+    place = f"{store.url}/zh-en" + (f"@sha256:{digest}" if digest else "")
+    return ServerSettings.model_validate(
+        {"model": place, "model_cache": cache, "port": 0, "metrics_port": 0, "replicas": 1, "threads": 1, "rows": 4}
+    )
+
+
+def settings_of_folder() -> ServerSettings:
+    return ServerSettings(model=(ModelPlace(BUNDLE),), port=0, metrics_port=0, replicas=1, threads=1, rows=4)
+
+
+async def translate(running: Running) -> list[str]:
+    request = pb.TranslateRequest(texts=["我有一只猫。"], options=pb.DecodingOptions(max_length=8, return_tokens=True))
+    answer = await running.stub.Translate(request, timeout=PATIENCE)
+    return list(answer.translations[0].hypotheses[0].tokens)
+
+
+async def version_of(running: Running) -> str:
+    models = (await running.stub.ListModels(pb.ListModelsRequest())).models
+    version: str = models[0].version
+    return version
+
+
+async def reloads(running: Running, outcome: str) -> int:
+    def read() -> str:
+        with urlopen(f"http://127.0.0.1:{running.server.metrics_port}/metrics") as answer:
+            text: str = answer.read().decode()
+            return text
+
+    found = re.search(rf'translane_model_reloads_total{{.*outcome="{outcome}"}} (\d+)', await asyncio.to_thread(read))
+    return int(found[1]) if found else 0
+
+
+async def until(condition) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not await condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.slow
+async def test_a_server_follows_a_url_and_outlives_it(store, tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    first = digest_of(store)
+    async with serving_models(settings_of_folder()) as running:
+        expected = await translate(running)
+    settings = settings_of(store, tmp_path)
+    async with serving_models(settings) as running:
+        assert await translate(running) == expected
+        assert (
+            f"it has no digest, so whoever writes there decides what is served; now it is @sha256:{first}"
+            in caplog.text
+        )
+        publish(store, version="2")
+        running.server.request_reload()
+        await until(lambda: is_version(running, "2"))
+        assert await translate(running) == expected
+        assert store.times(WEIGHTS) == 1
+
+        weights = store.files[WEIGHTS]
+        manifest = json.loads(store.files["zh-en/manifest.json"])
+        manifest["files"]["weights.bin"]["sha256"] = hashlib.sha256(b"other").hexdigest()
+        store.behave(WEIGHTS, other(weights[:-1] + b"x"))
+        publish(store, **(manifest | {"version": "3"}))
+        for refused, behaviour in enumerate((whole, status(404), status(403)), 1):
+            store.behave("zh-en/manifest.json", behaviour)
+            running.server.request_reload()
+            await until(lambda refused=refused: is_count(running, "refused", refused))
+        assert (await version_of(running), await translate(running)) == ("2", expected)
+        assert caplog.text.count("a new version is refused, and version 2 goes on: model bundle http://127.0.0.1") == 3
+        assert "weights.bin is not the file that was exported: its sha256 there is" in caplog.text
+    async with serving_models(settings) as running:
+        assert (await version_of(running), await translate(running)) == ("2", expected)
+    assert "the answer is 403 Forbidden; the version of the last download goes on" in caplog.text
+
+
+async def is_version(running: Running, version: str) -> bool:
+    return await version_of(running) == version
+
+
+async def is_count(running: Running, outcome: str, count: int) -> bool:
+    return await reloads(running, outcome) == count
+
+
+@pytest.mark.slow
+async def test_a_digest_needs_no_store_once_it_is_in_the_cache(store, tmp_path):
+    settings = settings_of(store, tmp_path, digest_of(store))
+    async with serving_models(settings) as running:
+        expected = await translate(running)
+    publish(store, version="2")
+    store.asked.clear()
+    async with serving_models(settings) as running:
+        running.server.request_reload()
+        assert (await version_of(running), await translate(running)) == ("1", expected)
+    assert store.asked == []
+
+
+@pytest.mark.slow
+async def test_a_broken_file_of_the_cache_is_replaced(store, tmp_path):
+    settings = settings_of(store, tmp_path, digest_of(store))
+    list(check(settings))
+    (tmp_path / "bundles" / digest_of(store) / "weights.bin").write_bytes(bytes(5120))
+    async with serving_models(settings) as running:
+        assert await translate(running)
+    assert store.times(WEIGHTS) == 2
+    load_bundle(tmp_path / "bundles" / digest_of(store))
+
+
+def test_a_check_downloads_and_tells_the_digest(store, tmp_path):
+    lines = list(check(settings_of(store, tmp_path)))
+    assert f"model bundle {store.url}/zh-en: sha256:{digest_of(store)} is in {tmp_path}/urls/" in lines[1]
+    assert lines[2].startswith("model reference: version 1, int8, on cpu; its 7 files are those that were exported")
+    store.behave("zh-en/manifest.json", status(404))
+    with pytest.raises(
+        BundleError, match=f"^model bundle {store.url}/zh-en: manifest.json: the answer is 404 Not Found$"
+    ):
+        list(check(settings_of(store, tmp_path)))
+
+
+def checking(store: FileServer, cache: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "translane_server", "--check", f"--model-cache={cache}"]
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("TRANSLANE_")}
+    return subprocess.Popen([*command, f"--model={store.url}/zh-en"], env=environ, stdout=-1, stderr=-1)
+
+
+@pytest.mark.slow
+def test_a_killed_download_goes_on(store, tmp_path):
+    content = os.urandom(1_000_000)
+    store.files["zh-en/large"] = content
+    entry = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    publish(store, files=json.loads(store.files["zh-en/manifest.json"])["files"] | {"large": entry})
+
+    def half(handler, content):
+        handler.answer(200, content[:600_000], len(content))
+        handler.server.stopping.wait(60)
+
+    store.behave("zh-en/large", half)
+    part = tmp_path / "unfinished" / digest_of(store) / f"part-{entry['sha256']}"
+    process = checking(store, tmp_path)
+    try:
+        wait_until(lambda: part.exists() and part.stat().st_size > 500_000)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    arrived = part.stat().st_size
+    assert not list((tmp_path / "bundles").iterdir())
+    store.behave("zh-en/large", whole)
+    store.headers.clear()
+    list(check(settings_of(store, tmp_path)))
+    assert [headers["Range"] for headers in store.headers if "Range" in headers] == [f"bytes={arrived}-"]
+    load_bundle(tmp_path / "bundles" / digest_of(store))
+    assert not list((tmp_path / "unfinished").iterdir())
+
+
+@pytest.mark.slow
+def test_two_processes_download_once(store, tmp_path):
+    def late(handler, content):
+        wait_until(lambda: store.times("zh-en/manifest.json") >= 2)
+        whole(handler, content)
+
+    store.behave(WEIGHTS, late)
+    processes = [checking(store, tmp_path) for _ in range(2)]
+    outputs = [process.communicate(timeout=PATIENCE) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], outputs
+    assert store.times(WEIGHTS) == 1
+    load_bundle(tmp_path / "bundles" / digest_of(store))
+
+
+@pytest.mark.slow
+def test_front_ends_download_once(store, tmp_path):
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("needs two CPUs")
+    command = [sys.executable, "-m", "translane_server", "--port=0", "--metrics-port=0", "--front-ends=2", "--rows=8"]
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("TRANSLANE_")}
+    place = f"--model={store.url}/zh-en@sha256:{digest_of(store)}"
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen([*command, place, f"--model-cache={tmp_path}"], env=environ, stderr=log)
+    try:
+        wait_until(lambda: (tmp_path / "log").read_text().count("serving on cpu") == 2, PATIENCE)
+        process.terminate()
+        assert process.wait(PATIENCE) == 0
+    finally:
+        process.kill()
+        process.wait()
+    assert store.times(WEIGHTS) == 1

