@@ -44,8 +44,7 @@ class Exchange:
     """One call and its attempts, up to an answer or a final error.
 
     A client repeats three steps: it attempts the call for `timeout()` seconds, hands a failure to `pause_after`, and
-    waits as long as `pause_after` says. A client that reads a stream also calls `answered()` at the first message.
-    From then on every error is final, because text that was handed out cannot be taken back.
+    waits as long as `pause_after` says.
 
     A `patient` exchange waits for room in a full queue up to the deadline, and uses up no attempts for it.
     """
@@ -70,7 +69,6 @@ class Exchange:
         self._patient = patient
         self._attempt = 0
         self._waits = 0
-        self._answered = False
 
     def timeout(self) -> float | None:
         """Begins an attempt; returns the seconds that the attempt may take, or None for no limit.
@@ -84,21 +82,17 @@ class Exchange:
             raise DeadlineExceeded(f"no answer from {self._connection.name} before the deadline")
         return None if math.isinf(remaining) else remaining
 
-    def answered(self) -> None:
-        """Notes that a part of the answer has arrived."""
-        self._answered = True
-
     def pause_after(self, failure: grpc.RpcError) -> float:
         """Seconds to wait before the next attempt.
 
         Raises:
-            TranslaneError: no attempt follows. A retry makes no sense, or the attempts are used up, or a part of the
-                answer has arrived, or the pause would not end before the deadline.
+            TranslaneError: no attempt follows. A retry makes no sense, or the attempts are used up, or the pause would
+                not end before the deadline.
         """
         if self._closed() and _code(failure) is grpc.StatusCode.CANCELLED:
             raise Cancelled("the client was closed") from failure
         error: TranslaneError = exception_from(failure, connection=self._connection, offset=self._offset)
-        if self._answered or is_hopeless(failure):
+        if is_hopeless(failure):
             raise error from failure
         if self._retry.is_too_long(error):
             raise error from failure

@@ -7,7 +7,7 @@ from typing import Any
 from google.protobuf.duration_pb2 import Duration
 
 from translane.v1 import translation_pb2 as pb
-from translane_client.errors import Internal
+from translane_client.errors import Internal, Unavailable
 from translane_client.results import (
     AlignmentPoint,
     FinishReason,
@@ -68,24 +68,60 @@ def server_info_of(response: pb.ListModelsResponse) -> ServerInfo:
 
 
 class ReceivedStream:
-    """What has arrived of a streamed translation."""
+    """What has arrived of a streamed translation, in all attempts at the call.
+
+    After an attempt that breaks off, the next attempt begins with the first word again. The same text has the same
+    translation at every server, so the attempt repeats what was handed out before it goes on. Text that was handed out
+    cannot be taken back. So a translation that begins otherwise, as an unseeded sample does, is an error.
+    """
 
     def __init__(self) -> None:
         self.translation: StreamedTranslation | None = None
         """The whole translation, once the last message has arrived."""
+        self._handed_out: list[str] = []
+        self._repeated = ""  # the text that earlier attempts have handed out
+        self._place = 0  # characters of it that have come again
+
+    def begin(self) -> None:
+        """Notes that an attempt begins."""
+        self._repeated, self._place = "".join(self._handed_out), 0
+        self._handed_out = [self._repeated]
 
     def delta_of(self, response: pb.TranslateStreamResponse) -> str:
-        """Takes one message; returns the message's delta, which may be empty."""
+        """Takes one message; returns what is new in the message's delta, which may be nothing.
+
+        Raises:
+            Unavailable: the text is not what was handed out before the stream broke off.
+        """
+        delta = response.text_delta
+        again = self._repeated[self._place : self._place + len(delta)]
+        if not delta.startswith(again):
+            raise _begun_otherwise()
+        self._place += len(again)
+        if fresh := delta[len(again) :]:
+            self._handed_out.append(fresh)
         if response.HasField("hypothesis"):
             self.translation = StreamedTranslation(
                 _hypothesis(response.hypothesis), _timing(response), _treatment(response)
             )
-        return response.text_delta
+        return fresh
 
     def end(self) -> None:
-        """Notes that the stream has ended. Internal: the whole translation has not arrived."""
+        """Notes that the stream has ended.
+
+        Raises:
+            Internal: the whole translation has not arrived.
+            Unavailable: the stream is shorter than what was handed out before it broke off.
+        """
         if self.translation is None:
             raise Internal("the server ended the stream without its translation")
+        if self._place < len(self._repeated):
+            self.translation = None
+            raise _begun_otherwise()
+
+
+def _begun_otherwise() -> Unavailable:
+    return Unavailable("the stream broke off, and the translation begins otherwise now that the text is translated again")
 
 
 def _translation(translation: pb.Translation, model: str, timing: Timing | None) -> Translation:

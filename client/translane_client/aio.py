@@ -254,11 +254,11 @@ class AsyncClient(BaseClient):
         while True:
             try:
                 with self._closing_as_cancelled(running):
+                    received.begin()
                     method, metadata = self._method(call), self._metadata()
                     running.call = method(call.request, timeout=exchange.timeout(), metadata=metadata)
                     try:
                         async for response in running.call:
-                            exchange.answered()
                             if delta := call.parse(response):
                                 yield delta
                     finally:

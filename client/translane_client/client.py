@@ -167,7 +167,8 @@ class Client(BaseClient):
 
         The arguments are those of `translate`; `timeout` is the deadline of the whole stream. The deltas concatenate
         to the translation, and no delta ends within a character. Beam search hands out what all beams agree on. The
-        client retries as `translate` does until the first delta has arrived, and raises every error after that.
+        client retries as `translate` does. A stream that breaks off is translated again, and goes on after the deltas
+        that were handed out. Unavailable: the translation begins otherwise the second time, as a sample without a seed.
         """
         call, received = stream_call(
             text, RequestSettings(model, source_language, target_language, priority, options, format)
@@ -276,9 +277,9 @@ class Client(BaseClient):
             exchange = self._exchange(call, self._deadline(timeout))
             while True:
                 try:
+                    received.begin()
                     method, metadata = self._method(call), self._metadata()
                     for response in calls.messages(method, call.request, exchange.timeout(), metadata):
-                        exchange.answered()
                         if delta := call.parse(response):
                             yield delta
                     received.end()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections import deque
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
 import pytest
-from unit.client.fake_server import PATIENCE, FakeServer, bad_fields, breaks_off, fails, reason, retry_in
+from unit.client.fake_server import PATIENCE, Behaviour, FakeServer, bad_fields, breaks_off, fails, reason, retry_in
 
 from translane.v1 import translation_pb2 as pb
 from translane_client import (
@@ -29,6 +30,19 @@ from translane_client import (
 
 UNAVAILABLE = fails(grpc.StatusCode.UNAVAILABLE, "draining", reason("UNAVAILABLE"))
 QUEUE_FULL = fails(grpc.StatusCode.RESOURCE_EXHAUSTED, "full", reason("QUEUE_FULL"), retry_in(2, 500_000_000))
+# What a proxy makes of a server that is gone.
+BROKEN_OFF = fails(grpc.StatusCode.INTERNAL, "Received RST_STREAM with error code 2")
+
+
+def deltas(*parts: str) -> Behaviour:
+    """A behaviour that streams these deltas, and then their text as the translation."""
+
+    def behave(_request: pb.TranslateStreamRequest, _context: grpc.ServicerContext) -> Iterator[Any]:
+        for part in parts:
+            yield pb.TranslateStreamResponse(text_delta=part)
+        yield pb.TranslateStreamResponse(hypothesis=pb.Hypothesis(text="".join(parts)))
+
+    return behave
 
 
 def test_deltas_arrive_in_order_and_the_translation_last(server: FakeServer, connect):
@@ -102,26 +116,60 @@ def test_what_fails_before_the_first_message_is_tried_again(server: FakeServer, 
     assert len(time.pauses) == 2
 
 
-@pytest.mark.parametrize(("failure", "kind"), [(UNAVAILABLE, Unavailable), (QUEUE_FULL, QueueFull)])
-def test_what_fails_after_the_first_message_is_raised(server: FakeServer, connect, time, failure, kind):
-    server.script = deque([breaks_off(2, failure)])
+@pytest.mark.parametrize(
+    "failure", [UNAVAILABLE, QUEUE_FULL, BROKEN_OFF, fails(grpc.StatusCode.CANCELLED, "CANCELLED")]
+)
+def test_a_stream_that_breaks_off_goes_on_after_what_was_handed_out(server: FakeServer, connect, time, failure):
+    server.script = deque([breaks_off(2, failure), breaks_off(1, failure), breaks_off(4, failure)])
+    with connect(server.address).translate_stream("abc") as stream:
+        assert list(stream) == list("<abc>")
+    assert stream.result.text == "<abc>"
+    assert len(server.requests) == 4
+    assert len(time.pauses) == 3
+
+
+def test_other_deltas_of_the_same_text_go_on_where_the_stream_broke_off(server: FakeServer, connect, time):
+    server.script = deque([breaks_off(3, UNAVAILABLE), deltas("<", "abcd", "", "e>")])
+    with connect(server.address).translate_stream("abcde") as stream:
+        assert list(stream) == ["<", "a", "b", "cd", "e>"]
+
+
+def test_a_break_after_the_last_delta_costs_nothing(server: FakeServer, connect, time):
+    server.script = deque([breaks_off(3, UNAVAILABLE)])
+    with connect(server.address).translate_stream("a") as stream:
+        assert list(stream) == ["<", "a", ">"]
+    assert stream.result.text == "<a>"
+
+
+@pytest.mark.parametrize("second", [deltas("<ax>"), deltas("<", "a"), deltas()])
+def test_a_translation_that_begins_otherwise_is_an_error(server: FakeServer, connect, time, second):
+    server.script = deque([breaks_off(3, UNAVAILABLE), second])
+    stream = connect(server.address).translate_stream("abc")
+    assert [next(stream), next(stream), next(stream)] == ["<", "a", "b"]
+    with pytest.raises(Unavailable, match="begins otherwise"):
+        next(stream)
+    assert len(server.requests) == 2
+    with pytest.raises(RuntimeError, match="has not ended"):
+        _ = stream.result
+
+
+def test_a_stream_that_breaks_off_again_and_again_is_told(server: FakeServer, connect, time):
+    server.always = breaks_off(2, UNAVAILABLE)
+    stream = connect(server.address, retry=RetryPolicy(attempts=3)).translate_stream("abc")
+    assert [next(stream), next(stream)] == ["<", "a"]
+    with pytest.raises(Unavailable, match="draining"):
+        next(stream)
+    assert len(server.requests) == 3
+
+
+def test_a_mistake_that_is_found_late_is_raised_at_once(server: FakeServer, connect, time):
+    server.script = deque([breaks_off(2, fails(grpc.StatusCode.INTERNAL, "broken", reason("INTERNAL")))])
     stream = connect(server.address).translate_stream("abc")
     assert [next(stream), next(stream)] == ["<", "a"]
-    with pytest.raises(kind):
+    with pytest.raises(Internal, match="broken"):
         next(stream)
     assert len(server.requests) == 1
     assert time.pauses == []
-
-
-def test_a_message_without_text_is_a_first_message_too(server: FakeServer, connect, time):
-    def behave(request, context):
-        yield pb.TranslateStreamResponse()
-        yield from UNAVAILABLE(request, context)
-
-    server.script = deque([behave])
-    with pytest.raises(Unavailable):
-        list(connect(server.address).translate_stream("a"))
-    assert len(server.requests) == 1
 
 
 def test_attempts_are_used_up(server: FakeServer, connect, time):

@@ -137,11 +137,19 @@ def test_it_is_tried_again_before_the_first_delta(server: FakeServer, command: C
     assert command.out == "<a>\n"
 
 
-def test_a_line_that_breaks_off_is_ended_and_not_counted(server: FakeServer, command: Command):
+def test_a_line_that_breaks_off_goes_on(server: FakeServer, command: Command):
     server.script = deque([lambda request, _: answer_to(request), breaks_off(2, UNAVAILABLE)])
+    assert command("translate", "--stream", stdin=b"a\nbcd\ne\n") == 0
+    assert command.out == "<a>\n<bcd>\n<e>\n"
+    assert len(server.requests) == 4
+
+
+def test_a_line_that_fails_in_its_middle_is_ended_and_not_counted(server: FakeServer, command: Command):
+    broken = fails(grpc.StatusCode.INTERNAL, "broken", reason("INTERNAL"))
+    server.script = deque([lambda request, _: answer_to(request), breaks_off(2, broken)])
     assert command("translate", "--stream", stdin=b"a\nbcd\ne\n") == 1
     assert command.out == "<a>\n<b\n"
-    assert command.err == "translane: draining; 1 line was written to standard output\n"
+    assert command.err == "translane: broken; 1 line was written to standard output\n"
     assert len(server.requests) == 2
 
 
