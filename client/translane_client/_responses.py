@@ -121,7 +121,7 @@ class ReceivedStream:
 
 
 def _begun_otherwise() -> Unavailable:
-    return Unavailable("the stream broke off, and the translation begins otherwise now that the text is translated again")
+    return Unavailable("the stream broke off, and the text, translated again, begins otherwise")
 
 
 def _translation(translation: pb.Translation, model: str, timing: Timing | None) -> Translation:

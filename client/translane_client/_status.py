@@ -76,8 +76,8 @@ _BROKEN_OFF = re.compile(r"received rst_stream with error code [02]\b", re.IGNOR
 def exception_from(error: grpc.RpcError, *, connection: Connection, offset: int = 0) -> errors.TranslaneError:
     """The TranslaneError for `error`.
 
-    A call that the server cancelled without an ErrorInfo becomes Unavailable, and so does a call that a proxy broke off.
-    The caller has to know whether the client itself cancelled the call.
+    A call that the server cancelled without an ErrorInfo becomes Unavailable, and so does a call that a proxy breaks
+    off. The caller has to know whether the client itself cancelled the call.
 
     Args:
         error: The exception that a call of grpc or grpc.aio raised.
