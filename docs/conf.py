@@ -56,6 +56,7 @@ docs/access
 docs/envoy
 docs/security
 docs/deployment
+docs/kubernetes
 docs/dashboards
 docs/export
 docs/quality

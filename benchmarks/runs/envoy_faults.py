@@ -3,8 +3,8 @@
     python -m benchmarks.runs.envoy_faults
     python -m benchmarks.runs.envoy_faults --write    # into docs/envoy.md
 
-`helpers.faults_behind_envoy` has the servers and their callers, and a test runs the same. Times depend on the machine, and
-on what else it does. The counts of lost calls do not.
+`helpers.faults_behind_envoy` has the servers and their callers, and a test runs the same. Times depend on the machine
+and on what else it does. The counts of lost calls do not.
 """
 
 from __future__ import annotations
