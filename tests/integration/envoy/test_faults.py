@@ -23,8 +23,6 @@ def test_servers_that_die_hang_drain_or_join_cost_no_call(tmp_path: Path):
     assert {outcome.event: outcome.lost for outcome in result.outcomes if outcome.lost} == {}
     assert all(outcome.calls >= CALLS and outcome.streams for outcome in result.outcomes)
     assert min(result.shares) > 0.1  # of four servers alike
-    quiet, *_ = result.outcomes
-    assert (quiet.repeated, quiet.continued) == (0, 0)
     # Calls at the server that hangs are repeated when its connection is given up.
     assert result.silent_connections >= 1
     (hangs,) = [outcome for outcome in result.outcomes if outcome.event == "one hangs"]
