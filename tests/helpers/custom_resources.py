@@ -1,7 +1,8 @@
 """Schemas of kinds that Kubernetes itself does not have: what the chart uses of them, by the sources named below.
 
-No package has these schemas. They have the fields that the chart writes, and no others, so a misspelt field is found.
-A new field in the chart takes a look into the source, and a line here.
+No package has the Gateway API's. KEDA's are in cloudcoil-models-keda, as classes and with a client of Kubernetes: much
+for one manifest. The schemas here have the fields that the chart writes, and no others, so a misspelt field is found. A
+new field in the chart takes a look into the source, and a line here.
 """
 
 from __future__ import annotations
