@@ -11,7 +11,7 @@ from helpers.envoy import Envoy
 from translane_client import Client, RetryPolicy, TranslaneError
 
 SENTENCE = "我有一只猫。"
-PAGE = "我有一只猫。他会说三种语言。明天会下雨吗？" * 4
+PAGE = "我有一只猫。他会说三种语言。明天会下雨吗？" * 20  # long enough to be broken off in the middle
 # 120 KB: more than Envoy's buffer of a connection. A word without a translation stays as it is.
 LARGE = ["x" * 3000] * 40
 
