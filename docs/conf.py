@@ -58,6 +58,7 @@ docs/envoy
 docs/ray-serve
 docs/security
 docs/deployment
+docs/kubernetes
 docs/dashboards
 docs/export
 docs/quality

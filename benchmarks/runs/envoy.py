@@ -23,13 +23,9 @@ from benchmarks.engines.server_process import ServerProcess, translane
 from benchmarks.measuring.turns import CALLS, METHODS, ROUNDS, Way, over_grpc, over_http, table, take_turns
 from benchmarks.places import DEMO, ROOT
 from benchmarks.report.marked_part import write_part
-from helpers.envoy import Envoy, running_envoy
+from helpers.envoy import NO_LIMIT, Envoy, running_envoy
 
 PAGE = ROOT / "docs" / "envoy.md"
-NO_LIMIT = {
-    "tokens_per_fill: 1000, ": "tokens_per_fill: 1000000, ",
-    "tokens_per_fill: 200, ": "tokens_per_fill: 1000000, ",
-}
 
 
 def main() -> None:

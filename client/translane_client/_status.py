@@ -69,11 +69,15 @@ _CAUSES = {
 }
 
 
+# What gRPC says where a proxy ends a call in the middle of an answer, because the server behind the proxy is gone.
+_BROKEN_OFF = re.compile(r"received rst_stream with error code [02]\b", re.IGNORECASE)
+
+
 def exception_from(error: grpc.RpcError, *, connection: Connection, offset: int = 0) -> errors.TranslaneError:
     """The TranslaneError for `error`.
 
-    A call that the server cancelled without an ErrorInfo becomes Unavailable. The caller has to know whether the client
-    itself cancelled the call.
+    A call that the server cancelled without an ErrorInfo becomes Unavailable, and so does a call that a proxy breaks
+    off. The caller has to know whether the client itself cancelled the call.
 
     Args:
         error: The exception that a call of grpc or grpc.aio raised.
@@ -98,6 +102,9 @@ def exception_from(error: grpc.RpcError, *, connection: Connection, offset: int 
     if code is grpc.StatusCode.CANCELLED and not ours:  # not the service's own error: the server is shutting down
         code = grpc.StatusCode.UNAVAILABLE
         message = "the server cancelled the call; it may be shutting down"
+    elif code is grpc.StatusCode.INTERNAL and not ours and _BROKEN_OFF.search(call.details() or ""):
+        code = grpc.StatusCode.UNAVAILABLE
+        message = f"{connection.name} broke off its answer; a server behind it may be gone"
     else:
         message = call.details() if ours and call.details() else _message(code, call.details() or "", connection)
     kind = _CLASSES.get(code, errors.TranslaneError)

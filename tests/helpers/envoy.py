@@ -21,6 +21,11 @@ from helpers.certificates import Authority
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "envoy"
 STARTING_TIME = 30.0  # [seconds]
+# Changes of envoy.yaml for loads that one address may not put on it.
+NO_LIMIT = {
+    "tokens_per_fill: 1000, ": "tokens_per_fill: 1000000, ",
+    "tokens_per_fill: 200, ": "tokens_per_fill: 1000000, ",
+}
 
 _ENDPOINT = "- endpoint: {address: {socket_address: {address: translane, port_value: 50051}}}"
 _UPSTREAM_TLS = re.compile(r"(?m)^( *)# (transport_socket:\n)((?:\1# .*\n)+)")

@@ -39,6 +39,7 @@ class ServerProcess:
         environment: variables that are set for the server.
         pipes_log: whether the server writes to a pipe, which another process reads into the file.
         program: the arguments of Python that run the server.
+        host: the loopback address to listen on.
 
     Attributes:
         log_reader: the process that reads the pipe, if there is one.
@@ -53,12 +54,13 @@ class ServerProcess:
         *,
         pipes_log: bool = False,
         program: Sequence[str] = ("-m", "translane_server"),
+        host: str = "127.0.0.1",
     ) -> None:
         self._log = log
         ulimits = {"v": _ADDRESS_SPACE} | dict(limits or {})
         prelude = "".join(f"ulimit -{option} {value} && " for option, value in ulimits.items())
         model = [] if any(flag.startswith("--model") for flag in flags) else ["--model", str(BUNDLE)]
-        command = [sys.executable, *program, *model, "--port=0", "--metrics-port=0", *flags]
+        command = [sys.executable, *program, *model, f"--host={host}", "--port=0", "--metrics-port=0", *flags]
         self.log_reader: subprocess.Popen[bytes] | None = None
         with log.open("wb") as file, contextlib.ExitStack() as pipe:
             printed: IO[bytes] = file
@@ -74,6 +76,7 @@ class ServerProcess:
                 stdout=printed,
                 stderr=printed,
             )
+        self.host = host
         self.port = self.metrics_port = 0
 
     @property
@@ -82,7 +85,7 @@ class ServerProcess:
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def log(self) -> str:
@@ -111,7 +114,7 @@ class ServerProcess:
 
     def metrics(self) -> dict[str, float]:
         """The value of each series on the metrics port."""
-        with urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=10) as response:
+        with urlopen(f"http://{self.host}:{self.metrics_port}/metrics", timeout=10) as response:
             lines = response.read().decode().splitlines()
         pairs = [line.rpartition(" ") for line in lines if line and not line.startswith("#")]
         return {name: float(value) for name, _, value in pairs}

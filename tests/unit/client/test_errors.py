@@ -10,7 +10,16 @@ import pytest
 from unit.client.fake_server import FakeServer, bad_fields, fails, reason, retry_in
 
 import translane_client
-from translane_client import Connection, FieldViolation, InvalidArgument, QueueFull, TranslaneError, Unavailable
+from translane_client import (
+    Connection,
+    FieldViolation,
+    Internal,
+    InvalidArgument,
+    QueueFull,
+    RetryPolicy,
+    TranslaneError,
+    Unavailable,
+)
 from translane_client._status import exception_from
 
 CODES = {
@@ -113,6 +122,17 @@ def test_why_a_server_cannot_be_reached_is_told_briefly(details, cause: str):
     error = exception_from(FakeFailure(grpc.StatusCode.UNAVAILABLE, details), connection=Connection("here:1"))
     assert isinstance(error, Unavailable)
     assert str(error) == f"cannot reach here:1: {cause}"
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_an_answer_that_a_proxy_breaks_off_may_be_asked_for_again(number: int):
+    failure = FakeFailure(grpc.StatusCode.INTERNAL, f"Received RST_STREAM with error code {number}")
+    error = exception_from(failure, connection=Connection("here"))
+    assert isinstance(error, Unavailable)
+    assert RetryPolicy().retries(error, attempt=1)
+    assert str(error) == "here:50051 broke off its answer; a server behind it may be gone"
+    protocol_error = FakeFailure(grpc.StatusCode.INTERNAL, "Received RST_STREAM with error code 1")
+    assert isinstance(exception_from(protocol_error, connection=Connection("here")), Internal)
 
 
 def test_an_error_without_code_or_details_is_told():

@@ -1,6 +1,7 @@
 """The Helm chart: what it renders is valid Kubernetes, and says what the values say. Wrong values are refused."""
 
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -8,12 +9,15 @@ from typing import Any
 import pytest
 import yaml
 
+from helpers.custom_resources import SCHEMAS
 from helpers.helm import CHART, EXAMPLES, ROOT, container_of, lint, manifests, notes, of_kind, refusals
+from translane.v1 import translation_pb2
 from translane_server.settings import ServerSettings
 from translane_server.settings_loader import load_settings
 
 pytest.importorskip("helm_python", reason="helm-python-sdk is not installed")
 kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")
+jsonschema = pytest.importorskip("jsonschema", reason="jsonschema, which kubernetes-validate takes, is not installed")
 
 # Kinds of Prometheus Operator, of which Kubernetes itself has no schema.
 OF_PROMETHEUS = {"PodMonitor", "PrometheusRule"}
@@ -44,7 +48,9 @@ def test_the_chart_has_no_findings(name):
 def test_every_manifest_follows_the_schema_of_kubernetes(rendered, name):
     versions = VERSIONS if name != "gpu" else VERSIONS[1:]
     for document in rendered[name]:
-        if document["kind"] not in OF_PROMETHEUS:
+        if document["kind"] in SCHEMAS:
+            jsonschema.validate(document, SCHEMAS[document["kind"]])
+        elif document["kind"] not in OF_PROMETHEUS:
             for version in versions:
                 kubernetes_validate.validate(document, version, strict=True)
 
@@ -53,6 +59,14 @@ def test_the_check_of_the_schema_finds_unknown_fields(rendered):
     document = dict(of_kind(rendered["default"], "Service"), unknown=1)
     with pytest.raises(kubernetes_validate.ValidationError, match="unknown"):
         kubernetes_validate.validate(document, VERSIONS[0], strict=True)
+
+
+@pytest.mark.parametrize("kind", SCHEMAS)
+def test_the_check_of_custom_resources_finds_unknown_fields(rendered, kind):
+    (document, *_) = [each for documents in rendered.values() for each in documents if each["kind"] == kind]
+    jsonschema.validate(document, SCHEMAS[kind])
+    with pytest.raises(jsonschema.ValidationError, match="unknown"):
+        jsonschema.validate(document | {"spec": document["spec"] | {"unknown": 1}}, SCHEMAS[kind])
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -232,16 +246,72 @@ def test_the_autoscaler_counts_the_pods(rendered):
     deployment = of_kind(rendered["autoscaled"], "Deployment")
     assert autoscaler["scaleTargetRef"]["name"] == deployment["metadata"]["name"]
     assert "replicas" not in deployment["spec"]  # an upgrade leaves the autoscaler's number
-    (metric,) = autoscaler["metrics"]
-    assert metric["pods"]["metric"]["name"] == "translane_sentences_waiting"
-    assert metric["pods"]["target"] == {"type": "AverageValue", "averageValue": "32"}
+    targets = {each["pods"]["metric"]["name"]: each["pods"]["target"] for each in autoscaler["metrics"]}
+    assert targets == {
+        "translane_sentences_waiting": {"type": "AverageValue", "averageValue": "32"},
+        "translane_busy_rows": {"type": "AverageValue", "averageValue": "750m"},
+    }
 
 
-def test_the_autoscalers_metric_is_one_of_the_server():
-    from translane_server.observation.metrics import Metrics
+def test_keda_takes_the_place_of_the_autoscaler(rendered):
+    documents = rendered["keda"]
+    assert "HorizontalPodAutoscaler" not in {document["kind"] for document in documents}
+    assert "replicas" not in of_kind(documents, "Deployment")["spec"]
+    scaled = of_kind(documents, "ScaledObject")["spec"]
+    assert scaled["scaleTargetRef"]["name"] == of_kind(documents, "Deployment")["metadata"]["name"]
+    assert (scaled["minReplicaCount"], scaled["maxReplicaCount"]) == (4, 40)
+    metadata = [trigger["metadata"] for trigger in scaled["triggers"]]
+    assert [each["threshold"] for each in metadata] == ["64", "0.75"]
+    # By default KEDA takes missing series for 0, and a Prometheus without targets would end pods under load.
+    assert all(each["ignoreNullValues"] == "false" for each in metadata)
+    assert {each["serverAddress"] for each in metadata} == {"http://prometheus-operated.monitoring:9090"}
 
-    names = {metric.name for metric in Metrics().registry.collect()}
-    assert yaml.safe_load((CHART / "values.yaml").read_text())["autoscaling"]["metric"] in names
+
+def test_pods_come_fast_and_go_slowly_with_both_autoscalers(rendered):
+    behavior = of_kind(rendered["autoscaled"], "HorizontalPodAutoscaler")["spec"]["behavior"]
+    config = of_kind(rendered["keda"], "ScaledObject")["spec"]["advanced"]["horizontalPodAutoscalerConfig"]
+    assert config["behavior"] == behavior
+    up, down = behavior["scaleUp"], behavior["scaleDown"]
+    assert (up["stabilizationWindowSeconds"], up["selectPolicy"]) == (0, "Max")
+    assert down["stabilizationWindowSeconds"] == 300
+    assert down["policies"] == [{"type": "Pods", "value": 1, "periodSeconds": 60}]
+
+
+def test_one_pod_ends_only_when_another_serves(rendered):
+    deployment = of_kind(rendered["default"], "Deployment")["spec"]
+    assert deployment["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+    assert deployment["minReadySeconds"] == 10
+    assert of_kind(rendered["everything"], "Deployment")["spec"]["minReadySeconds"] == 20
+    for constraint in pod_of(rendered["default"])["topologySpreadConstraints"]:
+        assert constraint["matchLabelKeys"] == ["pod-template-hash"]  # old pods do not move new ones to one side
+
+
+def test_routes_lead_to_the_ports_of_the_service(rendered):
+    for name in ("gateway", "everything"):
+        documents = rendered[name]
+        service = of_kind(documents, "Service")
+        ports = {port["name"]: port["port"] for port in service["spec"]["ports"]}
+        for kind, port in (("GRPCRoute", "grpc"), ("HTTPRoute", "http")):
+            (rule,) = of_kind(documents, kind)["spec"]["rules"]
+            assert rule["backendRefs"] == [{"name": service["metadata"]["name"], "port": ports[port]}]
+    route = of_kind(rendered["gateway"], "GRPCRoute")["spec"]
+    services = [match["method"]["service"] for rule in route["rules"] for match in rule["matches"]]
+    assert services == [translation_pb2.DESCRIPTOR.services_by_name["TranslationService"].full_name]
+
+
+def test_a_gateway_waits_longer_than_the_server(rendered):
+    default = ServerSettings.model_fields["request_timeout"].default
+    (rule,) = of_kind(rendered["gateway"], "HTTPRoute")["spec"]["rules"]
+    assert rule["timeouts"] == {"request": f"{default + 10:.0f}s"}
+    changed = SETS["gateway"] | {"settings": {"request_timeout": 12.5}}
+    (rule,) = of_kind(manifests(changed), "HTTPRoute")["spec"]["rules"]
+    assert rule["timeouts"] == {"request": "23s"}
+
+
+def test_a_route_of_grpc_alone():
+    kinds = {each["kind"] for each in manifests({"gateway": {"enabled": True, "parentRefs": [{"name": "public"}]}})}
+    assert "GRPCRoute" in kinds
+    assert "HTTPRoute" not in kinds
 
 
 def test_the_service_shows_the_pods_unless_it_has_an_address(rendered):
@@ -308,6 +378,28 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a headless balancer": ({"service": {"type": "LoadBalancer"}}, "takes service.headless=false"),
     "no pod can be replaced": ({"strategy": {"maxSurge": 0, "maxUnavailable": 0}}, "no pod could ever be replaced"),
     "fewest above most": ({"autoscaling": {"minReplicas": 11}}, "minReplicas must be at most"),
+    "a share of rows above all": ({"autoscaling": {"busyRows": 101}}, "at '/autoscaling/busyRows': maximum"),
+    "a Prometheus that is none": (
+        {"autoscaling": {"kedaPrometheus": "prometheus:9090"}},
+        "at '/autoscaling/kedaPrometheus'",
+    ),
+    "a name that pods cannot have": (
+        {"fullnameOverride": "x" * 47, "autoscaling": {"enabled": True, "kedaPrometheus": "http://prometheus:9090"}},
+        "to 46 characters",
+    ),
+    "a gateway without a name": ({"gateway": {"enabled": True}}, "gateway.parentRefs: name a gateway"),
+    "a name for HTTP without HTTP": (
+        {"gateway": {"hostnames": ["a.example"], "httpHostnames": ["b.example"]}},
+        "gateway.httpHostnames takes http.enabled",
+    ),
+    "all names for gRPC and one for HTTP": (
+        {"http": {"enabled": True}, "gateway": {"httpHostnames": ["b.example"]}},
+        "gateway.httpHostnames takes gateway.hostnames",
+    ),
+    "a name for both": (
+        {"http": {"enabled": True}, "gateway": {"hostnames": ["a.example"], "httpHostnames": ["a.example"]}},
+        "a.example is a name for gRPC",
+    ),
 }
 
 
@@ -345,3 +437,20 @@ def test_values_are_described_in_the_readme():
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     readme = Path(CHART / "README.md").read_text()
     assert [name for name in values if f"`{name}" not in readme] == []
+
+
+def test_the_page_names_values_that_are_there():
+    page = (ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8")
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    for name in re.findall(rf"`((?:{'|'.join(values)})\.\w+)\b", page):
+        part, _, key = name.partition(".")
+        assert key in (ServerSettings.model_fields if part == "settings" else values[part]), name
+    chosen = values["autoscaling"]
+    for text in (
+        f"`autoscaling.busyRows` {chosen['busyRows']}%",
+        f"`autoscaling.sentencesWaiting` {chosen['sentencesWaiting']}",
+        f"`minReadySeconds`, {values['minReadySeconds']} s",
+        f"`preStopSeconds`, {values['preStopSeconds']} s",
+        f"`settings.grace_period`, {values['settings']['grace_period']} s",
+    ):
+        assert text in page

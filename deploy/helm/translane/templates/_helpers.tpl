@@ -67,6 +67,24 @@ grpc: {port: {{ $port }}}
 timeoutSeconds: 5
 {{- end }}
 
+{{- /* How fast pods come and go: a burst doubles them twice a minute, and a lull ends one pod a minute. */ -}}
+{{- define "translane.scalingBehavior" -}}
+scaleUp:
+  stabilizationWindowSeconds: 0
+  selectPolicy: Max
+  policies:
+    - {type: Percent, value: 100, periodSeconds: 30}
+    - {type: Pods, value: 2, periodSeconds: 30}
+scaleDown:
+  stabilizationWindowSeconds: {{ .Values.autoscaling.scaleDownSeconds }}
+  policies: [{type: Pods, value: 1, periodSeconds: 60}]
+{{- end }}
+
+{{- /* The series of this release's pods: another release's name may begin with the name of this one. */ -}}
+{{- define "translane.seriesOfPods" -}}
+namespace="{{ .Release.Namespace }}",pod=~"{{ include "translane.fullname" . }}-[a-z0-9]+-[a-z0-9]+"
+{{- end }}
+
 {{- /* Values that each are right, but not together. The schema cannot say these in clear words. */ -}}
 {{- define "translane.check" -}}
 {{- if and (eq .Values.models.source "image") (not .Values.models.image.reference) -}}
@@ -92,6 +110,23 @@ timeoutSeconds: 5
 {{- end -}}
 {{- if gt (int .Values.autoscaling.minReplicas) (int .Values.autoscaling.maxReplicas) -}}
 {{- fail "autoscaling.minReplicas must be at most autoscaling.maxReplicas" -}}
+{{- end -}}
+{{- if and .Values.autoscaling.kedaPrometheus (gt (len (include "translane.fullname" .)) 46) -}}
+{{- fail (printf "autoscaling.kedaPrometheus: shorten the name %s to 46 characters, because Kubernetes would cut it in names of pods" (include "translane.fullname" .)) -}}
+{{- end -}}
+{{- if and .Values.gateway.enabled (not .Values.gateway.parentRefs) -}}
+{{- fail "gateway.parentRefs: name a gateway, because gateway.enabled is true" -}}
+{{- end -}}
+{{- if and .Values.gateway.httpHostnames (not .Values.http.enabled) -}}
+{{- fail "gateway.httpHostnames takes http.enabled: without it nobody answers HTTP/JSON" -}}
+{{- end -}}
+{{- if and .Values.gateway.httpHostnames (not .Values.gateway.hostnames) -}}
+{{- fail "gateway.httpHostnames takes gateway.hostnames: a route of gRPC for all names leaves none to HTTP/JSON" -}}
+{{- end -}}
+{{- range .Values.gateway.httpHostnames -}}
+{{- if has . $.Values.gateway.hostnames -}}
+{{- fail (printf "gateway.httpHostnames: %s is a name for gRPC, and gateways take a name for one kind of route" .) -}}
+{{- end -}}
 {{- end -}}
 {{- if and .Values.prometheusRule.enabled (not (.Files.Get "files/rules.yaml")) -}}
 {{- fail "prometheusRule.enabled: the chart has no files/rules.yaml" -}}
