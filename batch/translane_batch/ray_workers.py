@@ -116,9 +116,10 @@ class RayWorkers:
             ray.shutdown()
             raise
         log(f"{number} worker{'s' * (number != 1)} of {cpus} CPU{'s' * (cpus != 1)} each")
+        # Workers have folders of their own as the current one.
+        folder, bundle = work.path.absolute(), Path(settings.model).absolute()  # noqa: ASYNC240 - reads no disk
+        settings = settings.model_copy(update={"model": str(bundle)})
         remote = ray.remote(num_cpus=cpus, num_gpus=int(settings.device == "cuda"), max_restarts=0)(_Actor)
-        folder = work.path.absolute()
-        settings = settings.model_copy(update={"model": str(Path(settings.model).absolute())})
         workers = cls(lambda: remote.remote(settings, folder, model, cpus), number, log)
         try:
             workers._free.put_nowait(await workers._next())

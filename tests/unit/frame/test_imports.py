@@ -49,6 +49,7 @@ MODULES = {
     "opentelemetry-sdk": {"opentelemetry"},
     "opentelemetry-exporter-otlp-proto-grpc": {"opentelemetry"},
     "protobuf-py": {"protobuf"},
+    "pyyaml": {"yaml"},
 }
 # The rooms of each package: what each may import, of the package itself, beside its own modules. A room that is not
 # listed for another one is closed to it; "" is the package's root. The first row that fits a module counts.
