@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError
+from ray.exceptions import RayActorError, RayError
 
 from translane_batch.errors import BatchError
 from translane_batch.models import identity_of_folder
@@ -27,7 +27,7 @@ from translane_batch.worker import TASKS, Worker
 from translane_batch.workers import WorkerLostError
 from translane_client.errors import TranslaneError
 from translane_server.cpus import available_cpus
-from translane_server.errors import StartupError
+from translane_server.errors import StartupError, first_line
 
 _MOST_STARTS = 5  # failed ones in a row, before a worker is given up
 
@@ -179,6 +179,8 @@ class RayWorkers:
             except RayActorError:
                 self._lose(actor)
                 continue
+            except RayError as error:  # a bug, or packages that differ between the machines
+                failure = _Failure(f"a worker does not start: {first_line(error)}")
             if not failure:
                 for _ in range(TASKS):
                     self._free.put_nowait(actor)
