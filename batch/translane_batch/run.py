@@ -54,13 +54,13 @@ def run(settings: BatchSettings, log: Log) -> Summary:
             _check_new(corpus, settings.output)
             work.clear()
         elif summary := work.summary():
+            work.tidy()  # the run may have been killed before it was tidy
+            _check_finished(corpus, settings.output)
             log("everything has been written before")
             return summary
         summary = _NOTHING
         if plan is None or work.missing(plan.tasks):
             plan, summary = asyncio.run(_translated(settings, corpus, work, identity, plan, log))
-        else:
-            log("everything has been translated before")
         summary = _written(settings, corpus, work, plan, summary, log)
         work.finish(summary)
     return summary
@@ -82,6 +82,13 @@ def _check_new(corpus: Sequence[CorpusFile], output: Path) -> None:
     for file in corpus:
         if file.output(output).exists():
             raise CorpusError(f"{file.output(output)}: it is there already; --output names another folder")
+
+
+def _check_finished(corpus: Sequence[CorpusFile], output: Path) -> None:
+    """Refuse to call a run finished where an output is missing."""
+    for file in corpus:
+        if not file.output(output).exists():
+            raise CorpusError(f"{file.output(output)}: it was written, and is gone; another --work starts anew")
 
 
 async def _translated(
@@ -145,15 +152,16 @@ def _written(
     settings: BatchSettings, corpus: Sequence[CorpusFile], work: WorkFolder, plan: Plan, before: Summary, log: Log
 ) -> Summary:
     """Write the outputs, and return the figures."""
+    log("all sources are translated; writing the outputs")
     progress = Progress("records written", log)
     for bucket in range(len(plan.buckets)):
         deal(work, plan, bucket)
+    for folder in {file.output(settings.output).parent for file in corpus}:
+        folder.mkdir(parents=True, exist_ok=True)
+        remove_unfinished(folder)
     counts, records = WrittenCounts(), 0
     with Answers(work, len(plan.buckets)) as answers:
         for file in corpus:
-            folder = file.output(settings.output).parent
-            folder.mkdir(parents=True, exist_ok=True)
-            remove_unfinished(folder)
             for _ in write(file, settings.output, answers, counts):
                 progress.add(counts.records - records)
                 records = counts.records

@@ -147,6 +147,10 @@ class WorkFolder:
     def finish(self, summary: Summary) -> None:
         """Note that all outputs are written, and remove what is needed no more."""
         self._write(self._summary, asdict(summary))
+        self.tidy()
+
+    def tidy(self) -> None:
+        """Remove what a finished run needs no more."""
         for name in _FOLDERS:
             shutil.rmtree(self.path / name, ignore_errors=True)
 

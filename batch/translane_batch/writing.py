@@ -33,6 +33,7 @@ def deal(work: WorkFolder, plan: Plan, bucket: int) -> None:
     if work.answers(bucket).exists():
         return
     lines: list[bytes] = []
+    buckets = len(plan.buckets)
     for task in plan.buckets[bucket]:
         sources = sources_of(work, task)
         with work.translations(task).open("rb") as file:
@@ -41,7 +42,6 @@ def deal(work: WorkFolder, plan: Plan, bucket: int) -> None:
             raise BatchError(
                 f"{work.translations(task)}: it is damaged; remove it, and its sources are translated anew"
             )
-        buckets = len(plan.buckets)
         lines += [key_of(source, buckets).check + answer for source, answer in zip(sources, answers, strict=True)]
     with work.order(bucket).open("rb") as order, written_whole(work.answers(bucket)) as file:
         while content := order.read(_READ * 4):
@@ -125,7 +125,6 @@ def write(file: CorpusFile, folder: Path, answers: Answers, counts: WrittenCount
         for _ in _answered(file, answers, counts, whole=False):
             yield counts
         return
-    output.parent.mkdir(parents=True, exist_ok=True)
     before = counts.left_out.total()
     # The list is in its place before the output is: who sees the output sees the list.
     with written_whole(output) as new:

@@ -35,7 +35,7 @@ class ColumnForm:
 
     def record(self, line: bytes) -> Record:
         """See `LineForm`."""
-        if not line.strip():
+        if not line:
             return BLANK_RECORD
         try:
             cells = line.decode().split("\t")
@@ -47,7 +47,7 @@ class ColumnForm:
 
     def line(self, line: bytes, record: Record, answer: Answer) -> bytes:
         """See `LineForm`. A blank line stays as it is."""
-        if not line.strip() and not record.problem:
+        if not line and not record.problem:
             return line
         return line + b"\t" + on_a_line(answer.text).translate(_TABS).encode()
 

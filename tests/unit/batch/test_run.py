@@ -156,6 +156,9 @@ def test_a_finished_run_is_told_again(tmp_path: Path, go: Go, workers: FakeWorke
     assert workers.translated == {"a": 1}
     work = tmp_path / "out" / ".translane-batch"
     assert {path.name for path in work.iterdir()} == {"lock", "run.json", "summary.json"}
+    (tmp_path / "out" / "part0" / "000.txt").unlink()
+    with pytest.raises(CorpusError, match="it was written, and is gone"):
+        go()
 
 
 def test_a_run_is_not_resumed_with_anything_else(tmp_path: Path, go: Go, workers: FakeWorkers) -> None:
