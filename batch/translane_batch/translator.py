@@ -12,7 +12,7 @@ from translane_batch.errors import BatchError
 from translane_batch.filters import Filters
 from translane_batch.settings import BatchSettings
 from translane_client.aio import AsyncClient
-from translane_client.errors import DeadlineExceeded, Internal, InvalidArgument, QueueFull, TranslaneError
+from translane_client.errors import DeadlineExceeded, Internal, InvalidArgument, NotFound, QueueFull, TranslaneError
 from translane_client.options import DecodingOptions
 from translane_client.results import Translation
 
@@ -57,12 +57,12 @@ class Translator:
         """Make sure that the server takes the options and the languages.
 
         Raises:
-            BatchError: it refuses them; the message names the flag.
-            TranslaneError: there is no such model, or no server.
+            BatchError: it refuses them, or has no such model.
+            TranslaneError: the server does not answer.
         """
         try:
             await self._request([""])
-        except InvalidArgument as error:
+        except (InvalidArgument, NotFound) as error:
             raise _wrong_setting(error) from None
 
     async def translate(self, sources: Sequence[str], done: Callable[[int], None]) -> list[Answer]:
@@ -175,7 +175,7 @@ def _description(error: TranslaneError) -> str:
     return error.violations[0].description if error.violations else str(error)
 
 
-def _wrong_setting(error: InvalidArgument) -> BatchError:
+def _wrong_setting(error: TranslaneError) -> BatchError:
     """The error of a request that is wrong whatever its texts, with the name of the flag."""
     if not error.violations:
         return BatchError(str(error), exit_code=2)

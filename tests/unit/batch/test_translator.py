@@ -20,6 +20,7 @@ from translane_client.errors import (
     FieldViolation,
     Internal,
     InvalidArgument,
+    NotFound,
     QueueFull,
     ResourceExhausted,
     TranslaneError,
@@ -168,3 +169,6 @@ async def test_wrong_settings_are_found_before_the_run(field: str, sentence: str
         await make(client).check()
     assert caught.value.exit_code == 2
     assert client.requests == [[""]]
+    client = FakeClient(lambda _: NotFound("no model has the name m; this server has a"))
+    with pytest.raises(BatchError, match="no model has the name m"):
+        await make(client).check()
