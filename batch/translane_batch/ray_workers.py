@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +29,7 @@ from translane_server.cpus import available_cpus
 from translane_server.errors import StartupError, first_line
 
 _MOST_STARTS = 5  # failed ones in a row, before a worker is given up
+_CLOSING_TIME = 10.0  # that workers get to end [seconds]
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,10 @@ class _Actor:
             return _Failure(f"machine {ray.util.get_node_ip_address()}: {error}")
         return None
 
-    def pid(self) -> int:
-        """The actor's process."""
-        return os.getpid()
+    async def close(self) -> None:
+        """End the server, so that nothing of it is left on the machine."""
+        if self._worker:
+            await self._worker.close()
 
 
 class RayWorkers:
@@ -149,8 +150,12 @@ class RayWorkers:
         for start in self._starts:
             start.cancel()
         await asyncio.gather(*self._starts, return_exceptions=True)
+        closing = [asyncio.ensure_future(actor.close.remote()) for actor in self._actors]
+        if closing:
+            await asyncio.wait(closing, timeout=_CLOSING_TIME)
         for actor in list(self._actors):
             self._lose(actor)
+        await asyncio.gather(*closing, return_exceptions=True)
         ray.shutdown()
 
     async def _next(self) -> Any:

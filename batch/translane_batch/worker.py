@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -40,10 +41,8 @@ _SECONDS = 86400.0  # in which a request must be answered
 class Worker:
     """Translates tasks of one run, in the event loop that it was opened in. `open` makes one."""
 
-    def __init__(
-        self, work: WorkFolder, client: AsyncClient, translator: Translator, embedded: EmbeddedServer | None
-    ) -> None:
-        self._work, self._client, self._translator, self._embedded = work, client, translator, embedded
+    def __init__(self, work: WorkFolder, translator: Translator, opened: AsyncExitStack) -> None:
+        self._work, self._translator, self._opened = work, translator, opened
 
     @classmethod
     async def open(cls, settings: BatchSettings, work: WorkFolder, cpus: int | None = None) -> Worker:
@@ -59,24 +58,18 @@ class Worker:
             StartupError: the model cannot be loaded.
             TranslaneError: the servers do not answer.
         """
-        embedded = None if settings.server else await EmbeddedServer.start(server_settings(settings), cpus=cpus)
-        try:
-            client = client_of(settings, embedded.address if embedded else settings.server)
-        except BaseException:
-            if embedded:
-                await embedded.stop(0)
-            raise
-        try:
+        async with AsyncExitStack() as opened:
+            address = settings.server
+            if not address:
+                embedded = await EmbeddedServer.start(server_settings(settings), cpus=cpus)
+                opened.push_async_callback(embedded.stop, 0)
+                address = embedded.address
+            client = await opened.enter_async_context(client_of(settings, address))
             filters = Filters(settings, languages_of(settings, await client.server_info()))
             requests = settings.requests or max(_LEAST_REQUESTS, _REQUESTS_OF_A_CPU * (cpus or available_cpus()))
-            worker = cls(work, client, Translator(client, settings, filters, requests), embedded)
-            await worker._translator.check()
-        except BaseException:
-            await client.close()
-            if embedded:
-                await embedded.stop(0)
-            raise
-        return worker
+            translator = Translator(client, settings, filters, requests)
+            await translator.check()
+            return cls(work, translator, opened.pop_all())
 
     async def translate(self, task: Task, done: Callable[[int], None] = lambda _: None) -> None:
         """Translate a task's sources, and write their answers. A task that is translated again has the same answers.
@@ -96,9 +89,7 @@ class Worker:
 
     async def close(self) -> None:
         """End the server, or the connection. What is not written is lost."""
-        await self._client.close()
-        if self._embedded:
-            await self._embedded.stop(0)
+        await self._opened.aclose()
 
 
 def client_of(settings: BatchSettings, address: str) -> AsyncClient:

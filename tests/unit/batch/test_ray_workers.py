@@ -35,10 +35,14 @@ class FakeActor:
         self._start, self._act = start, act
         self.open = Method(self._open)
         self.translate = Method(self._translate)
+        self.close = Method(self._close)
 
     async def _open(self) -> Any:
         await asyncio.sleep(0)
         return self._start(self.number)
+
+    async def _close(self) -> None:
+        await asyncio.sleep(0)
 
     async def _translate(self, task: Task) -> Any:
         await asyncio.sleep(0)
