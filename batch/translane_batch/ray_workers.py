@@ -91,6 +91,7 @@ class RayWorkers:
         self._make, self._log = make, log
         self._left = number  # workers that are not given up
         self._actors: set[Any] = set()  # those that are not lost
+        self._ready: set[Any] = set()  # those of them that have started
         # An actor is there as often as it can take a task. An error is there if no worker is left.
         self._free: asyncio.Queue[Any] = asyncio.Queue()
         self._starts = {asyncio.create_task(self._start()) for _ in range(number)}
@@ -135,7 +136,7 @@ class RayWorkers:
         try:
             failure = await actor.translate.remote(task)
         except RayActorError as error:
-            if actor in self._actors:  # else its other task has found out before
+            if actor in self._ready:  # else its other task has found out before
                 self._lose(actor)
                 self._log("a worker is lost, and another one is started")
                 self._starts.add(asyncio.create_task(self._start()))
@@ -150,7 +151,7 @@ class RayWorkers:
         for start in self._starts:
             start.cancel()
         await asyncio.gather(*self._starts, return_exceptions=True)
-        closing = [asyncio.ensure_future(actor.close.remote()) for actor in self._actors]
+        closing = [asyncio.ensure_future(actor.close.remote()) for actor in self._ready]
         if closing:
             await asyncio.wait(closing, timeout=_CLOSING_TIME)
         for actor in list(self._actors):
@@ -165,11 +166,12 @@ class RayWorkers:
             if isinstance(free, BatchError):
                 self._free.put_nowait(free)  # for all others who wait
                 raise free
-            if free in self._actors:
+            if free in self._ready:
                 return free
 
     def _lose(self, actor: Any) -> None:
         self._actors.discard(actor)
+        self._ready.discard(actor)
         ray.kill(actor)  # a lost one may be only out of reach
 
     async def _start(self) -> None:
@@ -187,6 +189,7 @@ class RayWorkers:
             except RayError as error:  # a bug, or packages that differ between the machines
                 failure = _Failure(f"a worker does not start: {first_line(error)}")
             if not failure:
+                self._ready.add(actor)
                 for _ in range(TASKS):
                     self._free.put_nowait(actor)
                 return
