@@ -153,7 +153,7 @@ async def test_what_no_text_is_the_reason_of_ends_the_run(error, monkeypatch: py
     client = FakeClient(lambda _: error)
     with pytest.raises(type(error)):
         await make(client).translate([str(number) for number in range(1000)], lambda _: None)
-    assert len(client.requests) <= 6  # what waits is given up
+    assert len(client.requests) <= 12  # what waits is given up
 
 
 @pytest.mark.parametrize(
