@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from translane_server.suspect_pairs import COPY, EMPTY, RATIO
 
 
 def filters(**settings: Any) -> Filters:
-    return Filters(BatchSettings(corpus="in", output="out", model="m", **settings), Languages("zh", "en"))
+    return Filters(BatchSettings(corpus=Path("in"), output=Path("out"), model="m", **settings), Languages("zh", "en"))
 
 
 def translation(text: str, **changes: Any) -> Translation:
@@ -71,11 +72,13 @@ def model(name: str, sources: tuple[str, ...], targets: tuple[str, ...]) -> Mode
 
 def test_languages_and_models_are_those_of_the_servers() -> None:
     info = ServerInfo("1", Limits(1, 1, 1), (model("a", ("zh",), ("en",)), model("b", ("de", "fr"), ("en",))))
-    local = BatchSettings(corpus="in", output="out", model="m")
+    local = BatchSettings(corpus=Path("in"), output=Path("out"), model="m")
     assert languages_of(local, ServerInfo("1", Limits(1, 1, 1), info.models[:1])) == Languages("zh", "en")
-    named = BatchSettings(corpus="in", output="out", model="b", server="x")
+    named = BatchSettings(corpus=Path("in"), output=Path("out"), model="b", server="x")
     assert languages_of(named, info) == Languages("", "en")
     assert identity_of_servers(named, info) == "b 1 int8"
-    all_of_them = BatchSettings(corpus="in", output="out", server="x", source_language="auto", target_language="en")
+    all_of_them = BatchSettings(
+        corpus=Path("in"), output=Path("out"), server="x", source_language="auto", target_language="en"
+    )
     assert languages_of(all_of_them, info) == Languages("", "en")
     assert identity_of_servers(all_of_them, info) == "a 1 int8, b 1 int8"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -157,12 +158,12 @@ async def test_what_no_worker_can_do_ends_the_run(cluster: Callable[..., Cluster
     ],
 )
 def test_cpus_are_divided_among_workers(changes: Any, machines: list[int], expected: tuple[int, int]) -> None:
-    settings = BatchSettings(corpus="in", output="out", model="m", ray="auto", **changes)
+    settings = BatchSettings(corpus=Path("in"), output=Path("out"), model="m", ray="auto", **changes)
     assert ray_workers._division(settings, machines) == expected
 
 
 def test_more_cpus_than_a_machine_has_are_refused() -> None:
-    settings = BatchSettings(corpus="in", output="out", model="m", ray="auto", cpus_per_worker=9)
+    settings = BatchSettings(corpus=Path("in"), output=Path("out"), model="m", ray="auto", cpus_per_worker=9)
     with pytest.raises(BatchError, match="no machine of the cluster has 9 CPUs"):
         ray_workers._division(settings, [8])
     with pytest.raises(BatchError, match="has no CPUs"):

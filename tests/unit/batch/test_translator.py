@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,7 +53,7 @@ class FakeClient:
 
 
 def make(client: FakeClient, requests: int = 2, **settings: Any) -> Translator:
-    chosen = BatchSettings(corpus="in", output="out", model="m", **settings)
+    chosen = BatchSettings(corpus=Path("in"), output=Path("out"), model="m", **settings)
     return Translator(client, chosen, Filters(chosen, Languages("zh", "en")), requests)  # type: ignore[arg-type]
 
 

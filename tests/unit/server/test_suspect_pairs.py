@@ -20,4 +20,5 @@ from translane_server.suspect_pairs import COPY, EMPTY, RATIO, suspicion
     ],
 )
 def test_the_first_rule_that_fits_is_told(source, translation, pieces, max_ratio, expected):
-    assert suspicion(source, translation, *pieces, max_ratio) == expected
+    of_source, of_translation = pieces
+    assert suspicion(source, translation, of_source, of_translation, max_ratio) == expected
