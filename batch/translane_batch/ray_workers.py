@@ -29,6 +29,7 @@ from translane_server.cpus import available_cpus
 from translane_server.errors import StartupError, first_line
 
 _MOST_STARTS = 5  # failed ones in a row, before a worker is given up
+_OBJECT_STORE = 80 << 20  # about the least that Ray takes [bytes]
 _CLOSING_TIME = 10.0  # that workers get to end [seconds]
 
 
@@ -204,14 +205,15 @@ class RayWorkers:
 
 
 def _connect(settings: BatchSettings) -> None:
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    chosen: dict[str, Any] = {"address": settings.ray}
     if settings.ray == "local":
-        ray.init(address="local", num_cpus=available_cpus(), include_dashboard=False, **quiet)
-        return
+        # Nobody else reaches the cluster, and its tasks are a few bytes.
+        chosen |= {"num_cpus": available_cpus(), "object_store_memory": _OBJECT_STORE, "include_dashboard": False}
+        chosen |= {"_node_ip_address": "127.0.0.1"}
     try:
-        ray.init(address=settings.ray, **quiet)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        raise BatchError(f"--ray {settings.ray}: there is no such cluster ({error})") from error
+        ray.init(**chosen, log_to_driver=False, logging_level=logging.ERROR)
+    except Exception as error:  # noqa: BLE001 - Ray raises this very type if a cluster does not start in time
+        raise BatchError(f"--ray {settings.ray}: there is no such cluster ({first_line(error)})") from error
 
 
 def _nodes() -> list[Any]:
