@@ -212,7 +212,7 @@ def _connect(settings: BatchSettings) -> None:
         chosen |= {"_node_ip_address": "127.0.0.1"}
     try:
         ray.init(**chosen, log_to_driver=False, logging_level=logging.ERROR)
-    except Exception as error:  # noqa: BLE001 - Ray raises this very type if a cluster does not start in time
+    except Exception as error:  # Ray raises this very type if a cluster does not start in time
         raise BatchError(f"--ray {settings.ray}: there is no such cluster ({first_line(error)})") from error
 
 
