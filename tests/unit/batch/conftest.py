@@ -28,7 +28,8 @@ def settings(tmp_path: Path) -> Callable[..., BatchSettings]:
     """Settings of a run from the folder `in` to the folder `out`."""
 
     def make(**changes: Any) -> BatchSettings:
-        return BatchSettings(**({"corpus": tmp_path / "in", "output": tmp_path / "out", "model": "zh-en"} | changes))
+        values: dict[str, Any] = {"corpus": tmp_path / "in", "output": tmp_path / "out", "model": "zh-en"}
+        return BatchSettings(**(values | changes))
 
     return make
 

@@ -159,7 +159,7 @@ def test_files_appear_whole_or_not_at_all(tmp_path: Path) -> None:
         assert not path.exists()
     assert path.read_bytes() == b"one"
     with pytest.raises(TypeError), written_whole(path) as file:
-        file.write("half")  # type: ignore[arg-type]
+        file.write("half")  # type: ignore[call-overload]
     assert path.read_bytes() == b"one"
     assert list(tmp_path.iterdir()) == [path]
     (tmp_path / ".file.1234.new").touch()

@@ -15,7 +15,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from unit.batch.fake_workers import FakeWorkers, translation_of
 
-from translane_batch import reading, run, tasks
+from translane_batch import reading, run, tasks, writing
 from translane_batch.errors import BatchError, CorpusError, ResumeError
 from translane_batch.settings import BatchSettings
 from translane_batch.summary import Summary
@@ -100,7 +100,7 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_outputs(
     monkeypatch.setattr(tasks, "BUCKET_BYTES", 64)
     draw = random.Random(1)
     corpus = corpus_of(tmp_path, [[str(draw.randrange(60)) for _ in range(100)] for _ in range(3)])
-    real_deal, real_write = run.deal, run.write
+    real_deal, real_write = writing.deal, writing.write
     for phase in ("translate", "deal", "write"):
         for _ in range(3):
             workers.most = 4 if phase == "translate" else 1 << 30
@@ -134,7 +134,7 @@ def test_a_run_that_is_killed_while_it_reads_begins_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, go: Go, workers: FakeWorkers
 ) -> None:
     corpus = corpus_of(tmp_path, [["a", "b", "a"]])
-    real = run.gather
+    real = reading.gather
 
     def killed(*_: Any) -> Any:
         raise InterruptedError("killed")
@@ -166,12 +166,13 @@ def test_a_run_is_not_resumed_with_anything_else(tmp_path: Path, go: Go, workers
     workers.most = 0
     with pytest.raises(InterruptedError):
         go(beam_size=2)
-    for changes, sentence in [
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"beam_size": 3}, r"other settings \(beam_size was 2, is 3\)"),
         ({"beam_size": 2, "leave_out": ("copy",)}, r"leave_out was \[\], is \['copy'\]"),
         ({"beam_size": 2, "model": "other"}, "model was 'model of zh-en'"),
         ({"beam_size": 2, "output": tmp_path / "other", "work": tmp_path / "out" / ".translane-batch"}, "output was"),
-    ]:
+    ]
+    for changes, sentence in cases:
         with pytest.raises(ResumeError, match=sentence):
             go(**changes)
     (corpus / "part0" / "000.txt").write_text("another\n", encoding="utf-8")
@@ -222,7 +223,7 @@ def test_a_corpus_that_changes_meanwhile_is_found_out(
 
 def test_damaged_answers_are_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, go: Go) -> None:
     corpus_of(tmp_path, [["a", "b"]])
-    real = run.deal
+    real = writing.deal
 
     def damaged(work: Any, plan: Any, bucket: int) -> None:
         path = work.translations(plan.tasks[0])
