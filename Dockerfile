@@ -13,6 +13,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY protos protos
 COPY client client
 COPY server server
+COPY batch batch
 COPY export export
 RUN case "$DEVICE" in \
       cpu) extra=server; pins=constraints.txt ;; \

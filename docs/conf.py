@@ -44,6 +44,7 @@ CONTENTS = """
 :caption: Use
 docs/client
 docs/client-reference
+docs/batch
 examples/README
 docs/server
 docs/models

@@ -32,7 +32,7 @@ class _PrintCompletion(argparse.Action):
             words = re.fullmatch(r"\{(.+)\}", str(action.metavar))
             if words:
                 action.choices = words[1].split(",")
-            elif re.search("FILE|FOLDER|PATH|CHECKPOINT|TEACHER", str(action.metavar)):
+            elif re.search("FILE|FOLDER|PATH|CHECKPOINT|TEACHER|CORPUS", str(action.metavar)):
                 action.complete = shtab.FILE  # type: ignore[attr-defined]  # read by shtab
         print(shtab.complete(parser, str(shell)))
         parser.exit()

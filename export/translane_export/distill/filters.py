@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from translane_export.distill.journal import Output
+from translane_server.suspect_pairs import RATIO, suspicion
 
-EMPTY, COPY, LONG, RATIO = "empty translation", "copy of the source", "too long", "lengths too different"
+LONG = "too long"
 
 
 class Filters:
@@ -31,12 +32,6 @@ class Filters:
 
     def _reason(self, source: str, source_pieces: int, output: Output) -> str:
         sizes = (source_pieces, output.pieces + 1)
-        if not output.text:
-            return EMPTY
-        if output.text == source:
-            return COPY
-        if max(sizes) > self._max_length + 1:
-            return LONG
-        if max(sizes) > self._max_ratio * min(sizes):
-            return RATIO
-        return ""
+        found = suspicion(source, output.text, *sizes, self._max_ratio)
+        is_long = max(sizes) > self._max_length + 1
+        return LONG if is_long and found in ("", RATIO) else found

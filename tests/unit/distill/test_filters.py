@@ -1,7 +1,8 @@
 import pytest
 
-from translane_export.distill.filters import COPY, EMPTY, LONG, RATIO, Filters
+from translane_export.distill.filters import LONG, Filters
 from translane_export.distill.journal import Output
+from translane_server.suspect_pairs import COPY, EMPTY, RATIO
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from translane_batch.settings import BatchSettings
 from translane_client.__main__ import main
 from translane_export.distill.settings import DistillSettings
 from translane_export.explain.settings import ExplainSettings
@@ -28,6 +29,7 @@ SETTINGS: dict[str, type[Settings]] = {
     "translane-export": ExportSettings,
     "translane-explain": ExplainSettings,
     "translane-shortlist": ShortlistSettings,
+    "translane-batch": BatchSettings,
 }
 PROGRAMS = ["translane", "translane-keys", *SETTINGS]
 
@@ -103,6 +105,7 @@ def test_files(complete, tmp_path: Path):
         (("translane-server", "--device", ""), {"auto", "cpu", "cuda"}),
         (("translane-server", "--log-f"), {"--log-format"}),
         (("translane-train", "--target-l"), {"--target-language"}),
+        (("translane-batch", "--kind", ""), {"auto", "text", "tsv", "jsonl", "parquet"}),
         (("translane-export", "--prec"), {"--precision"}),
         (("translane-explain", "--out"), {"--output"}),
         (("translane-keys", "ro"), {"rotate"}),

@@ -10,6 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 import translane_client
+from translane_batch.settings import BatchSettings
 from translane_export.settings import ExportSettings
 from translane_export.train.settings import TrainSettings
 from translane_server.model_places import ModelPlace
@@ -22,6 +23,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 VERSION = PROJECT["version"]
 SETTINGS: dict[str, type[BaseModel]] = {
     "translane-server": ServerSettings,
+    "translane-batch": BatchSettings,
     "translane-export": ExportSettings,
     "translane-train": TrainSettings,
 }

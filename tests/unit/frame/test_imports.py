@@ -1,4 +1,4 @@
-"""Imports go one way: client → protos ← server ← export."""
+"""Imports go one way: client → protos ← server ← export, and batch → client and server."""
 
 import ast
 import re
@@ -13,6 +13,7 @@ FOLDERS = {
     "translane": "protos",
     "translane_client": "client",
     "translane_server": "server",
+    "translane_batch": "batch",
     "translane_export": "export",
 }
 
@@ -21,12 +22,14 @@ FIRST_PARTY = {
     "translane": set(),
     "translane_client": {"translane"},
     "translane_server": {"translane"},
+    "translane_batch": {"translane_client", "translane_server"},
     "translane_export": {"translane_server"},
 }
 EXTRAS = {
     "translane": [],
     "translane_client": ["files", "completion", "otel"],
     "translane_server": ["server-base", "server", "language-id", "completion", "http", "otel", "ray", "s3"],
+    "translane_batch": ["server-base", "batch", "ray"],
     "translane_export": ["server-base", "server", "export", "plot"],
 }
 # What a distribution is imported as, where that is not its name.
@@ -65,6 +68,7 @@ ROOMS = {
         "cpus": set(),
         "options": set(),
         "quality_estimate": set(),
+        "suspect_pairs": set(),
         "manifest": {"printable"},
         "sentence": {"options"},
         "backend": {"arrays"},
@@ -149,6 +153,37 @@ ROOMS = {
             "settings", "settings_loader",
         },
         "__main__": {"command", "errors", "printable", "rpc.text_workers"},
+    },
+    "translane_batch": {
+        "errors": set(),
+        "answers": set(),
+        "tasks": set(),
+        "progress": set(),
+        "summary": set(),
+        "whole_files": set(),
+        "records": {"answers", "errors"},
+        "settings": {"records"},
+        "corpus": {"errors", "records", "settings"},
+        "work_folder": {"errors", "summary", "tasks", "whole_files"},
+        "reading": {"answers", "corpus", "tasks", "whole_files", "work_folder"},
+        "writing": {
+            "records", "answers", "corpus", "errors", "reading", "tasks", "whole_files", "work_folder",
+        },
+        "models": {"settings"},
+        "filters": {"answers", "errors", "models", "settings"},
+        "translator": {"answers", "errors", "filters", "settings"},
+        "worker": {
+            "answers", "errors", "filters", "models", "reading", "settings", "tasks", "translator", "whole_files",
+            "work_folder",
+        },
+        "workers": {"errors", "settings", "tasks", "work_folder", "worker"},
+        "ray_workers": {"errors", "models", "settings", "tasks", "work_folder", "worker", "workers"},
+        "run": {
+            "corpus", "errors", "models", "progress", "ray_workers", "reading", "settings", "summary", "tasks",
+            "whole_files", "work_folder", "worker", "workers", "writing",
+        },
+        "command": {"errors", "run", "settings", "summary", "whole_files"},
+        "__main__": {"command"},
     },
     "translane_client": {"bench": {""}, "cli": {"bench", ""}, "__main__": {"cli"}, "": set()},
     "translane_export": {
@@ -274,7 +309,7 @@ def test_a_package_imports_what_it_may(package):
 
 def test_nothing_but_export_can_import_torch():
     assert "torch" in declared("translane_export")
-    for package in ("translane", "translane_client", "translane_server"):
+    for package in ("translane", "translane_client", "translane_server", "translane_batch"):
         assert not declared(package) & {"torch", "onnx", "onnxscript"}
 
 
@@ -309,6 +344,8 @@ def test_the_client_can_import_grpc_and_protobuf_alone_but_for_optional_parts():
         ("translane", "import translane_client"),
         ("translane_export", "import translane_client"),
         ("translane_export", "import requests"),
+        ("translane_batch", "import torch"),
+        ("translane_server", "import translane_batch"),
     ],
 )
 def test_a_violation_is_found(package, source):

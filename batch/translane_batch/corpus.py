@@ -1,0 +1,110 @@
+"""The files of a corpus, in the order in which they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from translane_batch.errors import CorpusError
+from translane_batch.records.kinds import ENDINGS, files_of, kind_of
+from translane_batch.records.record import RecordFiles
+from translane_batch.settings import BatchSettings
+from translane_server.files import check_regular
+
+_LEFT_OUT = ".left-out.jsonl"
+
+
+@dataclass(frozen=True)
+class CorpusFile:
+    """A file of the corpus.
+
+    Attributes:
+        name: its path within the corpus, with / between folders.
+        path: its path.
+        size: in bytes.
+        modified: when it was changed last [nanoseconds].
+        files: what reads such files.
+    """
+
+    name: str
+    path: Path
+    size: int
+    modified: int
+    files: RecordFiles
+
+    def output(self, folder: Path) -> Path:
+        """The path of the translated file."""
+        return folder / self.name
+
+    def left_out(self, folder: Path) -> Path:
+        """The path of the list of records that are left out."""
+        output = self.output(folder)
+        return output.with_name(output.name + _LEFT_OUT)
+
+    @property
+    def fingerprint(self) -> list[Any]:
+        """What changes if the file does: name, size and time."""
+        return [self.name, self.size, self.modified]
+
+
+def find_corpus(settings: BatchSettings) -> list[CorpusFile]:
+    """Return the files of the corpus, by name. Names that begin with a dot or an underscore are left out.
+
+    Raises:
+        CorpusError: there is no file, or a file is of no known kind, or an output would replace a file of the corpus.
+        BatchError: a package is missing.
+    """
+    corpus, output = settings.corpus, settings.output
+    readers: dict[str, RecordFiles] = {}
+    found = []
+    try:
+        if corpus.is_dir() and any(each.is_relative_to(corpus.resolve()) for each in _own_folders(settings)):
+            raise CorpusError(f"{output}: the output and the work folder must not be within the corpus, {corpus}")
+        for path, name in _paths(corpus):
+            kind = kind_of(path, settings.kind)
+            if not kind:
+                known = ", ".join(ENDINGS)
+                raise CorpusError(f"{path}: its name ends in none of {known}, also with .gz; --kind names its kind")
+            if kind not in readers:
+                readers[kind] = files_of(kind, settings.fields)
+            status = check_regular(path)
+            found.append(CorpusFile(name, path, status.st_size, status.st_mtime_ns, readers[kind]))
+    except OSError as error:
+        raise CorpusError(f"{error.filename or corpus}: {error.strerror or error}") from error
+    if not found:
+        raise CorpusError(f"{corpus}: the folder holds no files")
+    _check_outputs(found, output)
+    return found
+
+
+def text_size(corpus: Sequence[CorpusFile]) -> int:
+    """Return about how many bytes of text the corpus has."""
+    return sum(file.files.size(file.path, file.size) for file in corpus)
+
+
+def _own_folders(settings: BatchSettings) -> Iterator[Path]:
+    yield settings.output.resolve()
+    yield settings.work_folder.resolve()
+
+
+def _paths(corpus: Path) -> list[tuple[Path, str]]:
+    """The paths of all files, and their names within the corpus, by name."""
+    if not corpus.is_dir():
+        check_regular(corpus)
+        return [(corpus, corpus.name)]
+    files = [(path, path.relative_to(corpus)) for path in corpus.rglob("*") if not path.is_dir()]
+    shown = [(path, name) for path, name in files if not any(part.startswith((".", "_")) for part in name.parts)]
+    return sorted(((path, name.as_posix()) for path, name in shown), key=lambda each: each[1])
+
+
+def _check_outputs(corpus: Sequence[CorpusFile], output: Path) -> None:
+    """Refuse a corpus where two files would be one, or where an output is a file of the corpus."""
+    names = {file.name for file in corpus}
+    for file in corpus:
+        if file.name + _LEFT_OUT in names:
+            raise CorpusError(f"{file.path}: the list of what is left out of it has the name of another file")
+        for path in (file.output(output), file.left_out(output)):
+            if path.resolve() == file.path.resolve():
+                raise CorpusError(f"{file.path}: it would be replaced by its output; --output names another folder")

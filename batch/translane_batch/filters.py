@@ -1,0 +1,86 @@
+"""Which translations are left out, beside those of texts that the service refuses."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from translane_batch.answers import Answer
+from translane_batch.errors import BatchError
+from translane_batch.models import Languages
+from translane_batch.settings import BatchSettings
+from translane_client.results import FinishReason, Translation
+from translane_server.errors import InvalidRequestError
+from translane_server.suspect_pairs import COPY, suspicion
+from translane_server.text.language_id import LanguageIdentifier
+
+UNENDED, LOW_QUALITY, LANGUAGE = "translation did not end", "low quality", "another language"
+
+
+class Filters:
+    """Turns translations to answers.
+
+    Args:
+        settings: what is left out.
+        languages: of the corpus and of its translations.
+
+    Raises:
+        BatchError: the package that finds languages is not installed.
+    """
+
+    def __init__(self, settings: BatchSettings, languages: Languages) -> None:
+        self._rules = frozenset(settings.leave_out)
+        self._min_quality = settings.min_quality
+        self._max_ratio = settings.max_ratio
+        self._keeps = settings.keep_left_out
+        self._languages = languages
+        self._identifier: LanguageIdentifier | None = None
+        if "language" in self._rules:
+            try:
+                self._identifier = LanguageIdentifier()
+            except InvalidRequestError:
+                message = "--leave-out language needs py3langid: install translane[language-id]"
+                raise BatchError(message, exit_code=2) from None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options that ask a server for what the filters look at."""
+        options: dict[str, Any] = {}
+        if self._min_quality:
+            options["return_quality"] = True
+        if self._max_ratio is not None:
+            options["return_tokens"] = True
+        return options
+
+    def answer(self, source: str, translation: Translation) -> Answer:
+        """Return the answer of a source. An empty translation is left out in any case."""
+        reason, detail = self._reason(source, translation)
+        if not reason:
+            return Answer(translation.text)
+        return Answer(translation.text if self._keeps else "", reason, detail)
+
+    def _reason(self, source: str, translation: Translation) -> tuple[str, str]:
+        """Why a translation is left out, and more about the reason."""
+        best = translation.hypotheses[0]
+        ratio = math.inf if self._max_ratio is None else self._max_ratio
+        found = suspicion(source, best.text, translation.source_tokens, len(best.tokens), ratio)
+        if found and (found != COPY or "copy" in self._rules):
+            return found, ""
+        if "unended" in self._rules and best.finish_reason is FinishReason.MAX_LENGTH:
+            return UNENDED, ""
+        if self._min_quality and best.quality is not None and best.quality < self._min_quality:
+            return LOW_QUALITY, f"{best.quality:.3f}"
+        if self._identifier and (language := self._other_language(translation)):
+            return LANGUAGE, language
+        return "", ""
+
+    def _other_language(self, translation: Translation) -> str:
+        """The language of the source, if the translation is rather in it than in the target language."""
+        assert self._identifier is not None
+        treatment = translation.treatment
+        source = (treatment.source_language if treatment else None) or self._languages.source
+        target = self._languages.target
+        if not source or not target:
+            return ""
+        (found,) = self._identifier.find([translation.text], [target, source])
+        return "" if found == target else found

@@ -1,0 +1,191 @@
+"""The settings of `translane-batch`. docs/batch.md describes each; a test compares the two."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from translane_batch.records.kinds import Fields, KindName
+from translane_server.settings_loader import Flag, Settings
+
+ENV_PREFIX = "TRANSLANE_BATCH_"
+
+LeaveOut = Literal["copy", "unended", "language"]
+
+# Settings that are options of a request, under the same name. One that is not set takes the model's default.
+_OPTIONS = (
+    "beam_size",
+    "length_penalty",
+    "repetition_penalty",
+    "no_repeat_ngram_size",
+    "max_length",
+    "use_shortlist",
+    "split_sentences",
+)
+
+
+class BatchSettings(Settings):
+    """Translates a corpus, a file or a folder of files, and writes a file of the same records for each of its files."""
+
+    corpus: Annotated[Path, Flag(positional=True)] = Field(
+        description="File or folder to translate: lines, TSV or JSON lines, each also gzipped, or Parquet."
+    )
+    output: Annotated[Path, Flag("FOLDER", short="-o")] = Field(description="Folder for the translated files.")
+    model: Annotated[str, Flag("FOLDER", in_usage=True)] = Field(
+        default="", description="Folder of the model bundle; with --server, the name of a model there."
+    )
+    work: Annotated[Path | None, Flag("FOLDER")] = Field(
+        default=None,
+        description="Folder for the state of the run, with room for some four times the text;"
+        " by default .translane-batch in the output folder.",
+    )
+    summary: Annotated[Path | None, Flag("FILE")] = Field(
+        default=None, description="File for the figures of the run, as JSON; - is standard output."
+    )
+
+    kind: Annotated[KindName, Flag(heading="the corpus")] = Field(
+        default="auto", description="Kind of all files; auto goes by the ends of their names."
+    )
+    column: int = Field(default=1, ge=1, le=4096, description="Column of TSV to translate, from 1.")
+    field: Annotated[str, Flag("NAME")] = Field(
+        default="text", min_length=1, max_length=1000, description="Field of JSON, or column of Parquet, to translate."
+    )
+    output_field: Annotated[str, Flag("NAME")] = Field(
+        default="translation", min_length=1, max_length=1000, description="Field or column for the translations."
+    )
+
+    source_language: Annotated[str, Flag("TAG", heading="translation")] = Field(
+        default="", description="Language of the corpus, for a model of several."
+    )
+    target_language: Annotated[str, Flag("TAG")] = Field(
+        default="", description="Language to translate to, for a model of several."
+    )
+    beam_size: int | None = Field(default=None, ge=1, le=4096, description="Number of beams; 1 is greedy search.")
+    length_penalty: float | None = Field(
+        default=None, ge=-10, le=10, description="Exponent of the length by which beams are ranked."
+    )
+    repetition_penalty: float | None = Field(
+        default=None, gt=0, le=10, description="How many times less likely tokens become that occurred already."
+    )
+    no_repeat_ngram_size: int | None = Field(
+        default=None, ge=0, le=4096, description="No sequence of so many tokens occurs twice; 0 is off."
+    )
+    max_length: int | None = Field(default=None, ge=1, le=65536, description="Most tokens of a sentence's translation.")
+    split_sentences: bool | None = Field(
+        default=None,
+        description="Cut each text into sentences, or take each for one sentence; by default the text decides.",
+    )
+    use_shortlist: bool | None = Field(
+        default=None, description="Generate only the tokens that the model's shortlist has for the source."
+    )
+
+    leave_out: Annotated[tuple[LeaveOut, ...], Flag(heading="what is left out")] = Field(
+        default=(),
+        description="Leave out translations that copy the source, that do not end, or that are not in the target"
+        " language.",
+    )
+    min_quality: float = Field(
+        default=0.0, ge=0, le=1, description="Leave out translations with a lower estimated quality; 0 keeps all."
+    )
+    max_ratio: float | None = Field(
+        default=None,
+        ge=1,
+        description="Leave out translations where one side has more than so many times the tokens of the other.",
+    )
+    keep_left_out: bool = Field(
+        default=False, description="Write these translations nevertheless; the list of what is left out has them too."
+    )
+
+    device: Annotated[Literal["auto", "cpu", "cuda"], Flag(heading="this machine")] = Field(
+        default="auto", description="What runs the model; auto is cuda where a GPU can run it, else cpu."
+    )
+    replicas: int | None = Field(
+        default=None, ge=1, le=1024, description="Processes that decode side by side; by default one on each CPU."
+    )
+    threads: int | None = Field(
+        default=None, ge=1, le=1024, description="Threads of each replica; by default its part of the CPUs granted."
+    )
+    rows: int | None = Field(
+        default=None, ge=1, le=4096, description="Hypotheses that decode at once; by default 64, or more on many CPUs."
+    )
+    requests: int | None = Field(
+        default=None,
+        ge=1,
+        le=256,
+        description="Requests of 64 texts that are under way at once; by default 8, or two for each CPU if more.",
+    )
+    task_size: int = Field(
+        default=8192, ge=1, le=1 << 20, description="Sources that are translated, and written, together."
+    )
+
+    server: Annotated[str, Flag("HOST:PORT", heading="other machines")] = Field(
+        default="", description="Have servers translate: the address of one, or several with commas between them."
+    )
+    ca: Annotated[Path | None, Flag("FILE")] = Field(
+        default=None, description="Certificates of these servers that are trusted, in PEM; switches TLS on."
+    )
+    token_file: Annotated[Path | None, Flag("FILE")] = Field(
+        default=None, description="Key that these servers know the caller by."
+    )
+    ray: Annotated[str, Flag("ADDRESS")] = Field(
+        default="",
+        description="Translate on a cluster of Ray: its address, auto for the one of this machine, or local for a new"
+        " one.",
+    )
+    workers: int | None = Field(
+        default=None, ge=1, le=4096, description="Workers on the cluster; by default as many as its CPUs allow."
+    )
+    cpus_per_worker: int | None = Field(
+        default=None, ge=1, le=1024, description="CPUs of each worker; by default those of the smallest machine."
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not self.model and not self.server:
+            raise ValueError("--model is required (or TRANSLANE_BATCH_MODEL, or model in the settings file)")
+        if self.server and self.ray:
+            raise ValueError("--server and --ray exclude each other: servers and workers both translate")
+        for name in ("ca", "token_file"):
+            if getattr(self, name) is not None and not self.server:
+                raise ValueError(f"--{name.replace('_', '-')} needs --server")
+        for name in ("workers", "cpus_per_worker"):
+            if getattr(self, name) is not None and not self.ray:
+                raise ValueError(f"--{name.replace('_', '-')} needs --ray")
+        return self
+
+    @property
+    def work_folder(self) -> Path:
+        """The folder of the state."""
+        return self.work or self.output / ".translane-batch"
+
+    @property
+    def fields(self) -> Fields:
+        """What of a record is translated, and where its translation goes."""
+        return Fields(self.column, self.field, self.output_field)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of the requests that are set."""
+        values = {name: getattr(self, name) for name in _OPTIONS}
+        return {name: value for name, value in values.items() if value is not None}
+
+    @property
+    def what_decides(self) -> dict[str, Any]:
+        """All that the outputs depend on beside the corpus and the model. A run is resumed with the same."""
+        return {
+            "output": str(self.output.absolute()),
+            "kind": self.kind,
+            "column": self.column,
+            "field": self.field,
+            "output_field": self.output_field,
+            "source_language": self.source_language,
+            "target_language": self.target_language,
+            **{name: getattr(self, name) for name in _OPTIONS},
+            "leave_out": sorted(self.leave_out),
+            "min_quality": self.min_quality,
+            "max_ratio": self.max_ratio,
+            "keep_left_out": self.keep_left_out,
+            "task_size": self.task_size,
+        }

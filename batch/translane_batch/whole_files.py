@@ -1,0 +1,57 @@
+"""Files that appear complete or not at all, however the program or the machine ends.
+
+A new file has a name of its own, so two machines that write the same file at the same time do not disturb each other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from secrets import token_hex
+from typing import BinaryIO
+
+_NEW = ".new"
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[BinaryIO]:
+    """Yield a new file, which takes the place of `path` once it is written and on the disk.
+
+    If what runs within fails, nothing is left of the new file.
+
+    Raises:
+        OSError: the file cannot be written; `filename` names it.
+    """
+    new = path.with_name(f".{path.name}.{token_hex(4)}{_NEW}")
+    try:
+        with new.open("xb", buffering=1 << 16) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+        _flush_folder(path.parent)
+    except BaseException as error:
+        with suppress(OSError):
+            new.unlink()
+        # A full disk is found by a write, and such an error names no file.
+        if isinstance(error, OSError) and error.filename is None and error.errno is not None:
+            raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
+        raise
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove the new files that killed programs have left in `folder`. Nobody may write there meanwhile."""
+    for path in folder.glob(f".*{_NEW}"):
+        path.unlink(missing_ok=True)
+
+
+def _flush_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with suppress(OSError):  # some shared file systems cannot
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,127 @@
+"""Translates tasks: with a server within this process, or with servers elsewhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from translane_batch.answers import encoded
+from translane_batch.errors import BatchError
+from translane_batch.filters import Filters
+from translane_batch.models import languages_of
+from translane_batch.reading import sources_of
+from translane_batch.settings import BatchSettings
+from translane_batch.tasks import Task
+from translane_batch.translator import TEXTS, Translator
+from translane_batch.whole_files import written_whole
+from translane_batch.work_folder import WorkFolder
+from translane_client.aio import AsyncClient
+from translane_client.connection import Connection
+from translane_client.retry import RetryPolicy
+from translane_server.cpus import available_cpus
+from translane_server.embedded import EmbeddedServer
+from translane_server.errors import SettingsError
+from translane_server.model_places import ModelPlace
+from translane_server.settings import ServerSettings
+from translane_server.settings_loader import what_is_wrong
+
+TASKS = 2
+"""Tasks that a worker should have at once: the second one fills the rows that the end of the first one leaves."""
+
+_LEAST_REQUESTS, _REQUESTS_OF_A_CPU = 8, 2
+_RETRIES = RetryPolicy(attempts=30, longest_wait=600.0)  # some two minutes, in which servers come back
+_SENTENCES_WAITING = 1 << 20  # the requests at once bound the sentences already
+_SECONDS = 86400.0  # in which a request must be answered
+
+
+class Worker:
+    """Translates tasks of one run, in the event loop that it was opened in. `open` makes one."""
+
+    def __init__(self, work: WorkFolder, translator: Translator, opened: AsyncExitStack) -> None:
+        self._work, self._translator, self._opened = work, translator, opened
+
+    @classmethod
+    async def open(cls, settings: BatchSettings, work: WorkFolder, cpus: int | None = None) -> Worker:
+        """Load the model, or connect to the servers, and check that they take the settings.
+
+        Args:
+            settings: of the run.
+            work: the folder of its state.
+            cpus: number of CPUs; by default those that this process may use.
+
+        Raises:
+            BatchError: a setting is wrong.
+            StartupError: the model cannot be loaded.
+            TranslaneError: the servers do not answer.
+        """
+        async with AsyncExitStack() as opened:
+            address = settings.server
+            if not address:
+                embedded = await EmbeddedServer.start(server_settings(settings), cpus=cpus)
+                opened.push_async_callback(embedded.stop, 0)
+                address = embedded.address
+            client = await opened.enter_async_context(client_of(settings, address))
+            filters = Filters(settings, languages_of(settings, await client.server_info()))
+            requests = settings.requests or max(_LEAST_REQUESTS, _REQUESTS_OF_A_CPU * (cpus or available_cpus()))
+            translator = Translator(client, settings, filters, requests)
+            await translator.check()
+            return cls(work, translator, opened.pop_all())
+
+    async def translate(self, task: Task, done: Callable[[int], None] = lambda _: None) -> None:
+        """Translate a task's sources, and write their answers. A task that is translated again has the same answers.
+
+        Args:
+            task: the task.
+            done: called with the number of sources that are translated, as often as some are.
+
+        Raises:
+            TranslaneError: the sources cannot be translated.
+            OSError: a file cannot be read or written.
+        """
+        sources = [json.loads(line) for line in sources_of(self._work, task)]
+        answers = await self._translator.translate(sources, done)
+        with written_whole(self._work.translations(task)) as file:
+            file.writelines(map(encoded, answers))
+
+    async def close(self) -> None:
+        """End the server, or the connection. What is not written is lost."""
+        await self._opened.aclose()
+
+
+def client_of(settings: BatchSettings, address: str) -> AsyncClient:
+    """Return a client of the servers at an address.
+
+    Raises:
+        BatchError: the address, or a file of the connection, is wrong.
+    """
+    try:
+        connection = Connection(address, ca=settings.ca, token_file=settings.token_file)
+    except ValueError as error:
+        raise BatchError(f"--server: {error}", exit_code=2) from None
+    return AsyncClient(connection, retry=_RETRIES, batch_size=TEXTS, concurrency=1)
+
+
+def server_settings(settings: BatchSettings) -> ServerSettings:
+    """Return the settings of the server within this process. Its only caller has all that there is.
+
+    Raises:
+        SettingsError: they contradict each other.
+    """
+    try:
+        return ServerSettings(
+            model=(ModelPlace(Path(settings.model)),),
+            device=settings.device,
+            replicas=settings.replicas,
+            threads=settings.threads,
+            rows=settings.rows,
+            sentences_waiting=_SENTENCES_WAITING,
+            caller_share=1.0,
+            request_timeout=_SECONDS,
+            log_level="warning",
+        )
+    except ValidationError as error:
+        raise SettingsError(what_is_wrong(error.errors()[0])) from None

@@ -1,0 +1,24 @@
+"""Pairs of a source and a translation that look like mistakes of a model, by rules that need no other translation."""
+
+from __future__ import annotations
+
+EMPTY, COPY, RATIO = "empty translation", "copy of the source", "lengths too different"
+"""What makes a pair suspect."""
+
+
+def suspicion(source: str, translation: str, source_pieces: int, translation_pieces: int, max_ratio: float) -> str:
+    """Return the first rule that makes a pair suspect; "" if none does.
+
+    Args:
+        source: the source text.
+        translation: its translation.
+        source_pieces: tokens of the source, the end of the sentence included.
+        translation_pieces: tokens of the translation, the end of the sentence included.
+        max_ratio: how many times as many tokens one side may have as the other.
+    """
+    if not translation:
+        return EMPTY
+    if translation == source:
+        return COPY
+    sizes = (source_pieces, translation_pieces)
+    return RATIO if max(sizes) > max_ratio * min(sizes) else ""

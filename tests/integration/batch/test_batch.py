@@ -1,0 +1,214 @@
+"""Whole runs of `translane-batch` with the bundled model: kills, Ctrl-C, servers elsewhere, and a cluster of Ray."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from helpers.demo import DEMO
+from helpers.real_server import serving_bundle
+from helpers.server_process import assert_gone
+from translane_batch import command
+from translane_client.aio import AsyncClient
+from translane_server.bundle import load_bundle
+from translane_server.embedded import EmbeddedServer
+from translane_server.settings import ServerSettings
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not DEMO.exists(), reason="the bundled model is not in this tree"),
+]
+
+WHO = ["我", "他", "她", "汤姆", "玛丽", "我们", "老师", "我的朋友", "他的父亲", "那个人"]
+DOES = ["喜欢", "有", "想要", "买了", "看见了", "忘记了", "需要", "在找"]
+WHAT = ["一只猫", "一本书", "一辆车", "三个苹果", "一把椅子", "一杯水", "钥匙", "那封信", "新的工作", "很多钱"]
+SENTENCES = [f"{who}{does}{what}。" for who in WHO for does in DOES for what in WHAT]
+
+
+def corpus_of(folder: Path, records: int, different: int, seed: int = 1) -> Path:
+    """A folder of two files: lines, of which some are blank and one is too long, and JSON lines."""
+    draw = random.Random(seed)
+    sources = draw.sample(SENTENCES, different)
+    lines = [draw.choice([*sources, ""]) for _ in range(records)]
+    lines[records // 3] = "长" * 40_000
+    folder.mkdir()
+    half = records // 2
+    (folder / "a.txt").write_text("".join(f"{line}\n" for line in lines[:half]), encoding="utf-8")
+    objects = [json.dumps({"id": n, "text": line}, ensure_ascii=False) for n, line in enumerate(lines[half:])]
+    (folder / "b.jsonl").write_text("\n".join(objects), encoding="utf-8")
+    return folder
+
+
+def argv_of(corpus: Path, output: Path, *more: str) -> list[str]:
+    sizes = ["--task-size=32", "--threads=1", "--replicas=1", "--no-split-sentences"]
+    return [str(corpus), "-o", str(output), "--model", str(DEMO), *sizes, *more]
+
+
+def started(argv: list[str]) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "translane_batch", *argv]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def outputs_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def translations_in(output: Path) -> int:
+    folder = output / ".translane-batch" / "translations"
+    return len(list(folder.glob("*.jsonl"))) if folder.exists() else 0
+
+
+def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return corpus_of(tmp_path_factory.mktemp("corpus") / "in", records=3000, different=600)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The outputs of a run that nobody disturbs."""
+    output = tmp_path_factory.mktemp("undisturbed") / "out"
+    assert command.run(argv_of(corpus, output), {}) == 0
+    return outputs_of(output)
+
+
+@pytest.fixture
+def processes() -> Iterator[list[subprocess.Popen[str]]]:
+    found: list[subprocess.Popen[str]] = []
+    yield found
+    for process in found:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+async def test_the_outputs_are_the_translations_of_a_server(corpus: Path, undisturbed: dict[str, bytes]) -> None:
+    lines = (corpus / "a.txt").read_text(encoding="utf-8").split("\n")[:-1]
+    sources = sorted({line for line in lines if line and len(line) < 100})
+    embedded = await EmbeddedServer.start(ServerSettings(model=(DEMO,), replicas=1, threads=1))  # type: ignore[arg-type]
+    try:
+        async with AsyncClient(embedded.address) as client:
+            found = await client.translate(sources, split_sentences=False)
+    finally:
+        await embedded.stop(5)
+    expected = {source: translation.text for source, translation in zip(sources, found, strict=True)}
+    written = undisturbed["a.txt"].decode().split("\n")[:-1]
+    assert written == [expected.get(line, "") for line in lines]
+    objects = [json.loads(line) for line in undisturbed["b.jsonl"].decode().splitlines()]
+    assert [each["id"] for each in objects] == list(range(1500))
+    assert all(each["translation"] == expected.get(each["text"], "") for each in objects if each["text"] in expected)
+    (listed,) = undisturbed["a.txt.left-out.jsonl"].decode().splitlines()
+    assert json.loads(listed)["record"] == 1001
+    assert json.loads(listed)["reason"] == "refused"
+    assert "b.jsonl.left-out.jsonl" not in undisturbed
+
+
+def test_kills_at_any_moment_change_nothing(
+    corpus: Path, undisturbed: dict[str, bytes], tmp_path: Path, processes: list[subprocess.Popen[str]]
+) -> None:
+    draw = random.Random(3)
+    output = tmp_path / "out"
+    for wanted in (0, 2, 6, 12):  # tasks that are translated at the time of the kill
+        process = started(argv_of(corpus, output))
+        processes.append(process)
+        wait_for(lambda wanted=wanted: translations_in(output) >= wanted, process)  # type: ignore[misc]
+        time.sleep(draw.random() * (2 if wanted == 0 else 0.3))
+        children = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
+        process.communicate()
+        assert_gone(*children)
+    process = started(argv_of(corpus, output))
+    processes.append(process)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert "3,000 records in 2 files" in out
+    assert outputs_of(output) == undisturbed
+
+
+def test_ctrl_c_says_how_to_go_on(
+    corpus: Path, undisturbed: dict[str, bytes], tmp_path: Path, processes: list[subprocess.Popen[str]]
+) -> None:
+    output = tmp_path / "out"
+    process = started(argv_of(corpus, output))
+    processes.append(process)
+    wait_for(lambda: translations_in(output) >= 3, process)
+    children = psutil.Process(process.pid).children(recursive=True)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.endswith("translane-batch: interrupted; the same command goes on\n")
+    assert "Traceback" not in err
+    assert_gone(*children)
+    assert command.run(argv_of(corpus, output), {}) == 0
+    assert outputs_of(output) == undisturbed
+
+
+async def test_servers_elsewhere_translate(corpus: Path, undisturbed: dict[str, bytes], tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    async with serving_bundle(load_bundle(DEMO), rows=64) as running:
+        argv = argv_of(corpus, output, f"--server=127.0.0.1:{running.server.port}", "--model=")
+        assert await asyncio.to_thread(command.run, argv, {}) == 0
+    assert outputs_of(output) == undisturbed
+
+
+def test_a_wrong_option_is_found_before_anything_is_read(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "out"
+    assert command.run(argv_of(corpus, output, "--beam-size=99"), {}) == 2
+    assert "--beam-size: " in capsys.readouterr().err
+    assert command.run(argv_of(corpus, output, "--target-language=fr"), {}) == 2
+    assert "--target-language: " in capsys.readouterr().err
+    assert not (output / ".translane-batch" / "run.json").exists()
+
+
+@pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
+def test_workers_of_ray_are_lost_and_nothing_else_is(
+    corpus: Path, undisturbed: dict[str, bytes], tmp_path: Path, processes: list[subprocess.Popen[str]]
+) -> None:
+    output = tmp_path / "out"
+    process = started(argv_of(corpus, output, "--ray=local", "--cpus-per-worker=1"))
+    processes.append(process)
+    try:
+        wait_for(lambda: translations_in(output) >= 2, process)
+    except AssertionError as error:
+        if "timed out during startup" in str(error):
+            pytest.skip("the machine is too busy for Ray to start in its half minute")
+        raise
+    family = psutil.Process(process.pid).children(recursive=True)
+    actors = [each for each in family if _title(each).startswith("ray::_Actor")]
+    assert actors
+    actors[0].kill()
+    out, err = process.communicate(timeout=240)
+    assert process.returncode == 0, err
+    assert "3,000 records in 2 files" in out
+    assert "a worker is lost, and another one is started" in err
+    assert outputs_of(output) == undisturbed
+    assert_gone(*family)
+
+
+def _title(process: Any) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""

@@ -1,0 +1,40 @@
+"""Runs without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from unit.batch.fake_workers import FakeWorkers
+
+from translane_batch.run import run
+from translane_batch.settings import BatchSettings
+from translane_batch.summary import Summary
+
+
+@pytest.fixture
+def workers(monkeypatch: pytest.MonkeyPatch) -> FakeWorkers:
+    """The workers of all runs."""
+    fake = FakeWorkers()
+    monkeypatch.setattr("translane_batch.run.LocalWorkers", fake)
+    monkeypatch.setattr("translane_batch.run.identity_of_folder", lambda folder: f"model of {folder}")
+    return fake
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Callable[..., BatchSettings]:
+    """Settings of a run from the folder `in` to the folder `out`."""
+
+    def make(**changes: Any) -> BatchSettings:
+        values: dict[str, Any] = {"corpus": tmp_path / "in", "output": tmp_path / "out", "model": "zh-en"}
+        return BatchSettings(**(values | changes))
+
+    return make
+
+
+@pytest.fixture
+def go(workers: FakeWorkers, settings: Callable[..., BatchSettings]) -> Callable[..., Summary]:
+    """Runs, with changes of the settings."""
+    return lambda **changes: run(settings(**changes), lambda _line: None)

@@ -1,0 +1,167 @@
+"""The command: exit codes, and sentences for all that goes wrong."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from unit.batch.fake_workers import FakeWorkers
+
+from translane_batch import command
+from translane_batch.__main__ import main
+from translane_batch.errors import BatchError
+from translane_batch.progress import Progress
+from translane_batch.summary import Summary
+from translane_batch.whole_files import remove_unfinished, written_whole
+from translane_client.errors import Unavailable
+
+SUMMARY = Summary(2, 1_000, 10, 400, 590, 980, {"refused": 8, "copy of the source": 2}, 300, 1.0, 2.0, 3.0)
+
+
+@pytest.fixture
+def argv(tmp_path: Path) -> list[str]:
+    (tmp_path / "in.txt").write_text("a\nb\n\na\nbad\n", encoding="utf-8")
+    return [str(tmp_path / "in.txt"), "-o", str(tmp_path / "out"), "--model", "zh-en"]
+
+
+def test_a_run_says_what_it_has_done(
+    argv: list[str], tmp_path: Path, workers: FakeWorkers, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.run([*argv, "--summary", str(tmp_path / "figures.json")], {}) == 0
+    out, err = capsys.readouterr()
+    assert (tmp_path / "out" / "in.txt").read_text(encoding="utf-8") == "[a]\n[b]\n\n[a]\n\n"
+    assert out == (
+        f"{tmp_path / 'out'}: 5 records in 1 file: 3 translated, 1 blank, 1 left out (refused 1);"
+        " 3 different sources, 25.0% duplicates\n"
+    )
+    assert "translane-batch: 4 texts, 3 different sources (25.0% duplicates), 3 to translate\n" in err
+    figures = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
+    assert (figures["records"], figures["left_out"]) == (5, {"refused": 1})
+    assert command.run([*argv, "--summary", "-"], {}) == 0
+    assert json.loads(capsys.readouterr().out) == figures
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "sentence"),
+    [
+        (BatchError("it is wrong"), 1, "it is wrong"),
+        (BatchError("--beam-size: is 99", exit_code=2), 2, "--beam-size: is 99"),
+        (Unavailable("cannot reach a:1"), 1, "cannot reach a:1; the same command goes on"),
+        (OSError(28, "No space left on device", "f"), 1, "f: No space left on device; the same command goes on"),
+        (MemoryError(), 1, "there is not enough memory; lower --rows or --replicas, and the same command goes on"),
+        (KeyboardInterrupt(), 130, "interrupted; the same command goes on"),
+    ],
+)
+def test_what_goes_wrong_is_one_sentence(
+    error: BaseException,
+    code: int,
+    sentence: str,
+    argv: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(*_: object) -> Any:
+        raise error
+
+    monkeypatch.setattr(command, "run_batch", fail)
+    assert command.run(argv, {}) == code
+    assert capsys.readouterr().err == f"translane-batch: {sentence}\n"
+
+
+def test_a_bug_is_not_hidden(argv: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> Any:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(command, "run_batch", fail)
+    with pytest.raises(RuntimeError, match="a bug"):
+        command.run(argv, {})
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "sentence"),
+    [
+        (["--model", "no/such/model"], 1, "model bundle no/such/model: there is no such folder"),
+        (["--server", "http://x"], 2, "--server: HOST:PORT is needed"),
+        (["--kind", "csv"], 2, "--kind: input should be"),
+    ],
+)
+def test_settings_that_fit_nothing(
+    argv: list[str], changes: list[str], code: int, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.run([*argv, *changes], {}) == code
+    err = capsys.readouterr().err
+    assert sentence in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("package", "extra"), [("onnxruntime", "server"), ("ray", "ray"), ("pydantic", "server"), ("pyarrow", "batch")]
+)
+def test_a_missing_package_is_told(
+    package: str, extra: str, argv: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> int:
+        raise ModuleNotFoundError(name=package)
+
+    monkeypatch.setattr(command, "run", fail)
+    assert main(argv) == 1
+    assert capsys.readouterr().err == f"translane-batch: {package} is not installed; install translane[{extra}]\n"
+
+
+def test_parquet_without_its_package_is_told(
+    tmp_path: Path, workers: FakeWorkers, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.delitem(sys.modules, "translane_batch.records.parquet_files", raising=False)
+    (tmp_path / "a.parquet").touch()
+    assert command.run([str(tmp_path / "a.parquet"), "-o", str(tmp_path / "out"), "--model", "m"], {}) == 1
+    assert "files of Parquet need pyarrow: install translane[batch]" in capsys.readouterr().err
+
+
+def test_the_summary_for_people() -> None:
+    assert SUMMARY.sentence == (
+        "1,000 records in 2 files: 980 translated, 10 blank, 10 left out (copy of the source 2, refused 8);"
+        " 400 different sources, 59.6% duplicates"
+    )
+    assert Summary(1, 0, 0, 0, 0, 0, {}, 0, 0, 0, 0).sentence == (
+        "0 records in 1 file: 0 translated, 0 blank, 0 left out; 0 different sources, 0.0% duplicates"
+    )
+
+
+def test_progress_is_a_line_now_and_then() -> None:
+    lines: list[str] = []
+    now = 0.0
+    progress = Progress("sources", lines.append, total=10_000, done=1_000, note="; 9.0% duplicates", clock=lambda: now)
+    for second in range(1, 31):
+        now = float(second)
+        progress.add(100)
+    assert lines == [
+        "2,000 of 10,000 sources, 100 a second, 0:01:20 left; 9.0% duplicates",
+        "3,000 of 10,000 sources, 100 a second, 0:01:10 left; 9.0% duplicates",
+        "4,000 of 10,000 sources, 100 a second, 0:01:00 left; 9.0% duplicates",
+    ]
+    assert (progress.added, progress.seconds) == (3000, 30.0)
+    lines.clear()
+    reading = Progress("records read", lines.append, clock=lambda: now)
+    now += 3600
+    reading.add(0)
+    assert lines == ["0 records read, 0 a second"]
+
+
+def test_files_appear_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    with written_whole(path) as one, written_whole(path) as other:  # two machines at once
+        one.write(b"one")
+        other.write(b"other")
+        assert not path.exists()
+    assert path.read_bytes() == b"one"
+    with pytest.raises(TypeError), written_whole(path) as file:
+        file.write("half")  # type: ignore[call-overload]
+    assert path.read_bytes() == b"one"
+    assert list(tmp_path.iterdir()) == [path]
+    (tmp_path / ".file.1234.new").touch()
+    remove_unfinished(tmp_path)
+    assert list(tmp_path.iterdir()) == [path]

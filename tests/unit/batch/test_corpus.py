@@ -1,0 +1,83 @@
+"""Which files are the corpus, of which kinds, and which are refused."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from translane_batch.corpus import find_corpus, text_size
+from translane_batch.errors import CorpusError
+from translane_batch.records.kinds import kind_of
+from translane_batch.settings import BatchSettings
+
+Make = Callable[..., BatchSettings]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("a.txt", "text"),
+        ("a.b.TXT.GZ", "text"),
+        ("a.tsv.gz", "tsv"),
+        ("a.tab", "tsv"),
+        ("a.jsonl", "jsonl"),
+        ("a.ndjson.gz", "jsonl"),
+        ("a.parquet", "parquet"),
+        ("a.parquet.gz", ""),
+        ("a.gz", ""),
+        ("a", ""),
+        ("a.csv", ""),
+    ],
+)
+def test_the_end_of_a_name_says_the_kind(name: str, kind: str) -> None:
+    assert kind_of(Path(name), "auto") == kind
+    assert kind_of(Path(name), "text") == "text"
+
+
+def test_files_come_by_name_and_hidden_ones_do_not(tmp_path: Path, settings: Make) -> None:
+    names = ["b.txt", "a/z.tsv", "a/b/c.jsonl.gz", "a.txt", ".hidden.txt", "_SUCCESS", "a/.crc/x.txt", "_tmp/y.txt"]
+    for name in names:
+        path = tmp_path / "in" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"12345")
+    corpus = find_corpus(settings())
+    assert [file.name for file in corpus] == ["a.txt", "a/b/c.jsonl.gz", "a/z.tsv", "b.txt"]
+    assert corpus[1].output(Path("out")) == Path("out/a/b/c.jsonl.gz")
+    assert corpus[1].left_out(Path("out")) == Path("out/a/b/c.jsonl.gz.left-out.jsonl")
+    assert text_size(corpus) == 5 * (1 + 4 + 1 + 1)
+
+
+def test_a_file_is_a_corpus(tmp_path: Path, settings: Make) -> None:
+    (tmp_path / "words.zh").write_text("一\n", encoding="utf-8")
+    with pytest.raises(CorpusError, match=r"words.zh: its name ends in none of .txt, .*--kind names its kind"):
+        find_corpus(settings(corpus=tmp_path / "words.zh"))
+    (file,) = find_corpus(settings(corpus=tmp_path / "words.zh", kind="text"))
+    assert (file.name, file.size) == ("words.zh", 4)
+
+
+def test_what_cannot_be_a_corpus_is_refused(tmp_path: Path, settings: Make) -> None:
+    corpus = tmp_path / "in"
+    with pytest.raises(CorpusError, match="in: No such file or directory"):
+        find_corpus(settings())
+    corpus.mkdir()
+    with pytest.raises(CorpusError, match="the folder holds no files"):
+        find_corpus(settings())
+    (corpus / "a.csv").touch()
+    with pytest.raises(CorpusError, match=r"a\.csv: its name ends in none of"):
+        find_corpus(settings())
+    (corpus / "a.csv").rename(corpus / "a.txt")
+    for changes in ({"output": corpus}, {"output": corpus / "out"}, {"work": corpus / "work"}):
+        with pytest.raises(CorpusError, match="must not be within the corpus"):
+            find_corpus(settings(**changes))
+    with pytest.raises(CorpusError, match="it would be replaced by its output"):
+        find_corpus(settings(corpus=corpus / "a.txt", output=corpus))
+    (corpus / "a.txt.left-out.jsonl").touch()
+    with pytest.raises(CorpusError, match="has the name of another file"):
+        find_corpus(settings())
+    (corpus / "a.txt.left-out.jsonl").unlink()
+    os.mkfifo(corpus / "b.txt")
+    with pytest.raises(CorpusError, match="it is a named pipe"):
+        find_corpus(settings())

@@ -1,0 +1,254 @@
+"""Runs from a corpus to its outputs, against an oracle that holds everything in memory."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from unit.batch.fake_workers import FakeWorkers, translation_of
+
+from translane_batch import reading, run, tasks, writing
+from translane_batch.errors import BatchError, CorpusError, ResumeError
+from translane_batch.settings import BatchSettings
+from translane_batch.summary import Summary
+
+Go = Callable[..., Summary]
+
+
+def corpus_of(folder: Path, files: Sequence[Sequence[str]]) -> Path:
+    corpus = folder / "in"
+    for number, lines in enumerate(files):
+        path = corpus / f"part{number % 2}" / f"{number:03}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return corpus
+
+
+def outputs_of(folder: Path) -> dict[str, bytes]:
+    """All files of an output folder, by name."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and ".translane-batch" not in path.parts
+    }
+
+
+def expected_of(corpus: Path) -> dict[str, bytes]:
+    """What the outputs should be."""
+    found = {}
+    for path in corpus.rglob("*.txt"):
+        lines = path.read_text(encoding="utf-8").split("\n")[:-1]
+        answers = [translation_of(line) if line.strip() else None for line in lines]
+        name = path.relative_to(corpus).as_posix()
+        found[name] = "".join(f"{answer.text if answer else ''}\n" for answer in answers).encode()
+        if wrong := [n for n, answer in enumerate(answers, 1) if answer and answer.reason]:
+            found[f"{name}.left-out.jsonl"] = "".join(
+                json.dumps({"record": n, "reason": "refused", "detail": "it is bad"}) + "\n" for n in wrong
+            ).encode()
+    return found
+
+
+LINES = st.sampled_from(["a", "b", "bad", "", " ", "长 长", "é", "x" * 40]) | st.integers(0, 30).map(str)
+
+
+@hypothesis_settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(files=st.lists(st.lists(LINES, max_size=40), min_size=1, max_size=4), task_size=st.integers(1, 7))
+def test_outputs_are_those_of_the_oracle(
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    go: Go,
+    workers: FakeWorkers,
+    files: list[list[str]],
+    task_size: int,
+) -> None:
+    monkeypatch.setattr(tasks, "BUCKET_BYTES", 32)
+    monkeypatch.setattr(reading, "_FLUSHED", 3)
+    folder = tmp_path_factory.mktemp("run")
+    corpus, output = corpus_of(folder, files), folder / "out"
+    workers.translated.clear()
+    summary = go(corpus=corpus, output=output, task_size=task_size)
+    assert outputs_of(output) == expected_of(corpus)
+    texts = [line for lines in files for line in lines if line.strip()]
+    assert workers.translated == Counter(set(texts))  # each different source once
+    bad = texts.count("bad")
+    assert summary == Summary(
+        files=len(files),
+        records=sum(map(len, files)),
+        blank=sum(map(len, files)) - len(texts),
+        sources=len(set(texts)),
+        duplicates=len(texts) - len(set(texts)),
+        translated=len(texts) - bad,
+        left_out={"refused": bad} if bad else {},
+        sources_translated=len(set(texts)),
+        reading_seconds=summary.reading_seconds,
+        translating_seconds=summary.translating_seconds,
+        writing_seconds=summary.writing_seconds,
+    )
+
+
+def test_a_run_that_is_killed_again_and_again_ends_with_the_same_outputs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, go: Go, workers: FakeWorkers
+) -> None:
+    monkeypatch.setattr(tasks, "BUCKET_BYTES", 64)
+    draw = random.Random(1)
+    corpus = corpus_of(tmp_path, [[str(draw.randrange(60)) for _ in range(100)] for _ in range(3)])
+    real_deal, real_write = writing.deal, writing.write
+    for phase in ("translate", "deal", "write"):
+        for _ in range(3):
+            workers.most = 4 if phase == "translate" else 1 << 30
+            calls = iter(range(2 if phase != "translate" else 1 << 30))
+
+            def deal(*arguments: Any, phase: str = phase, calls: Any = calls) -> None:
+                if phase == "deal" and next(calls, None) is None:
+                    raise InterruptedError("killed")
+                real_deal(*arguments)
+
+            def write(*arguments: Any, phase: str = phase, calls: Any = calls) -> Any:
+                for counts in real_write(*arguments):
+                    if phase == "write" and next(calls, None) is None:
+                        raise InterruptedError("killed")
+                    yield counts
+
+            monkeypatch.setattr(run, "deal", deal)
+            monkeypatch.setattr(run, "write", write)
+            with pytest.raises(InterruptedError):
+                go(task_size=2)
+    monkeypatch.setattr(run, "write", real_write)
+    monkeypatch.setattr(run, "deal", real_deal)
+    summary = go(task_size=2)
+    assert outputs_of(tmp_path / "out") == expected_of(corpus)
+    assert max(workers.translated.values()) <= 2  # none but those of the tasks that a kill has cut off
+    assert (summary.records, summary.translated) == (300, 300)
+    assert not list((tmp_path / "out").rglob("*.new"))
+
+
+def test_a_run_that_is_killed_while_it_reads_begins_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, go: Go, workers: FakeWorkers
+) -> None:
+    corpus = corpus_of(tmp_path, [["a", "b", "a"]])
+    real = reading.gather
+
+    def killed(*_: Any) -> Any:
+        raise InterruptedError("killed")
+
+    monkeypatch.setattr(run, "gather", killed)
+    with pytest.raises(InterruptedError):
+        go()
+    assert workers.closed == 1
+    monkeypatch.setattr(run, "gather", real)
+    # Nothing is settled yet, so other settings are welcome.
+    go(task_size=1)
+    assert outputs_of(tmp_path / "out") == expected_of(corpus)
+
+
+def test_a_finished_run_is_told_again(tmp_path: Path, go: Go, workers: FakeWorkers) -> None:
+    corpus_of(tmp_path, [["a"]])
+    first = go()
+    assert go() == first
+    assert workers.translated == {"a": 1}
+    work = tmp_path / "out" / ".translane-batch"
+    assert {path.name for path in work.iterdir()} == {"lock", "run.json", "summary.json"}
+    (tmp_path / "out" / "part0" / "000.txt").unlink()
+    with pytest.raises(CorpusError, match="it was written, and is gone"):
+        go()
+
+
+def test_a_run_is_not_resumed_with_anything_else(tmp_path: Path, go: Go, workers: FakeWorkers) -> None:
+    corpus = corpus_of(tmp_path, [["a"], ["b"], ["c"]])
+    workers.most = 0
+    with pytest.raises(InterruptedError):
+        go(beam_size=2)
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"beam_size": 3}, r"other settings \(beam_size was 2, is 3\)"),
+        ({"beam_size": 2, "leave_out": ("copy",)}, r"leave_out was \[\], is \['copy'\]"),
+        ({"beam_size": 2, "model": "other"}, "model was 'model of zh-en'"),
+        ({"beam_size": 2, "output": tmp_path / "other", "work": tmp_path / "out" / ".translane-batch"}, "output was"),
+    ]
+    for changes, sentence in cases:
+        with pytest.raises(ResumeError, match=sentence):
+            go(**changes)
+    (corpus / "part0" / "000.txt").write_text("another\n", encoding="utf-8")
+    (corpus / "part1" / "001.txt").unlink()
+    with pytest.raises(ResumeError, match=r"the corpus has changed since: part0/000.txt and 1 more"):
+        go(beam_size=2)
+    # What decides nothing may change.
+    corpus_of(tmp_path, [["a"], ["b"], ["c"]])
+    (tmp_path / "out" / ".translane-batch" / "run.json").unlink()
+    workers.most = 1 << 30
+    go(beam_size=2, threads=1, requests=3, rows=8)
+
+
+def test_two_runs_do_not_share_a_folder(tmp_path: Path, go: Go) -> None:
+    corpus_of(tmp_path, [["a"]])
+    go()
+    from translane_batch.work_folder import WorkFolder
+
+    with WorkFolder(tmp_path / "out" / ".translane-batch").held(), pytest.raises(ResumeError, match="another run"):
+        go()
+
+
+def test_what_is_there_already_is_not_replaced(tmp_path: Path, go: Go) -> None:
+    corpus_of(tmp_path, [["a"]])
+    (tmp_path / "out" / "part0").mkdir(parents=True)
+    (tmp_path / "out" / "part0" / "000.txt").write_text("mine", encoding="utf-8")
+    with pytest.raises(CorpusError, match="it is there already"):
+        go()
+    assert (tmp_path / "out" / "part0" / "000.txt").read_text(encoding="utf-8") == "mine"
+
+
+@pytest.mark.parametrize("lines", [["c", "b"], ["a"], ["a", "b", "c"]])
+def test_a_corpus_that_changes_meanwhile_is_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, go: Go, lines: list[str]
+) -> None:
+    corpus_of(tmp_path, [["a", "b"]])
+    monkeypatch.setattr("translane_batch.corpus.CorpusFile.fingerprint", property(lambda file: [file.name, 0, 0]))
+    monkeypatch.setattr(run, "deal", lambda *_: (_ for _ in ()).throw(InterruptedError("killed")))
+    with pytest.raises(InterruptedError):
+        go()
+    monkeypatch.undo()
+    corpus_of(tmp_path, [lines])
+    monkeypatch.setattr("translane_batch.corpus.CorpusFile.fingerprint", property(lambda file: [file.name, 0, 0]))
+    monkeypatch.setattr("translane_batch.run.identity_of_folder", lambda folder: f"model of {folder}")
+    with pytest.raises(CorpusError, match=r"it has changed while|has lost records"):
+        go()
+
+
+def test_damaged_answers_are_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, go: Go) -> None:
+    corpus_of(tmp_path, [["a", "b"]])
+    real = writing.deal
+
+    def damaged(work: Any, plan: Any, bucket: int) -> None:
+        path = work.translations(plan.tasks[0])
+        path.write_bytes(path.read_bytes().splitlines(keepends=True)[0])
+        real(work, plan, bucket)
+
+    monkeypatch.setattr(run, "deal", damaged)
+    with pytest.raises(BatchError, match=r"translations/0000-000000.jsonl: it is damaged"):
+        go()
+
+
+def test_a_full_disk_is_told_and_leaves_no_half_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, go: Go, settings: Callable[..., BatchSettings]
+) -> None:
+    corpus = corpus_of(tmp_path, [["a", "b"]])
+
+    def full(*_: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("translane_batch.writing._listed", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        go()
+    assert "part0/000.txt" in str(caught.value.filename)
+    assert outputs_of(tmp_path / "out") == {}
+    monkeypatch.undo()
+    monkeypatch.setattr("translane_batch.run.identity_of_folder", lambda folder: f"model of {folder}")
+    run.run(settings(), lambda _line: None)  # nothing is left to translate, so no worker is needed
+    assert outputs_of(tmp_path / "out") == expected_of(corpus)

@@ -1,0 +1,104 @@
+"""The settings of `translane-batch`, and their documentation."""
+
+from __future__ import annotations
+
+import re
+import typing
+from pathlib import Path
+
+import pytest
+
+from translane_batch.settings import ENV_PREFIX, BatchSettings
+from translane_batch.tasks import BUCKET_BYTES, MOST_BUCKETS, TASK_BYTES
+from translane_batch.translator import TEXTS
+from translane_server.errors import SettingsError
+from translane_server.settings import ServerSettings
+from translane_server.settings_loader import flag_name, load_settings
+
+NEEDED = ["corpus", "--output=out", "--model=models/zh-en"]
+DOCS = (Path(__file__).parents[3] / "docs" / "batch.md").read_text(encoding="utf-8")
+
+
+def load(argv: list[str], environ: dict[str, str] | None = None) -> BatchSettings:
+    return load_settings(BatchSettings, argv, environ or {}, prog="translane-batch", env_prefix=ENV_PREFIX)
+
+
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        (NEEDED[1:], "CORPUS is required"),
+        (["corpus", "--model=m"], "--output is required"),
+        (NEEDED[:2], "--model is required (or TRANSLANE_BATCH_MODEL"),
+        ([*NEEDED, "--kind=csv"], "--kind: input should be 'auto', 'text', 'tsv', 'jsonl' or 'parquet'"),
+        ([*NEEDED, "--column=0"], "--column"),
+        ([*NEEDED, "--task-size=0"], "--task-size"),
+        ([*NEEDED, "--task-size=2000000"], "--task-size"),
+        ([*NEEDED, "--requests=257"], "--requests"),
+        ([*NEEDED, "--min-quality=1.5"], "--min-quality"),
+        ([*NEEDED, "--max-ratio=inf"], "--max-ratio: input should be a finite number"),
+        ([*NEEDED, "--leave-out=copies"], "--leave-out"),
+        ([*NEEDED, "--field="], "--field"),
+        ([*NEEDED, "--beam-size=nine"], "--beam-size"),
+        ([*NEEDED, "--server=a:1", "--ray=auto"], "--server and --ray exclude each other"),
+        ([*NEEDED, "--token-file=key"], "--token-file needs --server"),
+        ([*NEEDED, "--workers=2"], "--workers needs --ray"),
+        ([*NEEDED, "--cpus-per-worker=2"], "--cpus-per-worker needs --ray"),
+        ([*NEEDED, "--resume"], "unknown argument --resume"),
+    ],
+)
+def test_wrong_settings_are_refused_in_one_sentence(argv: list[str], sentence: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(sentence)) as caught:
+        load(argv)
+    assert "\n" not in str(caught.value)
+
+
+def test_lists_and_switches() -> None:
+    settings = load([*NEEDED, "--leave-out=copy,unended", "--leave-out=language", "--no-split-sentences"])
+    assert settings.leave_out == ("copy", "unended", "language")
+    assert settings.options == {"split_sentences": False}
+    assert load(NEEDED).options == {}
+
+
+def test_the_environment_has_every_setting_and_is_nobody_elses() -> None:
+    environ = {"TRANSLANE_BATCH_CORPUS": "a", "TRANSLANE_BATCH_OUTPUT": "b", "TRANSLANE_BATCH_MODEL": "c"}
+    assert load([], environ).corpus == Path("a")
+    load_settings(ServerSettings, ["--model=m"], environ, prog="translane-server", env_prefix="TRANSLANE_")
+    with pytest.raises(SettingsError, match="TRANSLANE_BATCH_BEAMS"):
+        load(NEEDED, {"TRANSLANE_BATCH_BEAMS": "1"})
+
+
+def test_all_that_decides_the_outputs_is_compared() -> None:
+    """A new setting is either in the identity of a run, or it changes no output, and is named here."""
+    elsewhere = {"corpus", "model"}  # by their contents
+    of_no_effect = {
+        "work", "summary", "device", "replicas", "threads", "rows", "requests", "server", "ca", "token_file", "ray",
+        "workers", "cpus_per_worker",
+    }  # fmt: skip
+    assert set(load(NEEDED).what_decides) == set(BatchSettings.model_fields) - elsewhere - of_no_effect
+
+
+def test_the_docs_have_every_setting_with_its_default_and_its_meaning() -> None:
+    expected = {}
+    for name, field in BatchSettings.model_fields.items():
+        default = "" if field.is_required() or field.default in (None, "", ()) else str(field.default).lower()
+        choices: list[str] = []
+        if typing.get_origin(field.annotation) is typing.Literal:
+            choices = list(typing.get_args(field.annotation))
+        elif name == "leave_out":
+            choices = list(typing.get_args(typing.get_args(field.annotation)[0]))
+        shown = f" ({', '.join(f'`{choice}`' for choice in choices)})" if choices else ""
+        expected[flag_name(BatchSettings, name)] = (default, f"{field.description}{shown}")
+    rows = re.findall(r"^\| `(CORPUS|--[a-z-]+)` \| (.*?) \| (.*) \|$", DOCS, re.MULTILINE)
+    assert {flag: (default.strip("` "), meaning) for flag, default, meaning in rows} == expected
+    assert [flag for flag, _, _ in rows] == list(expected)
+
+
+def test_the_docs_have_the_numbers() -> None:
+    text = re.sub(r"\s+", " ", DOCS)
+    for number in (
+        f"{BUCKET_BYTES >> 20} MiB of text",
+        f"at most {MOST_BUCKETS}",
+        f"at most {TASK_BYTES >> 20} MiB",
+        f"{TEXTS} texts",
+    ):
+        assert number in text
