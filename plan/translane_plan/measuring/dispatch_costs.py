@@ -42,16 +42,16 @@ class _Replica:
 
 def dispatch_cost() -> float:
     """Measure what each replica beyond the first adds to the work on a sentence [seconds]."""
-    return asyncio.run(_measure())
-
-
-async def _measure() -> float:
-    rounds = [[await _sentence_cost(replicas) for replicas in (_FEW, _MANY)] for _ in range(_ROUNDS)]
+    rounds = [[sentence_cost(replicas) for replicas in (_FEW, _MANY)] for _ in range(_ROUNDS)]
     return max(0.0, statistics.median((many - few) / (_MANY - _FEW) for few, many in rounds))
 
 
+def sentence_cost(replicas: int) -> float:
+    """Measure the work of a dispatcher of some replicas on a sentence [seconds], with the tasks of its event loop."""
+    return asyncio.run(_sentence_cost(replicas))
+
+
 async def _sentence_cost(count: int) -> float:
-    """The processor time of a sentence [seconds]."""
     replicas = [_Replica() for _ in range(count)]
     dispatcher = Dispatcher(replicas, waiting_limit=1024)
     await dispatcher.start()

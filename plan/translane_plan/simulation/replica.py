@@ -17,8 +17,9 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
-from translane_plan.profile import Profile
+from translane_plan.profile import Curve, Profile
 from translane_plan.simulation.processors import Job, Niceness, Processors
 from translane_plan.simulation.timeline import Timeline
 from translane_server.replica.interface import ReplicaListener
@@ -70,7 +71,7 @@ class Replica:
         self._costs = costs
         self._delay = profile.delay
         self._cores = float(profile.threads) if profile.device == "cpu" else 1.0
-        self._step_seconds = [0.0, *(costs.steps.at(count) for count in range(1, rows + 1))]
+        self._step_seconds = _step_seconds(costs.steps, rows)
         self._run_cost = profile.run_cost
         self._encode_tokens = max(min(encode_tokens, rows * profile.source_capacity), profile.source_capacity)
         self._target_of = target_of
@@ -178,3 +179,9 @@ class Replica:
         if len(self._decoding) < self.rows and (self._encoded or self._queue):
             return 1
         return max(1, min(STEPS_AT_ONCE, self._decoding[0][0] - self.steps))
+
+
+@lru_cache(16)
+def _step_seconds(steps: Curve, rows: int) -> tuple[float, ...]:
+    """The seconds of a step of 0 … `rows` rows. All replicas of a simulation share them."""
+    return (0.0, *(steps.at(count) for count in range(1, rows + 1)))

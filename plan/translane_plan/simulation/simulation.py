@@ -118,10 +118,10 @@ class Simulation:
         self._places = [self._pick.randrange(shape.front_ends) for _ in range(load.connections)]
         self._callers = self._caller_loops()
         self._begun = self._ended = self._refused = 0
-        self._first = int(load.warm_up * load.requests)  # the first request that counts
+        self._first = int(load.warm_up * load.requests)  # requests before this one do not count
         self._latencies: list[float] = []
         self._started = self._last = 0.0
-        self._open_seconds = 0.0  # of all requests that count
+        self._open_seconds = self._open_before = self._passed = 0.0  # of all requests together; then; until when
         self._before = (0.0, 0.0, 0.0, 0, 0)
 
     def _caller_loops(self) -> list[EventLoop]:
@@ -157,9 +157,10 @@ class Simulation:
 
     def _begin(self, due: float, before: Call | None = None) -> None:
         """A request comes; over the connection of the call `before`, if its caller has waited for the answer."""
+        self._pass_time()
         number = self._begun
         self._begun += 1
-        if number == self._first:
+        if number == self._first and not self._load.calls:
             self._mark()
         if before:
             connection, front_end = before.connection, before.front_end
@@ -193,16 +194,18 @@ class Simulation:
         self._count(call)
 
     def _end(self, call: Call) -> None:
-        if call.number >= self._first:
-            now = self.timeline.now
-            self._latencies.append(now - call.due)
-            self._open_seconds += now - call.due
+        # Callers who wait have calls open from first to last, so the order of the answers decides what counts.
+        if (self._ended if self._load.calls else call.number) >= self._first:
+            self._latencies.append(self.timeline.now - call.due)
         self._count(call)
 
     def _count(self, call: Call) -> None:
+        self._pass_time()
         self._ended += 1
         self._last = self.timeline.now
         if self._load.calls:
+            if self._ended == self._first:
+                self._mark()
             self._begin(self._last, call)
 
     # What is counted.
@@ -218,9 +221,17 @@ class Simulation:
         )
 
     def _mark(self) -> None:
-        """The first request that counts has come."""
+        """From now on requests count."""
+        self._pass_time()
+        self._open_before = self._open_seconds
         self._started = self.timeline.now
         self._before = self._totals()
+
+    def _pass_time(self) -> None:
+        """Count the time in which requests were open until now. Called before their number changes."""
+        now = self.timeline.now
+        self._open_seconds += (self._begun - self._ended) * (now - self._passed)
+        self._passed = now
 
     def _outcome(self) -> Outcome:
         seconds = self._last - self._started
@@ -241,7 +252,7 @@ class Simulation:
             replicas=share(replica, shape.replicas),
             cores=share(cores, shape.cores),
             rows=rows / steps if steps else 0.0,
-            open_requests=self._open_seconds / seconds if seconds > 0 else 0.0,
+            open_requests=share(self._open_seconds - self._open_before, 1),
         )
 
 
