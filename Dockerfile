@@ -14,6 +14,7 @@ COPY protos protos
 COPY client client
 COPY server server
 COPY export export
+COPY plan plan
 RUN case "$DEVICE" in \
       cpu) extra=server; pins=constraints.txt ;; \
       cuda) extra=server-cuda; pins=constraints-cuda.txt ;; \

@@ -23,6 +23,7 @@ PACKAGES = {
     "translane_client": "client",
     "translane_server": "server",
     "translane_export": "export",
+    "translane_plan": "plan",
 }
 
 
@@ -76,7 +77,7 @@ def requirements(metadata, extra=""):
     return {r.name for r in found if r.marker is not None and r.marker.evaluate({"extra": extra})}
 
 
-def test_it_holds_the_four_packages_and_nothing_else(wheel, info):
+def test_it_holds_the_packages_and_nothing_else(wheel, info):
     assert {name.split("/")[0] for name in wheel.namelist()} == {*PACKAGES, info}
 
 
@@ -103,7 +104,9 @@ def test_it_holds_the_licence(wheel, info):
 def test_its_commands_exist(wheel, info):
     lines = wheel.read(f"{info}/entry_points.txt").decode().splitlines()
     commands = dict(line.split(" = ") for line in lines if " = " in line)
-    assert set(commands) == {"translane", "translane-server", "translane-keys", "translane-train", "translane-export"}
+    assert set(commands) == {
+        "translane", "translane-server", "translane-keys", "translane-train", "translane-export", "translane-plan",
+    }  # fmt: skip
     for target in commands.values():
         module, function = target.split(":")
         assert f"def {function}(" in wheel.read(module.replace(".", "/") + ".py").decode()

@@ -1,4 +1,4 @@
-"""Imports go one way: client → protos ← server ← export."""
+"""Imports go one way: client → protos ← server ← export, and client, server ← plan."""
 
 import ast
 import re
@@ -14,6 +14,7 @@ FOLDERS = {
     "translane_client": "client",
     "translane_server": "server",
     "translane_export": "export",
+    "translane_plan": "plan",
 }
 
 # What each package may import of the others, and the extras of pyproject.toml that hold what else it may import.
@@ -22,12 +23,14 @@ FIRST_PARTY = {
     "translane_client": {"translane"},
     "translane_server": {"translane"},
     "translane_export": {"translane_server"},
+    "translane_plan": {"translane", "translane_client", "translane_server"},
 }
 EXTRAS = {
     "translane": [],
     "translane_client": ["files", "completion", "otel"],
     "translane_server": ["server-base", "server", "language-id", "completion", "http", "otel"],
     "translane_export": ["server-base", "server", "export", "plot"],
+    "translane_plan": ["server-base", "server"],
 }
 # What a distribution is imported as, where that is not its name.
 MODULES = {
@@ -180,6 +183,22 @@ ROOMS = {
             "checkpoint", "errors", "file_readers", "languages", "memory", "settings", "weights",
         },
     },
+    "translane_plan": {
+        "errors": set(),
+        "settings": set(),
+        "profile": {"errors"},
+        "lengths": {"errors", "profile"},
+        "simulation": {"lengths", "profile"},
+        "machines": {"errors", "profile", "simulation.shape"},
+        "sizing": {"machines", "profile", "simulation"},
+        "plan": {"errors", "machines", "profile", "simulation.outcome", "sizing"},
+        "report": {"plan"},
+        "measuring": {"errors", "profile", "settings", "simulation"},
+        "commands": {
+            "errors", "lengths", "machines", "measuring", "plan", "profile", "report", "settings", "sizing",
+        },
+        "__main__": {"commands"},
+    },
 }  # fmt: skip
 # Policy knows neither the clock nor gRPC nor ONNX Runtime, and neither does anything that it imports.
 PURE = ["sentence", "priority_queue", "backend", "batch", "decoding", "runtime.cache"]
@@ -261,7 +280,7 @@ def test_a_package_imports_what_it_may(package):
 
 def test_nothing_but_export_can_import_torch():
     assert "torch" in declared("translane_export")
-    for package in ("translane", "translane_client", "translane_server"):
+    for package in ("translane", "translane_client", "translane_server", "translane_plan"):
         assert not declared(package) & {"torch", "onnx", "onnxscript"}
 
 
@@ -296,6 +315,7 @@ def test_the_client_can_import_grpc_and_protobuf_alone_but_for_optional_parts():
         ("translane", "import translane_client"),
         ("translane_export", "import translane_client"),
         ("translane_export", "import requests"),
+        ("translane_plan", "import translane_export"),
     ],
 )
 def test_a_violation_is_found(package, source):
