@@ -86,15 +86,21 @@ def fitting_front_ends(profile: Profile, cores: int, lengths: Sequence[Length], 
     return min(max(1, math.ceil(cores * front / (front + replica) - 0.25)), cores, _MOST_FRONT_ENDS)
 
 
-def sentence_work(profile: Profile, lengths: Sequence[Length]) -> float:
+def sentence_work(profile: Profile, lengths: Sequence[Length], rows: int = 0) -> float:
     """The least work of a replica on a sentence of the mean length: its share of full steps and encoder runs [seconds].
 
     Threads of a replica count once.
+
+    Args:
+        profile: of the model.
+        lengths: of the sentences.
+        rows: rows of a full step; 0 takes the most that were measured.
     """
     costs = profile.replica
+    rows = rows or costs.steps.counts[-1]
     source = statistics.fmean(length.source for length in lengths)
     target = statistics.fmean(length.target for length in lengths)
-    rows, tokens = costs.steps.counts[-1], costs.encodes.counts[-1]
+    tokens = costs.encodes.counts[-1]
     step = costs.steps.at(rows) / rows + costs.key * (source + target / 2)
     return target * step + source * costs.encodes.at(tokens) / tokens + costs.sentence
 

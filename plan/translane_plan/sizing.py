@@ -64,7 +64,7 @@ def limits_of(profile: Profile, machine: Machine, demand: Demand) -> Limits:
     shape, costs = machine.shape, profile.front_end
     choice = costs.dispatch * max(0.0, shape.replicas / shape.front_ends - 1)
     front = costs.request / demand.sentences + costs.sentence + choice
-    replica = sentence_work(profile, demand.lengths)
+    replica = sentence_work(profile, demand.lengths, max(map(max, shape.rows)))
     threads = profile.threads if profile.device == "cpu" else 1
     return Limits(
         front_ends=shape.front_ends / (front * (1 - costs.threads)) if front else float("inf"),

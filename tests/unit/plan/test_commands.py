@@ -71,7 +71,7 @@ def test_lengths_of_a_file_and_of_a_mean(file, tmp_path, capsys):
         (["size", "{file}", "--rate", "0", "--p95", "1s"], 2, "--rate: input should be greater than 0"),
         (["size", "{file}", "--rate", "inf", "--p95", "1s"], 2, "--rate: input should be a finite number"),
         (["size", "{file}", "--rate", "5", "--p95", "soon"], 2, "--p95: a time such as 500ms or 0.5s is needed"),
-        (["size", "{file}", "--rate", "5", "--p95", "-1s"], 2, "--p95: input should be greater than 0"),
+        (["size", "{file}", "--rate", "5", "--p95=-1s"], 2, "--p95: input should be greater than 0"),
         (["size", "{file}", "--rate", "5", "--p95", "1s", "--cores", "9999"], 2, "--cores: input should be less"),
         (["size", "{file}", "--rate", "5", "--p95", "1s", "--core", "9"], 2, "unknown argument --core"),
         (["size", "{file}", "--rate", "5", "--p95", "1s", "--lengths", "0"], 2, "--lengths: a mean of 1 to 65536"),

@@ -75,5 +75,5 @@ def test_the_limit_is_the_part_without_time(costs, limit):
 
 def test_a_goal_may_be_the_limit_before_any_part_is_busy():
     costs = profile(step=MILLI, row=MILLI / 64)
-    plan = make_plan(costs, machine_of(costs, 2, front_ends=1), DEMAND, machines=1, p95=0.025)
+    plan = make_plan(costs, machine_of(costs, 2, front_ends=1), DEMAND, machines=1, p95=0.02)
     assert plan.limit == "latency"
