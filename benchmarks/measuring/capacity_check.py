@@ -79,7 +79,8 @@ def check(
     asyncio.run(_offer(server, samples, times, sent, measurement, seconds))
     used = (cpu_seconds(processes) - before) / (time.perf_counter() - begun)
     others = usage.so_far()["others"]
-    waits = sorted(measurement.latencies)
+    # From the sending on, because timers come up to a millisecond late.
+    waits = sorted(wait - lag for wait, lag in zip(measurement.latencies, measurement.lags, strict=True))
     early = sum(at < WARM_UP for at in times)
     outcome = simulate(
         profile,

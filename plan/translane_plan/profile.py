@@ -99,6 +99,7 @@ class LoopCosts(_Part):
         dispatch: each sentence, for each replica beyond the first that its dispatcher chooses from.
         wake: what begins with sleep, beyond what does not.
         threads: the share of this time that threads beside the event loop take.
+        after: the share of this time that comes after a message has gone, and so delays others alone.
     """
 
     request: Seconds
@@ -106,6 +107,7 @@ class LoopCosts(_Part):
     dispatch: Seconds = 0.0
     wake: Seconds = 0.0
     threads: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    after: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
 
 class Memory(_Part):

@@ -37,7 +37,7 @@ class CallCosts:
         front_end: of the front end.
         replica: of the replica.
         caller: of the load generator.
-        latency: mean latency.
+        latency: mean time from the sending of a call to its answer.
         rate: calls a second.
         threads: share of the front end's processor time that its first thread did not take.
         sent: the samples that were sent.
@@ -140,7 +140,7 @@ class CallMeter:
             front_end=front / calls,
             replica=replica / calls,
             caller=caller / calls,
-            latency=statistics.fmean(measurement.latencies),
+            latency=statistics.fmean(measurement.latencies) - statistics.fmean(measurement.lags),
             rate=calls / passed,
             threads=min(0.9, max(0.0, 1 - first / front)) if front else 0.0,
             sent=self._sent,

@@ -34,7 +34,8 @@ _BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "int8": 1}
 _PACKAGES = ("translane", "onnxruntime", "onnxruntime-gpu", "grpcio", "numpy")
 _CPUINFO = Path("/proc/cpuinfo")
 
-_WAKES = 5  # of processes, by a lone call
+_WAKES = 4  # of processes, by a lone call, from its sending on
+_MOST_AFTER = 0.9  # of the work on a message
 
 Log = Callable[[str], None]
 
@@ -128,11 +129,14 @@ def _costs(
     """The costs of each part, from the costs of calls.
 
     A lone call wakes the replica once. It wakes the front end twice, by the request and by the answer, and the caller
-    twice, by the time and by the answer. What its latency has beyond all processor time is the delay of these wakes.
+    twice, by the clock and by the answer. What its latency has beyond all processor time is the delay of all wakes but
+    the first. If its latency is shorter than all processor time, part of that time comes after the messages have gone:
+    of the caller's, and of the front end's work on the answer.
     """
     sentence = max(0.0, (texts.front_end - busy.front_end) / (TEXTS - 1))
     predicted = statistics.fmean(alone(replica, lengths[sample.text]) for sample in lone.sent[: lone.calls])
-    together = lone.front_end + lone.replica + lone.caller
+    beyond = lone.latency - (lone.front_end + lone.replica + lone.caller)
+    after = min(_MOST_AFTER, max(0.0, -beyond) / (lone.front_end / 2 + lone.caller))
     return Costs(
         replica=replica.model_copy(update={"wake": max(0.0, lone.replica - predicted)}),
         front_end=LoopCosts(
@@ -141,9 +145,10 @@ def _costs(
             dispatch=choice,
             wake=max(0.0, lone.front_end - busy.front_end) / 2,
             threads=busy.threads,
+            after=after,
         ),
-        caller=LoopCosts(request=busy.caller, wake=max(0.0, lone.caller - busy.caller) / 2),
-        delay=max(0.0, lone.latency - together) / _WAKES,
+        caller=LoopCosts(request=busy.caller, wake=max(0.0, lone.caller - busy.caller) / 2, after=after),
+        delay=max(0.0, beyond) / _WAKES,
     )
 
 

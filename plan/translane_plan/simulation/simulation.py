@@ -36,7 +36,7 @@ class Call(Submission):
         front_end: number of its front end.
         connection: number of its connection.
         number: its place among the requests.
-        due: when it came [seconds].
+        due: when it came, or when the simulated caller began to send it [seconds].
     """
 
     def __init__(self, lengths: Sequence[Length], front_end: int, connection: int, number: int, due: float) -> None:
@@ -171,12 +171,17 @@ class Simulation:
             connection, front_end = number, self._pick.randrange(len(self._front_ends))
         call = Call(self._load.request(), front_end, connection, number, due)
         if self._callers:
-            self._caller_of(call).handle(self.profile.caller.request / 2, lambda: self._send(call))
+            half = self.profile.caller.request / 2
+            self._caller_of(call).handle(half, lambda: self._send(call), lambda: self._sends(call))
         else:
             self._send(call)
 
     def _caller_of(self, call: Call) -> EventLoop:
         return self._callers[call.connection % len(self._callers)]
+
+    def _sends(self, call: Call) -> None:
+        """A caller begins to send a request. Latency counts from here, as it does in a program of callers."""
+        call.due = self.timeline.now
 
     def _send(self, call: Call) -> None:
         self._front_ends[call.front_end].take(call)

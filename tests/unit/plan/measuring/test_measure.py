@@ -40,7 +40,16 @@ def test_what_a_lone_call_takes_more_are_wakes_and_delays():
     assert found.front_end.threads == 0.1
     assert found.caller.request == 1.0
     assert found.caller.wake == pytest.approx(0.5)
-    assert found.delay == pytest.approx(0.1)
+    assert found.delay == pytest.approx(0.125)
+    assert found.front_end.after == found.caller.after == 0
+
+
+def test_a_lone_call_that_is_shorter_than_its_work_works_on_after_its_messages():
+    costs = profile().replica
+    lone = calls(4.0, 0.5, 2.0, latency=6.5 - 1.0)
+    found = _costs(costs, 0.0, lone, calls(3.0, 9.0, 1.0), calls(3.0, 9.0, 1.0), {"a": Length(2, 4)})
+    assert found.delay == 0
+    assert found.front_end.after == found.caller.after == pytest.approx(0.25)
 
 
 def test_server_and_callers_get_cores_of_their_own(monkeypatch):

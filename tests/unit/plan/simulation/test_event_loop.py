@@ -45,6 +45,12 @@ def test_other_threads_work_at_the_same_time():
     assert ends == pytest.approx([2.0])
 
 
+def test_work_after_a_message_delays_only_the_next_one():
+    ends, loop = handled([(0, 4.0), (1, 4.0), (20, 4.0)], LoopCosts(request=0.0, after=0.25))
+    assert ends == [3, 7, 23]
+    assert loop.busy == 12
+
+
 @pytest.mark.parametrize("load", [0.3, 0.6, 0.8])
 def test_equal_messages_are_the_queue_m_d_1(load):
     """Pollaczek and Khinchine: the mean wait is load / (2 (1 - load)) of the work on a message."""
