@@ -85,7 +85,7 @@ def check(
     outcome = simulate(
         profile,
         shape,
-        SimulatedLoad(iter(_lengths(sent, lengths)), len(times), times, warm_up=early / len(times)),
+        SimulatedLoad(iter(_lengths(sent, lengths)), len(sent), times, warm_up=early / len(sent)),
     )
     return Checked(
         rate=rate,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from pathlib import Path
@@ -44,10 +45,8 @@ def test_the_check_shows_medians_and_how_far_off_they_are():
 
 
 def test_a_dispatcher_has_a_highest_rate():
-    assert cells(dispatch_table({"dispatch": {"64": 1e-4, "4": 5e-5}})) == [
-        ["4", "50", "20,000"],
-        ["64", "100", "10,000"],
-    ]
+    table = dispatch_table({"dispatch": {"64": 1e-4, "4": 5e-5}})
+    assert cells(table) == [["4", "50", "20,000"], ["64", "100", "10,000"]]
     assert dispatch_table({}) == "Not measured yet."
 
 
@@ -87,7 +86,7 @@ def test_the_model_fills_every_part_of_the_page(model, tmp_path):
 @pytest.mark.slow
 def test_twice_the_cores_bring_about_twice_the_rate(model):
     rates = [model["machines"][cores]["rate"] for cores in ("4", "8", "16")]
-    for less, more in zip(rates, rates[1:], strict=False):
+    for less, more in itertools.pairwise(rates):
         assert 1.6 * less < more < 2.6 * less
     one = model["front_ends"]["1"]
     assert one["64"] < 1.1 / MILLI  # however many cores there are
