@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NamedTuple
@@ -13,24 +14,22 @@ from typing import NamedTuple
 from translane_plan.errors import PlanError
 from translane_plan.measuring.call_costs import AT_ONCE, TEXTS, CallCosts, CallMeter
 from translane_plan.measuring.dispatch_costs import dispatch_cost
-from translane_plan.measuring.processes import on_cores, resident
+from translane_plan.measuring.memory_costs import memory_of
+from translane_plan.measuring.processes import on_cores
 from translane_plan.measuring.replica_costs import ReplicaMeter
-from translane_plan.measuring.samples import Samples, read_samples
+from translane_plan.measuring.samples import read_samples
 from translane_plan.measuring.server import MeasuredServer
-from translane_plan.profile import Length, LoopCosts, Memory, Profile, ReplicaCosts
+from translane_plan.profile import Length, LoopCosts, Profile, ReplicaCosts
 from translane_plan.settings import MeasureSettings
 from translane_plan.simulation.load import waiting_callers
 from translane_plan.simulation.shape import Shape
 from translane_plan.simulation.simulation import simulate
-from translane_server.bundle import Bundle
 from translane_server.bundle_choice import choose_bundle
-from translane_server.manifest import COMPUTED_IN
 
 _ROWS = 64  # of the server that is measured
 # Shares of the time for each part.
 _OF_REPLICA, _OF_LONE, _OF_BUSY, _OF_TEXTS = 0.5, 0.2, 0.15, 0.15
 _CHECKED = 4000  # requests of the simulation that is compared
-_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "int8": 1}
 _PACKAGES = ("translane", "onnxruntime", "onnxruntime-gpu", "grpcio", "numpy")
 _CPUINFO = Path("/proc/cpuinfo")
 
@@ -68,13 +67,14 @@ def measured_profile(settings: MeasureSettings, environ: Mapping[str, str], log:
         raise PlanError("processes can be measured on Linux alone")
     bundle, device = choose_bundle(settings.bundle, settings.device)
     samples = read_samples(bundle, settings.texts, settings.source_language, settings.target_language)
+    manifest, tokens = bundle.manifest, samples.limits.tokens
     own, callers = _divided_cores(settings.threads)
     with on_cores(own):
         log(f"replica: {settings.threads} threads on cores {_listed(own)} …")
         meter = ReplicaMeter(bundle, device, settings.threads, samples)
         lengths = meter.lengths()
         replica = meter.costs(settings.seconds * _OF_REPLICA)
-        run_cost = meter.run_cost
+        run_cost, is_exact = meter.run_cost, meter.counts_processor_time
         meter.close()
         choice = dispatch_cost()
     log("server: calls alone, under load, and of several texts …")
@@ -88,23 +88,27 @@ def measured_profile(settings: MeasureSettings, environ: Mapping[str, str], log:
         busy = calls.busy(settings.seconds * _OF_BUSY)
         texts = calls.of_texts(settings.seconds * _OF_TEXTS)
         traffic = calls.traffic()
-        memory = _memory(server, bundle, samples, replicas=1)
+        memory = memory_of(server, manifest, tokens, replicas=1, rows=_ROWS)
         start = server.start
     if settings.threads == 1 and device == "cpu":  # replicas of one thread share the weights
         with on_cores(own), MeasuredServer(model, [*flags, "--replicas", "2"], environ, request) as two:
-            memory = _memory(two, bundle, samples, replicas=2)
-    costs = _costs(replica, choice, lone, busy, texts, dict(zip(_texts_of(samples), lengths, strict=True)))
+            memory = memory_of(two, manifest, tokens, replicas=2, rows=_ROWS)
+    by_text = dict(zip((sample.text for sample in samples.samples), lengths, strict=True))
+    decoded = statistics.fmean(alone(replica, by_text[sample.text]) for sample in lone.sent[: lone.calls])
+    if not is_exact:  # processor time of several threads, or beside a GPU, is not the time of a step
+        lone = dataclasses.replace(lone, replica=decoded)
+    costs = _costs(replica, choice, decoded, lone, busy, texts)
     profile = Profile(
-        model=bundle.manifest.name,
-        precision=bundle.manifest.precision,
-        parameters=bundle.manifest.architecture.parameters,
+        model=manifest.name,
+        precision=manifest.precision,
+        parameters=manifest.architecture.parameters,
         device=device,
         processor=_processor(),
         versions=_versions(),
         measured=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         threads=settings.threads,
         run_cost=run_cost,
-        source_capacity=samples.limits.tokens.source,
+        source_capacity=tokens.source,
         replica=costs.replica,
         front_end=costs.front_end,
         caller=costs.caller,
@@ -119,12 +123,7 @@ def measured_profile(settings: MeasureSettings, environ: Mapping[str, str], log:
 
 
 def _costs(
-    replica: ReplicaCosts,
-    choice: float,
-    lone: CallCosts,
-    busy: CallCosts,
-    texts: CallCosts,
-    lengths: Mapping[str, Length],
+    replica: ReplicaCosts, choice: float, decoded: float, lone: CallCosts, busy: CallCosts, texts: CallCosts
 ) -> Costs:
     """The costs of each part, from the costs of calls.
 
@@ -132,13 +131,20 @@ def _costs(
     twice, by the clock and by the answer. What its latency has beyond all processor time is the delay of all wakes but
     the first. If its latency is shorter than all processor time, part of that time comes after the messages have gone:
     of the caller's, and of the front end's work on the answer.
+
+    Args:
+        replica: costs without waking.
+        choice: of each replica that the dispatcher chooses from.
+        decoded: the work of a replica on a lone sentence, by these costs.
+        lone: lone calls.
+        busy: calls of one text under load.
+        texts: calls of several texts under load.
     """
     sentence = max(0.0, (texts.front_end - busy.front_end) / (TEXTS - 1))
-    predicted = statistics.fmean(alone(replica, lengths[sample.text]) for sample in lone.sent[: lone.calls])
     beyond = lone.latency - (lone.front_end + lone.replica + lone.caller)
     after = min(_MOST_AFTER, max(0.0, -beyond) / (lone.front_end / 2 + lone.caller))
     return Costs(
-        replica=replica.model_copy(update={"wake": max(0.0, lone.replica - predicted)}),
+        replica=replica.model_copy(update={"wake": max(0.0, lone.replica - decoded)}),
         front_end=LoopCosts(
             request=max(0.0, busy.front_end - sentence),
             sentence=sentence,
@@ -166,38 +172,11 @@ def _compare(profile: Profile, busy: CallCosts, own: set[int], callers: set[int]
     log(f"{AT_ONCE} callers get {busy.rate:.1f} sentences/s, and {found.rate:.1f} simulated: {difference:+.0%}")
 
 
-def _memory(server: MeasuredServer, bundle: Bundle, samples: Samples, replicas: int) -> Memory:
-    decoding = server.replica_pids
-    both = resident(decoding)
-    private = sorted(resident([pid]).private for pid in decoding)[-replicas:]  # the others only fork them
-    row = _row_bytes(bundle, samples)
-    rows = _ROWS / replicas
-    return Memory(
-        front_end=resident([server.pid]).proportional,
-        weights=max(0, both.proportional - sum(private)),
-        replica=max(0.0, statistics.fmean(private) - rows * row),
-        row=row,
-    )
-
-
-def _row_bytes(bundle: Bundle, samples: Samples) -> float:
-    """The keys and values of a row [bytes]: of its own tokens and of its source, in every layer."""
-    manifest, tokens = bundle.manifest, samples.limits.tokens
-    architecture = manifest.architecture
-    numbers = 2 * architecture.decoder_layers * architecture.key_value_heads * architecture.head_size
-    own, cross = COMPUTED_IN[manifest.precision], manifest.graphs.cross_dtype
-    return float(numbers * (tokens.target * _BYTES[own] + tokens.source * _BYTES[cross]))
-
-
 def _divided_cores(threads: int) -> tuple[set[int], set[int]]:
     """The cores of the server, and those of the load generator."""
     cores = sorted(os.sched_getaffinity(0))
     own = set(cores[: max(1, min(threads, len(cores) - 1))])
     return own, {cores[-1]}
-
-
-def _texts_of(samples: Samples) -> Sequence[str]:
-    return [sample.text for sample in samples.samples]
 
 
 def _listed(cores: set[int]) -> str:

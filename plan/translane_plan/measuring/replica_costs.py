@@ -54,6 +54,9 @@ class ReplicaMeter:
         device: what runs it.
         threads: threads of the replica.
         samples: the sentences to measure with.
+
+    Attributes:
+        counts_processor_time: whether costs are processor time, and not time on the clock.
     """
 
     def __init__(self, bundle: Bundle, device: Device, threads: int, samples: Samples) -> None:
@@ -61,7 +64,8 @@ class ReplicaMeter:
         self._sessions = Sessions(bundle, device=device, threads=threads)
         self._samples = samples
         # Processor time of the thread is what other programs disturb least. But more threads, or a GPU, work beside it.
-        self._clock: Callable[[], float] = time.thread_time if device == "cpu" and threads == 1 else time.perf_counter
+        self.counts_processor_time = device == "cpu" and threads == 1
+        self._clock: Callable[[], float] = time.thread_time if self.counts_processor_time else time.perf_counter
 
     @property
     def run_cost(self) -> int:
