@@ -70,6 +70,9 @@ def check(
         rate: sentences a second.
         seconds: how long to measure.
         seed: the same seed gives the same times.
+
+    Raises:
+        RuntimeError: a call has failed.
     """
     times = list(itertools.takewhile(lambda at: at < WARM_UP + seconds, arrivals(rate, seed)))
     sent: list[Sample] = []
@@ -79,6 +82,8 @@ def check(
     asyncio.run(_offer(server, samples, times, sent, measurement, seconds))
     used = (cpu_seconds(processes) - before) / (time.perf_counter() - begun)
     others = usage.so_far()["others"]
+    if measurement.errors:
+        raise RuntimeError(f"calls have failed: {dict(measurement.errors)}")
     # From the sending on, because timers come up to a millisecond late.
     waits = sorted(wait - lag for wait, lag in zip(measurement.latencies, measurement.lags, strict=True))
     early = sum(at < WARM_UP for at in times)

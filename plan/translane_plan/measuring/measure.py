@@ -92,7 +92,8 @@ def measured_profile(settings: MeasureSettings, environ: Mapping[str, str], log:
         start = server.start
     if settings.threads == 1 and device == "cpu":  # replicas of one thread share the weights
         with on_cores(own), MeasuredServer(model, [*flags, "--replicas", "2"], environ, request) as two:
-            memory = memory_of(two, manifest, tokens, replicas=2, rows=_ROWS)
+            shared = memory_of(two, manifest, tokens, replicas=2, rows=_ROWS)
+        memory = shared.model_copy(update={"front_end": memory.front_end})  # of the one that was under load
     by_text = dict(zip((sample.text for sample in samples.samples), lengths, strict=True))
     decoded = statistics.fmean(alone(replica, by_text[sample.text]) for sample in lone.sent[: lone.calls])
     if not is_exact:  # processor time of several threads, or beside a GPU, is not the time of a step
