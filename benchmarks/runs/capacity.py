@@ -71,10 +71,11 @@ def main() -> None:
         save(path, found)
     if arguments.base:
         found["base"] = json.loads(read_profile(arguments.base).model_dump_json())
-        save(path, found)
     if "profile" not in found:
         parser.error(f"--only takes the rest from {path}, which lacks a profile")
     profile = Profile.model_validate(found["profile"])
+    if "base" in found:  # random weights end no sentence, so both models get sentences of the same lengths
+        found["base"]["lengths"] = found["profile"]["lengths"]
     if "check" in parts:
         found["check"] = [each.as_json() for each in checked(profile, arguments.rounds, arguments.seconds)]
         save(path, found)

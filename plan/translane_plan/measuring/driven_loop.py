@@ -12,6 +12,7 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from translane_plan.errors import PlanError
 from translane_server.backend import Backend
 from translane_server.measurements import EncodeRun, RowRun
 from translane_server.replica.activity import SharedActivity
@@ -73,13 +74,15 @@ def run_rounds(
         vocabulary: the target vocabulary.
         rounds: the sentences of each round; not more than the backend has rows.
         clock: counts the seconds of work of this thread.
+
+    Raises:
+        PlanError: a step fails.
     """
     near, far = socket.socketpair()
     with near, far:
         server = _Driver(near, far, rounds, clock)
-        ReplicaLoop(backend, server, vocabulary, SharedActivity().of(0), clock).run()
-        if server.failed:
-            raise RuntimeError("a step of the model has failed")
+        if not ReplicaLoop(backend, server, vocabulary, SharedActivity().of(0), clock).run() or server.failed:
+            raise PlanError("a step of the model has failed; the lines above say why")
         yield from server.done
 
 

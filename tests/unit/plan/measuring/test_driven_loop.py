@@ -5,6 +5,7 @@ import itertools
 import pytest
 
 from fakes.backend import EOS, VOCABULARY, FakeBackend
+from translane_plan.errors import PlanError
 from translane_plan.measuring.driven_loop import Round, run_rounds
 from translane_server.options import DecodingOptions
 from translane_server.sentence import Sentence
@@ -46,7 +47,7 @@ def test_only_their_lengths_end_sentences_without_an_end():
 def test_a_step_that_fails_is_an_error():
     backend = FakeBackend(rows=4)
     backend.fail_at_step = 1
-    with pytest.raises(RuntimeError, match="a step of the model has failed"):
+    with pytest.raises(PlanError, match="a step of the model has failed"):
         run([sentences(3)], backend=backend)
 
 
