@@ -124,8 +124,8 @@ class Replica:
             before += self._admit()
         n = len(self._decoding)
         steps = self._steps_ahead()
-        # Each step reads a key more in every row, so the keys of the step in the middle count for all of them.
-        keys = self._keys + n * (self.steps + (steps - 1) / 2)
+        # Each step reads a key more in every row, its own token's first, so the keys of the middle count for all steps.
+        keys = self._keys + n * (self.steps + (steps + 1) / 2)
         self._run_step = self._step_seconds[n] + costs.key * keys
         self._run_steps, self._run_before = steps, before
         self._run = self._processors.begin(
