@@ -44,7 +44,12 @@ class Plan:
     @property
     def is_kept(self) -> bool:
         """Whether the machines answer all requests, and within the goal if there is one."""
-        return self.outcome.keeps(math.inf if self.p95 is None else self.p95)
+        return not self.is_too_much and self.outcome.keeps(math.inf if self.p95 is None else self.p95)
+
+    @property
+    def is_too_much(self) -> bool:
+        """Whether a machine gets more than a part of it could ever do, so that requests wait longer and longer."""
+        return self.outcome.grows or self.share > self.limits.rate
 
     @property
     def limit(self) -> str:

@@ -197,7 +197,8 @@ def read_profile(path: Path) -> Profile:
     except ValidationError as error:
         problem = error.errors()[0]
         place = ".".join(map(str, problem["loc"]))
-        raise PlanError(f"profile {path}: {place + ': ' if place else ''}{what_is_wrong(problem)}") from None
+        wrong = f"{place}: {what_is_wrong(problem)}" if place else "it is no profile"
+        raise PlanError(f"profile {path}: {wrong}") from None
     except ValueError as error:
         raise PlanError(f"profile {path}: it is not JSON: {error}") from None
 

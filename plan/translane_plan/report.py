@@ -29,7 +29,7 @@ def lines(plan: Plan) -> Iterator[str]:
     yield _line("rate", f"{plan.rate:,.1f} sentences/s, {plan.share:,.1f} a machine")
     if outcome.refused:
         yield _line("expected", f"too much: {outcome.refused:,} requests are refused")
-    elif outcome.grows:
+    elif plan.is_too_much:
         yield _line("expected", "too much: requests wait longer and longer")
     else:
         yield _line(
@@ -71,7 +71,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "latency_seconds": {name: _known(outcome.latency(share)) for name, share in _QUANTILES.items()},
         "requests": len(outcome.latencies),
         "refused": outcome.refused,
-        "grows": outcome.grows,
+        "is_too_much": plan.is_too_much,
         "busy": {"front_ends": outcome.front_ends, "replicas": outcome.replicas, "cores": outcome.cores},
         "rows_of_a_step": outcome.rows,
         "network_bits_per_second": {"received": received, "sent": sent},

@@ -9,10 +9,10 @@ from functools import cached_property
 
 from translane_client.bench.measurement import quantile
 
-_QUARTERS = 4
-# A queue that grows without end makes each quarter's waits longer: the last by 40% over the one before. Chance alone
-# does less.
-_GROWTH = 1.25
+# A queue that grows without end makes the waits of the second half three times as long as those of the first. Chance
+# alone does less.
+_GROWTH = 1.5
+_FEWEST = 16  # answers that say something about growth
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,10 @@ class Outcome:
     @property
     def grows(self) -> bool:
         """Whether waits grow until the end: the machine gets more than it can do."""
-        size = len(self.latencies) // _QUARTERS
-        if size < _QUARTERS:
+        half = len(self.latencies) // 2
+        if 2 * half < _FEWEST:
             return False
-        before, last = (statistics.fmean(self.latencies[-(place + 1) * size :][:size]) for place in (1, 0))
-        return last > _GROWTH * before
+        return statistics.fmean(self.latencies[half:]) > _GROWTH * statistics.fmean(self.latencies[:half])
 
     def keeps(self, p95: float) -> bool:
         """Whether 95% of all requests are answered within `p95` seconds, and will be if the load goes on."""
