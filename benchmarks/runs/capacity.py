@@ -32,7 +32,7 @@ from benchmarks.report.pictures import Pictures
 from translane_plan.measuring.call_costs import CallMeter
 from translane_plan.measuring.dispatch_costs import sentence_cost
 from translane_plan.measuring.measure import measured_profile
-from translane_plan.measuring.processes import on_cores
+from translane_plan.measuring.processes import are_grouped_by_session, on_cores
 from translane_plan.measuring.samples import read_samples
 from translane_plan.measuring.server import MeasuredServer
 from translane_plan.profile import Profile, read_profile
@@ -56,6 +56,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of each rate and round of the check")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="of the check")
     parser.add_argument("--measure-seconds", type=float, default=60.0, help="of the profile")
+    parser.add_argument("--sentences", type=Path, default=SENTENCES, help="pairs whose sources are translated")
     parser.add_argument("--base", type=Path, help="profile of a model of base size")
     parser.add_argument("--write", action="store_true", help=f"write tables and pictures into {PAGE.name}")
     arguments = parser.parse_args()
@@ -66,7 +67,7 @@ def main() -> None:
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     parts = arguments.only or PARTS
     if "profile" in parts:
-        found["profile"] = json.loads(measure(arguments.measure_seconds).model_dump_json())
+        found["profile"] = json.loads(measure(arguments.measure_seconds, arguments.sentences).model_dump_json())
         found["machine"] = describe()
         save(path, found)
     if arguments.base:
@@ -77,7 +78,9 @@ def main() -> None:
     if "base" in found:  # random weights end no sentence, so both models get sentences of the same lengths
         found["base"]["lengths"] = found["profile"]["lengths"]
     if "check" in parts:
-        found["check"] = [each.as_json() for each in checked(profile, arguments.rounds, arguments.seconds)]
+        found["check"] = [
+            each.as_json() for each in checked(profile, arguments.rounds, arguments.seconds, arguments.sentences)
+        ]
         save(path, found)
     if "dispatch" in parts:
         found["dispatch"] = {str(replicas): min(sentence_cost(replicas) for _ in range(5)) for replicas in DISPATCHED}
@@ -100,37 +103,38 @@ def save(path: Path, found: dict[str, Any]) -> None:
     path.write_text(json.dumps(found, indent=1), encoding="utf-8")
 
 
-def measure(seconds: float) -> Profile:
+def measure(seconds: float, file: Path) -> Profile:
     """The profile of the bundled model, with the texts of the benchmarks where they are."""
-    with sentences() as texts, tempfile.TemporaryDirectory() as folder:
+    with sentences(file) as texts, tempfile.TemporaryDirectory() as folder:
         settings = MeasureSettings(bundle=DEMO, output=Path(folder) / "profile.json", texts=texts, seconds=seconds)
         return measured_profile(settings, os.environ, lambda line: print(line, flush=True))
 
 
 @contextmanager
-def sentences() -> Iterator[Path | None]:
-    """A file with the texts of the benchmarks; None where they are not."""
-    if not SENTENCES.exists():
+def sentences(file: Path) -> Iterator[Path | None]:
+    """A file with the texts of a file of pairs; None where there is none."""
+    if not file.exists():
         yield None
         return
     with tempfile.TemporaryDirectory() as folder:
         texts = Path(folder) / "texts.txt"
-        texts.write_text("\n".join(read_texts(SENTENCES)), encoding="utf-8")
+        texts.write_text("\n".join(read_texts(file)), encoding="utf-8")
         yield texts
 
 
-def checked(profile: Profile, rounds: int, seconds: float) -> Sequence[Checked]:
+def checked(profile: Profile, rounds: int, seconds: float, file: Path) -> Sequence[Checked]:
     """Compare at several rates, in rounds."""
     cores = sorted(os.sched_getaffinity(0))
     own, callers = {cores[0]}, {cores[-1]}
-    with sentences() as texts:
+    with sentences(file) as texts:
         samples = read_samples(load_bundle(DEMO), texts, "", "")
     lengths = dict(zip([sample.text for sample in samples.samples], profile.lengths, strict=True))
-    shape = Shape(1, ((ROWS,),), caller_processes=1, caller_cores=0 if own & callers else 1)
     flags = ["--replicas", "1", "--threads", "1", "--rows", str(ROWS), "--device", "cpu"]
     with on_cores(own):
         server = MeasuredServer(str(DEMO), flags, os.environ, next(samples.requests(1, [])))
     found: list[Checked] = []
+    nice = not are_grouped_by_session(server.pid)
+    shape = Shape(1, ((ROWS,),), caller_processes=1, caller_cores=0 if own & callers else 1, nice=nice)
     with on_cores(callers), server:
         most = CallMeter(server, samples).busy(PROBE).rate
         for number in range(rounds):

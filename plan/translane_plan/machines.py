@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from pydantic import ValidationError
+
 from translane_plan.errors import PlanError
 from translane_plan.profile import Length, Profile
 from translane_plan.simulation.shape import Shape
@@ -122,10 +124,5 @@ def _parts(profile: Profile, given: dict[str, Any], cores: int) -> list[_Part]:
         ]
     except SettingsError as error:
         raise PlanError(str(error)) from None
-    except ValueError as error:  # settings that contradict each other
-        raise PlanError(_first(error)) from None
-
-
-def _first(error: ValueError) -> str:
-    problems = getattr(error, "errors", list)()
-    return str(problems[0]["msg"]).removeprefix("Value error, ") if problems else str(error)
+    except ValidationError as error:  # settings that contradict each other
+        raise PlanError(str(error.errors()[0]["msg"]).removeprefix("Value error, ")) from None

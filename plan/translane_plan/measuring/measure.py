@@ -15,7 +15,7 @@ from translane_plan.errors import PlanError
 from translane_plan.measuring.call_costs import AT_ONCE, TEXTS, CallCosts, CallMeter
 from translane_plan.measuring.dispatch_costs import dispatch_cost
 from translane_plan.measuring.memory_costs import memory_of
-from translane_plan.measuring.processes import on_cores
+from translane_plan.measuring.processes import are_grouped_by_session, on_cores
 from translane_plan.measuring.replica_costs import ReplicaMeter
 from translane_plan.measuring.samples import read_samples
 from translane_plan.measuring.server import MeasuredServer
@@ -89,7 +89,7 @@ def measured_profile(settings: MeasureSettings, environ: Mapping[str, str], log:
         texts = calls.of_texts(settings.seconds * _OF_TEXTS)
         traffic = calls.traffic()
         memory = memory_of(server, manifest, tokens, replicas=1, rows=_ROWS)
-        start = server.start
+        start, nice = server.start, not are_grouped_by_session(server.pid)
     if settings.threads == 1 and device == "cpu":  # replicas of one thread share the weights
         with on_cores(own), MeasuredServer(model, [*flags, "--replicas", "2"], environ, request) as two:
             shared = memory_of(two, manifest, tokens, replicas=2, rows=_ROWS)
@@ -119,7 +119,7 @@ def measured_profile(settings: MeasureSettings, environ: Mapping[str, str], log:
         traffic=traffic,
         lengths=lengths,
     )
-    _compare(profile, busy, own, callers, log)
+    _compare(profile, busy, own, callers, log, nice=nice)
     return profile
 
 
@@ -165,9 +165,9 @@ def alone(costs: ReplicaCosts, length: Length) -> float:
     return costs.turn + costs.sentence + costs.encodes.at(length.source) + steps
 
 
-def _compare(profile: Profile, busy: CallCosts, own: set[int], callers: set[int], log: Log) -> None:
+def _compare(profile: Profile, busy: CallCosts, own: set[int], callers: set[int], log: Log, *, nice: bool) -> None:
     """Say how near a simulation of the calls under load comes to the measurement."""
-    shape = Shape(len(own), ((_ROWS,),), caller_processes=1, caller_cores=0 if own & callers else 1)
+    shape = Shape(len(own), ((_ROWS,),), caller_processes=1, caller_cores=0 if own & callers else 1, nice=nice)
     found = simulate(profile, shape, waiting_callers(AT_ONCE, _CHECKED, profile.lengths, connections=1))
     difference = found.rate / busy.rate - 1
     log(f"{AT_ONCE} callers get {busy.rate:.1f} sentences/s, and {found.rate:.1f} simulated: {difference:+.0%}")

@@ -76,6 +76,18 @@ def resident(pids: Iterable[int]) -> Resident:
     return Resident(private, proportional)
 
 
+def are_grouped_by_session(pid: int) -> bool:
+    """Whether the niceness of a process counts only within its session: sched(7), autogroups."""
+    try:
+        is_on = int((_PROC / "sys" / "kernel" / "sched_autogroup_enabled").read_text(encoding="ascii"))
+        groups = (_PROC / str(pid) / "cgroup").read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return False
+    found = [line.split(":", 2) for line in groups]
+    own = [group for _, controllers, group in found if not controllers or "cpu" in controllers.split(",")]
+    return bool(is_on) and all(group == "/" for group in own)
+
+
 @contextmanager
 def on_cores(cores: Set[int]) -> Iterator[None]:
     """Let this thread, and what it starts, run on some cores."""

@@ -3,6 +3,10 @@
 Linux shares a core among processes by their weights (https://docs.kernel.org/scheduler/sched-design-CFS.html). The
 server starts its replicas with a niceness of 10, so that front ends go first. The simulation shares cores without
 slices: at each moment all threads of one niceness go on at the same speed, and no thread goes faster than one core.
+
+Where Linux groups processes by sessions, the niceness counts only within a session, and a replica has a session of its
+own: so a front end and a replica get equal parts (https://man7.org/linux/man-pages/man7/sched.7.html, autogroups).
+Within a container there are no such groups.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from translane_plan.simulation.timeline import Timeline
 
 
 class Niceness(IntEnum):
-    """The processes that go on at equal speeds; the place of their weight in `WEIGHTS`."""
+    """The processes that go on at equal speeds; the place of their weight among the weights."""
 
     FRONT = 0
     REPLICA = 1
@@ -24,6 +28,7 @@ class Niceness(IntEnum):
 
 # Of the niceness 0 and 10: `sched_prio_to_weight` of the kernel (kernel/sched/core.c).
 WEIGHTS = (1024.0, 110.0)
+EQUAL_WEIGHTS = (1024.0, 1024.0)
 
 
 class Job:
@@ -56,13 +61,17 @@ class Processors:
         timeline: the time.
         cores: cores of the machine.
         others: cores that other programs want all the time, at the niceness of front ends.
+        weights: weight of each niceness.
 
     Attributes:
         used: core seconds that the jobs have taken.
     """
 
-    def __init__(self, timeline: Timeline, cores: float, others: float = 0.0) -> None:
+    def __init__(
+        self, timeline: Timeline, cores: float, others: float = 0.0, weights: tuple[float, float] = WEIGHTS
+    ) -> None:
         self._cores = cores
+        self._front, self._replica = weights
         self._others = others
         self._work = [0.0, 0.0]
         self._speeds = [1.0, 1.0]
@@ -123,11 +132,11 @@ class Processors:
         if front + replica <= self._cores:
             speeds[0] = speeds[1] = 1.0
         else:
-            share = self._cores / (WEIGHTS[0] * front + WEIGHTS[1] * replica)
-            if WEIGHTS[0] * share >= 1:  # front ends have cores of their own, and replicas share the rest
+            share = self._cores / (self._front * front + self._replica * replica)
+            if self._front * share >= 1:  # front ends have cores of their own, and replicas share the rest
                 speeds[0], speeds[1] = 1.0, (self._cores - front) / replica
             else:
-                speeds[0], speeds[1] = WEIGHTS[0] * share, WEIGHTS[1] * share
+                speeds[0], speeds[1] = self._front * share, self._replica * share
         self._plan()
 
     def _plan(self) -> None:

@@ -18,6 +18,7 @@ class Shape:
         others: cores that other programs want all the time.
         caller_processes: programs of callers on the same cores; 0 if the callers have machines of their own.
         caller_cores: cores of the callers' own machine, if their programs are simulated there; 0 if none are.
+        nice: whether front ends go before replicas; see `processors`.
     """
 
     cores: float
@@ -27,6 +28,7 @@ class Shape:
     others: float = 0.0
     caller_processes: int = 0
     caller_cores: int = 0
+    nice: bool = True
 
     @property
     def front_ends(self) -> int:

@@ -21,7 +21,7 @@ from translane_plan.simulation.dispatcher import Dispatcher
 from translane_plan.simulation.event_loop import EventLoop
 from translane_plan.simulation.load import Load
 from translane_plan.simulation.outcome import Outcome
-from translane_plan.simulation.processors import Processors
+from translane_plan.simulation.processors import EQUAL_WEIGHTS, WEIGHTS, Processors
 from translane_plan.simulation.replica import Replica
 from translane_plan.simulation.shape import Shape
 from translane_plan.simulation.timeline import Timeline
@@ -111,7 +111,8 @@ class Simulation:
         self.profile = profile
         self.shape = shape
         self.timeline = Timeline()
-        self.processors = Processors(self.timeline, shape.cores, shape.others)
+        weights = WEIGHTS if shape.nice else EQUAL_WEIGHTS
+        self.processors = Processors(self.timeline, shape.cores, shape.others, weights)
         self._load = load
         self._pick = random.Random(seed)  # noqa: S311 nothing secret
         self._front_ends = [_FrontEnd(self, number) for number in range(shape.front_ends)]
