@@ -12,10 +12,10 @@ from translane_plan.sizing import Demand, highest_rate, limits_of, outcome_at
 
 P95 = 0.25  # seconds: the goal of all rates
 CORES = (4, 8, 16, 32, 64)  # of a machine
-FRONT_ENDS = (1, 2, 4, 8)
+FRONT_ENDS = (1, 2, 8)
 LATENCY_CORES = (4, 64)
 LOADS = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0)  # of the highest rate
-REQUESTS = 6000  # of each simulation
+REQUESTS = 3000  # of each simulation
 
 
 def modelled(profile: Profile) -> dict[str, Any]:
