@@ -64,7 +64,7 @@ def _told(profile: Profile, machine: Machine, demand: Demand, rate: float) -> di
 
 
 def _latencies(profile: Profile, machine: Machine, demand: Demand, rate: float) -> list[Mapping[str, float]]:
-    found = []
+    found: list[Mapping[str, float]] = []
     for load in LOADS:
         outcome = outcome_at(profile, machine, demand, load * rate, P95)
         found.append({"load": load, "p50": outcome.latency(0.5), "p95": outcome.latency(0.95)})

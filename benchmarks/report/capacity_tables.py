@@ -194,7 +194,7 @@ def _by_rate(checks: Sequence[Record]) -> Iterator[list[Record]]:
 
 
 def _median(rounds: Sequence[Record], side: str, name: str) -> float:
-    return statistics.median(each[side][name] for each in rounds)
+    return float(statistics.median(each[side][name] for each in rounds))
 
 
 def _step(profile: Record, place: int) -> float:

@@ -16,7 +16,7 @@ import argparse
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ from translane_server.bundle import load_bundle
 
 PAGE = ROOT / "docs" / "scaling.md"
 COMMAND = "python -m benchmarks.runs.capacity --write"
-SHARES = (0.2, 0.4, 0.6, 0.75, 0.9)  # of what callers get who wait
+SHARES = (0.1, 0.2, 0.4, 0.6, 0.8)  # of what callers get who wait
 ROUNDS, SECONDS, PROBE = 2, 18.0, 6.0
 ROWS = 64
 DISPATCHED = (1, 4, 16, 64, 256, 1024)  # replicas
@@ -78,10 +78,10 @@ def main() -> None:
     if "base" in found:  # random weights end no sentence, so both models get sentences of the same lengths
         found["base"]["lengths"] = found["profile"]["lengths"]
     if "check" in parts:
-        found["check"] = [
-            each.as_json() for each in checked(profile, arguments.rounds, arguments.seconds, arguments.sentences)
-        ]
-        save(path, found)
+        found["check"] = []
+        for each in checked(profile, arguments.rounds, arguments.seconds, arguments.sentences):
+            found["check"].append(each.as_json())
+            save(path, found)  # what a run that is broken off has found is kept
     if "dispatch" in parts:
         found["dispatch"] = {str(replicas): min(sentence_cost(replicas) for _ in range(5)) for replicas in DISPATCHED}
         save(path, found)
@@ -122,7 +122,7 @@ def sentences(file: Path) -> Iterator[Path | None]:
         yield texts
 
 
-def checked(profile: Profile, rounds: int, seconds: float, file: Path) -> Sequence[Checked]:
+def checked(profile: Profile, rounds: int, seconds: float, file: Path) -> Iterator[Checked]:
     """Compare at several rates, in rounds."""
     cores = sorted(os.sched_getaffinity(0))
     own, callers = {cores[0]}, {cores[-1]}
@@ -132,7 +132,6 @@ def checked(profile: Profile, rounds: int, seconds: float, file: Path) -> Sequen
     flags = ["--replicas", "1", "--threads", "1", "--rows", str(ROWS), "--device", "cpu"]
     with on_cores(own):
         server = MeasuredServer(str(DEMO), flags, os.environ, next(samples.requests(1, [])))
-    found: list[Checked] = []
     nice = not are_grouped_by_session(server.pid)
     shape = Shape(1, ((ROWS,),), caller_processes=1, caller_cores=0 if own & callers else 1, nice=nice)
     with on_cores(callers), server:
@@ -149,11 +148,10 @@ def checked(profile: Profile, rounds: int, seconds: float, file: Path) -> Sequen
                     seconds=seconds,
                     seed=number,
                 )
-                found.append(each)
                 print(
                     f"{share:.0%} of {most:.0f}/s: {dict(each.measured)} simulated {dict(each.simulated)}", flush=True
                 )
-    return found
+                yield each
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """Servers on machines: their shape is what the server's own rules say."""
 
+from typing import Any
+
 import pytest
 
 from helpers.plan_profiles import MILLI, profile
@@ -9,8 +11,8 @@ from translane_plan.profile import Length, LoopCosts
 from translane_server.dispatch.plan import plan_replicas
 from translane_server.settings import ServerSettings
 
-BASE = {"parameters": 77_000_000}
-LARGE = {"parameters": 600_000_000, "threads": 4}
+BASE: dict[str, Any] = {"parameters": 77_000_000}
+LARGE: dict[str, Any] = {"parameters": 600_000_000, "threads": 4}
 
 
 @pytest.mark.parametrize("cores", [2, 8, 16])

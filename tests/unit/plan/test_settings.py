@@ -6,10 +6,13 @@ from pathlib import Path
 import pytest
 
 from translane_plan.settings import MEASURE_PREFIX, SIZE_PREFIX, MeasureSettings, SizeSettings
-from translane_server.settings_loader import flag_name, load_settings
+from translane_server.settings_loader import Settings, flag_name, load_settings
 
 PAGE = (Path(__file__).parents[3] / "docs" / "scaling.md").read_text(encoding="utf-8")
-COMMANDS = {"measure": (MeasureSettings, MEASURE_PREFIX), "size": (SizeSettings, SIZE_PREFIX)}
+COMMANDS: dict[str, tuple[type[Settings], str]] = {
+    "measure": (MeasureSettings, MEASURE_PREFIX),
+    "size": (SizeSettings, SIZE_PREFIX),
+}
 
 
 @pytest.mark.parametrize(("given", "seconds"), [("500ms", 0.5), ("0.5s", 0.5), ("2", 2.0), (" 3 s ", 3.0)])

@@ -7,7 +7,7 @@ import pytest
 from helpers.demo import DEMO
 from translane.v1 import translation_pb2 as pb
 from translane_plan.errors import PlanError
-from translane_plan.measuring.samples import MOST_SAMPLES, read_samples
+from translane_plan.measuring.samples import MOST_SAMPLES, Sample, read_samples
 from translane_server.bundle import load_bundle
 
 if not DEMO.exists():
@@ -41,7 +41,8 @@ def test_texts_of_a_file_that_are_one_sentence(bundle, tmp_path):
 def test_requests_take_the_texts_in_turn(bundle, tmp_path):
     path = tmp_path / "texts"
     path.write_text("你好。\n谢谢。\n我有一只猫。\n", encoding="utf-8")
-    samples, sent = read_samples(bundle, path, "", ""), []
+    sent: list[Sample] = []
+    samples = read_samples(bundle, path, "", "")
     requests = [pb.TranslateRequest.FromString(each) for each in itertools.islice(samples.requests(2, sent), 3)]
     texts = [text for request in requests for text in request.texts]
     assert texts == ["你好。", "谢谢。", "我有一只猫。"] * 2

@@ -1,6 +1,7 @@
 """The simulated dispatcher sends the same sentences to the same replicas as the server's own."""
 
 import asyncio
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -75,8 +76,8 @@ async def served(rows, limit, events):
 
 
 def simulated(rows, limit, events):
-    replicas = [Holder(each) for each in rows]
-    answered = []
+    replicas: list[Any] = [Holder(each) for each in rows]
+    answered: list[Submission] = []
     dispatcher = SimulatedDispatcher(replicas, waiting_limit=limit, targets={}, answered=answered.append)
     refused = []
     for number, (kind, value) in enumerate(events):
@@ -105,8 +106,8 @@ def test_replicas_get_the_same_sentences_in_the_same_order(rows, limit, events):
 
 
 def test_a_request_is_answered_once_with_its_last_sentence():
-    replica = Holder(2)
-    answered = []
+    replica: Any = Holder(2)
+    answered: list[Submission] = []
     dispatcher = SimulatedDispatcher([replica], waiting_limit=10, targets={}, answered=answered.append)
     request = Submission(3, streamed=False)
     assert dispatcher.accept(request, [Length(3, 5)] * 3)

@@ -2,6 +2,7 @@
 
 import itertools
 import statistics
+from functools import partial
 
 import pytest
 
@@ -18,9 +19,9 @@ def handled(messages, costs=FREE, delay=0.0, cores=4):
     """When each message is handled: (time, work) each; and the loop."""
     timeline = Timeline()
     loop = EventLoop(timeline, Processors(timeline, cores), costs, delay)
-    ends = []
+    ends: list[float] = []
     for at, work in messages:
-        timeline.at(at, lambda work=work: loop.handle(work, lambda: ends.append(timeline.now)))
+        timeline.at(at, partial(loop.handle, work, lambda: ends.append(timeline.now)))
     timeline.run(lambda: True)
     return ends, loop
 

@@ -1,5 +1,7 @@
 """Cores that jobs share: who gets how much, and when jobs end."""
 
+from functools import partial
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,13 +16,13 @@ def ends_of(cores, jobs, others=0.0):
     """When jobs end: (begin, niceness, seconds, cores) each."""
     timeline = Timeline()
     processors = Processors(timeline, cores, others)
-    ends = {}
+    ends: dict[int, float] = {}
 
     def begin(number, niceness, seconds, wanted):
         processors.begin(niceness, seconds, wanted, lambda: ends.setdefault(number, timeline.now))
 
     for number, (at, *job) in enumerate(jobs):
-        timeline.at(at, lambda number=number, job=job: begin(number, *job))
+        timeline.at(at, partial(begin, number, *job))
     timeline.run(lambda: True)
     return [ends[number] for number in range(len(jobs))], processors
 

@@ -1,5 +1,8 @@
 """The simulated replica ends every sentence when the server's own loop does, over a model that takes the same time."""
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -121,7 +124,7 @@ def served(sentences, rows, encode_tokens):
     """When the server's loop reports each sentence: (time, source, target) each."""
     watch = Watch()
     server = TimedServer(tasks_of(sentences), watch)
-    backend = TimedBackend(rows, encode_tokens, watch)
+    backend: Any = TimedBackend(rows, encode_tokens, watch)
     loop = ReplicaLoop(backend, server, TargetVocabulary(2, EOS, ()), SharedActivity().of(0), watch)
     assert loop.run()
     return server.ends
@@ -129,7 +132,7 @@ def served(sentences, rows, encode_tokens):
 
 def simulated(sentences, rows, encode_tokens, cores=1):
     timeline = Timeline()
-    ends = {}
+    ends: dict[int, float] = {}
     targets = {number: target for number, (_, _, target) in enumerate(sentences)}
     replica = Replica(
         timeline,
@@ -141,7 +144,7 @@ def simulated(sentences, rows, encode_tokens, cores=1):
         ended=lambda numbers: ends.update(dict.fromkeys(numbers, timeline.now)),
     )
     for at, task in sorted(tasks_of(sentences), key=lambda each: each[0]):
-        timeline.at(at, lambda task=task: replica.submit(task))
+        timeline.at(at, partial(replica.submit, task))
     timeline.run(lambda: True)
     return ends
 
@@ -178,4 +181,5 @@ def test_sentences_that_decode_together_share_steps():
 
 
 def test_the_steps_of_a_run_are_those_of_the_server():
-    assert OrtBackend.steps_at_once.fget(None) == STEPS_AT_ONCE
+    steps_at_once: Any = OrtBackend.steps_at_once
+    assert steps_at_once.fget(None) == STEPS_AT_ONCE
