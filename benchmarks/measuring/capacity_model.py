@@ -15,27 +15,29 @@ CORES = (4, 8, 16, 32, 64)  # of a machine
 FRONT_ENDS = (1, 2, 8)
 LATENCY_CORES = (4, 64)
 LOADS = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0)  # of the highest rate
-REQUESTS = 3000  # of each simulation
+REQUESTS, REQUESTS_OF_A_CORE = 3000, 150  # of each simulation: the more of both
 
 
 def modelled(profile: Profile) -> dict[str, Any]:
     """Rates, limits and latencies of machines, as JSON values; times in seconds, memory in bytes."""
-    demand = Demand(profile.lengths, requests=REQUESTS)
+    demands = {cores: Demand(profile.lengths, requests=max(REQUESTS, REQUESTS_OF_A_CORE * cores)) for cores in CORES}
     fitting = {cores: fitting_front_ends(profile, cores, profile.lengths, 1) for cores in CORES}
     machines = {cores: machine_of(profile, cores, front_ends=number) for cores, number in fitting.items()}
-    rates = {cores: highest_rate(profile, machine, demand, P95) for cores, machine in machines.items()}
+    rates = {cores: highest_rate(profile, machine, demands[cores], P95) for cores, machine in machines.items()}
     return {
-        "machines": {str(cores): _told(profile, machine, demand, rates[cores]) for cores, machine in machines.items()},
+        "machines": {
+            str(cores): _told(profile, machine, demands[cores], rates[cores]) for cores, machine in machines.items()
+        },
         "front_ends": {
             str(number): {
-                str(cores): highest_rate(profile, machine_of(profile, cores, front_ends=number), demand, P95)
+                str(cores): highest_rate(profile, machine_of(profile, cores, front_ends=number), demands[cores], P95)
                 for cores in CORES
                 if number <= cores
             }
             for number in FRONT_ENDS
         },
         "latency": {
-            str(cores): _latencies(profile, machines[cores], demand, rates[cores])
+            str(cores): _latencies(profile, machines[cores], demands[cores], rates[cores])
             for cores in LATENCY_CORES
             if rates[cores]
         },

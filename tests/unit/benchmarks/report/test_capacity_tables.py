@@ -65,6 +65,7 @@ def test_profiles_stand_beside_each_other():
 def model():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(capacity_model, "REQUESTS", 300)
+        patch.setattr(capacity_model, "REQUESTS_OF_A_CORE", 10)
         patch.setattr(capacity_model, "LOADS", (0.5, 1.0))
         return modelled(PROFILE)
 
