@@ -91,7 +91,9 @@ def measured_profile(settings: MeasureSettings, environ: Mapping[str, str], log:
         memory = memory_of(server, manifest, tokens, replicas=1, rows=_ROWS)
         start, nice = server.start, not are_grouped_by_session(server.pid)
     if settings.threads == 1 and device == "cpu":  # replicas of one thread share the weights
-        with on_cores(own), MeasuredServer(model, [*flags, "--replicas", "2"], environ, request) as two:
+        with on_cores(own):
+            two = MeasuredServer(model, [*flags, "--replicas", "2"], environ, request)
+        with on_cores(callers), two:
             shared = memory_of(two, manifest, tokens, replicas=2, rows=_ROWS)
         memory = shared.model_copy(update={"front_end": memory.front_end})  # of the one that was under load
     by_text = dict(zip((sample.text for sample in samples.samples), lengths, strict=True))

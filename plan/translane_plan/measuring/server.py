@@ -21,6 +21,7 @@ from translane_plan.measuring.processes import descendants
 METHOD = "/translane.v1.TranslationService/Translate"
 _START_SECONDS = 100.0
 _END_SECONDS = 20.0
+_PAUSE = 0.1
 _STILL_STARTING = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
@@ -87,6 +88,7 @@ class MeasuredServer:
                         said = self._log.read().strip().splitlines()
                         reason = said[-1] if said else f"{error.code().name}: {error.details()}"
                         raise PlanError(f"the server to measure does not answer: {reason}") from None
+                time.sleep(_PAUSE)  # a model loads meanwhile, perhaps on this core
 
     def _end(self) -> None:
         self._process.send_signal(signal.SIGTERM)
