@@ -79,6 +79,7 @@ models/zh-en/README
 docs/benchmarks
 docs/decoding-costs
 docs/front-ends
+docs/scaling
 ```
 
 ```{toctree}

@@ -17,7 +17,7 @@ CALLS_OF_A_CORE = 32  # open at the same time
 CORES_OF_CONNECTIONS = 16
 MOST_REPLICAS = 16  # that a front end has of a small model, see dispatch.plan
 RUNS = 2  # simulations, each with connections placed anew
-RUNS_OF_CONNECTIONS = 8  # chance matters more where there are few
+RUNS_OF_CONNECTIONS = 4  # chance matters more where there are few
 # Share of a front end's processor time that gRPC's threads take beside the event loop: their own clocks said so, with
 # 64 calls at once.
 THREADS = 0.15

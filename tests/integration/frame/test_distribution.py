@@ -24,6 +24,7 @@ PACKAGES = {
     "translane_server": "server",
     "translane_batch": "batch",
     "translane_export": "export",
+    "translane_plan": "plan",
 }
 
 
@@ -105,7 +106,8 @@ def test_its_commands_exist(wheel, info):
     lines = wheel.read(f"{info}/entry_points.txt").decode().splitlines()
     commands = dict(line.split(" = ") for line in lines if " = " in line)
     assert set(commands) == {
-        "translane", "translane-server", "translane-keys", "translane-batch", "translane-train", "translane-export",
+        "translane", "translane-server", "translane-keys", "translane-ray", "translane-batch", "translane-train",
+        "translane-export", "translane-plan",
     }  # fmt: skip
     for target in commands.values():
         module, function = target.split(":")

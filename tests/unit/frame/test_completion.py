@@ -17,6 +17,7 @@ from translane_export.explain.settings import ExplainSettings
 from translane_export.settings import ExportSettings
 from translane_export.shortlists.settings import ShortlistSettings
 from translane_export.train.settings import TrainSettings
+from translane_plan.settings import MeasureSettings, SizeSettings
 from translane_server.access import key_command
 from translane_server.errors import SettingsError
 from translane_server.settings import ServerSettings
@@ -30,6 +31,8 @@ SETTINGS: dict[str, type[Settings]] = {
     "translane-explain": ExplainSettings,
     "translane-shortlist": ShortlistSettings,
     "translane-batch": BatchSettings,
+    "translane-plan-measure": MeasureSettings,
+    "translane-plan-size": SizeSettings,
 }
 PROGRAMS = ["translane", "translane-keys", *SETTINGS]
 
@@ -108,6 +111,7 @@ def test_files(complete, tmp_path: Path):
         (("translane-batch", "--kind", ""), {"auto", "text", "tsv", "jsonl", "parquet"}),
         (("translane-export", "--prec"), {"--precision"}),
         (("translane-explain", "--out"), {"--output"}),
+        (("translane-plan-size", "--form"), {"--format"}),
         (("translane-keys", "ro"), {"rotate"}),
         (("translane-keys", "add", "--sentences-in"), {"--sentences-in-flight"}),
     ],

@@ -299,7 +299,7 @@ def test_only_what_is_between_the_markers_changes():
         page.replace_part(text, "cuda", "new")
 
 
-@pytest.mark.parametrize("name", ["benchmarks.md", "decoding-costs.md", "front-ends.md"])
+@pytest.mark.parametrize("name", ["benchmarks.md", "decoding-costs.md", "front-ends.md", "scaling.md"])
 def test_the_pages_links_lead_somewhere(name):
     page = (ROOT / "docs" / name).read_text(encoding="utf-8")
     links = re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page)

@@ -1,0 +1,46 @@
+"""`translane-plan measure` of the bundled model, with a real server, and a plan of what it finds."""
+
+import json
+
+import pytest
+
+from helpers.demo import DEMO
+from translane_plan.__main__ import main
+from translane_plan.profile import read_profile
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not DEMO.exists(), reason="the bundled model is not in this tree"),
+]
+
+
+def test_a_profile_is_measured_and_planned_with(tmp_path, capsys):
+    path = tmp_path / "profile.json"
+    assert main(["measure", str(DEMO), "-o", str(path), "--seconds", "5"]) == 0
+    told = capsys.readouterr().err
+    assert "64 callers get" in told
+    profile = read_profile(path)
+    assert profile.model == "zh-en"
+    assert profile.threads == 1
+    steps = profile.replica.steps
+    assert steps.counts == (1, 2, 4, 8, 16, 32, 64)
+    assert 0 < steps.at(1) < steps.at(64) < 64 * steps.at(1)
+    assert 0 < profile.replica.encodes.at(12) < profile.replica.encodes.at(768)
+    assert profile.front_end.request > 0
+    assert profile.memory.row == 2 * 3 * 256 * (256 * 4 + 256)
+    assert 1e7 < profile.memory.front_end < 1e10
+    assert profile.memory.weights > 5e6
+    assert profile.traffic.received > 50
+    assert len(profile.lengths) > 5
+    assert main(["size", str(path), "--rate", "100", "--p95", "1s", "--cores", "4", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["is_kept"]
+
+
+def test_a_model_that_does_not_load_is_told_in_a_sentence(tmp_path, capsys):
+    bundle = tmp_path / "bundle"
+    bundle.mkdir()
+    (bundle / "manifest.json").write_text("{}")
+    assert main(["measure", str(bundle), "-o", str(tmp_path / "x.json")]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("translane-plan measure: model bundle")
+    assert told.count("\n") == 1
