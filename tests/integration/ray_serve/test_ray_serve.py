@@ -20,6 +20,7 @@ from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
 from translane_client import Client, InvalidArgument, NotFound
 from translane_server.embedded import EmbeddedServer
+from translane_server.model_places import ModelPlace
 from translane_server.settings import ServerSettings
 
 pytestmark = [
@@ -61,7 +62,7 @@ def oracle():
     """What a server answers within this program."""
 
     async def asked():
-        settings = ServerSettings(model=(BUNDLE,), replicas=1, threads=1, rows=32)
+        settings = ServerSettings(model=(ModelPlace(BUNDLE),), replicas=1, threads=1, rows=32)
         embedded = await EmbeddedServer.start(settings)
         try:
             return await asyncio.to_thread(Oracle, embedded.address, [*make_cases(16), single()])
