@@ -26,16 +26,7 @@ _OBJECT_STORE = 80 * 1024 * 1024  # the least that Ray takes is little below [by
 
 
 def main(folder: str, cpus: str) -> None:
-    ray.init(
-        address="local",
-        num_cpus=int(cpus),
-        include_dashboard=False,
-        object_store_memory=_OBJECT_STORE,
-        _temp_dir=folder,
-        _node_ip_address="127.0.0.1",
-        namespace="serve",
-        log_to_driver=True,
-    )
+    _start(folder, int(cpus))
     try:
         for line in sys.stdin:
             told = _deployed(json.loads(Path(line.strip()).read_text(encoding="utf-8")))
@@ -43,6 +34,27 @@ def main(folder: str, cpus: str) -> None:
     finally:
         serve.shutdown()
         ray.shutdown()
+
+
+def _start(folder: str, cpus: int) -> None:
+    """Start Ray. On a busy machine its processes need longer than Ray waits for them, so this may take attempts."""
+    for last in (False, False, True):
+        try:
+            ray.init(
+                address="local",
+                num_cpus=cpus,
+                include_dashboard=False,
+                object_store_memory=_OBJECT_STORE,
+                _temp_dir=folder,
+                _node_ip_address="127.0.0.1",
+                namespace="serve",
+            )
+        except Exception:  # Ray raises nothing more precise
+            if last:
+                raise
+            ray.shutdown()
+        else:
+            return
 
 
 def _deployed(config: dict[str, Any]) -> str:

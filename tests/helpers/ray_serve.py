@@ -27,7 +27,7 @@ BUNDLE = ROOT / "models" / "zh-en"
 _ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "GRPC_VERBOSITY": "NONE", "RAY_AUTH_MODE": "disabled"}
 
 # How long Ray and an application may take to start, and to end [seconds].
-_STARTING_TIME = 120.0
+_STARTING_TIME = 240.0
 _ENDING_TIME = 60.0
 _DRIVER = Path(__file__).with_name("ray_driver.py")
 _MARK = "ray driver: "  # of the driver's own lines
