@@ -23,22 +23,12 @@ from helpers.ray_patience import be_patient
 # Ray writes lines of its processes on standard output, too.
 MARK = "ray driver: "
 
-_DEPLOYING_TIME = 230.0  # [seconds]
+_DEPLOYING_TIME = 200.0  # [seconds]
 _OBJECT_STORE = 80 * 1024 * 1024  # the least that Ray takes is little below [bytes]
 
 
 def main(folder: str, cpus: str) -> None:
-    be_patient()
-    ray.init(
-        address="local",
-        num_cpus=int(cpus),
-        include_dashboard=False,
-        object_store_memory=_OBJECT_STORE,
-        _temp_dir=folder,
-        _node_ip_address="127.0.0.1",
-        namespace="serve",
-        log_to_driver=True,
-    )
+    _start(folder, int(cpus))
     try:
         for line in sys.stdin:
             told = _deployed(json.loads(Path(line.strip()).read_text(encoding="utf-8")))
@@ -46,6 +36,28 @@ def main(folder: str, cpus: str) -> None:
     finally:
         serve.shutdown()
         ray.shutdown()
+
+
+def _start(folder: str, cpus: int) -> None:
+    """Start Ray. On a busy machine its processes need longer than Ray waits for them, so this may take attempts."""
+    be_patient()
+    for last in (False, False, True):
+        try:
+            ray.init(
+                address="local",
+                num_cpus=cpus,
+                include_dashboard=False,
+                object_store_memory=_OBJECT_STORE,
+                _temp_dir=folder,
+                _node_ip_address="127.0.0.1",
+                namespace="serve",
+            )
+        except Exception:  # Ray raises nothing more precise
+            if last:
+                raise
+            ray.shutdown()
+        else:
+            return
 
 
 def _deployed(config: dict[str, Any]) -> str:

@@ -90,7 +90,8 @@ class Answer:
     @classmethod
     def of_call(cls, error: grpc.aio.AioRpcError) -> Answer:
         """Return the answer with which a call of the engine's service has failed."""
-        return cls(b"", error.code(), error.details() or "", tuple(error.trailing_metadata() or ()))
+        trailers: Any = error.trailing_metadata() or ()
+        return cls(b"", error.code(), error.details() or "", tuple(trailers))
 
     @classmethod
     def _of(cls, status: status_pb2.Status) -> Answer:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, model_validator
 
 from translane_server.errors import SettingsError
+from translane_server.model_places import ModelPlace
 from translane_server.settings import ServerSettings
 from translane_server.settings_loader import Flag, what_is_wrong
 
@@ -79,14 +81,16 @@ class RaySettings(ServerSettings):
         """
         own = set(RaySettings.model_fields) - set(ServerSettings.model_fields)
         given = self.model_dump(mode="json", exclude=own | {"model", "port"}, exclude_defaults=True)
-        places = [f"{each.name}={each.folder.absolute()}" if each.name else str(each.folder.absolute())
-                  for each in self.model or ()]  # fmt: skip
-        folders = {
-            name: str(folder.absolute())
-            for name in ("models", "glossaries", "keys_file")
-            if (folder := getattr(self, name)) is not None
-        }
-        return ({"model": places} if places else {}) | given | folders | changes
+        # Serve starts engines in other folders, and on other machines.
+        paths = {name: str(path.absolute()) for name, path in self if isinstance(path, Path)}
+        places = [_written(place) for place in self.model or ()]
+        return ({"model": places} if places else {}) | given | paths | changes
+
+
+def _written(place: ModelPlace) -> str:
+    """Return a place as the setting `model` has it, wherever it is read."""
+    folder = str(place.folder.absolute())
+    return f"{place.name}={folder}" if place.name else folder
 
 
 def misplaced(settings: ServerSettings) -> str | None:

@@ -33,7 +33,7 @@ def token(keys, tmp_path_factory):
 
     with (keys.parent / "token").open("w+") as file:
         with redirect_stdout(file):
-            assert run(["--file", str(keys), "add", "me"], {}) == 0
+            assert run(["add", "me", "--file", str(keys)], {}) == 0
         file.seek(0)
         return file.read().strip()
 

@@ -20,6 +20,7 @@ from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
 from translane_client import Client, InvalidArgument, NotFound
 from translane_server.embedded import EmbeddedServer
+from translane_server.model_places import ModelPlace
 from translane_server.settings import ServerSettings
 
 pytestmark = [
@@ -61,7 +62,7 @@ def oracle():
     """What a server answers within this program."""
 
     async def asked():
-        settings = ServerSettings(model=(BUNDLE,), replicas=1, threads=1, rows=32)
+        settings = ServerSettings(model=(ModelPlace(BUNDLE),), replicas=1, threads=1, rows=32)
         embedded = await EmbeddedServer.start(settings)
         try:
             return await asyncio.to_thread(Oracle, embedded.address, [*make_cases(16), single()])
@@ -108,10 +109,10 @@ def test_the_client_finds_a_server(serving):
         assert info.limits.texts_per_request == 256
         texts = ["我有一只猫", "你好", "谢谢"]
         assert [each.text for each in client.translate(texts)] == [client.translate(text).text for text in texts]
-        stream = client.translate_stream("我有一只猫")
-        deltas = list(stream)
+        text = "我有一只猫。他会说三种语言。" * 8
+        deltas = list(client.translate_stream(text))
         assert len(deltas) > 1
-        assert "".join(deltas) == client.translate("我有一只猫").text
+        assert "".join(deltas) == client.translate(text).text
         with pytest.raises(InvalidArgument) as wrong:
             client.translate("你好", beam_size=2000)
         assert [violation.field for violation in wrong.value.violations] == ["options.beam_size"]

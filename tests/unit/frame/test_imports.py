@@ -124,7 +124,7 @@ ROOMS = {
         "ray_serve.calls": {"errors", "rpc.status"},
         "ray_serve.groups": {"manifest", "models.choice", "text.language_tags"},
         "ray_serve.proxy": {"ray_serve.calls", "errors", "rpc.status"},
-        "ray_serve.settings": {"errors", "settings", "settings_loader"},
+        "ray_serve.settings": {"errors", "model_places", "settings", "settings_loader"},
         "ray_serve": {
             "ray_serve.calls", "ray_serve.groups", "ray_serve.proxy", "ray_serve.settings", "embedded", "errors",
             "listening", "manifest", "models.folders", "observation", "requests", "rpc.service", "settings",

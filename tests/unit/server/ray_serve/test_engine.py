@@ -1,7 +1,9 @@
 """An engine without Serve around it: what it answers, reports and shows."""
 
 import socket
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from urllib.request import urlopen
 
 import grpc
@@ -42,7 +44,7 @@ class Forwarder:
 
 
 def engine_with(*results, **server):
-    made = Engine.__new__(Engine)
+    made: Any = Engine.__new__(Engine)
     forwarder = Forwarder(*results)
     made._embedded = SimpleNamespace(
         forwarder=forwarder,
@@ -53,7 +55,8 @@ def engine_with(*results, **server):
 
 
 def failure(code, details="", trailers=()):
-    return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(*trailers), details=details)
+    error: Any = grpc.aio.AioRpcError  # whose types ask for more than it does
+    return error(code, grpc.aio.Metadata(), grpc.aio.Metadata(*trailers), details=details)
 
 
 async def test_calls_reach_the_server_as_calls_of_the_caller():
@@ -110,7 +113,7 @@ async def test_any_new_configuration_asks_for_new_versions():
 
 
 def metrics_of(settings, registry):
-    embedded = SimpleNamespace(server=SimpleNamespace(metrics=SimpleNamespace(registry=registry)))
+    embedded: Any = SimpleNamespace(server=SimpleNamespace(metrics=SimpleNamespace(registry=registry)))
     return module._metrics_server(settings, embedded)
 
 
@@ -119,7 +122,7 @@ def test_engines_of_a_node_take_the_next_free_port():
     Gauge("shown", "", registry=registry).set(7)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         first = taken.getsockname()[1]
-        server = metrics_of(ServerSettings(models="/m", metrics_port=first), registry)
+        server = metrics_of(ServerSettings(models=Path("/m"), metrics_port=first), registry)
         try:
             assert first < server.port < first + module.METRICS_PORTS
             with urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=5) as answer:
@@ -133,9 +136,9 @@ def test_no_port_for_the_metrics_is_told(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(StartupError, match=f"no port from {port} to {port} is free for the metrics"):
-            metrics_of(ServerSettings(models="/m", metrics_port=port), CollectorRegistry())
+            metrics_of(ServerSettings(models=Path("/m"), metrics_port=port), CollectorRegistry())
     with pytest.raises(StartupError, match=r"cannot listen on 192\.0\.2\.1:0"):
-        metrics_of(ServerSettings(models="/m", host="192.0.2.1", metrics_port=0), CollectorRegistry())
+        metrics_of(ServerSettings(models=Path("/m"), host="192.0.2.1", metrics_port=0), CollectorRegistry())
 
 
 async def test_the_end():
@@ -147,7 +150,7 @@ async def test_the_end():
 
     made, _ = engine_with()
     made._embedded.stop = stop
-    made._settings = ServerSettings(models="/m", grace_period=3)
+    made._settings = ServerSettings(models=Path("/m"), grace_period=3)
     made._opened = SimpleNamespace(close=lambda: ended.append("closed"))
     await made.stop()
     assert ended == [3.0, "closed"]

@@ -1,6 +1,8 @@
 """What the proxy does around Serve's own handlers: deadlines, lost engines, statuses without details."""
 
 import asyncio
+from collections.abc import Sequence
+from typing import Any
 
 import grpc
 import pytest
@@ -27,7 +29,7 @@ class Context:
         self.metadata = metadata
         self.status = 0
         self.text = ""
-        self.trailers = ()
+        self.trailers: tuple[Any, ...] = ()
 
     def invocation_metadata(self):
         return self.metadata
@@ -185,7 +187,7 @@ async def test_a_caller_who_goes_closes_serves_generator():
 
 def test_an_unknown_version_of_serve_gets_the_generated_service(caplog):
     class Server:
-        methods = ()
+        methods: Sequence[str] = ()
 
         def add_generic_rpc_handlers(self, handlers):
             pass

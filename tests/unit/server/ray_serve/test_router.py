@@ -1,6 +1,7 @@
 """The deployment before several others: where it sends a call, and what it does with lost engines."""
 
 import asyncio
+from typing import Any
 
 import grpc
 import pytest
@@ -92,7 +93,7 @@ async def test_the_model_or_the_languages_decide():
     router = Router({"a": one, "b": two}, MESSAGE_BYTES)
     assert await router.answer(TRANSLATE, TEXT) == Answer(b"one")
     assert one.calls == [("answer", TRANSLATE, TEXT)]
-    languages = {"source_language": "en", "target_language": "fr"}
+    languages: Any = {"source_language": "en", "target_language": "fr"}
     scored = call(pb.ScoreRequest(inputs=[pb.ScoreInput(source="a", target="b")], **languages))
     assert await router.answer(SCORE, scored) == Answer(b"other")
     streamed = call(pb.TranslateStreamRequest(text="a", **languages))
