@@ -56,8 +56,7 @@ def fault_table(lines: Iterable[str]) -> str:
     head = "| what happens | calls | faults | tried again by the client | lost | answered twice |"
     body = [
         f"| {what} | {row.calls:,} | {row.faults} | {row.retries} | {row.lost} | {row.doubled} |"
-        for name, what in _FAULTS.items()
-        if (row := rows.get(name))
+        for row, what in ((rows[name], what) for name, what in _FAULTS.items() if name in rows)
     ]
     return "\n".join([head, "|---|" + "---:|" * 5, *body])
 
