@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 # A test, and what happens in it.
 _FAULTS = {
@@ -25,13 +25,14 @@ _FAULTS = {
 }
 
 
-@dataclass
-class _Row:
-    calls: int = 0
-    faults: int = 0
-    retries: int = 0
-    lost: int = 0
-    doubled: int = 0
+# The columns behind what happens, and the figures that they show.
+_COLUMNS = {
+    "calls": "calls",
+    "faults": "faults",
+    "tried again by the client": "tried again by the client",
+    "lost": "lost",
+    "answered twice": "doubled",
+}
 
 
 def fault_table(lines: Iterable[str]) -> str:
@@ -40,26 +41,23 @@ def fault_table(lines: Iterable[str]) -> str:
     Args:
         lines: as `Figures` writes them into build/reliability.txt; a test may have several lines.
     """
-    rows: dict[str, _Row] = {}
+    rows: dict[str, Counter[str]] = {}
     for line in lines:
         test, _, figures = line.partition(": ")
         name = test.partition("[")[0]
         if name not in _FAULTS:
             continue
         values = dict(each.partition(": ")[::2] for each in figures.split(", "))
-        row = rows.setdefault(name, _Row())
-        row.calls += _sum(values.get("calls", ""))
-        row.faults += _sum(values.get("faults", ""))
-        row.retries += _sum(values.get("tried again by the client", ""))
-        row.lost += _sum(values.get("lost", ""))
-        row.doubled += _sum(values.get("doubled", ""))
-    head = "| what happens | calls | faults | tried again by the client | lost | answered twice |"
-    body = [
-        f"| {what} | {row.calls:,} | {row.faults} | {row.retries} | {row.lost} | {row.doubled} |"
-        for name, what in _FAULTS.items()
-        if (row := rows.get(name))
-    ]
-    return "\n".join([head, "|---|" + "---:|" * 5, *body])
+        row = rows.setdefault(name, Counter())
+        for figure in values.keys() & set(_COLUMNS.values()):
+            row[figure] += _sum(values[figure])
+    body = []
+    for name, what in _FAULTS.items():
+        if name in rows:
+            cells = [f"{rows[name][figure]:,}" if figure in rows[name] else "–" for figure in _COLUMNS.values()]
+            body.append(f"| {what} | {' | '.join(cells)} |")
+    head = f"| what happens | {' | '.join(_COLUMNS)} |"
+    return "\n".join([head, "|---|" + "---:|" * len(_COLUMNS), *body])
 
 
 def _sum(value: str) -> int:

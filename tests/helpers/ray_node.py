@@ -17,6 +17,7 @@ _OBJECT_STORE = 80 * 1024 * 1024  # the least that Ray takes is little below [by
 
 
 def main(address: str, cpus: str) -> None:
+    be_patient()
     parameters = RayParams(
         gcs_address=address,
         node_ip_address="127.0.0.1",
@@ -29,8 +30,6 @@ def main(address: str, cpus: str) -> None:
         min_worker_port=0,
         max_worker_port=0,
     )
-    parameters.dashboard_agent_listen_port = None
-    be_patient()
     Node(parameters, head=False, shutdown_at_exit=True, spawn_reaper=True)
     print("running", flush=True)
     sys.stdin.read()

@@ -29,8 +29,8 @@ ENVIRONMENT = {
     "GRPC_VERBOSITY": "NONE",
     "RAY_AUTH_MODE": "disabled",
     "RAY_worker_niceness": "0",  # with Ray's own 15, Serve hardly gets a processor beside other tests
-    "RAY_prestart_worker_first_driver": "0",  # no test waits for workers, and each takes seconds of a processor to start
-    "PYTHONPATH": os.pathsep.join([str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])]),
+    "RAY_prestart_worker_first_driver": "0",  # no test waits for workers, and each takes seconds to start
+    "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])]),
 }
 
 # How long Ray and an application may take to start, and to end [seconds].

@@ -5,6 +5,7 @@ import contextlib
 import signal
 import time
 from collections import Counter
+from functools import partial
 
 import psutil
 import pytest
@@ -118,6 +119,10 @@ async def test_a_stream_goes_on_when_all_replicas_of_serve_were_killed(serving, 
     assert await recovered(serving, lost)
 
 
+def has_replicas(serving, count):
+    return len(serving.replicas()) == count
+
+
 async def test_scaling_down_and_up_costs_no_call(serving, argv, client_oracle, figures):
     """A Serve replica that Serve takes away answers its calls before it ends."""
     scaled = []
@@ -125,7 +130,7 @@ async def test_scaling_down_and_up_costs_no_call(serving, argv, client_oracle, f
         for count in form((1, 2), (1, 2, 1, 2, 1, 2)):
             await load.wait_for_answers(BETWEEN)
             await asyncio.to_thread(serving.deploy, [*argv, f"--serve-replicas={count}"])
-            scaled.append(await within(RECOVERY, lambda count=count: len(serving.replicas()) == count))
+            scaled.append(await within(RECOVERY, partial(has_replicas, serving, count)))
         await load.wait_for_answers(BETWEEN)
     figures.add(callers=CALLERS, faults={"scaled": len(scaled)}, **load.figures)
     load.assert_nothing_lost(BETWEEN)

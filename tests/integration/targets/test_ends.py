@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
+from typing import Any
 
 import pytest
 
@@ -22,9 +23,9 @@ ONCE = RetryPolicy(attempts=1)
 # A hog has 768 sentences, and each of them takes all rows of an engine for 250 steps. So a hog takes minutes, and more
 # than half of the queue.
 HOG = ["".join(SENTENCES[number % 18 :][:3]) for number in range(256)]
-ALL_ROWS = {"temperature": 1.0, "seed": 1, "num_hypotheses": 16}
-ALL_BEAMS = {"beam_size": 16}
-LONG = {"min_length": 250, "max_length": 250, "split_sentences": True}
+ALL_ROWS: dict[str, Any] = {"temperature": 1.0, "seed": 1, "num_hypotheses": 16}
+ALL_BEAMS: dict[str, Any] = {"beam_size": 16}
+LONG: dict[str, Any] = {"min_length": 250, "max_length": 250, "split_sentences": True}
 
 WAITING = 1.0  # a call that gets no answer within this time waits for a hog [seconds]
 PATIENCE = 60.0  # within which a call is answered that waits for no hog, on a busy machine [seconds]
@@ -112,7 +113,7 @@ def test_a_full_queue_says_when_to_come_back(target, expected):
         for refusal in [each.exception() for each in done]:
             assert isinstance(refusal, QueueFull)
             assert refusal.reason == "QUEUE_FULL"
-            assert refusal.retry_after > 0
+            assert refusal.retry_after
         wait(hogs)
         assert_free(target, expected)
 
