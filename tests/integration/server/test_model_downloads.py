@@ -9,12 +9,13 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
 
-from helpers.file_server import FileServer, other, serving_files, status, wait_until, whole
+from helpers.file_server import FileServer, other, serving_files, silent, status, wait_until, whole
 from helpers.real_server import Running, serving_models
 from translane.v1 import translation_pb2 as pb
 from translane_server.bundle import load_bundle
@@ -139,6 +140,17 @@ async def test_a_digest_needs_no_store_once_it_is_in_the_cache(store, tmp_path):
         running.server.request_reload()
         assert (await version_of(running), await translate(running)) == ("1", expected)
     assert store.asked == []
+
+
+@pytest.mark.slow
+async def test_a_server_stops_while_it_downloads(store, tmp_path):
+    async with serving_models(settings_of(store, tmp_path)) as running:
+        before = len(store.asked)
+        store.behave("zh-en/manifest.json", silent)
+        running.server.request_reload()
+        await asyncio.to_thread(wait_until, lambda: len(store.asked) > before)
+        assert await translate(running)
+    await asyncio.to_thread(wait_until, lambda: "download-watch" not in {each.name for each in threading.enumerate()})
 
 
 @pytest.mark.slow
