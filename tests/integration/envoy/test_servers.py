@@ -9,8 +9,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_health.v1.health import aio as aio_health
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 pytest.importorskip("trustme")
 
@@ -130,9 +129,9 @@ async def test_a_call_that_a_closing_server_turns_away_is_repeated_at_another(tm
 
     closing = grpc.aio.server()
     pb_grpc.add_TranslationServiceServicer_to_server(Closing(), closing)
-    health = aio_health.HealthServicer()
-    await health.set("translane.v1.TranslationService", health_pb2.HealthCheckResponse.SERVING)
-    health_pb2_grpc.add_HealthServicer_to_server(health, closing)
+    checks = health.HealthServicer()
+    checks.set("translane.v1.TranslationService", health_pb2.HealthCheckResponse.SERVING)
+    health_pb2_grpc.add_HealthServicer_to_server(checks, closing)
     port = closing.add_insecure_port("127.0.0.1:0")
     await closing.start()
 
