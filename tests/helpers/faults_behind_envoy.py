@@ -18,7 +18,7 @@ from helpers.load_on_envoy import Answers, Load, Outcome
 from helpers.name_server import NameServer
 from helpers.reliability.server_process import ServerProcess
 
-CALLS = 80  # after each event
+CALLS = 150  # after each event
 
 _NAME = "translane.test"
 _ADDRESSES = [f"127.0.0.{number}" for number in range(11, 16)]
