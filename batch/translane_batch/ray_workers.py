@@ -207,9 +207,8 @@ class RayWorkers:
 def _connect(settings: BatchSettings) -> None:
     chosen: dict[str, Any] = {"address": settings.ray}
     if settings.ray == "local":
-        # Nobody else reaches the cluster, and its tasks are a few bytes.
+        # Tasks are a few bytes.
         chosen |= {"num_cpus": available_cpus(), "object_store_memory": _OBJECT_STORE, "include_dashboard": False}
-        chosen |= {"_node_ip_address": "127.0.0.1"}
     try:
         ray.init(**chosen, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:  # Ray raises this very type if a cluster does not start in time
