@@ -17,7 +17,7 @@ from translane_plan.simulation.simulation import simulate as simulate_load
 
 # Calls that are simulated: so many, and so many for each one that is open. All begin at once, so the first share of
 # them is ignored.
-_CALLS, _CALLS_OF_EACH, _IGNORED = 4000, 8, 0.25
+_CALLS, _CALLS_OF_EACH, _IGNORED = 4000, 10, 0.25
 _STEPS = 24  # of a sentence
 _ROWS = 4096  # of a replica: more than are ever in use
 
