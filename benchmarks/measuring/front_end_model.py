@@ -17,7 +17,7 @@ from translane_plan.simulation.simulation import simulate as simulate_load
 
 # Calls that are simulated: so many, and so many for each one that is open. All begin at once, so the first share of
 # them is ignored.
-_CALLS, _CALLS_OF_EACH, _IGNORED = 4000, 8, 0.25
+_CALLS, _CALLS_OF_EACH, _IGNORED = 4000, 10, 0.25
 _STEPS = 24  # of a sentence
 _ROWS = 4096  # of a replica: more than are ever in use
 
@@ -53,6 +53,7 @@ class Machine:
         calls: that are open at the same time, on all connections.
         callers: processes of callers on this machine.
         others: cores that other programs on this machine want all the time.
+        nice: whether front ends go before replicas; see `translane_plan.simulation.processors`.
     """
 
     cores: float
@@ -62,6 +63,7 @@ class Machine:
     calls: int
     callers: int = 0
     others: float = 0.0
+    nice: bool = True
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,14 @@ def simulate(machine: Machine, costs: Costs, runs: int = 1) -> Simulated:
         tuple(min(_ROWS, machine.calls) for number in range(machine.replicas) if number % machine.front_ends == place)
         for place in range(machine.front_ends)
     ]
-    shape = Shape(machine.cores, rows, waiting_limit=2**31, others=machine.others, caller_processes=machine.callers)
+    shape = Shape(
+        machine.cores,
+        rows,
+        waiting_limit=2**31,
+        others=machine.others,
+        caller_processes=machine.callers,
+        nice=machine.nice,
+    )
     requests = max(_CALLS, _CALLS_OF_EACH * machine.calls)
     found = []
     for seed in range(runs):

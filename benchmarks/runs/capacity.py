@@ -21,6 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
+
 from benchmarks.machine import describe
 from benchmarks.measuring.capacity_check import Checked, check
 from benchmarks.measuring.capacity_model import P95, modelled
@@ -29,6 +31,7 @@ from benchmarks.places import DEMO, ROOT, SENTENCES, result
 from benchmarks.report.capacity_tables import check_table, dispatch_table, model_tables, profile_table
 from benchmarks.report.marked_part import write_part
 from benchmarks.report.pictures import Pictures
+from benchmarks.report.plots import STYLE
 from translane_plan.measuring.call_costs import CallMeter
 from translane_plan.measuring.dispatch_costs import sentence_cost
 from translane_plan.measuring.measure import measured_profile
@@ -92,7 +95,8 @@ def main() -> None:
     tables = {"profile": profile_table(found), "check": check_table(found), "dispatcher": dispatch_table(found)}
     if "model" in found:
         pictures = Pictures(PAGE.parent / "scaling" if arguments.write else path.parent / "scaling", "scaling")
-        tables |= model_tables(found["model"], P95, pictures)
+        with mpl.rc_context(STYLE):
+            tables |= model_tables(found["model"], P95, pictures)
     for name, lines in tables.items():
         print(f"{lines}\n")
         if arguments.write:

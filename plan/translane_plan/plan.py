@@ -12,6 +12,7 @@ from translane_plan.simulation.outcome import Outcome
 from translane_plan.sizing import Demand, Limits, highest_rate, limits_of, lone_outcome, outcome_at
 
 _MOST_MACHINES = 1_000_000
+_NEAR = 0.8  # of the rate of a part without time left: chance makes requests wait before
 _LATE = "a lone request takes {lone:.0f} ms in 95% of the cases, so no number of machines keeps {goal:.0f} ms"
 
 
@@ -54,7 +55,7 @@ class Plan:
     @property
     def limit(self) -> str:
         """The part that ends the growth of the rate: a part without time left, or the goal if all have some."""
-        if self.most is not None and self.most < 0.9 * self.limits.rate:
+        if self.most is not None and self.most < _NEAR * self.limits.rate:
             return "latency"
         return self.limits.least
 

@@ -14,7 +14,7 @@ _LIMITS = {
     "front ends": "front ends: more of them, on more cores",
     "replicas": "replicas: more of them",
     "cores": "cores: more of them, or more machines",
-    "latency": "latency: 95% of the requests take as long as allowed, before any part is busy all the time",
+    "latency": "latency: the goal is reached long before a part has no time left",
 }
 
 

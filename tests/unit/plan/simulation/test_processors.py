@@ -19,7 +19,7 @@ def ends_of(cores, jobs, others=0.0):
     ends: dict[int, float] = {}
 
     def begin(number, niceness, seconds, wanted):
-        processors.begin(niceness, seconds, wanted, lambda: ends.setdefault(number, timeline.now))
+        processors.begin(niceness, seconds, wanted, lambda: ends.update({number: timeline.now}))
 
     for number, (at, *job) in enumerate(jobs):
         timeline.at(at, partial(begin, number, *job))

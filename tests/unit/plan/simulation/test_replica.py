@@ -29,7 +29,7 @@ CAPACITY = 256  # source tokens
 
 
 class Watch:
-    now = 0.0
+    now = -1.0  # before the first sentence comes
 
     def __call__(self):
         return self.now
@@ -98,14 +98,15 @@ class TimedServer:
 
     def orders(self, *, wait):
         costs = COSTS.replica
-        if wait and not self.has_arrivals():
+        sleeps = wait and not self.has_arrivals()
+        if sleeps:
             if not self.tasks:
                 raise ServerGoneError
             self.watch.now = self.tasks[0][0]
         arrived = []
         while self.has_arrivals():
             arrived.append(self.tasks.pop(0)[1])
-        self.watch.now += costs.turn + len(arrived) * costs.sentence + (costs.wake if wait else 0)
+        self.watch.now += costs.turn + len(arrived) * costs.sentence + (costs.wake if sleeps else 0)
         return [Orders(arrived, ())] if arrived else []
 
     def report(self, report):
