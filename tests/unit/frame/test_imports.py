@@ -119,7 +119,7 @@ ROOMS = {
             "http", "rpc", "access", "models", "descriptors", "errors", "forwarding", "listening", "observation",
             "operator_ports", "settings",
         },
-        "embedded": {"forwarding", "models", "observation", "rpc.forwarded", "server", "settings"},
+        "embedded": {"access", "forwarding", "models", "observation", "rpc.forwarded", "server", "settings"},
         "front_ends.front_end": {
             "access", "front_ends.messages", "front_ends.parent_connection", "models", "replica.messages",
             "rpc.model_service", "errors", "observation", "server",
