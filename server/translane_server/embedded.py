@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from translane_server.access.guard import Guard
 from translane_server.forwarding.forwarder import Forwarder, Metadata
 from translane_server.forwarding.private_socket import PrivateSocket
 from translane_server.models.build import build_registry
@@ -44,13 +45,14 @@ class EmbeddedServer:
             tracer: begins the spans of calls; None if calls are not traced.
 
         Raises:
-            StartupError: a model cannot be loaded, or there is no place for the socket.
+            StartupError: a model cannot be loaded, the file of keys is wrong, or there is no place for the socket.
         """
         metrics = Metrics()
         # On a thread, because files are read and checked, and the program around the server goes on meanwhile.
         registry = await asyncio.to_thread(build_registry, settings, metrics, cpus)
+        guard = Guard(settings, metrics)
         door = PrivateSocket()
-        server = Server(settings, registry, metrics, tracer, door=door)
+        server = Server(settings, registry, metrics, tracer, guard=guard, door=door)
         try:
             await server.open()
             await server.start()

@@ -134,7 +134,7 @@ class Server:
             warn_of_what_is_missing(settings)
 
     def _open_grpc(self, connections: int) -> grpc.aio.Server:
-        """Open the port of translations, which takes the calls of the HTTP port as well."""
+        """Open the port of translations, and the socket of forwarded calls; within another program the socket alone."""
         settings, certificates = self._settings, self.guard.certificates
         door = self._http.door if self._http else self._door
         self._grpc = server = grpc_server(

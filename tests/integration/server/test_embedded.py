@@ -68,6 +68,13 @@ async def test_callers_of_forwarded_calls_have_shares_of_their_own():
         await embedded.stop(5)
 
 
+def test_a_wrong_file_of_keys_is_told_and_leaves_no_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(StartupError, match="keys"):
+        asyncio.run(EmbeddedServer.start(settings(keys_file=tmp_path / "keys.toml")))
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_wrong_model_is_told_and_leaves_no_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with pytest.raises(StartupError, match="manifest"):

@@ -130,7 +130,7 @@ ROOMS = {
             "http", "rpc", "access", "models", "descriptors", "errors", "forwarding", "listening", "observation",
             "operator_ports", "settings",
         },
-        "embedded": {"forwarding", "models", "observation", "rpc.forwarded", "server", "settings"},
+        "embedded": {"access", "forwarding", "models", "observation", "rpc.forwarded", "server", "settings"},
         "ray_serve.calls": {"errors", "rpc.status"},
         "ray_serve.groups": {"manifest", "models.choice", "text.language_tags"},
         "ray_serve.proxy": {"ray_serve.calls", "errors", "rpc.status"},
