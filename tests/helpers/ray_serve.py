@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks.engines.server_process import free_port
+from translane_plan.measuring.server import free_port
 from translane_server.ray_serve.command import config_of
 
 ROOT = Path(__file__).parents[2]

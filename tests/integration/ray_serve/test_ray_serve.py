@@ -10,7 +10,6 @@ import pytest
 pytest.importorskip("ray.serve", reason="Ray is not installed")
 pytest.importorskip("yaml", reason="the extra ray is not installed")
 
-from benchmarks.engines.server_process import free_port
 from helpers.ray_serve import BUNDLE, ray_serve
 from helpers.reliability.answers import Oracle
 from helpers.reliability.cases import make_cases, single
@@ -19,6 +18,7 @@ from helpers.reliability.load import ask
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
 from translane_client import Client, InvalidArgument, NotFound
+from translane_plan.measuring.server import free_port
 from translane_server.embedded import EmbeddedServer
 from translane_server.model_places import ModelPlace
 from translane_server.settings import ServerSettings
