@@ -17,7 +17,6 @@ from translane_batch.reading import sources_of
 from translane_batch.settings import BatchSettings
 from translane_batch.tasks import Task
 from translane_batch.translator import TEXTS, Translator
-from translane_batch.whole_files import written_whole
 from translane_batch.work_folder import WorkFolder
 from translane_client.aio import AsyncClient
 from translane_client.connection import Connection
@@ -28,6 +27,7 @@ from translane_server.errors import SettingsError
 from translane_server.model_places import ModelPlace
 from translane_server.settings import ServerSettings
 from translane_server.settings_loader import what_is_wrong
+from translane_server.whole_files import written_whole
 
 TASKS = 2
 """Tasks that a worker should have at once: the second one fills the rows that the end of the first one leaves."""
