@@ -28,7 +28,7 @@ from benchmarks.measuring.front_end_load import Callers
 from benchmarks.measuring.turns import METHODS, over_grpc
 from benchmarks.places import DEMO, ROOT
 from benchmarks.report.marked_part import write_part
-from helpers.ray_serve import ray_serve
+from helpers.ray_cluster.serve import ray_serve
 from translane_client.bench.measurement import quantile
 from translane_plan.measuring.processes import cpu_seconds
 

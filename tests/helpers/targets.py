@@ -44,7 +44,7 @@ def _two_servers(folder: Path, flags: Sequence[str]) -> Iterator[Target]:
 @contextmanager
 def _ray_serve(folder: Path, flags: Sequence[str]) -> Iterator[Target]:
     pytest.importorskip("ray.serve", reason="the extra ray is not installed")
-    ray_serve = pytest.importorskip("helpers.ray_serve")
+    ray_serve = pytest.importorskip("helpers.ray_cluster.serve")
     with ray_serve.running_ray_serve(folder, replicas=2, flags=(*_ENGINE, *flags)) as address:
         yield Target(address, engines=2)
 

@@ -9,11 +9,11 @@ import pytest
 pytest.importorskip("ray.serve", reason="Ray is not installed")
 pytest.importorskip("yaml", reason="the extra ray is not installed")
 
-from helpers.ray_serve import BUNDLE, ray_serve
+from helpers.ray_cluster.serve import ray_serve
 from helpers.reliability.answers import Oracle
 from helpers.reliability.cases import make_cases, single
 from helpers.reliability.load import Load
-from helpers.reliability.server_process import running_server
+from helpers.reliability.server_process import BUNDLE, running_server
 from helpers.reliability.versions import ModelFolder, served_versions
 from translane.v1 import translation_pb2 as pb
 

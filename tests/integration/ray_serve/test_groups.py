@@ -6,8 +6,9 @@ import pytest
 pytest.importorskip("ray.serve", reason="Ray is not installed")
 pytest.importorskip("yaml", reason="the extra ray is not installed")
 
-from helpers.ray_serve import BUNDLE, ray_serve
+from helpers.ray_cluster.serve import ray_serve
 from helpers.reliability.failures import failure_of
+from helpers.reliability.server_process import BUNDLE
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
 from translane_client import Client, InvalidArgument, NotFound

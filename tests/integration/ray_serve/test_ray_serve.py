@@ -10,11 +10,12 @@ import pytest
 pytest.importorskip("ray.serve", reason="Ray is not installed")
 pytest.importorskip("yaml", reason="the extra ray is not installed")
 
-from helpers.ray_serve import BUNDLE, ray_serve
+from helpers.ray_cluster.serve import ray_serve
 from helpers.reliability.answers import Oracle
 from helpers.reliability.cases import make_cases, single
 from helpers.reliability.failures import failure_of
 from helpers.reliability.load import ask
+from helpers.reliability.server_process import BUNDLE
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
 from translane_client import Client, InvalidArgument, NotFound
