@@ -14,6 +14,7 @@ nox.options.error_on_missing_interpreters = False
 nox.options.download_python = "never"
 
 PYPROJECT = nox.project.load_toml("pyproject.toml")
+EXTRAS = ("export", "batch", "ray", "s3")  # of `lowest`
 PYTEST = ("python", "-m", "pytest", "--numprocesses", "auto", "--dist", "worksteal", "-p", "no:cacheprovider")
 
 
@@ -37,16 +38,8 @@ def lowest(session: nox.Session) -> None:
     constraints = Path(session.create_tmp()) / "lowest.txt"
     constraints.write_text("\n".join([*pins, *promised]), encoding="utf-8")
     # A package that has no wheel of its lowest version is promised wrongly: who installs Translane has no compiler.
-    session.install(
-        "--only-binary",
-        ":all:",
-        "-c",
-        str(constraints),
-        "-e",
-        ".[export,batch,ray,s3]",
-        "transformers<5",
-        *sorted(tools),
-    )
+    binary = ("--only-binary", ":all:", "-c", str(constraints))
+    session.install(*binary, "-e", f".[{','.join(EXTRAS)}]", "transformers<5", *sorted(tools))
     tested = [f"tests/unit/{package}" for package in ("client", "server", "batch", "plan")]
     session.run(*PYTEST, *(session.posargs or tested))
 
@@ -56,7 +49,7 @@ def lowest_versions() -> list[str]:
     project = PYPROJECT["project"]
     groups = [
         project["dependencies"],
-        *(project["optional-dependencies"][name] for name in ("server-base", "server", "export", "batch", "ray", "s3")),
+        *(project["optional-dependencies"][name] for name in ("server-base", "server", *EXTRAS)),
     ]
     requirements = [Requirement(text) for group in groups for text in group]
     return [
