@@ -1,5 +1,6 @@
 """What the image says of its contents: its bill of materials, and the licences of its packages."""
 
+import fnmatch
 import hashlib
 import json
 import os
@@ -129,3 +130,13 @@ def test_the_image_holds_both():
         assert f"scripts/{script}" in dockerfile
         assert f'="/opt/translane/share/translane/{file}"' in dockerfile
         assert f"!scripts/{script}\n" in (ROOT / ".dockerignore").read_text()
+
+
+def test_the_build_gets_every_file_that_the_dockerfile_copies():
+    lines = (ROOT / "Dockerfile").read_text().splitlines()
+    copies = [line.split()[1:-1] for line in lines if line.startswith("COPY ") and "--from=" not in line]
+    given = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
+    for source in (source for sources in copies for source in sources):
+        within = [source, *map(str, Path(source).parents)]
+        assert any(fnmatch.fnmatchcase(name, each) for name in within for each in given), source
+        assert (ROOT / source).exists()

@@ -131,14 +131,15 @@ ROOMS = {
             "operator_ports", "settings",
         },
         "embedded": {"access", "forwarding", "models", "observation", "rpc.forwarded", "server", "settings"},
+        "ray_serve.autoscaling": {"observation.load"},
         "ray_serve.calls": {"errors", "rpc.status"},
         "ray_serve.groups": {"manifest", "models.choice", "text.language_tags"},
         "ray_serve.proxy": {"ray_serve.calls", "errors", "rpc.status"},
         "ray_serve.settings": {"errors", "model_places", "settings", "settings_loader"},
         "ray_serve": {
-            "ray_serve.calls", "ray_serve.groups", "ray_serve.proxy", "ray_serve.settings", "embedded", "errors",
-            "listening", "manifest", "models.folders", "observation", "requests", "rpc.service", "settings",
-            "settings_loader",
+            "ray_serve.autoscaling", "ray_serve.calls", "ray_serve.groups", "ray_serve.proxy", "ray_serve.settings",
+            "embedded", "errors", "listening", "manifest", "models.folders", "observation", "requests", "rpc.service",
+            "settings", "settings_loader",
         },
         "front_ends.front_end": {
             "access", "front_ends.messages", "front_ends.parent_connection", "models", "replica.messages",

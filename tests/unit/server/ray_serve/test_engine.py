@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from translane_server.errors import StartupError
 from translane_server.ray_serve import engine as module
-from translane_server.ray_serve.autoscaling import ROWS_WANTED
+from translane_server.ray_serve.autoscaling import LOAD
 from translane_server.ray_serve.calls import Answer, Call
 from translane_server.ray_serve.engine import Engine
 from translane_server.ray_serve.rpcs import STREAM, TRANSLATE
@@ -83,16 +83,18 @@ async def test_a_closing_port_is_unavailable():
     assert (answer.code, answer.details) == (grpc.StatusCode.UNAVAILABLE, "the server is shutting down")
 
 
-async def test_the_load_is_rows_and_waiting_sentences_of_all_models():
+async def test_the_load_is_that_of_the_busiest_model():
     registry = CollectorRegistry()
     rows = Gauge("translane_rows", "", ["model", "state"], registry=registry)
+    limit = Gauge("translane_rows_limit", "", ["model"], registry=registry)
     waiting = Gauge("translane_sentences_waiting", "", ["model"], registry=registry)
     for model, active, queued in (("a", 5, 3), ("b", 1, 0)):
         rows.labels(model, "active").set(active)
         rows.labels(model, "free").set(32 - active)
+        limit.labels(model).set(32)
         waiting.labels(model).set(queued)
     made, _ = engine_with(metrics=SimpleNamespace(registry=registry))
-    assert await made.record_autoscaling_stats() == {ROWS_WANTED: 9.0}
+    assert await made.record_autoscaling_stats() == {LOAD: 0.25}
 
 
 @pytest.mark.parametrize("failed", [False, True])
