@@ -7,7 +7,6 @@ import logging
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 from translane_server.access.shared_allowances import SharedAllowances
 from translane_server.check import check
@@ -22,6 +21,7 @@ from translane_server.server import Server
 from translane_server.service_manager import ServiceManager
 from translane_server.settings import ENV_PREFIX, ServerSettings
 from translane_server.settings_loader import load_settings
+from translane_server.store.default_cache import with_cache
 
 _PROG = "translane-server"
 _log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         environ: environment variables.
     """
     try:
-        settings = _with_cache(load_settings(ServerSettings, argv, environ, prog=_PROG, env_prefix=ENV_PREFIX), environ)
+        settings = with_cache(load_settings(ServerSettings, argv, environ, prog=_PROG, env_prefix=ENV_PREFIX), environ)
         if settings.check:
             configure_logging(settings.log_format, "error")
             for line in check(settings):
@@ -57,14 +57,6 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     except StartupError as error:
         print(f"{_PROG}: {error}", file=sys.stderr)
         return error.exit_code
-
-
-def _with_cache(settings: ServerSettings, environ: Mapping[str, str]) -> ServerSettings:
-    """Let the cache of models follow the user's cache folder: https://specifications.freedesktop.org/basedir-spec/."""
-    base = environ.get("XDG_CACHE_HOME", "")
-    if settings.model_cache or not Path(base).is_absolute():
-        return settings
-    return settings.model_copy(update={"model_cache": Path(base) / "translane" / "models"})
 
 
 class _Signals:

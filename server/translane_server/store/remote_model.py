@@ -11,12 +11,11 @@ from translane_server.errors import BundleError
 from translane_server.model_places import RemotePlace
 from translane_server.model_urls import ModelUrl
 from translane_server.settings import ServerSettings
-from translane_server.store.cache import Hold, ModelCache
+from translane_server.store.cache import ModelCache
+from translane_server.store.default_cache import default_cache
 from translane_server.store.downloads import Patience
 from translane_server.store.fetch import Fetch
-
-# Where bundles are kept without the setting model_cache.
-_DEFAULT_CACHE = Path("~/.cache/translane/models")
+from translane_server.store.locks import Hold
 
 _log = logging.getLogger(__name__)
 
@@ -32,12 +31,10 @@ class RemoteModel:
         patience: how long downloads may take.
 
     Attributes:
-        url: the URL of the bundle.
         folder: the newest version, once it is in the cache. Without a digest this is a link, which moves.
     """
 
     def __init__(self, url: ModelUrl, cache: ModelCache, patience: Patience | None = None) -> None:
-        self.url = url
         self.folder = cache.bundle(url.digest) if url.digest else cache.link(url.key)
         self._cache = cache
         self._stop = threading.Event()
@@ -121,6 +118,6 @@ def remote_models(settings: ServerSettings) -> dict[RemotePlace, RemoteModel]:
     places = [place for place in settings.model or () if isinstance(place, RemotePlace)]
     if not places:
         return {}
-    cache = ModelCache(settings.model_cache or _DEFAULT_CACHE, settings.model_cache_bytes)
+    cache = ModelCache(settings.model_cache or default_cache({}), settings.model_cache_bytes)
     models = {url: RemoteModel(url, cache) for url in {place.url for place in places}}
     return {place: models[place.url] for place in places}

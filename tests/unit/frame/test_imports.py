@@ -139,7 +139,7 @@ ROOMS = {
         "ray_serve": {
             "ray_serve.autoscaling", "ray_serve.calls", "ray_serve.groups", "ray_serve.proxy", "ray_serve.settings",
             "embedded", "errors", "listening", "manifest", "models.folders", "observation", "requests", "rpc.service",
-            "settings", "settings_loader",
+            "settings", "settings_loader", "store.default_cache",
         },
         "front_ends.front_end": {
             "access", "front_ends.messages", "front_ends.parent_connection", "models", "replica.messages",
@@ -154,7 +154,7 @@ ROOMS = {
         "service_manager": set(),
         "command": {
             "access", "check", "front_ends.parent", "models", "server", "errors", "observation", "service_manager",
-            "settings", "settings_loader",
+            "settings", "settings_loader", "store.default_cache",
         },
         "__main__": {"command", "errors", "printable", "rpc.text_workers"},
     },
