@@ -63,7 +63,7 @@ class Engine(Rpcs):
         self.__del__: Callable[[], Awaitable[None]] = self.stop
         _log.info("metrics on http://%s/metrics", address_of(self._settings.host, metrics.port))
 
-    async def answer(self, path: str, call: Call) -> Answer:
+    async def answer_unary(self, path: str, call: Call) -> Answer:
         """See `Rpcs`."""
         metadata = self._metadata(call)
         try:
@@ -71,7 +71,7 @@ class Engine(Rpcs):
         except grpc.aio.AioRpcError as error:
             return _failed(error)
 
-    async def answers(self, path: str, call: Call) -> AsyncGenerator[Answer, None]:
+    async def answer_stream(self, path: str, call: Call) -> AsyncGenerator[Answer, None]:
         """See `Rpcs`. If the generator is closed, the rows of the call are free at the next step."""
         stream = self._embedded.forwarder.stream(path, call.message, self._metadata(call), call.seconds)
         try:

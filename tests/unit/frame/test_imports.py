@@ -137,9 +137,9 @@ ROOMS = {
         "ray_serve.proxy": {"ray_serve.calls", "errors", "rpc.status"},
         "ray_serve.settings": {"errors", "model_places", "settings", "settings_loader"},
         "ray_serve": {
-            "ray_serve.autoscaling", "ray_serve.calls", "ray_serve.groups", "ray_serve.proxy", "ray_serve.settings",
-            "embedded", "errors", "listening", "manifest", "models.folders", "observation", "requests", "rpc.service",
-            "settings", "settings_loader", "store.default_cache",
+            "ray_serve.autoscaling", "ray_serve.calls", "ray_serve.groups", "ray_serve.settings", "embedded", "errors",
+            "listening", "manifest", "models.folders", "observation", "requests", "rpc.service", "settings",
+            "settings_loader", "store.default_cache",
         },
         "front_ends.front_end": {
             "access", "front_ends.messages", "front_ends.parent_connection", "models", "replica.messages",

@@ -62,10 +62,10 @@ def failure(code, details="", trailers=()):
 async def test_calls_reach_the_server_as_calls_of_the_caller():
     made, forwarder = engine_with(b"answer")
     metadata = [*CALL.metadata, ("translane-forwarded-peer", CALL.peer)]
-    assert await made.answer(TRANSLATE, CALL) == Answer(b"answer")
+    assert await made.answer_unary(TRANSLATE, CALL) == Answer(b"answer")
     assert forwarder.calls == [(TRANSLATE, b"request", metadata, 2.0)]
     made, forwarder = engine_with(b"a", b"b")
-    assert [each async for each in made.answers(STREAM, CALL)] == [Answer(b"a"), Answer(b"b")]
+    assert [each async for each in made.answer_stream(STREAM, CALL)] == [Answer(b"a"), Answer(b"b")]
     assert forwarder.calls == [(STREAM, b"request", metadata, 2.0)]
 
 
@@ -73,13 +73,13 @@ async def test_statuses_pass():
     trailers = (("grpc-status-details-bin", b"\x08\x05"),)
     wrong = failure(grpc.StatusCode.NOT_FOUND, "no such model", trailers)
     expected = Answer(b"", grpc.StatusCode.NOT_FOUND, "no such model", trailers)
-    assert await engine_with(wrong)[0].answer(TRANSLATE, CALL) == expected
-    answers = [each async for each in engine_with(b"a", wrong)[0].answers(STREAM, CALL)]
+    assert await engine_with(wrong)[0].answer_unary(TRANSLATE, CALL) == expected
+    answers = [each async for each in engine_with(b"a", wrong)[0].answer_stream(STREAM, CALL)]
     assert answers == [Answer(b"a"), expected]
 
 
 async def test_a_closing_port_is_unavailable():
-    answer = await engine_with(failure(grpc.StatusCode.CANCELLED))[0].answer(TRANSLATE, CALL)
+    answer = await engine_with(failure(grpc.StatusCode.CANCELLED))[0].answer_unary(TRANSLATE, CALL)
     assert (answer.code, answer.details) == (grpc.StatusCode.UNAVAILABLE, "the server is shutting down")
 
 
