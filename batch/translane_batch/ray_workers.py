@@ -1,8 +1,8 @@
 """Workers on a cluster of Ray, https://docs.ray.io/en/latest/ray-core/actors.html. This module alone imports Ray.
 
 Each worker is an actor with a server of its own. An actor that is lost, or whose machine is, is replaced by another
-one, wherever the cluster has room, and its tasks go to whoever is free. All machines see the work folder and the model
-at the same paths.
+one, wherever the cluster has room, and its tasks go to whoever is free. All machines see the work folder at the same
+path, and the model, too, if it has no URL.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from translane_batch.workers import WorkerLostError
 from translane_client.errors import TranslaneError
 from translane_server.cpus import available_cpus
 from translane_server.errors import StartupError, first_line
+from translane_server.model_places import ModelPlace
 
 _MOST_STARTS = 5  # failed ones in a row, before a worker is given up
 _OBJECT_STORE = 80 << 20  # about the least that Ray takes [bytes]
@@ -54,8 +55,9 @@ class _Actor:
         if not self._work.is_dir():
             return _Failure(f"{self._work}: machine {node} has no such folder; --work names one that all machines see")
         try:
-            if identity_of_folder(Path(self._settings.model)) != self._model:
-                return _Failure(f"{self._settings.model}: machine {node} has another model there")
+            place = self._settings.place  # if it is a URL, its digest makes sure that the model is the same
+            if isinstance(place, ModelPlace) and identity_of_folder(place.folder) != self._model:
+                return _Failure(f"{place.folder}: machine {node} has another model there")
             self._worker = await Worker.open(self._settings, WorkFolder(self._work), self._cpus)
         except (BatchError, StartupError) as error:
             return _Failure(f"machine {node}: {error}", error.exit_code)
@@ -119,9 +121,7 @@ class RayWorkers:
             ray.shutdown()
             raise
         log(f"{number} worker{'s' * (number != 1)} of {cpus} CPU{'s' * (cpus != 1)} each")
-        # Workers have folders of their own as the current one.
-        folder, bundle = work.path.absolute(), Path(settings.model).absolute()  # noqa: ASYNC240 - reads no disk
-        settings = settings.model_copy(update={"model": str(bundle)})
+        settings, folder = _for_other_processes(settings), work.path.absolute()
         remote = ray.remote(num_cpus=cpus, num_gpus=int(settings.device == "cuda"), max_restarts=0)(_Actor)
         workers = cls(lambda: remote.remote(settings, folder, model, cpus), number, log)
         try:
@@ -202,6 +202,16 @@ class RayWorkers:
             self._log(f"a worker is given up: {message}")
         else:
             self._free.put_nowait(BatchError(message, exit_code))
+
+
+def _for_other_processes(settings: BatchSettings) -> BatchSettings:
+    """Return the settings with paths that hold for workers, who have folders of their own as the current one."""
+    place, cache = settings.place, settings.model_cache
+    if isinstance(place, ModelPlace):
+        settings = settings.model_copy(update={"model": str(place.folder.absolute())})
+    if cache and not str(cache).startswith("~"):  # ~ is the folder of the worker's own user
+        settings = settings.model_copy(update={"model_cache": cache.absolute()})
+    return settings
 
 
 def _connect(settings: BatchSettings) -> None:

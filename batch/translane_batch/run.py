@@ -14,6 +14,7 @@ from typing import Any
 
 from translane_batch.corpus import CorpusFile, find_corpus, text_size
 from translane_batch.errors import CorpusError
+from translane_batch.model_downloads import with_model_here
 from translane_batch.models import identity_of_folder, identity_of_servers
 from translane_batch.progress import Progress
 from translane_batch.reading import ReadCounts, gather, scatter
@@ -40,12 +41,16 @@ def run(settings: BatchSettings, log: Log) -> Summary:
 
     Raises:
         BatchError: the run cannot be begun, or cannot go on.
-        StartupError: the model cannot be loaded.
+        StartupError: the model cannot be downloaded or loaded.
         TranslaneError: the servers do not translate.
         OSError: a file cannot be read or written.
     """
     corpus = find_corpus(settings)
-    model = asyncio.run(_model(settings))
+    if settings.server:
+        model = asyncio.run(_servers_model(settings))
+    else:
+        settings, folder = with_model_here(settings, log)
+        model = identity_of_folder(folder)
     identity = {"corpus": [file.fingerprint for file in corpus], "model": model, **settings.what_decides}
     work = WorkFolder(settings.work_folder)
     with work.held():
@@ -66,10 +71,8 @@ def run(settings: BatchSettings, log: Log) -> Summary:
     return summary
 
 
-async def _model(settings: BatchSettings) -> str:
-    """What identifies the model."""
-    if not settings.server:
-        return identity_of_folder(Path(settings.model))
+async def _servers_model(settings: BatchSettings) -> str:
+    """What identifies the model of the servers."""
     client = client_of(settings, settings.server)
     try:
         return identity_of_servers(settings, await client.server_info())

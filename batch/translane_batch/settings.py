@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from translane_batch.records.kinds import Fields, KindName
+from translane_server.model_places import ModelPlace, RemotePlace
+from translane_server.model_urls import ModelUrl, is_url
 from translane_server.settings_loader import Flag, Settings
 
 ENV_PREFIX = "TRANSLANE_BATCH_"
@@ -34,7 +36,17 @@ class BatchSettings(Settings):
     )
     output: Annotated[Path, Flag("FOLDER", short="-o")] = Field(description="Folder for the translated files.")
     model: Annotated[str, Flag("FOLDER", in_usage=True)] = Field(
-        default="", description="Folder of the model bundle; with --server, the name of a model there."
+        default="", description="Folder or URL of the model bundle; with --server, the name of a model there."
+    )
+    model_cache: Annotated[Path | None, Flag("FOLDER")] = Field(
+        default=None,
+        description="Folder of the bundles that were downloaded from URLs; by default in the user's cache folder.",
+    )
+    model_cache_bytes: Annotated[int, Flag("BYTES")] = Field(
+        default=32 * 1024**3,
+        ge=1,
+        le=2**50,
+        description="Most bytes in the folder of downloaded bundles; a new one takes the place of unused ones [bytes].",
     )
     work: Annotated[Path | None, Flag("FOLDER")] = Field(
         default=None,
@@ -145,6 +157,11 @@ class BatchSettings(Settings):
     def _check(self) -> Self:
         if not self.model and not self.server:
             raise ValueError("--model is required (or TRANSLANE_BATCH_MODEL, or model in the settings file)")
+        if not self.server:
+            try:
+                _ = self.place
+            except ValueError as error:
+                raise ValueError(f"--model: {error}") from None
         if self.server and self.ray:
             raise ValueError("--server and --ray exclude each other: servers and workers both translate")
         for name in ("ca", "token_file"):
@@ -159,6 +176,11 @@ class BatchSettings(Settings):
     def work_folder(self) -> Path:
         """The folder of the state."""
         return self.work or self.output / ".translane-batch"
+
+    @property
+    def place(self) -> ModelPlace | RemotePlace:
+        """Where the model of a run without servers is."""
+        return RemotePlace(ModelUrl.parse(self.model)) if is_url(self.model) else ModelPlace(Path(self.model))
 
     @property
     def fields(self) -> Fields:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from pathlib import Path
-
-from pydantic import ValidationError
 
 from translane_batch.answers import encoded
 from translane_batch.errors import BatchError
 from translane_batch.filters import Filters
 from translane_batch.models import languages_of
 from translane_batch.reading import sources_of
+from translane_batch.server_settings import server_settings
 from translane_batch.settings import BatchSettings
 from translane_batch.tasks import Task
 from translane_batch.translator import TEXTS, Translator
@@ -24,18 +22,12 @@ from translane_client.connection import Connection
 from translane_client.retry import RetryPolicy
 from translane_server.cpus import available_cpus
 from translane_server.embedded import EmbeddedServer
-from translane_server.errors import SettingsError
-from translane_server.model_places import ModelPlace
-from translane_server.settings import ServerSettings
-from translane_server.settings_loader import what_is_wrong
 
 TASKS = 2
 """Tasks that a worker should have at once: the second one fills the rows that the end of the first one leaves."""
 
 _LEAST_REQUESTS, _REQUESTS_OF_A_CPU = 8, 2
 _RETRIES = RetryPolicy(attempts=30, longest_wait=600.0)  # some two minutes, in which servers come back
-_SENTENCES_WAITING = 1 << 20  # the requests at once bound the sentences already
-_SECONDS = 86400.0  # in which a request must be answered
 
 
 class Worker:
@@ -103,25 +95,3 @@ def client_of(settings: BatchSettings, address: str) -> AsyncClient:
     except ValueError as error:
         raise BatchError(f"--server: {error}", exit_code=2) from None
     return AsyncClient(connection, retry=_RETRIES, batch_size=TEXTS, concurrency=1)
-
-
-def server_settings(settings: BatchSettings) -> ServerSettings:
-    """Return the settings of the server within this process. Its only caller has all that there is.
-
-    Raises:
-        SettingsError: they contradict each other.
-    """
-    try:
-        return ServerSettings(
-            model=(ModelPlace(Path(settings.model)),),
-            device=settings.device,
-            replicas=settings.replicas,
-            threads=settings.threads,
-            rows=settings.rows,
-            sentences_waiting=_SENTENCES_WAITING,
-            caller_share=1.0,
-            request_timeout=_SECONDS,
-            log_level="warning",
-        )
-    except ValidationError as error:
-        raise SettingsError(what_is_wrong(error.errors()[0])) from None

@@ -21,7 +21,6 @@ from translane_server.server import Server
 from translane_server.service_manager import ServiceManager
 from translane_server.settings import ENV_PREFIX, ServerSettings
 from translane_server.settings_loader import load_settings
-from translane_server.store.default_cache import with_cache
 
 _PROG = "translane-server"
 _log = logging.getLogger(__name__)
@@ -38,7 +37,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         environ: environment variables.
     """
     try:
-        settings = with_cache(load_settings(ServerSettings, argv, environ, prog=_PROG, env_prefix=ENV_PREFIX), environ)
+        settings = load_settings(ServerSettings, argv, environ, prog=_PROG, env_prefix=ENV_PREFIX)
         if settings.check:
             configure_logging(settings.log_format, "error")
             for line in check(settings):

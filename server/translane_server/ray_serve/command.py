@@ -9,8 +9,9 @@ from typing import Any
 import yaml
 
 from translane_server.errors import SettingsError, StartupError
+from translane_server.model_places import ModelPlace, RemotePlace
 from translane_server.models.folders import find_models
-from translane_server.ray_serve.settings import ENV_PREFIX, RaySettings
+from translane_server.ray_serve.settings import ENV_PREFIX, RaySettings, written
 from translane_server.settings_loader import load_settings
 
 _PROG = "translane-ray"
@@ -75,19 +76,39 @@ def _groups(settings: RaySettings) -> dict[str, dict[str, Any]]:
     """The settings of each deployment's engines, by the deployment's name.
 
     Raises:
-        SettingsError, BundleError: see `find_models`.
+        SettingsError, BundleError: see `_places`.
     """
     if not settings.separate_models:
         return {APPLICATION: settings.of_server()}
-    folders = find_models(settings.model or (), settings.models)
-    if unknown := set(settings.model_settings) - set(folders):
+    places = _places(settings)
+    if unknown := set(settings.model_settings) - set(places):
         raise SettingsError(f"model_settings.{min(unknown)}: there is no such model")
     groups = {}
-    for name, folder in folders.items():
-        own = settings.of_server(model=[f"{name}={folder.absolute()}"])
+    for name, place in places.items():
+        own = settings.of_server(model=[written(place)])
         tables = {"model_settings": {name: dict(table)}} if (table := settings.model_settings.get(name)) else {}
         groups[name] = {key: value for key, value in own.items() if key not in ("models", "model_settings")} | tables
     return groups
+
+
+def _places(settings: RaySettings) -> dict[str, ModelPlace | RemotePlace]:
+    """Where each model is, by the models' names. Nothing is downloaded.
+
+    Raises:
+        SettingsError: a model at a URL has no name, or two models have the same name.
+        SettingsError, BundleError: see `find_models`.
+    """
+    remote = [place for place in settings.model or () if isinstance(place, RemotePlace)]
+    for place in remote:
+        if not place.name:
+            raise SettingsError(f"--model {place.url}: --separate-models takes the name of a model, too: NAME=URL")
+    local = [place for place in settings.model or () if isinstance(place, ModelPlace)]
+    folders = find_models(local, settings.models) if local or settings.models else {}
+    found: dict[str, ModelPlace | RemotePlace] = {}
+    for each in (*remote, *(ModelPlace(folder, name) for name, folder in folders.items())):
+        if (other := found.setdefault(each.name, each)) != each:
+            raise SettingsError(f"two models have the name {each.name}: {written(other)} and {written(each)}")
+    return found
 
 
 def _scale(settings: RaySettings) -> dict[str, Any]:

@@ -27,7 +27,6 @@ from translane_server.ray_serve.calls import Answer, Call
 from translane_server.ray_serve.rpcs import Rpcs
 from translane_server.ray_serve.settings import read_settings
 from translane_server.settings import ServerSettings
-from translane_server.store.default_cache import with_cache
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +45,7 @@ class Engine(Rpcs):
     """
 
     async def __init__(self, settings: Mapping[str, Any]) -> None:  # type: ignore[misc]  # Serve awaits it
-        self._settings = with_cache(read_settings(settings), os.environ)
+        self._settings = read_settings(settings)
         name = serve.get_replica_context().replica_tag
         configure_logging(self._settings.log_format, self._settings.log_level, always={"engine": name})
         with ExitStack() as opened:

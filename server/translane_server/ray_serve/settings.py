@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError, model_validator
 
 from translane_server.errors import SettingsError
-from translane_server.model_places import ModelPlace
+from translane_server.model_places import ModelPlace, RemotePlace
 from translane_server.settings import ServerSettings
 from translane_server.settings_loader import Flag, what_is_wrong
 
@@ -82,23 +82,36 @@ class RaySettings(ServerSettings):
         """
         own = set(RaySettings.model_fields) - set(ServerSettings.model_fields)
         given = self.model_dump(mode="json", exclude=own | {"model", "port"}, exclude_defaults=True)
-        # Serve starts engines in other folders, and on other machines.
-        paths = {name: str(path.absolute()) for name, path in self if isinstance(path, Path)}
-        places = [_written(place) for place in self.model or ()]
+        # Serve starts engines in other folders, and on other machines, where ~ is another folder, too.
+        paths = {
+            name: str(path if str(path).startswith("~") else path.absolute())
+            for name, path in self
+            if isinstance(path, Path)
+        }
+        places = [written(place) for place in self.model or ()]
         return ({"model": places} if places else {}) | given | paths | changes
 
 
-def _written(place: ModelPlace) -> str:
-    """Return a place as the setting `model` has it, wherever it is read."""
-    folder = str(place.folder.absolute())
-    return f"{place.name}={folder}" if place.name else folder
+def written(place: ModelPlace | RemotePlace) -> str:
+    """Return a place as the setting `model` has it, wherever it is read. `misplaced` refuses URLs with secrets."""
+    where = str(place.folder.absolute() if isinstance(place, ModelPlace) else place.url)
+    return f"{place.name}={where}" if place.name else where
 
 
 def misplaced(settings: ServerSettings) -> str | None:
-    """Return what is wrong with settings of a server under Ray Serve, in a sentence; None if nothing is."""
+    """Return what is wrong with settings of a server under Ray Serve, in a sentence; None if nothing is.
+
+    The sentence has no secret.
+    """
     for name, instead in _REFUSED.items():
         if getattr(settings, name) != ServerSettings.model_fields[name].default:
             return f"--{name.replace('_', '-')} has no meaning under Ray Serve: {instead}"
+    for place in settings.model or ():
+        if isinstance(place, RemotePlace) and (place.url.user or place.url.query):
+            return (
+                f"--model {place.url}: Ray Serve shows its configuration, so a URL may have no password and no query;"
+                " take s3://, with keys in the environment of Ray, or a folder"
+            )
     return None
 
 

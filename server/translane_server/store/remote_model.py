@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from pathlib import Path
 
@@ -12,7 +13,6 @@ from translane_server.model_places import RemotePlace
 from translane_server.model_urls import ModelUrl
 from translane_server.settings import ServerSettings
 from translane_server.store.cache import ModelCache
-from translane_server.store.default_cache import default_cache
 from translane_server.store.downloads import Patience
 from translane_server.store.fetch import Fetch
 from translane_server.store.locks import Hold
@@ -118,6 +118,15 @@ def remote_models(settings: ServerSettings) -> dict[RemotePlace, RemoteModel]:
     places = [place for place in settings.model or () if isinstance(place, RemotePlace)]
     if not places:
         return {}
-    cache = ModelCache(settings.model_cache or default_cache({}), settings.model_cache_bytes)
+    cache = ModelCache(settings.model_cache or _default_cache(), settings.model_cache_bytes)
     models = {url: RemoteModel(url, cache) for url in {place.url for place in places}}
     return {place: models[place.url] for place in places}
+
+
+def _default_cache() -> Path:
+    """Where bundles are kept without the setting `model_cache`: below the user's folder of caches.
+
+    https://specifications.freedesktop.org/basedir-spec/ tells which folder that is.
+    """
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (base if base.is_absolute() else Path("~/.cache")) / "translane" / "models"

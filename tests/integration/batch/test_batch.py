@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import random
@@ -19,6 +20,7 @@ import psutil
 import pytest
 
 from helpers.demo import DEMO
+from helpers.file_server import serving_files
 from helpers.real_server import serving_bundle
 from helpers.server_process import assert_gone
 from translane_batch import command
@@ -169,6 +171,24 @@ async def test_servers_elsewhere_translate(corpus: Path, undisturbed: dict[str, 
         argv = argv_of(corpus, output, f"--server=127.0.0.1:{running.server.port}", "--model=")
         assert await asyncio.to_thread(command.run, argv, {}) == 0
     assert outputs_of(output) == undisturbed
+
+
+def test_a_model_at_a_url_is_downloaded_once(corpus: Path, undisturbed: dict[str, bytes], tmp_path: Path) -> None:
+    def translated(name: str, url: str, *more: str) -> dict[str, bytes]:
+        argv = argv_of(corpus, tmp_path / name, f"--model={url}", f"--model-cache={tmp_path / 'cache'}", *more)
+        assert command.run(argv, {}) == 0
+        return outputs_of(tmp_path / name)
+
+    digest = hashlib.sha256((DEMO / "manifest.json").read_bytes()).hexdigest()
+    with serving_files() as store:
+        store.put(DEMO, "zh-en")
+        assert translated("here", f"{store.url}/zh-en") == undisturbed
+        assert (store.times("zh-en/manifest.json"), store.times("zh-en/weights.bin")) == (1, 1)
+        store.asked.clear()
+        if find_spec("ray"):
+            url = f"{store.url}/zh-en@sha256:{digest}"
+            assert translated("cluster", url, "--ray=local", "--cpus-per-worker=1") == undisturbed
+        assert store.asked == []
 
 
 def test_a_wrong_option_is_found_before_anything_is_read(

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import subprocess
 from contextlib import ExitStack
 from pathlib import Path
+from shutil import which
 
 import grpc
 import pytest
+import yaml
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 pytest.importorskip("trustme")
@@ -163,4 +167,37 @@ async def test_a_server_that_loses_connections_gets_no_calls_for_a_while(tmp_pat
             assert envoy.stats("cluster.translane.outlier_detection.")["ejections_enforced_total"] == 1
 
     async with serving() as running:
+        await asyncio.to_thread(check, f"127.0.0.1:{running.server.port}")
+
+
+@pytest.mark.skipif(which("bash") is None, reason="bash is not installed")
+async def test_envoy_drains_as_the_page_about_kubernetes_has_it(tmp_path: Path):
+    page = (Path(__file__).parents[3] / "docs" / "kubernetes.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"```yaml\n(# in the pod of Envoy.*?)```", page, re.DOTALL)
+    pod = yaml.safe_load(text)
+    (container,) = pod["containers"]
+    assert container["readinessProbe"]["httpGet"] == {"port": 8443, "scheme": "HTTPS", "path": "/healthz"}
+    *shell, script = container["lifecycle"]["preStop"]["exec"]["command"]
+    seconds = int(re.findall(r"sleep (\d+)$", script)[0])
+    assert f"the {seconds} seconds" in page
+    assert pod["terminationGracePeriodSeconds"] > seconds
+
+    def check(server: str) -> None:
+        with (
+            running_envoy(tmp_path / "envoy", [server]) as envoy,
+            Client(envoy.address, ca=envoy.authority.file, retry=ONCE) as client,
+        ):
+            translation = client.translate_stream("abcdefghij")
+            text = next(translation)
+            hook = script.replace("/9901;", f"/{envoy.admin_port};").replace(f"sleep {seconds}", "read -r <&3")
+            subprocess.run([*shell, hook], check=True, timeout=10)
+            assert envoy.ask("/healthz", method="GET").status == 503
+            running.backend.release()
+            assert text + "".join(translation) == "abcdefghij"
+            assert [client.translate("abc").text for _ in range(3)] == ["abc"] * 3
+            assert envoy.stats("http.callers.downstream_cx_drain_close")[""] >= 1
+
+    async with serving() as running:
+        running.backend.hold()
+        running.backend.release(4)
         await asyncio.to_thread(check, f"127.0.0.1:{running.server.port}")

@@ -162,6 +162,21 @@ def test_cpus_are_divided_among_workers(changes: Any, machines: list[int], expec
     assert ray_workers._division(settings, machines) == expected
 
 
+def test_paths_hold_for_workers_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def sent(model: str, cache: str | None = None) -> tuple[str, Path | None]:
+        settings = BatchSettings(
+            corpus=Path("in"), output=Path("out"), model=model, ray="auto", model_cache=Path(cache) if cache else None
+        )
+        changed = ray_workers._for_other_processes(settings)
+        return changed.model, changed.model_cache
+
+    monkeypatch.chdir(tmp_path)
+    assert sent("m", "cache") == (str(tmp_path / "m"), tmp_path / "cache")
+    url = "s3://models/zh-en@sha256:" + "0" * 64
+    assert sent(url, "~/cache") == (url, Path("~/cache"))
+    assert sent(url) == (url, None)
+
+
 def test_more_cpus_than_a_machine_has_are_refused() -> None:
     settings = BatchSettings(corpus=Path("in"), output=Path("out"), model="m", ray="auto", cpus_per_worker=9)
     with pytest.raises(BatchError, match="no machine of the cluster has 9 CPUs"):

@@ -43,6 +43,8 @@ def load(argv: list[str], environ: dict[str, str] | None = None) -> BatchSetting
         ([*NEEDED, "--token-file=key"], "--token-file needs --server"),
         ([*NEEDED, "--workers=2"], "--workers needs --ray"),
         ([*NEEDED, "--cpus-per-worker=2"], "--cpus-per-worker needs --ray"),
+        ([*NEEDED, "--model=ftp://a/b"], "--model: the URL of a model begins with https://, http:// or s3://"),
+        ([*NEEDED, "--model=https://a/b@sha256:1"], "--model: the digest of a model's URL is @sha256: and 64"),
         ([*NEEDED, "--resume"], "unknown argument --resume"),
     ],
 )
@@ -50,6 +52,17 @@ def test_wrong_settings_are_refused_in_one_sentence(argv: list[str], sentence: s
     with pytest.raises(SettingsError, match=re.escape(sentence)) as caught:
         load(argv)
     assert "\n" not in str(caught.value)
+
+
+def test_a_wrong_url_is_refused_without_its_secrets() -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(["corpus", "--output=out", "--model=http://me:secret@far.example/zh-en?sig=secret"])
+    assert str(caught.value).startswith("--model: a password in the URL of a model needs https://")
+    assert "secret" not in str(caught.value)
+
+
+def test_a_model_of_servers_is_a_name() -> None:
+    assert load(["corpus", "--output=out", "--server=a:1", "--model=ftp://a"]).model == "ftp://a"
 
 
 def test_lists_and_switches() -> None:
@@ -71,10 +84,16 @@ def test_all_that_decides_the_outputs_is_compared() -> None:
     """A new setting is either in the identity of a run, or it changes no output, and is named here."""
     elsewhere = {"corpus", "model"}  # by their contents
     of_no_effect = {
-        "work", "summary", "device", "replicas", "threads", "rows", "requests", "server", "ca", "token_file", "ray",
-        "workers", "cpus_per_worker",
+        "model_cache", "model_cache_bytes", "work", "summary", "device", "replicas", "threads", "rows", "requests",
+        "server", "ca", "token_file", "ray", "workers", "cpus_per_worker",
     }  # fmt: skip
     assert set(load(NEEDED).what_decides) == set(BatchSettings.model_fields) - elsewhere - of_no_effect
+
+
+@pytest.mark.parametrize("name", ["model_cache", "model_cache_bytes"])
+def test_settings_of_the_cache_are_those_of_the_server(name: str) -> None:
+    own, other = BatchSettings.model_fields[name], ServerSettings.model_fields[name]
+    assert (own.description, own.default, own.metadata) == (other.description, other.default, other.metadata)
 
 
 def test_the_docs_have_every_setting_with_its_default_and_its_meaning() -> None:

@@ -12,6 +12,7 @@ import yaml
 from helpers.custom_resources import SCHEMAS
 from helpers.helm import CHART, EXAMPLES, ROOT, container_of, lint, manifests, notes, of_kind, refusals
 from translane.v1 import translation_pb2
+from translane_server.model_places import read_places
 from translane_server.settings import ServerSettings
 from translane_server.settings_loader import load_settings
 
@@ -214,6 +215,58 @@ def test_models_come_from_a_volume(rendered, name, volume, folder):
     assert mount == {"name": "models", "mountPath": folder, "readOnly": True}
 
 
+def test_models_come_from_urls_through_a_cache(rendered):
+    documents, url = rendered["models-url"], SETS["models-url"]["models"]["url"]
+    given = variables(documents)
+    assert given["TRANSLANE_MODEL"] == url["urls"][0]
+    assert "TRANSLANE_MODELS" not in given
+    settings = load_settings(
+        ServerSettings,
+        [],
+        {name: value for name, value in given.items() if name.startswith("TRANSLANE_MODEL")},
+        prog="x",
+        env_prefix="TRANSLANE_",
+    )
+    assert settings.model == read_places(url["urls"])
+    assert settings.model_cache_bytes == 10 * 966_367_641 < 10 << 30  # else the pod is ended before the cache is full
+    (volume,) = [each for each in pod_of(documents)["volumes"] if each["name"] == "models"]
+    assert volume["emptyDir"] == {"sizeLimit": "10Gi"}
+    (mount,) = [each for each in container_of(documents)["volumeMounts"] if each["name"] == "models"]
+    assert mount == {"name": "models", "mountPath": str(settings.model_cache)}
+    assert container_of(documents)["envFrom"] == [{"secretRef": {"name": "models-reader"}}]
+    assert "envFrom" not in container_of(rendered["default"])
+
+
+def test_a_pod_has_time_for_its_downloads(rendered):
+    def patience(documents):
+        probe = container_of(documents)["startupProbe"]
+        return probe["failureThreshold"] * probe["periodSeconds"]
+
+    assert patience(rendered["default"]) == 240
+    assert patience(rendered["models-url"]) == 240 + 1800
+    assert of_kind(rendered["models-url"], "Deployment")["spec"]["progressDeadlineSeconds"] == 600 + 1800
+    assert "progressDeadlineSeconds" not in of_kind(rendered["default"], "Deployment")["spec"]
+
+
+def test_several_urls_and_a_claim_for_their_cache():
+    urls = ["zh-en=https://models.example/zh-en", f"de=s3://models/de@sha256:{'0' * 64}"]
+    documents = manifests(
+        {"models": {"source": "url", "url": {"urls": urls, "claim": "mine"}}, "networkPolicy": {"enabled": False}}
+    )
+    environment = {"TRANSLANE_MODEL": variables(documents)["TRANSLANE_MODEL"]}
+    settings = load_settings(ServerSettings, [], environment, prog="x", env_prefix="TRANSLANE_")
+    assert settings.model == read_places(urls)
+    (volume,) = [each for each in pod_of(documents)["volumes"] if each["name"] == "models"]
+    assert volume["persistentVolumeClaim"] == {"claimName": "mine"}
+
+
+def test_a_secret_may_have_the_url():
+    url = {"source": "url", "url": {"secretName": "models-reader"}}
+    documents = manifests({"models": url, "networkPolicy": {"enabled": False}})
+    assert "TRANSLANE_MODEL" not in variables(documents)  # it would go before that of the secret
+    assert container_of(documents)["envFrom"] == [{"secretRef": {"name": "models-reader"}}]
+
+
 def test_the_bundled_model_takes_no_volume(rendered):
     assert not {"TRANSLANE_MODEL", "TRANSLANE_MODELS"} & set(variables(rendered["default"]))
 
@@ -372,6 +425,20 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a wrong setting of a model": ({"settings": {"model_settings": {"a": {"host": "b"}}}}, "'host' not allowed"),
     "an image without a name": ({"models": {"source": "image"}}, "models.image.reference: name the image"),
     "a container without an image": ({"models": {"source": "container"}}, "models.container.image: name the image"),
+    "no URL": ({"models": {"source": "url"}}, "models.url.urls: name a model"),
+    "a password in a URL": ({"models": {"url": {"urls": ["https://a:b@c/d"]}}}, "at '/models/url/urls/0'"),
+    "a query in a URL": ({"models": {"url": {"urls": ["https://c/d?e"]}}}, "at '/models/url/urls/0'"),
+    "a folder for a URL": ({"models": {"url": {"urls": ["/models/d"]}}}, "at '/models/url/urls/0'"),
+    "models without names": (
+        {"models": {"source": "url", "url": {"urls": ["a=https://c/a", "https://c/d"]}}},
+        "models.url.urls: give each of several models a name: NAME=https://c/d",
+    ),
+    "downloads that nothing lets out": (
+        {"models": {"source": "url", "url": {"urls": ["https://c/d"]}}},
+        "models.source url takes networkPolicy.egress",
+    ),
+    "a folder for downloads of any size": ({"models": {"url": {"size": "500Mi"}}}, "at '/models/url/size'"),
+    "a cache of downloads elsewhere": ({"settings": {"model_cache": "/tmp"}}, "'model_cache' not allowed"),
     "a client CA without TLS": ({"tls": {"clientCa": True}}, "tls.clientCa takes tls.secretName"),
     "TLS for metrics alone": ({"tls": {"metrics": True}}, "tls.metrics takes tls.secretName"),
     "the bundled model on GPUs": ({"gpu": {"enabled": True}}, "the bundled model is int8"),

@@ -138,8 +138,8 @@ ROOMS = {
         "ray_serve.settings": {"errors", "model_places", "settings", "settings_loader"},
         "ray_serve": {
             "ray_serve.autoscaling", "ray_serve.calls", "ray_serve.groups", "ray_serve.settings", "embedded", "errors",
-            "listening", "manifest", "models.folders", "observation", "requests", "rpc.service", "settings",
-            "settings_loader", "store.default_cache",
+            "listening", "manifest", "model_places", "models.folders", "observation", "requests", "rpc.service",
+            "settings", "settings_loader",
         },
         "front_ends.front_end": {
             "access", "front_ends.messages", "front_ends.parent_connection", "models", "replica.messages",
@@ -154,7 +154,7 @@ ROOMS = {
         "service_manager": set(),
         "command": {
             "access", "check", "front_ends.parent", "models", "server", "errors", "observation", "service_manager",
-            "settings", "settings_loader", "store.default_cache",
+            "settings", "settings_loader",
         },
         "__main__": {"command", "errors", "printable", "rpc.text_workers"},
     },
@@ -173,18 +173,20 @@ ROOMS = {
         "writing": {
             "records", "answers", "corpus", "errors", "reading", "tasks", "whole_files", "work_folder",
         },
+        "server_settings": {"settings"},
+        "model_downloads": {"server_settings", "settings"},
         "models": {"settings"},
         "filters": {"answers", "errors", "models", "settings"},
         "translator": {"answers", "errors", "filters", "settings"},
         "worker": {
-            "answers", "errors", "filters", "models", "reading", "settings", "tasks", "translator", "whole_files",
-            "work_folder",
+            "answers", "errors", "filters", "models", "reading", "server_settings", "settings", "tasks", "translator",
+            "whole_files", "work_folder",
         },
         "workers": {"errors", "settings", "tasks", "work_folder", "worker"},
         "ray_workers": {"errors", "models", "settings", "tasks", "work_folder", "worker", "workers"},
         "run": {
-            "corpus", "errors", "models", "progress", "ray_workers", "reading", "settings", "summary", "tasks",
-            "whole_files", "work_folder", "worker", "workers", "writing",
+            "corpus", "errors", "model_downloads", "models", "progress", "ray_workers", "reading", "settings",
+            "summary", "tasks", "whole_files", "work_folder", "worker", "workers", "writing",
         },
         "command": {"errors", "run", "settings", "summary", "whole_files"},
         "__main__": {"command"},

@@ -93,6 +93,21 @@ namespace="{{ .Release.Namespace }}",pod=~"{{ include "translane.fullname" . }}-
 {{- if and (eq .Values.models.source "container") (not .Values.models.container.image) -}}
 {{- fail "models.container.image: name the image, because models.source is container" -}}
 {{- end -}}
+{{- if eq .Values.models.source "url" -}}
+{{- if not (or .Values.models.url.urls .Values.models.url.secretName) -}}
+{{- fail "models.url.urls: name a model, because models.source is url" -}}
+{{- end -}}
+{{- if gt (len .Values.models.url.urls) 1 -}}
+{{- range .Values.models.url.urls -}}
+{{- if not (regexMatch "^[A-Za-z0-9._-]+=" .) -}}
+{{- fail (printf "models.url.urls: give each of several models a name: NAME=%s" .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.networkPolicy.enabled (not .Values.networkPolicy.egress) -}}
+{{- fail "models.source url takes networkPolicy.egress: without it the server reaches no models" -}}
+{{- end -}}
+{{- end -}}
 {{- if and .Values.tls.clientCa (not .Values.tls.secretName) -}}
 {{- fail "tls.clientCa takes tls.secretName: a server without TLS sees no certificates" -}}
 {{- end -}}

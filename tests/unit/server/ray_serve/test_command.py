@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from translane_server.errors import SettingsError
-from translane_server.model_places import ModelPlace
+from translane_server.model_places import ModelPlace, RemotePlace
+from translane_server.model_urls import ModelUrl
 
 yaml = pytest.importorskip("yaml", reason="the extra ray is not installed")
 pydantic = pytest.importorskip("pydantic")
@@ -15,6 +16,7 @@ from translane_server.ray_serve.command import config_of, run  # noqa: E402
 from translane_server.ray_serve.settings import RaySettings, read_settings  # noqa: E402
 from translane_server.settings import ServerSettings  # noqa: E402
 
+DIGEST = "@sha256:" + "5f" * 32
 BUNDLE = Path(__file__).parents[4] / "models" / "zh-en"
 
 
@@ -94,6 +96,57 @@ def test_separate_models_have_a_deployment_each(tmp_path):
     }
     assert [each["name"] for each in application["deployments"]] == ["a", "b"]
     assert application["deployments"][0]["ray_actor_options"] == {"num_cpus": 1, "num_gpus": 0.5}
+
+
+def test_models_at_urls_are_written_as_they_were_given():
+    urls = [f"s3://models/zh-en/8{DIGEST}", f"ja-en=https://models.example:8443/ja%2Cen{DIGEST}", "de=https://a/de"]
+    argv = [part for url in urls for part in ("--model", url)]
+    values = only_application(*argv, "--model-cache", "~/cache", "--model-cache-bytes", "5000")["args"]["groups"]
+    assert values == {"translane": {"model": urls, "model_cache": "~/cache", "model_cache_bytes": 5000}}
+    settings = read_settings(yaml.safe_load(yaml.safe_dump(values["translane"])))
+    assert settings.model == (
+        RemotePlace(ModelUrl.parse(urls[0])),
+        RemotePlace(ModelUrl.parse(urls[1].removeprefix("ja-en=")), "ja-en"),
+        RemotePlace(ModelUrl.parse("https://a/de"), "de"),
+    )
+    assert settings.model_cache == Path("~/cache")
+
+
+@pytest.mark.parametrize("url", ["https://me:secret@models.example/zh-en", "https://models.example/zh-en?sig=secret"])
+def test_a_url_with_a_secret_is_refused_and_not_shown(url, capsys):
+    assert run(["--model", f"zh-en={url}{DIGEST}"], {}) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert "Ray Serve shows its configuration, so a URL may have no password and no query" in captured.err
+    assert "secret" not in captured.err
+    with pytest.raises(SettingsError, match="so a URL may have no password and no query") as caught:
+        read_settings({"model": [url]})
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.skipif(not BUNDLE.exists(), reason="the bundled model is not in this tree")
+def test_separate_models_at_urls_have_their_names_from_the_setting(tmp_path):
+    (tmp_path / "settings.toml").write_text("[model_settings.de]\nrows = 8\n", encoding="utf-8")
+    argv = ["--config", str(tmp_path / "settings.toml"), "--model", str(BUNDLE), "--model", f"de=https://a/de{DIGEST}"]
+    application = only_application(*argv, "--separate-models", "--model-cache", "/cache")
+    assert application["args"]["groups"] == {
+        "de": {"model": [f"de=https://a/de{DIGEST}"], "model_cache": "/cache", "model_settings": {"de": {"rows": 8}}},
+        "zh-en": {"model": [f"zh-en={BUNDLE}"], "model_cache": "/cache"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("models", "problem"),
+    [
+        (["https://a/de"], "--model https://a/de: --separate-models takes the name of a model, too: NAME=URL"),
+        (["a=https://a/de", "a=https://a/fr"], "two models have the name a: a=https://a/de and a=https://a/fr"),
+        (["a=https://a/de", "a=/models/a"], "two models have the name a: a=https://a/de and a=/models/a"),
+    ],
+)
+def test_separate_models_need_names_of_their_own(models, problem):
+    with pytest.raises(SettingsError, match=f"^{problem}$"):
+        config_of([*(part for model in models for part in ("--model", model)), "--separate-models"], {})
 
 
 @pytest.mark.parametrize(

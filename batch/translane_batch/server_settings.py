@@ -1,0 +1,37 @@
+"""The settings of the server that a worker holds."""
+
+from __future__ import annotations
+
+from pydantic import ValidationError
+
+from translane_batch.settings import BatchSettings
+from translane_server.errors import SettingsError
+from translane_server.settings import ServerSettings
+from translane_server.settings_loader import what_is_wrong
+
+_SENTENCES_WAITING = 1 << 20  # the requests at once bound the sentences already
+_SECONDS = 86400.0  # in which a request must be answered
+
+
+def server_settings(settings: BatchSettings) -> ServerSettings:
+    """Return the settings of the server within this process. Its only caller has all that there is.
+
+    Raises:
+        SettingsError: they contradict each other.
+    """
+    try:
+        return ServerSettings(
+            model=(settings.place,),
+            model_cache=settings.model_cache,
+            model_cache_bytes=settings.model_cache_bytes,
+            device=settings.device,
+            replicas=settings.replicas,
+            threads=settings.threads,
+            rows=settings.rows,
+            sentences_waiting=_SENTENCES_WAITING,
+            caller_share=1.0,
+            request_timeout=_SECONDS,
+            log_level="warning",
+        )
+    except ValidationError as error:
+        raise SettingsError(what_is_wrong(error.errors()[0])) from None

@@ -1,0 +1,108 @@
+"""Models of runs that are at URLs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from unit.batch.fake_workers import FakeWorkers
+
+from helpers.file_server import FileServer, serving_files
+from translane_batch import run
+from translane_batch.errors import ResumeError
+from translane_batch.model_downloads import with_model_here
+from translane_batch.models import identity_of_folder
+from translane_batch.server_settings import server_settings
+from translane_batch.settings import BatchSettings
+from translane_server.errors import BundleError
+from translane_server.model_places import ModelPlace, RemotePlace
+
+BUNDLE = Path(__file__).parents[2] / "data" / "bundles" / "v5-int8"
+MANIFEST = "zh-en/manifest.json"
+
+Make = Callable[..., BatchSettings]
+
+
+@pytest.fixture(autouse=True)
+def _no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.fsync", lambda descriptor: None)
+
+
+@pytest.fixture
+def store() -> Iterator[FileServer]:
+    with serving_files() as server:
+        server.put(BUNDLE, "zh-en")
+        yield server
+
+
+@pytest.fixture
+def remote(store: FileServer, settings: Make, tmp_path: Path) -> Make:
+    """Settings of a run whose model is in the store."""
+    return lambda end="", **changes: settings(
+        model=f"{store.url}/zh-en{end}", model_cache=tmp_path / "cache", **changes
+    )
+
+
+def digest_of(store: FileServer) -> str:
+    return hashlib.sha256(store.files[MANIFEST]).hexdigest()
+
+
+def publish(store: FileServer, version: str) -> None:
+    store.files[MANIFEST] = json.dumps(json.loads(store.files[MANIFEST]) | {"version": version}).encode()
+
+
+def test_a_folder_stays_what_it_is(settings: Make) -> None:
+    given, lines = settings(model="models/zh-en"), list[str]()
+    assert with_model_here(given, lines.append) == (given, Path("models/zh-en"))
+    assert lines == []
+    assert server_settings(given).model == (ModelPlace(Path("models/zh-en")),)
+
+
+def test_workers_get_the_version_that_was_downloaded(store: FileServer, remote: Make) -> None:
+    lines: list[str] = []
+    digest = digest_of(store)
+    pinned, folder = with_model_here(remote(), lines.append)
+    assert lines == [f"the model is at {store.url}/zh-en", f"the model is @sha256:{digest}"]
+    assert pinned.model == f"{store.url}/zh-en@sha256:{digest}"
+    assert folder.name == digest
+    assert identity_of_folder(folder) == identity_of_folder(BUNDLE)
+    publish(store, "9")
+    (place,) = server_settings(pinned).model or ()
+    assert isinstance(place, RemotePlace)
+    assert place.url.digest == digest
+    store.asked.clear()
+    assert with_model_here(pinned, lines.append) == (pinned, folder)
+    assert store.asked == []
+
+
+def test_a_url_keeps_its_secrets_and_shows_none(store: FileServer, remote: Make) -> None:
+    lines: list[str] = []
+    pinned, _ = with_model_here(remote("/?sig=secret"), lines.append)
+    assert pinned.model == f"{store.url}/zh-en/?sig=secret@sha256:{digest_of(store)}"
+    assert "secret" not in " ".join(lines)
+
+
+def test_a_store_that_is_away_is_a_sentence(remote: Make, store: FileServer) -> None:
+    store.files.clear()
+    with pytest.raises(BundleError, match=r"model bundle http://.*/zh-en: manifest.json: the answer is 404 Not Found"):
+        with_model_here(remote(), lambda _line: None)
+
+
+def test_a_run_goes_on_with_its_own_version_alone(
+    store: FileServer, remote: Make, workers: FakeWorkers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("translane_batch.run.identity_of_folder", identity_of_folder)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("a\n", encoding="utf-8")
+    workers.most = 0
+    with pytest.raises(InterruptedError):
+        run.run(remote(), lambda _line: None)
+    workers.most = 1
+    first = digest_of(store)
+    publish(store, "9")
+    with pytest.raises(ResumeError):
+        run.run(remote(), lambda _line: None)
+    assert run.run(remote(f"@sha256:{first}"), lambda _line: None).translated == 1
