@@ -49,7 +49,7 @@ def _ray_serve(folder: Path, flags: Sequence[str]) -> Iterator[Target]:
         yield Target(address, engines=2)
 
 
-# The last one runs until all tests have ended, beside the others; so Ray, which has some twenty processes, is the first.
+# The last one runs until all tests have ended, beside the others. So Ray, which has some twenty processes, is first.
 _TARGETS: dict[str, Callable[[Path, Sequence[str]], AbstractContextManager[Target]]] = {
     "Ray Serve": _ray_serve,
     "server": _one_server,
