@@ -14,6 +14,7 @@ nox.options.error_on_missing_interpreters = False
 nox.options.download_python = "never"
 
 PYPROJECT = nox.project.load_toml("pyproject.toml")
+EXTRAS = ("export", "batch", "ray", "s3")  # of `lowest`
 PYTEST = ("python", "-m", "pytest", "--numprocesses", "auto", "--dist", "worksteal", "-p", "no:cacheprovider")
 
 
@@ -27,18 +28,20 @@ def tests(session: nox.Session) -> None:
 
 @nox.session(python="3.11")
 def lowest(session: nox.Session) -> None:
-    """The tests of client and server, at the lowest versions that pyproject.toml promises."""
+    """The tests of client, server, batch and plan, at the lowest versions that pyproject.toml promises."""
+    promised = lowest_versions()
     tools = {Requirement(text).name for text in PYPROJECT["dependency-groups"]["dev"]}
+    tools -= {pin.partition("==")[0] for pin in promised}
     # Its releases 5 and later need newer tokenizers than Translane does.
     tools.remove("transformers")
     pins = [line for line in Path("constraints.txt").read_text().splitlines() if line.partition("==")[0] in tools]
     constraints = Path(session.create_tmp()) / "lowest.txt"
-    constraints.write_text("\n".join([*pins, *lowest_versions()]), encoding="utf-8")
+    constraints.write_text("\n".join([*pins, *promised]), encoding="utf-8")
     # A package that has no wheel of its lowest version is promised wrongly: who installs Translane has no compiler.
-    session.install(
-        "--only-binary", ":all:", "-c", str(constraints), "-e", ".[export]", "transformers<5", *sorted(tools)
-    )
-    session.run(*PYTEST, *(session.posargs or ["tests/unit/client", "tests/unit/server"]))
+    binary = ("--only-binary", ":all:", "-c", str(constraints))
+    session.install(*binary, "-e", f".[{','.join(EXTRAS)}]", "transformers<5", *sorted(tools))
+    tested = [f"tests/unit/{package}" for package in ("client", "server", "batch", "plan")]
+    session.run(*PYTEST, *(session.posargs or tested))
 
 
 def lowest_versions() -> list[str]:
@@ -46,7 +49,7 @@ def lowest_versions() -> list[str]:
     project = PYPROJECT["project"]
     groups = [
         project["dependencies"],
-        *(project["optional-dependencies"][name] for name in ("server-base", "server", "export")),
+        *(project["optional-dependencies"][name] for name in ("server-base", "server", *EXTRAS)),
     ]
     requirements = [Requirement(text) for group in groups for text in group]
     return [

@@ -14,6 +14,8 @@ from typing import Any
 
 import psutil
 
+from translane_plan.measuring.processes import descendants, resident
+
 PACKAGES = ("translane", "onnxruntime", "onnxruntime-gpu", "ctranslate2", "numpy")
 _VNNI = ("amx_int8", "avx512_vnni", "avx_vnni")  # instructions that add up products of 8-bit integers in one go
 GPU_QUERY = ("--query-gpu=name,driver_version,memory.total", "--format=csv,noheader")
@@ -77,19 +79,7 @@ class Usage:
 
 def family(pid: int) -> list[int]:
     """A process and its descendants that are alive."""
-    return [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
-
-
-def cpu_seconds(processes: Iterable[int]) -> float:
-    """Processor time that all threads of these processes have used so far; a process that has ended does not count."""
-    seconds = 0.0
-    for pid in processes:
-        try:
-            # The clock of another process, see clock_getcpuclockid(3): /proc counts in hundredths of a second.
-            seconds += time.clock_gettime(~pid << 3 | 2)
-        except OSError:  # it has ended
-            continue
-    return seconds
+    return [pid, *descendants(pid)]
 
 
 def memory(processes: Iterable[int]) -> int:
@@ -97,14 +87,7 @@ def memory(processes: Iterable[int]) -> int:
 
     This is the proportional set size: a page that several processes share counts in equal parts for each of them.
     """
-    total = 0
-    for pid in processes:
-        try:
-            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-        except (FileNotFoundError, ProcessLookupError):  # it has ended
-            continue
-        total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
-    return 1024 * total
+    return resident(processes).proportional
 
 
 def peak_memory() -> int:

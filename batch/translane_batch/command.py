@@ -12,11 +12,11 @@ from translane_batch.errors import BatchError
 from translane_batch.run import run as run_batch
 from translane_batch.settings import ENV_PREFIX, BatchSettings
 from translane_batch.summary import Summary
-from translane_batch.whole_files import written_whole
 from translane_client.errors import TranslaneError
 from translane_server.errors import SettingsError, StartupError, is_about_memory
 from translane_server.printable import printable
 from translane_server.settings_loader import load_settings
+from translane_server.whole_files import written_whole
 
 _PROGRAM = "translane-batch"
 _STANDARD_OUTPUT = Path("-")

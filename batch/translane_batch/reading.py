@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from translane_batch.answers import line_of
 from translane_batch.corpus import CorpusFile
 from translane_batch.tasks import TASK_BYTES, Task, key_of
-from translane_batch.whole_files import written_whole
 from translane_batch.work_folder import WorkFolder
+from translane_server.whole_files import written_whole
 
 _FLUSHED = 1 << 18  # numbers of occurrences in memory
 

@@ -21,11 +21,11 @@ from translane_batch.reading import ReadCounts, write_occurrences, write_sources
 from translane_batch.settings import BatchSettings
 from translane_batch.summary import Summary
 from translane_batch.tasks import buckets_for
-from translane_batch.whole_files import remove_unfinished
 from translane_batch.work_folder import Plan, WorkFolder
 from translane_batch.worker import client_of
 from translane_batch.workers import LocalWorkers, Workers, translate_all
 from translane_batch.writing import Answers, WrittenCounts, write, write_answers
+from translane_server.whole_files import remove_unfinished
 
 Log = Callable[[str], None]
 

@@ -15,13 +15,13 @@ from translane_batch.server_settings import server_settings
 from translane_batch.settings import BatchSettings
 from translane_batch.tasks import Task
 from translane_batch.translator import TEXTS, Translator
-from translane_batch.whole_files import written_whole
 from translane_batch.work_folder import WorkFolder
 from translane_client.aio import AsyncClient
 from translane_client.connection import Connection
 from translane_client.retry import RetryPolicy
 from translane_server.cpus import available_cpus
 from translane_server.embedded import EmbeddedServer
+from translane_server.whole_files import written_whole
 
 TASKS = 2
 """Tasks that a worker should have at once: the second one fills the rows that the end of the first one leaves."""

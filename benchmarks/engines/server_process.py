@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -14,9 +13,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.machine import cpu_seconds, family
+from benchmarks.machine import family
 from benchmarks.places import ROOT
 from translane_client import Client, RetryPolicy, TranslaneError
+from translane_plan.measuring.processes import cpu_seconds
+from translane_plan.measuring.server import free_port
 
 ENGINES = ("translane", "ctranslate2")
 START_SECONDS = 120.0
@@ -81,12 +82,6 @@ class ServerProcess:
                         self.__exit__()
                         raise RuntimeError(f"the server does not answer: {error}; it said:\n{said}") from None
                 time.sleep(0.2)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def translane(bundle: Path, flags: Sequence[str] = ()) -> ServerProcess:

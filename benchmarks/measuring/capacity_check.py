@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.machine import Usage, cpu_seconds, family
+from benchmarks.machine import Usage, family
 from translane_client.bench.load import Load
 from translane_client.bench.measurement import Measurement, quantile
 from translane_client.bench.schedule import arrivals
 from translane_client.connection import Connection
+from translane_plan.measuring.processes import cpu_seconds
 from translane_plan.measuring.samples import Sample, Samples
 from translane_plan.measuring.server import MeasuredServer
 from translane_plan.profile import Length, Profile

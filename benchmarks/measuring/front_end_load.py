@@ -13,9 +13,10 @@ from types import TracebackType
 import psutil
 
 from benchmarks.engines.server_process import ServerProcess
-from benchmarks.machine import cpu_seconds, family
+from benchmarks.machine import family
 from benchmarks.places import ROOT
 from translane_client.bench.measurement import quantile
+from translane_plan.measuring.processes import cpu_seconds
 
 _REPLICA = "translane_server.replica"  # in the command lines of replicas, and of the processes that they fork from
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 
 import grpc
 
-from benchmarks.machine import cpu_seconds
 from translane.v1 import translation_pb2 as pb
 from translane.v1.translation_pb2_grpc import TranslationServiceStub
+from translane_plan.measuring.processes import cpu_seconds
 
 METHODS = ("ListModels", "Translate")
 ROUNDS, CALLS = 30, 100  # calls in a round

@@ -24,11 +24,11 @@ import grpc
 import trustme
 
 from benchmarks.engines.server_process import START_SECONDS, ServerProcess
-from benchmarks.machine import cpu_seconds
 from benchmarks.places import DEMO, ROOT
 from benchmarks.report.marked_part import write_part
 from translane.v1 import translation_pb2 as pb
 from translane.v1.translation_pb2_grpc import TranslationServiceStub
+from translane_plan.measuring.processes import cpu_seconds
 from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
 from translane_server.healthcheck import Target, problem
 

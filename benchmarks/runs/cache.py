@@ -21,11 +21,11 @@ from dataclasses import dataclass, field
 import grpc
 
 from benchmarks.engines.server_process import ServerProcess
-from benchmarks.machine import cpu_seconds
 from benchmarks.places import DEMO, ROOT
 from benchmarks.report.marked_part import write_part
 from translane.v1 import translation_pb2 as pb
 from translane.v1.translation_pb2_grpc import TranslationServiceStub
+from translane_plan.measuring.processes import cpu_seconds
 from translane_server.requests.answers import AnswerCache, Recalled
 
 PAGE = ROOT / "docs" / "server.md"

@@ -22,7 +22,7 @@ from collections.abc import Coroutine, Sequence
 from pathlib import Path
 
 from benchmarks import places
-from benchmarks.engines.server_process import free_port, translane
+from benchmarks.engines.server_process import translane
 from benchmarks.machine import family
 from benchmarks.measuring.prometheus import Prometheus, Series
 from benchmarks.models import workload
@@ -30,6 +30,7 @@ from benchmarks.report.dashboard import Query, rows
 from benchmarks.report.dashboard_pictures import picture
 from benchmarks.report.plots import save
 from translane_client import AsyncClient, RetryPolicy, TranslaneError
+from translane_plan.measuring.server import free_port
 
 SCRAPE = 2.0  # [seconds]
 RATE = "12s"  # the interval of rates

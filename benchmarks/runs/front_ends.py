@@ -23,12 +23,12 @@ from typing import Any
 import grpc
 
 from benchmarks.engines.server_process import ServerProcess
-from benchmarks.machine import cpu_seconds
 from benchmarks.measuring.front_end_load import Callers, Loaded, processes_of
 from benchmarks.places import DEMO, ROOT, result
 from benchmarks.report.front_end_tables import modelled_tables, parts_table, rates_table
 from benchmarks.report.marked_part import write_part
 from translane.v1 import translation_pb2 as pb
+from translane_plan.measuring.processes import cpu_seconds
 
 PAGE = ROOT / "docs" / "front-ends.md"
 TEXT = "你好。"

@@ -15,10 +15,11 @@ from contextlib import ExitStack
 
 import grpc
 
-from benchmarks.engines.server_process import ServerProcess, free_port
+from benchmarks.engines.server_process import ServerProcess
 from benchmarks.measuring.turns import CALLS, METHODS, ROUNDS, Way, over_grpc, over_http, table, take_turns
 from benchmarks.places import DEMO, ROOT
 from benchmarks.report.marked_part import write_part
+from translane_plan.measuring.server import free_port
 
 PAGE = ROOT / "docs" / "http.md"
 

@@ -23,13 +23,14 @@ from typing import Any
 import grpc
 
 from benchmarks.engines.server_process import translane
-from benchmarks.machine import Usage, cpu_seconds, family
+from benchmarks.machine import Usage, family
 from benchmarks.measuring.front_end_load import Callers
 from benchmarks.measuring.turns import METHODS, over_grpc
 from benchmarks.places import DEMO, ROOT
 from benchmarks.report.marked_part import write_part
-from helpers.ray_serve import ray_serve
+from helpers.ray_cluster.serve import ray_serve
 from translane_client.bench.measurement import quantile
+from translane_plan.measuring.processes import cpu_seconds
 
 PAGE = ROOT / "docs" / "ray-serve.md"
 ROUNDS, CALLS, SECONDS = 9, 100, 3.0

@@ -23,8 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.engines.translane_decoder import TranslaneDecoder
-from benchmarks.machine import cpu_seconds, family, processor, version_of
+from benchmarks.machine import family, processor, version_of
 from benchmarks.models.workload import Load, random_sources
+from translane_plan.measuring.processes import cpu_seconds
 from translane_server.bundle import Bundle, load_bundle
 from translane_server.sentence import Sentence
 

@@ -26,10 +26,10 @@ from translane_export.model import TransformerConfig
 from translane_export.ranges import Ranges
 from translane_export.tokenizer_files import TokenizerFiles, json_files, sentencepiece_files
 from translane_export.weights import check_weight
-from translane_export.whole_files import flush, written_whole
 from translane_server.files import parse_json
 from translane_server.manifest import Languages, LanguageTemplates, LanguageTokens, Quality, QualityEstimation
 from translane_server.printable import shown
+from translane_server.whole_files import flush, replaced_whole
 
 FORMAT = "translane-checkpoint"
 FORMAT_VERSION = 1
@@ -199,7 +199,7 @@ def save_tensors(path: Path, state_dict: Mapping[str, torch.Tensor], note: str =
             tensors[name] = tensor.detach().cpu().contiguous()
         else:
             aliases[name] = owner
-    with written_whole(path) as new:
+    with replaced_whole(path) as new:
         # save_file would make the file readable by its owner alone.
         new.write_bytes(save(tensors, metadata={"format": "pt", "tied": json.dumps(aliases), "note": note}))
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
-from benchmarks.engines.server_process import free_port
 from helpers.certificates import Authority
+from translane_plan.measuring.server import free_port
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "envoy"
 STARTING_TIME = 30.0  # [seconds]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from helpers.file_server import wait_until
+from translane_plan.measuring.server import free_port
 
 BUCKET = "models"
 # All ports of the program have numbers of their own, so that several tests run beside each other.
@@ -91,10 +91,3 @@ def answers(url: str) -> bool:
     with contextlib.suppress(URLError, ConnectionError), urlopen(url, timeout=5) as answer:
         return bool(answer.status == 200)
     return False
-
-
-def free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        port: int = listening.getsockname()[1]
-        return port

@@ -44,15 +44,16 @@ def _two_servers(folder: Path, flags: Sequence[str]) -> Iterator[Target]:
 @contextmanager
 def _ray_serve(folder: Path, flags: Sequence[str]) -> Iterator[Target]:
     pytest.importorskip("ray.serve", reason="the extra ray is not installed")
-    ray_serve = pytest.importorskip("helpers.ray_serve")
+    ray_serve = pytest.importorskip("helpers.ray_cluster.serve")
     with ray_serve.running_ray_serve(folder, replicas=2, flags=(*_ENGINE, *flags)) as address:
         yield Target(address, engines=2)
 
 
+# The last one runs until all tests have ended, beside the others. So Ray, which has some twenty processes, is first.
 _TARGETS: dict[str, Callable[[Path, Sequence[str]], AbstractContextManager[Target]]] = {
+    "Ray Serve": _ray_serve,
     "server": _one_server,
     "two servers": _two_servers,
-    "Ray Serve": _ray_serve,
 }
 NAMES = tuple(_TARGETS)
 

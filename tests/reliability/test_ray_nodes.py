@@ -5,10 +5,11 @@ import asyncio
 import pytest
 
 pytest.importorskip("ray.serve", reason="the extra ray is not installed")
-pytest.importorskip("helpers.ray_serve")
+pytest.importorskip("helpers.ray_cluster.serve")
 
-from helpers.ray_nodes import proxies, ray_nodes
-from helpers.ray_serve import ray_serve
+from helpers.ray_cluster.nodes import ray_nodes
+from helpers.ray_cluster.processes import proxies
+from helpers.ray_cluster.serve import ray_serve
 from helpers.reliability.client_load import ClientLoad
 from helpers.reliability.form import form
 from helpers.reliability.server_process import BUNDLE
@@ -30,7 +31,7 @@ def cluster(client_flags, client_oracle, tmp_path_factory):
     argv = [f"--model={BUNDLE}", "--metrics-port=0", *client_flags]
     with (
         ray_serve(folder, [*argv, "--serve-replicas=1"], cpus=1) as serving,
-        ray_nodes(folder, serving.driver, cpus=1) as nodes,
+        ray_nodes(folder, serving.pid, cpus=1) as nodes,
     ):
         for _ in range(2):
             nodes.add()
@@ -62,10 +63,10 @@ async def test_a_killed_proxy_costs_no_call(cluster, client_oracle, figures):
     async with ClientLoad(serving.address, client_oracle, CALLERS, timeout=DEADLINE) as load:
         for _ in range(FAULTS):
             await load.wait_for_answers(BETWEEN)
-            (proxy,) = proxies(serving.driver.pid)
+            (proxy,) = proxies(serving.pid)
             proxy.kill()
             killed.add(proxy.pid)
-            assert await within(RECOVERY, lambda: {each.pid for each in proxies(serving.driver.pid)} - killed)
+            assert await within(RECOVERY, lambda: {each.pid for each in proxies(serving.pid)} - killed)
         await load.wait_for_answers(BETWEEN)
     figures.add(callers=CALLERS, faults={"killed": len(killed)}, **load.figures)
     load.assert_nothing_lost(BETWEEN)

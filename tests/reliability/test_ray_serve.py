@@ -11,10 +11,10 @@ import psutil
 import pytest
 
 pytest.importorskip("ray.serve", reason="the extra ray is not installed")
-pytest.importorskip("helpers.ray_serve")
+pytest.importorskip("helpers.ray_cluster.serve")
 
 from helpers.client_calls import LONG_STREAMS
-from helpers.ray_serve import ray_serve
+from helpers.ray_cluster.serve import ray_serve
 from helpers.reliability.client_load import ClientLoad
 from helpers.reliability.form import form
 from helpers.reliability.server_process import BUNDLE

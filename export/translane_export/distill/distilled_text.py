@@ -16,7 +16,7 @@ from translane_export.distill.journal import Journal, Output, Record
 from translane_export.distill.unique_sources import Text, UniqueSource
 from translane_export.train.errors import ResumeError
 from translane_export.train.evaluate import bleu_tokenizer
-from translane_export.whole_files import written_whole
+from translane_server.whole_files import replaced_whole
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def write_text(
     closest = Closest(target_language)
     taught = references = 0
     left_out: Counter[str] = Counter()
-    with written_whole(path) as new:
+    with replaced_whole(path) as new:
         with new.open("w", encoding="utf-8", newline="\n") as file:
             for source, record in matched(text, journal):
                 if record is None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from translane_export.model import TransformerConfig
 from translane_export.train.settings import TrainSettings
-from translane_export.whole_files import written_whole
+from translane_server.whole_files import replaced_whole
 
 # Copied layers are near their goal: large updates would undo them.
 _INHERITED = {"learning_rate": 5e-4, "warmup_steps": 200}
@@ -57,5 +57,5 @@ def write_settings(path: Path, settings: Mapping[str, Value]) -> None:
     """Write the settings as TOML; the file appears complete or not at all."""
     # TOML's strings, numbers and words for true and false are JSON's, but for characters that no path should have.
     lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in settings.items()]
-    with written_whole(path) as new:
+    with replaced_whole(path) as new:
         new.write_text("".join(lines), encoding="utf-8")

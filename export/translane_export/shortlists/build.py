@@ -18,10 +18,10 @@ from translane_export.shortlists.vmap import vmap_lines
 from translane_export.sources.readers import find_reader, read_checkpoint
 from translane_export.train.data import Columns, SentencePair, read_parallel_text
 from translane_export.train.errors import DataError
-from translane_export.whole_files import written_whole
 from translane_server.requests.language_pairs import LanguagePairs
 from translane_server.shortlist import Shortlist
 from translane_server.text.tokenizer import Tokenizer
+from translane_server.whole_files import replaced_whole
 
 _LONGEST = 256  # tokens of a side: pairs of tokens grow as the square of it
 _ENCODED_AT_ONCE = 10_000  # sentence pairs
@@ -118,7 +118,7 @@ def _most_frequent(pairs: Sequence[TokenPair], target_size: int, count: int) -> 
 
 def _write(path: Path, rules: Sequence[tuple[Sequence[str], Sequence[str]]]) -> None:
     try:
-        with written_whole(path) as new, new.open("w", encoding="utf-8", newline="\n") as file:
+        with replaced_whole(path) as new, new.open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(vmap_lines(rules))
     except OSError as error:
         raise ExportError(f"{path}: it cannot be written: {error.strerror}") from None

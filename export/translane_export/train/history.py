@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from translane_export.train.errors import TrainError
-from translane_export.whole_files import written_whole
 from translane_server.files import parse_json, read_regular
+from translane_server.whole_files import replaced_whole
 
 HISTORY_FILE = "history.jsonl"
 
@@ -69,7 +69,7 @@ class History:
             TrainError: the file is no history.
         """
         self.records = [record for record in read_history(path) if record.step <= last_step] if path.exists() else []
-        with written_whole(path) as new:
+        with replaced_whole(path) as new:
             new.write_text("".join(map(_line, self.records)), encoding="utf-8")
         self._file = path.open("a", encoding="utf-8", buffering=1)
 

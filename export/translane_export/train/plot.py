@@ -8,7 +8,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from translane_export.train.history import Record, StepRecord, ValidationRecord
-from translane_export.whole_files import written_whole
+from translane_server.whole_files import replaced_whole
 
 PLOT_FILE = "history.png"
 _INCHES = (10, 7)
@@ -38,5 +38,5 @@ def draw_history(records: Sequence[Record], path: Path) -> None:
         axes.grid(visible=True, alpha=0.3)
     for axes in (bleu, speed):
         axes.set_xlabel("step")
-    with written_whole(path) as new:
+    with replaced_whole(path) as new:
         figure.savefig(new, format="png", dpi=_DOTS_PER_INCH)

@@ -15,7 +15,7 @@ from sentencepiece import sentencepiece_model_pb2
 from translane_export.file_readers import load_sentencepiece
 from translane_export.train.errors import DataError
 from translane_export.train.normalization import SIMPLIFYING_SUFFIX, rules_tsv
-from translane_export.whole_files import written_whole
+from translane_server.whole_files import replaced_whole
 
 VocabularyKind = Literal["unigram", "bpe", "char", "word"]
 
@@ -114,7 +114,7 @@ def train_vocabulary(sentences: Iterable[str], settings: VocabularySettings, pat
         except RuntimeError as error:
             reason = str(error).split("] ")[-1].strip() or str(error)
             raise DataError(f"no {settings.kind} vocabulary of {settings.size:,} pieces: {reason}") from error
-    with written_whole(path) as new:
+    with replaced_whole(path) as new:
         new.write_bytes(written.getvalue())
     return Vocabulary(path)
 

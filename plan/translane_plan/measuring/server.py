@@ -41,7 +41,7 @@ class MeasuredServer:
     """
 
     def __init__(self, model: str, flags: Sequence[str], environ: Mapping[str, str], request: bytes) -> None:
-        port = _free_port()
+        port = free_port()
         self.address = f"127.0.0.1:{port}"
         self._request = request
         self._log = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 closed with the process
@@ -100,7 +100,8 @@ class MeasuredServer:
         self._log.close()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
     with contextlib.closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

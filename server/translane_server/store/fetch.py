@@ -26,6 +26,7 @@ from translane_server.store.links import links_of
 from translane_server.store.locks import Hold
 from translane_server.store.problems import DownloadError
 from translane_server.store.transfers import Link
+from translane_server.whole_files import flush, flush_folder
 
 MOST_MANIFEST_BYTES = 1 << 24
 MOST_FILES = 1_000
@@ -129,11 +130,12 @@ class Fetch:
         for name, entry in missing.items():
             self._get(name, entry, work, partial(links, name))
         if not (files / MANIFEST).exists():  # else others may hold it, and its bundle was mended
-            _write(work / _NEW_MANIFEST, content)
+            (work / _NEW_MANIFEST).write_bytes(content)
+            flush(work / _NEW_MANIFEST)
             (work / _NEW_MANIFEST).rename(files / MANIFEST)
         shutil.rmtree(cache.bundle(digest), ignore_errors=True)  # a folder without a manifest
         files.rename(cache.bundle(digest))
-        _sync(cache.bundle(digest).parent)
+        flush_folder(cache.bundle(digest).parent)
         shutil.rmtree(work, ignore_errors=True)
         hold = cache.hold(digest)
         assert hold is not None, "nobody else removes a bundle while the lock is held"
@@ -216,19 +218,3 @@ def _is(path: Path, entry: FileEntry) -> bool:
         return file_entry(path) == entry
     except OSError:
         return False
-
-
-def _write(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    """Have the names of a folder on the disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

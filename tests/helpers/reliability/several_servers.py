@@ -33,7 +33,7 @@ class SeveralServers:
         self._folder = folder
         self._flags = flags
         self._started = 0
-        self._servers = [self._start(_free_port()) for _ in range(count)]
+        self._servers = [self._start(_lasting_port()) for _ in range(count)]
         self.faults: Counter[str] = Counter()
 
     @property
@@ -99,7 +99,7 @@ def several_servers(folder: Path, count: int, *flags: str) -> Iterator[SeveralSe
         servers.stop()
 
 
-def _free_port() -> int:
+def _lasting_port() -> int:
     while True:
         port = random.choice(_PORTS)
         with socket.socket() as tried, contextlib.suppress(OSError):

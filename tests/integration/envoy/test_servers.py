@@ -17,12 +17,12 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 pytest.importorskip("trustme")
 
-from benchmarks.engines.server_process import free_port
 from fakes.serving import serving
 from helpers.certificates import Authority
 from helpers.envoy import Answer, Envoy, program, running_envoy
 from translane.v1 import translation_pb2_grpc as pb_grpc
 from translane_client import Client, RetryPolicy, Unauthenticated
+from translane_plan.measuring.server import free_port
 from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
 from translane_server.rpc.health import HealthService
 

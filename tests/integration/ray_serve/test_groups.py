@@ -3,15 +3,16 @@
 import grpc
 import pytest
 
-pytest.importorskip("ray.serve", reason="Ray is not installed")
-pytest.importorskip("yaml", reason="the extra ray is not installed")
+pytest.importorskip("ray.serve", reason="the extra ray is not installed")
+pytest.importorskip("helpers.ray_cluster.serve")
 
-from helpers.ray_serve import BUNDLE, ray_serve
+from helpers.ray_cluster.serve import ray_serve
 from helpers.reliability.failures import failure_of
+from helpers.reliability.server_process import BUNDLE
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
 from translane_client import Client, InvalidArgument, NotFound
-from translane_server.access.key_command import run
+from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
 
 pytestmark = [
     pytest.mark.slow,
@@ -23,26 +24,18 @@ TEXT = "我有一只猫"
 
 
 @pytest.fixture(scope="module")
-def keys(tmp_path_factory):
-    return tmp_path_factory.mktemp("keys") / "keys"
+def token():
+    return make_token()
 
 
 @pytest.fixture(scope="module")
-def token(keys, tmp_path_factory):
-    from contextlib import redirect_stdout
-
-    with (keys.parent / "token").open("w+") as file:
-        with redirect_stdout(file):
-            assert run(["add", "me", "--file", str(keys)], {}) == 0
-        file.seek(0)
-        return file.read().strip()
-
-
-@pytest.fixture(scope="module")
-def address(keys, token, tmp_path_factory):
+def address(token, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ray")
+    keys = folder / "keys.toml"
+    keys.write_text(write_keys({"me": KeyHolder(keys=(Key(sha256=digest_of(token).hex()),))}))
     engine = ["--replicas", "1", "--threads", "1", "--metrics-port", "0", "--keys-file", str(keys)]
     models = ["--model", f"a={BUNDLE}", "--model", f"b={BUNDLE}", "--separate-models"]
-    with ray_serve(tmp_path_factory.mktemp("ray"), [*models, *engine]) as running:
+    with ray_serve(folder, [*models, *engine]) as running:
         assert len(running.replicas("a")) == len(running.replicas("b")) == 1
         assert len(running.replicas("router")) == 2
         yield running.address

@@ -1,4 +1,4 @@
-"""Ray Serve answers as a server does: the same bytes, errors, deadlines and cancellations."""
+"""What only a look behind Ray Serve shows: the bytes of its answers, and what its engine does meanwhile."""
 
 import asyncio
 import time
@@ -7,18 +7,18 @@ from urllib.request import urlopen
 import grpc
 import pytest
 
-pytest.importorskip("ray.serve", reason="Ray is not installed")
-pytest.importorskip("yaml", reason="the extra ray is not installed")
+pytest.importorskip("ray.serve", reason="the extra ray is not installed")
+pytest.importorskip("helpers.ray_cluster.serve")
 
-from benchmarks.engines.server_process import free_port
-from helpers.ray_serve import BUNDLE, ray_serve
+from helpers.ray_cluster.serve import ray_serve
 from helpers.reliability.answers import Oracle
 from helpers.reliability.cases import make_cases, single
 from helpers.reliability.failures import failure_of
 from helpers.reliability.load import ask
+from helpers.reliability.server_process import BUNDLE
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
-from translane_client import Client, InvalidArgument, NotFound
+from translane_plan.measuring.server import free_port
 from translane_server.embedded import EmbeddedServer
 from translane_server.model_places import ModelPlace
 from translane_server.settings import ServerSettings
@@ -102,24 +102,6 @@ async def test_all_rpcs_answer_with_the_bytes_of_a_server(stub, oracle):
     assert kinds == {"TranslateRequest", "TranslateStreamRequest", "ScoreRequest"}
 
 
-def test_the_client_finds_a_server(serving):
-    with Client(serving.address) as client:
-        info = client.server_info()
-        assert [model.name for model in info.models] == ["zh-en"]
-        assert info.limits.texts_per_request == 256
-        texts = ["我有一只猫", "你好", "谢谢"]
-        assert [each.text for each in client.translate(texts)] == [client.translate(text).text for text in texts]
-        text = "我有一只猫。他会说三种语言。" * 8
-        deltas = list(client.translate_stream(text))
-        assert len(deltas) > 1
-        assert "".join(deltas) == client.translate(text).text
-        with pytest.raises(InvalidArgument) as wrong:
-            client.translate("你好", beam_size=2000)
-        assert [violation.field for violation in wrong.value.violations] == ["options.beam_size"]
-        with pytest.raises(NotFound, match="there is no model 'de-en'"):
-            client.translate("你好", model="de-en")
-
-
 async def test_a_stream_that_is_refused_has_no_message_and_all_details(stub):
     messages = []
 
@@ -132,32 +114,6 @@ async def test_a_stream_that_is_refused_has_no_message_and_all_details(stub):
     failure = failure_of(raised.value)
     assert (failure.code, failure.reason) == (grpc.StatusCode.NOT_FOUND, "MODEL_NOT_FOUND")
     assert messages == []
-
-
-async def test_a_refusal_says_when_to_come_back(stub):
-    """1,024 sentences may wait: more requests at once than fit are refused as a server refuses them."""
-    calls = [stub.Translate(LONG, timeout=60) for _ in range(16)]
-    failures = []
-    try:
-        for done in asyncio.as_completed([asyncio.ensure_future(failure_or_none(call)) for call in calls]):
-            if failure := await done:
-                failures.append(failure)
-                break
-    finally:
-        for call in calls:
-            call.cancel()
-    assert (failures[0].code, failures[0].reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL")
-    assert failures[0].can_be_retried
-
-
-async def failure_or_none(call):
-    try:
-        await call
-    except grpc.aio.AioRpcError as error:
-        return failure_of(error)
-    except asyncio.CancelledError:
-        return None
-    return None
 
 
 @pytest.mark.parametrize("kind", ["unary", "stream"])

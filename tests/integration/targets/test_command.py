@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from unit.client.command import Command
 
+from helpers.client_command import Command
 from helpers.reliability.cases import SENTENCES
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(580)]  # Ray takes minutes to start on a busy machine

@@ -11,8 +11,8 @@ from translane_batch.answers import Answer, encoded
 from translane_batch.reading import sources_of
 from translane_batch.settings import BatchSettings
 from translane_batch.tasks import Task
-from translane_batch.whole_files import written_whole
 from translane_batch.work_folder import WorkFolder
+from translane_server.whole_files import written_whole
 
 
 def translation_of(source: str) -> Answer:

@@ -15,7 +15,6 @@ from translane_batch.__main__ import main
 from translane_batch.errors import BatchError
 from translane_batch.progress import Progress
 from translane_batch.summary import Summary
-from translane_batch.whole_files import remove_unfinished, written_whole
 from translane_client.errors import Unavailable
 
 SUMMARY = Summary(2, 1_000, 10, 400, 590, 980, {"refused": 8, "copy of the source": 2}, 300, 1.0, 2.0, 3.0)
@@ -149,19 +148,3 @@ def test_progress_is_a_line_now_and_then() -> None:
     now += 3600
     reading.add(0)
     assert lines == ["0 records read, 0 a second"]
-
-
-def test_files_appear_whole_or_not_at_all(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    with written_whole(path) as one, written_whole(path) as other:  # two machines at once
-        one.write(b"one")
-        other.write(b"other")
-        assert not path.exists()
-    assert path.read_bytes() == b"one"
-    with pytest.raises(TypeError), written_whole(path) as file:
-        file.write("half")  # type: ignore[call-overload]
-    assert path.read_bytes() == b"one"
-    assert list(tmp_path.iterdir()) == [path]
-    (tmp_path / ".file.1234.new").touch()
-    remove_unfinished(tmp_path)
-    assert list(tmp_path.iterdir()) == [path]

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from benchmarks import machine
+from translane_plan.measuring.processes import cpu_seconds
 
 TAKEN = 50_000_000  # bytes
 WORKED = 0.2  # seconds of processor time
@@ -37,7 +38,7 @@ def parent():
 def test_a_child_counts_with_its_parent(parent):
     alone, together = [parent.pid], machine.family(parent.pid)
     assert len(together) == 2
-    assert machine.cpu_seconds(together) - machine.cpu_seconds(alone) >= WORKED
+    assert cpu_seconds(together) - cpu_seconds(alone) >= WORKED
     assert machine.memory(together) - machine.memory(alone) >= TAKEN
     assert machine.open_files(together) - machine.open_files(alone) >= 4
 
@@ -46,8 +47,8 @@ def test_those_that_have_ended_do_not_count(parent):
     together = machine.family(parent.pid)
     parent.stdin.close()
     parent.wait()
-    assert machine.cpu_seconds(together) == machine.memory(together) == machine.open_files(together) == 0
+    assert cpu_seconds(together) == machine.memory(together) == machine.open_files(together) == 0
 
 
 def test_processor_time_is_that_of_all_threads():
-    assert machine.cpu_seconds([os.getpid()]) == pytest.approx(time.process_time(), abs=0.05)
+    assert cpu_seconds([os.getpid()]) == pytest.approx(time.process_time(), abs=0.05)

@@ -5,10 +5,10 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from unit.client.command import Command
 from unit.client.fake_server import FakeServer
 
 from helpers.blocking_client import Blocking
+from helpers.client_command import Command
 from translane_client import Client
 
 

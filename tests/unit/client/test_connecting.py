@@ -8,9 +8,9 @@ from contextlib import ExitStack
 
 import grpc
 import pytest
-from unit.client.command import Command
 from unit.client.fake_server import fails, reason
 
+from helpers.client_command import Command
 from translane_client import Unavailable
 from translane_client._base import channel_options
 

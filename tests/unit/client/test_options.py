@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from unit.client.command import Command
 from unit.client.fake_server import FakeServer
 
+from helpers.client_command import Command
 from translane.v1 import translation_pb2 as pb
 from translane_client import Client, DecodingOptions, Term
 from translane_client.cli.decoding_flags import FLAGS

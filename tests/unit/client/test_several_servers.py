@@ -8,9 +8,9 @@ from contextlib import ExitStack
 
 import grpc
 import pytest
-from unit.client.command import Command
 from unit.client.fake_server import PATIENCE, FakeServer, fails
 
+from helpers.client_command import Command
 from helpers.name_server import NameServer
 from translane_client import Client, Unavailable
 

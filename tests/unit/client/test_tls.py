@@ -10,10 +10,10 @@ from pathlib import Path
 
 import grpc
 import pytest
-from unit.client.command import Command
 from unit.client.fake_server import FakeServer, answer
 
 from helpers.certificates import Authority
+from helpers.client_command import Command
 from translane_client import AsyncClient, Client, Connection, Unavailable
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import grpc
 import pytest
-from unit.client.command import Command
 from unit.client.fake_server import FakeServer, fails, reason
 
+from helpers.client_command import Command
 from translane_client.__main__ import main
 
 

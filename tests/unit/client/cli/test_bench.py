@@ -9,9 +9,9 @@ from pathlib import Path
 
 import grpc
 import pytest
-from unit.client.command import Command, shell
 from unit.client.fake_server import FakeServer, answer, bad_fields, fails, reason
 
+from helpers.client_command import Command, shell
 from translane_client.bench.schedule import Text
 from translane_client.cli.bench import text_with_length
 from translane_client.cli.text_files import FileError
@@ -213,7 +213,7 @@ def test_a_model_that_the_server_does_not_have(command: Command):
 
 def test_a_search_that_is_broken_off_tells_what_it_has_found(server: FakeServer):
     flags = ["--find-rate", "--rate", "10", "--p95", "30s", "--warm-up", "0", "--duration", "500ms", "--trials", "99"]
-    with shell(server, "bench", *flags) as process:
+    with shell(server.address, "bench", *flags) as process:
         lines = [process.stdout.readline().decode() for _ in range(3)]
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=60)
@@ -223,7 +223,7 @@ def test_a_search_that_is_broken_off_tells_what_it_has_found(server: FakeServer)
 
 
 def test_ctrl_c_writes_what_there_is(server: FakeServer):
-    with shell(server, "bench", "--clients", "1", "--warm-up", "0", "--duration", "600s") as process:
+    with shell(server.address, "bench", "--clients", "1", "--warm-up", "0", "--duration", "600s") as process:
         server.wait_for_requests(3)  # the client has the answer to the second, the first that is measured
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import grpc
 import pytest
-from unit.client.command import Command, Terminal
 from unit.client.fake_server import FakeServer, answer, bad_fields, fails, reason
 
+from helpers.client_command import Command, Terminal
 from translane_client.cli import text_files
 
 

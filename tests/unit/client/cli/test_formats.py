@@ -7,9 +7,9 @@ from pathlib import Path
 
 import grpc
 import pytest
-from unit.client.command import Command
 from unit.client.fake_server import FakeServer, bad_fields, fails, reason, texts_of
 
+from helpers.client_command import Command
 from translane.v1 import translation_pb2 as pb
 
 

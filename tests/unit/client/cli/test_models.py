@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from unit.client.command import Command
 from unit.client.fake_server import FakeServer
 
+from helpers.client_command import Command
 from translane.v1 import translation_pb2 as pb
 
 

@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from unit.client.command import Command
 from unit.client.fake_server import FakeServer, answer, streamed
 
+from helpers.client_command import Command
 from translane.v1 import translation_pb2 as pb
 
 CUT = pb.Treatment(sentences=3, cut_sentences=1)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import grpc
 import pytest
-from unit.client.command import Command, Terminal
 from unit.client.fake_server import FakeServer, bad_fields, fails, reason
 
+from helpers.client_command import Command, Terminal
 from translane.v1 import translation_pb2 as pb
 
 

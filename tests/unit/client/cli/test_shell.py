@@ -9,20 +9,20 @@ import sys
 from pathlib import Path
 
 import pytest
-from unit.client.command import shell
 from unit.client.fake_server import PATIENCE, FakeServer
 
+from helpers.client_command import shell
 from translane_client.__main__ import main
 
 
 def test_the_shell_sees_utf8_whatever_the_locale(server: FakeServer):
-    with shell(server, "translate") as process:
+    with shell(server.address, "translate") as process:
         out, err = process.communicate("猫\n".encode(), timeout=60)
     assert (out.decode(), err, process.returncode) == ("<猫>\n", b"", 0)
 
 
 def test_the_shell_may_close_the_pipe(server: FakeServer):
-    with shell(server, "translate", "--batch-size", "1") as process:
+    with shell(server.address, "translate", "--batch-size", "1") as process:
         process.stdout.close()
         process.stdin.write(b"a\n" * 10)
         process.stdin.close()
@@ -32,14 +32,14 @@ def test_the_shell_may_close_the_pipe(server: FakeServer):
 
 @pytest.mark.parametrize("argv", [["translate", "a"], ["models"]])
 def test_a_full_disk_behind_the_shell_is_one_sentence(server: FakeServer, argv: list[str]):
-    with Path("/dev/full").open("wb") as full, shell(server, *argv, stdout=full) as process:
+    with Path("/dev/full").open("wb") as full, shell(server.address, *argv, stdout=full) as process:
         _, err = process.communicate(timeout=60)
     assert (err, process.returncode) == (b"translane: standard output: No space left on device\n", 1)
 
 
 def test_ctrl_c_ends_it_quietly(server: FakeServer):
     server.always = server.hang
-    with shell(server, "translate", "--batch-size", "1") as process:
+    with shell(server.address, "translate", "--batch-size", "1") as process:
         process.stdin.write(b"a\n" * 10)
         process.stdin.close()
         server.wait_for_requests(2)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import grpc
 import pytest
-from unit.client.command import Command, shell
 from unit.client.fake_server import PATIENCE, FakeServer, answer_to, bad_fields, breaks_off, fails, reason
 
+from helpers.client_command import Command, shell
 from translane.v1 import translation_pb2 as pb
 
 UNAVAILABLE = fails(grpc.StatusCode.UNAVAILABLE, "draining", reason("UNAVAILABLE"))
@@ -178,7 +178,7 @@ def test_a_reader_that_left_cancels_the_call_quietly(server: FakeServer, command
 
 def test_ctrl_c_cancels_the_call_quietly(server: FakeServer):
     server.always = server.hang_after(1)
-    with shell(server, "translate", "--stream", "a") as process:
+    with shell(server.address, "translate", "--stream", "a") as process:
         assert process.stdout.read(1) == b"<"  # before the rest is there
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130

@@ -8,9 +8,9 @@ import grpc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from unit.client.command import Command
 from unit.client.fake_server import FakeServer, bad_fields, fails, reason
 
+from helpers.client_command import Command
 from translane_client.cli.term_files import read_terms
 from translane_client.cli.text_files import FileError
 from translane_client.options import Term, options_message

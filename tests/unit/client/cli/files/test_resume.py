@@ -8,9 +8,9 @@ from pathlib import Path
 
 import grpc
 import pytest
-from unit.client.command import Command, shell
 from unit.client.fake_server import FakeServer, answer_to, fails, texts_of
 
+from helpers.client_command import Command, shell
 from translane_client.cli.files import journal as journals
 
 UNAVAILABLE = fails(grpc.StatusCode.INTERNAL, "broken")
@@ -90,7 +90,7 @@ def test_kill_9_at_random_points_loses_and_repeats_nothing(
         answered = dice.randrange(1, 5)
         server.always = stops_after(answered, server.hang)
         server.requests.clear()
-        with shell(server, *job.argv, "--resume") as process:
+        with shell(server.address, *job.argv, "--resume") as process:
             server.wait_for_requests(answered + 1)  # the client writes an answer before it sends the next request
             process.kill()
             process.wait()
@@ -238,7 +238,7 @@ def test_a_command_that_writes_nothing_leaves_nothing(server: FakeServer, comman
 
 def test_two_commands_do_not_write_one_output(server: FakeServer, command: Command, job: Job):
     server.always = stops_after(3, server.hang)
-    with shell(server, *job.argv) as process:
+    with shell(server.address, *job.argv) as process:
         server.wait_for_requests(4)
         server.always = None
         assert command(*job.argv, "--resume") == 1

@@ -1,4 +1,4 @@
-"""Runs Ray on this machine: a program for `helpers.ray_serve`.
+"""Runs Ray on this machine: a program for `helpers.ray_cluster.serve`.
 
 Its arguments are a folder and a number of CPUs. It deploys each configuration whose path comes on standard input, and
 writes a line: a mark, then `running`, or why the application does not run. It ends when standard input ends.
@@ -18,13 +18,10 @@ from ray.serve._private import api
 from ray.serve.config import ProxyLocation, gRPCOptions
 from ray.serve.schema import ServeDeploySchema
 
-from helpers.ray_patience import be_patient
-
-# Ray writes lines of its processes on standard output, too.
-MARK = "ray driver: "
+from helpers.ray_cluster.patience import be_patient
+from helpers.ray_cluster.programs import MARK, OBJECT_STORE
 
 _DEPLOYING_TIME = 200.0  # [seconds]
-_OBJECT_STORE = 80 * 1024 * 1024  # the least that Ray takes is little below [bytes]
 
 
 def main(folder: str, cpus: str) -> None:
@@ -47,7 +44,7 @@ def _start(folder: str, cpus: int) -> None:
                 address="local",
                 num_cpus=cpus,
                 include_dashboard=False,
-                object_store_memory=_OBJECT_STORE,
+                object_store_memory=OBJECT_STORE,
                 _temp_dir=folder,
                 _node_ip_address="127.0.0.1",
                 namespace="serve",

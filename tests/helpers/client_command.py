@@ -8,8 +8,6 @@ import subprocess
 import sys
 from typing import IO, Any
 
-from unit.client.fake_server import FakeServer
-
 from translane_client.__main__ import main
 
 
@@ -39,11 +37,11 @@ class Command:
         return self.stderr.getvalue()
 
 
-def shell(server: FakeServer, *argv: str, stdout: int | IO[bytes] = subprocess.PIPE) -> Any:
+def shell(address: str, *argv: str, stdout: int | IO[bytes] = subprocess.PIPE) -> Any:
     """A `subprocess.Popen` whose pipes are open, which its type does not tell."""
     return subprocess.Popen(
         [sys.executable, "-m", "translane_client", *argv],
-        env={**os.environ, "TRANSLANE_CLIENT_SERVER": server.address, "LC_ALL": "C", "PYTHONUTF8": "0"},
+        env={**os.environ, "TRANSLANE_CLIENT_SERVER": address, "LC_ALL": "C", "PYTHONUTF8": "0"},
         stdin=subprocess.PIPE,
         stdout=stdout,
         stderr=subprocess.PIPE,

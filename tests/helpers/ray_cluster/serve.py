@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,27 +15,15 @@ from typing import Any
 
 import psutil
 
-from benchmarks.engines.server_process import free_port
+from helpers.ray_cluster import processes
+from helpers.ray_cluster.programs import MARK, started
+from helpers.reliability.server_process import BUNDLE
+from translane_plan.measuring.server import free_port
 from translane_server.ray_serve.command import config_of
-
-ROOT = Path(__file__).parents[2]
-BUNDLE = ROOT / "models" / "zh-en"
-
-# Ray tells nobody of its use.
-ENVIRONMENT = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "GRPC_VERBOSITY": "NONE",
-    "RAY_AUTH_MODE": "disabled",
-    "RAY_worker_niceness": "0",  # with Ray's own 15, Serve hardly gets a processor beside other tests
-    "RAY_prestart_worker_first_driver": "0",  # no test waits for workers, and each takes seconds to start
-    "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])]),
-}
 
 # How long Ray and an application may take to start, and to end [seconds].
 _STARTING_TIME = 240.0
 _ENDING_TIME = 60.0
-_DRIVER = Path(__file__).with_name("ray_driver.py")
-_MARK = "ray driver: "  # of the driver's own lines
 
 
 class RayServe:
@@ -69,15 +55,7 @@ class RayServe:
         # Ray has unix sockets in this folder, whose paths have at most 107 characters.
         self._sessions = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
         self._log = (folder / "ray.log").open("w+")
-        self._driver = subprocess.Popen(
-            [sys.executable, str(_DRIVER), self._sessions, str(cpus)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-            cwd=ROOT,
-            env={**os.environ, **ENVIRONMENT, **environment},
-        )
+        self._driver = started("driver", self._sessions, str(cpus), log=self._log, environment=environment)
         self._told: Queue[str] = Queue()
         threading.Thread(target=self._listen, daemon=True).start()
         try:
@@ -112,13 +90,8 @@ class RayServe:
 
     @property
     def pid(self) -> int:
-        """The process that all of Ray's other processes descend from."""
+        """The process that has started Ray, and that all processes of the first node descend from."""
         return self._driver.pid
-
-    @property
-    def driver(self) -> psutil.Process:
-        """The process that has started Ray; the processes of the first node are below it."""
-        return psutil.Process(self._driver.pid)
 
     @property
     def log(self) -> str:
@@ -127,12 +100,11 @@ class RayServe:
 
     def replicas(self, deployment: str = "") -> list[psutil.Process]:
         """Return the processes of the Serve replicas, of one deployment or of all."""
-        start = f"ray::ServeReplica:translane:{deployment}"
-        return [each for each in psutil.Process(self._driver.pid).children(recursive=True) if _named(each, start)]
+        return processes.replicas(self.pid, deployment)
 
     def close(self) -> None:
         """End all processes."""
-        children = psutil.Process(self._driver.pid).children(recursive=True) if self._driver.poll() is None else []
+        children = processes.below(self.pid) if self._driver.poll() is None else []
         assert self._driver.stdin
         assert self._driver.stdout
         self._driver.stdin.close()
@@ -151,8 +123,8 @@ class RayServe:
     def _listen(self) -> None:
         assert self._driver.stdout
         for line in self._driver.stdout:
-            if line.startswith(_MARK):
-                self._told.put(line.removeprefix(_MARK).strip())
+            if line.startswith(MARK):
+                self._told.put(line.removeprefix(MARK).strip())
         self._told.put("the driver has ended")
 
 
@@ -189,10 +161,3 @@ def running_ray_serve(
     engine = ["--replicas", "1", "--threads", "1", "--metrics-port", "0"]
     with ray_serve(folder, [*places, *engine, "--serve-replicas", str(replicas), *flags]) as running:
         yield running.address
-
-
-def _named(process: psutil.Process, start: str) -> bool:
-    try:
-        return process.cmdline()[:1] != [] and process.cmdline()[0].startswith(start)
-    except (psutil.NoSuchProcess, psutil.ZombieProcess):
-        return False

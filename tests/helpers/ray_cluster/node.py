@@ -1,4 +1,4 @@
-"""A node of a Ray cluster on this machine: a raylet, and what the raylet starts. A program for `helpers.ray_nodes`.
+"""A node of a cluster on this machine: a raylet, and what the raylet starts; a program for `helpers.ray_cluster.nodes`.
 
 Its arguments are the address of the cluster and a number of CPUs. It writes `running`, and ends when standard input
 ends.
@@ -11,9 +11,8 @@ import sys
 from ray._private.node import Node
 from ray._private.parameter import RayParams
 
-from helpers.ray_patience import be_patient
-
-_OBJECT_STORE = 80 * 1024 * 1024  # the least that Ray takes is little below [bytes]
+from helpers.ray_cluster.patience import be_patient
+from helpers.ray_cluster.programs import OBJECT_STORE
 
 
 def main(address: str, cpus: str) -> None:
@@ -23,7 +22,7 @@ def main(address: str, cpus: str) -> None:
         node_ip_address="127.0.0.1",
         num_cpus=int(cpus),
         num_gpus=0,
-        object_store_memory=_OBJECT_STORE,
+        object_store_memory=OBJECT_STORE,
         include_log_monitor=False,
         # Ports that other nodes of this machine have not taken.
         node_manager_port=0,
