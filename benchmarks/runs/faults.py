@@ -5,8 +5,8 @@
 
 The faults and the load are those of tests/reliability, whose tests fail where a call is lost. Eight callers ask without
 a pause, by all methods of the client, and compare each answer with that of an undisturbed server, to the bit. Some
-engines of Ray Serve have six callers without retries instead. Without Ray, its tests are left out. `--long` strikes some
-ten times as often, which takes half an hour.
+engines of Ray Serve have six callers without retries instead. Without Ray, its tests are left out. `--long` strikes
+some ten times as often, which takes half an hour.
 """
 
 from __future__ import annotations

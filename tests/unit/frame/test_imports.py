@@ -213,7 +213,7 @@ ROOMS = {
             "model", "sources", "errors", "memory", "output_folder", "torch_model",
         },
         "train.__main__": {"distill", "train", "missing_packages"},
-        "train": {"graphs", "model", "checkpoint", "errors", "file_readers", "languages"},
+        "train": {"graphs", "model", "checkpoint", "distill.settings", "errors", "file_readers", "languages"},
         "distill": {"checks", "model", "sources", "train", "bundle_writer", "checkpoint", "errors", "settings"},
         "int8": {"checks", "graphs", "model", "train", "errors", "memory", "ranges"},
         "sources": {
