@@ -24,7 +24,7 @@ from translane_server.errors import SettingsError
 from translane_server.settings import ServerSettings
 from translane_server.settings_loader import load_settings
 
-SCRIPTS = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     "scripts"
 ]
 
@@ -71,7 +71,7 @@ def run(prog: str, *argv: str) -> None:
 
 
 def test_these_are_all_programs():
-    assert set(PROGRAMS) == set(SCRIPTS)
+    assert set(PROGRAMS) == set(PROJECT["scripts"])
 
 
 @pytest.fixture
@@ -143,8 +143,8 @@ def test_files(complete, tmp_path: Path):
         (("translane-export", "explain", "--out"), {"--output"}),
         (("translane-export", "explain", "./expl"), {"./explained"}),
         (("translane-export", "shortlist", "--out"), {"--output"}),
-        (("translane-train", "distill", "--stu"), {"--student"}),
-        (("translane-ray", "--max-s"), {"--max-serve-replicas", "--max-source-tokens", "--max-streams"}),
+        (("translane-train", "distill", "--encoder-l"), {"--encoder-layers"}),
+        (("translane-ray", "--max-ser"), {"--max-serve-replicas"}),
         (("translane-plan", ""), {"measure", "size"}),
         (("translane-plan", "measure", "./expl"), {"./explained"}),
         (("translane-plan", "measure", "--sec"), {"--seconds"}),
