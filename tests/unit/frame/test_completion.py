@@ -25,8 +25,6 @@ from translane_server.settings import ServerSettings
 from translane_server.settings_loader import load_settings
 
 PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    "scripts"
-]
 
 
 def ray(argv: Sequence[str]) -> int:
