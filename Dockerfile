@@ -1,7 +1,8 @@
 # The server and the model that comes with it. DEVICE=cuda takes ONNX Runtime for NVIDIA GPUs in place of the one for
-# CPUs, and needs the NVIDIA Container Toolkit where it runs.
+# CPUs, and needs the NVIDIA Container Toolkit where it runs. EXTRAS names what else of the package the image has.
 FROM python:3.11-slim-bookworm AS build
 ARG DEVICE=cpu
+ARG EXTRAS=http,language-id,otel,s3
 WORKDIR /src
 COPY constraints.txt constraints-cuda.txt ./
 # One environment builds; the other is what the image gets, without pip.
@@ -23,7 +24,7 @@ RUN case "$DEVICE" in \
     esac \
  && /build/bin/python -m pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /dist . \
  && /build/bin/python -m pip --python /opt/translane/bin/python install --no-cache-dir -c "$pins" \
-      "$(echo /dist/*.whl)[$extra,http,language-id,otel,s3]"
+      "$(echo /dist/*.whl)[$extra,$EXTRAS]"
 # Both stages have the same Debian packages, so this stage can list them.
 COPY scripts/write-notice scripts/write-sbom scripts/
 COPY models/zh-en models/zh-en

@@ -60,6 +60,7 @@ docs/ray-serve
 docs/security
 docs/deployment
 docs/kubernetes
+docs/scaling
 docs/dashboards
 docs/export
 docs/quality
@@ -79,7 +80,6 @@ models/zh-en/README
 docs/benchmarks
 docs/decoding-costs
 docs/front-ends
-docs/scaling
 ```
 
 ```{toctree}

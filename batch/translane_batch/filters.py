@@ -7,7 +7,7 @@ from typing import Any
 
 from translane_batch.answers import Answer
 from translane_batch.errors import BatchError
-from translane_batch.models import Languages
+from translane_batch.model_identity import Languages
 from translane_batch.settings import BatchSettings
 from translane_client.results import FinishReason, Translation
 from translane_server.errors import InvalidRequestError

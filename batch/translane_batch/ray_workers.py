@@ -18,7 +18,7 @@ import ray
 from ray.exceptions import RayActorError, RayError
 
 from translane_batch.errors import BatchError
-from translane_batch.models import identity_of_folder
+from translane_batch.model_identity import identity_of_folder
 from translane_batch.settings import BatchSettings
 from translane_batch.tasks import Task
 from translane_batch.work_folder import WorkFolder

@@ -28,7 +28,7 @@ class ReadCounts:
     texts: int = 0
 
 
-def scatter(corpus: Sequence[CorpusFile], work: WorkFolder, buckets: int) -> Iterator[ReadCounts]:
+def write_occurrences(corpus: Sequence[CorpusFile], work: WorkFolder, buckets: int) -> Iterator[ReadCounts]:
     """Write every source into the file of its bucket. Yield what is read after each block.
 
     Raises:
@@ -49,7 +49,7 @@ def scatter(corpus: Sequence[CorpusFile], work: WorkFolder, buckets: int) -> Ite
                 yield counts
 
 
-def gather(work: WorkFolder, bucket: int, task_size: int) -> tuple[Task, ...]:
+def write_sources(work: WorkFolder, bucket: int, task_size: int) -> tuple[Task, ...]:
     """Write the different sources of a bucket, and which of them each occurrence is. Return the bucket's tasks.
 
     The different sources of the bucket are in memory together; the occurrences are not.
@@ -82,7 +82,7 @@ def gather(work: WorkFolder, bucket: int, task_size: int) -> tuple[Task, ...]:
 
 
 def numbers_in(content: bytes) -> Sequence[int]:
-    """Return the numbers of a part of a file of `gather`."""
+    """Return the numbers of a part of a file of `write_sources`."""
     numbers = array("I")
     numbers.frombytes(content)
     return numbers

@@ -15,16 +15,16 @@ from typing import Any
 from translane_batch.corpus import CorpusFile, find_corpus, text_size
 from translane_batch.errors import CorpusError
 from translane_batch.model_downloads import with_model_here
-from translane_batch.models import identity_of_folder, identity_of_servers
+from translane_batch.model_identity import identity_of_folder, identity_of_servers
 from translane_batch.progress import Progress
-from translane_batch.reading import ReadCounts, gather, scatter
+from translane_batch.reading import ReadCounts, write_occurrences, write_sources
 from translane_batch.settings import BatchSettings
 from translane_batch.summary import Summary
 from translane_batch.tasks import buckets_for
 from translane_batch.work_folder import Plan, WorkFolder
 from translane_batch.worker import client_of
 from translane_batch.workers import LocalWorkers, Workers, translate_all
-from translane_batch.writing import Answers, WrittenCounts, deal, write
+from translane_batch.writing import Answers, WrittenCounts, write, write_answers
 from translane_server.whole_files import remove_unfinished
 
 Log = Callable[[str], None]
@@ -139,13 +139,13 @@ async def _planned(
     """Read the corpus, and divide its different sources into tasks."""
     buckets = buckets_for(text_size(corpus))
     counts, records = ReadCounts(), 0
-    for counts in scatter(corpus, work, buckets):
+    for counts in write_occurrences(corpus, work, buckets):
         progress.add(counts.records - records)
         records = counts.records
         await asyncio.sleep(0)  # the server goes on, and Ctrl-C is seen
     tasks = []
     for bucket in range(buckets):
-        tasks.append(await asyncio.to_thread(gather, work, bucket, settings.task_size))
+        tasks.append(await asyncio.to_thread(write_sources, work, bucket, settings.task_size))
     plan = Plan(identity, counts.texts, tuple(tasks))
     work.begin(plan)
     return plan
@@ -158,7 +158,7 @@ def _written(
     log("all sources are translated; writing the outputs")
     progress = Progress("records written", log)
     for bucket in range(len(plan.buckets)):
-        deal(work, plan, bucket)
+        write_answers(work, plan, bucket)
     for folder in {file.output(settings.output).parent for file in corpus}:
         folder.mkdir(parents=True, exist_ok=True)
         remove_unfinished(folder)

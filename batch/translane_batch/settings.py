@@ -27,6 +27,9 @@ _OPTIONS = (
     "split_sentences",
 )
 
+# Settings of the server within a process that translates.
+_OF_THIS_MACHINE = ("model_cache", "model_cache_bytes", "device", "replicas", "threads", "rows")
+
 
 class BatchSettings(Settings):
     """Translates a corpus, a file or a folder of files, and writes a file of the same records for each of its files."""
@@ -167,6 +170,9 @@ class BatchSettings(Settings):
         for name in ("ca", "token_file"):
             if getattr(self, name) is not None and not self.server:
                 raise ValueError(f"--{name.replace('_', '-')} needs --server")
+        for name in _OF_THIS_MACHINE:
+            if getattr(self, name) != type(self).model_fields[name].default and self.server:
+                raise ValueError(f"--{name.replace('_', '-')} and --server exclude each other: servers have their own")
         for name in ("workers", "cpus_per_worker"):
             if getattr(self, name) is not None and not self.ray:
                 raise ValueError(f"--{name.replace('_', '-')} needs --ray")
@@ -195,7 +201,10 @@ class BatchSettings(Settings):
 
     @property
     def what_decides(self) -> dict[str, Any]:
-        """All that the outputs depend on beside the corpus and the model. A run is resumed with the same."""
+        """All that the outputs depend on beside the corpus and the model, and how the work is divided: `task_size`.
+
+        A run is resumed with the same.
+        """
         return {
             "output": str(self.output.absolute()),
             "kind": self.kind,

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from translane_batch.answers import encoded
 from translane_batch.errors import BatchError
 from translane_batch.filters import Filters
-from translane_batch.models import languages_of
+from translane_batch.model_identity import languages_of
 from translane_batch.reading import sources_of
 from translane_batch.server_settings import server_settings
 from translane_batch.settings import BatchSettings

@@ -21,7 +21,7 @@ _READ = 1 << 18  # numbers of occurrences in memory
 _CHECK = 8  # digits before an answer
 
 
-def deal(work: WorkFolder, plan: Plan, bucket: int) -> None:
+def write_answers(work: WorkFolder, plan: Plan, bucket: int) -> None:
     """Write the answer of each of a bucket's occurrences, in the order of the corpus.
 
     The answers of the bucket's different sources are in memory together.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,7 +18,7 @@ REQUESTS, REQUESTS_OF_A_CORE = 3000, 150  # of each simulation: the more of both
 
 
 def modelled(profile: Profile) -> dict[str, Any]:
-    """Rates, limits and latencies of machines, as JSON values; times in seconds, memory in bytes."""
+    """Rates and latencies of machines, as JSON values; times in seconds, memory in bytes."""
     demands = {cores: Demand(profile.lengths, requests=max(REQUESTS, REQUESTS_OF_A_CORE * cores)) for cores in CORES}
     fitting = {cores: fitting_front_ends(profile, cores, profile.lengths, 1) for cores in CORES}
     machines = {cores: machine_of(profile, cores, front_ends=number) for cores, number in fitting.items()}
@@ -46,8 +45,7 @@ def modelled(profile: Profile) -> dict[str, Any]:
 
 
 def _told(profile: Profile, machine: Machine, demand: Demand, rate: float) -> dict[str, Any]:
-    limits = limits_of(profile, machine, demand)
-    outcome = outcome_at(profile, machine, demand, rate or limits.rate / 100, P95)
+    outcome = outcome_at(profile, machine, demand, rate or limits_of(profile, machine, demand).rate / 100, P95)
     return {
         "cores": machine.cores,
         "front_ends": machine.shape.front_ends,
@@ -57,11 +55,6 @@ def _told(profile: Profile, machine: Machine, demand: Demand, rate: float) -> di
         "rate": rate,
         "busy": {"front_ends": outcome.front_ends, "replicas": outcome.replicas, "cores": outcome.cores},
         "step_rows": outcome.rows,
-        "limits": {
-            "front_ends": limits.front_ends if math.isfinite(limits.front_ends) else None,
-            "replicas": limits.replicas,
-            "cores": limits.cores,
-        },
     }
 
 

@@ -42,7 +42,8 @@ def front_ends(models: Mapping[str, Record], p95: float) -> Figure:
     figure, grid = panels(len(models), 2, 2.8)
     for axes, (name, model) in zip(grid, models.items(), strict=True):
         machines = model["machines"]
-        lines = {f"{number} front end{'' if number == '1' else 's'}": found for number, found in _fixed(model)}
+        numbers = model["front_ends"].items()
+        lines = {f"{number} front end{'' if number == '1' else 's'}": found for number, found in numbers}
         lines["as many as suit"] = {cores: machine["rate"] for cores, machine in machines.items()}
         for place, (label, found) in enumerate(lines.items()):
             points = sorted((int(cores), rate) for cores, rate in found.items() if rate)
@@ -72,10 +73,6 @@ def latencies(models: Mapping[str, Record]) -> Figure:
         axes.set_ylabel("latency [ms] (modelled)")
     legend(figure, grid[0])
     return figure
-
-
-def _fixed(model: Record) -> list[tuple[str, Mapping[str, float]]]:
-    return list(model["front_ends"].items())
 
 
 def _doubling(first: int) -> list[int]:

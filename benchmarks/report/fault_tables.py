@@ -20,6 +20,8 @@ _FAULTS = {
     "test_a_killed_process_of_an_engine_costs_no_call": "Ray Serve: the processes that decode for one are killed",
     "test_a_stream_goes_on_when_all_replicas_of_serve_were_killed": "Ray Serve: both are killed in a stream",
     "test_scaling_down_and_up_costs_no_call": "Ray Serve: from two Serve replicas to one, and back",
+    "test_a_killed_engine_loses_no_call": "Ray Serve, without retries: one of one or two Serve replicas is killed",
+    "test_new_settings_roll_out_without_a_failed_call": "Ray Serve, without retries: new settings roll out",
     "test_a_lost_node_costs_no_call": "Ray Serve: a node is lost with all processes, and another one joins",
     "test_a_killed_proxy_costs_no_call": "Ray Serve: the proxy of one of three nodes is killed",
 }

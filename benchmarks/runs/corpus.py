@@ -3,6 +3,8 @@
     python -m benchmarks.runs.corpus                                  # a million records, 60,000 different, two kills
     python -m benchmarks.runs.corpus --records 50000 --different 4000
     python -m benchmarks.runs.corpus --ray local --cpus-per-worker 1
+    python -m benchmarks.runs.corpus --write                          # into docs/batch.md
+    python -m benchmarks.runs.corpus --from-record --write            # the figures of the last run
 
 Three files hold the records: lines, JSON lines, and gzipped lines; some are blank. The command is killed with SIGKILL
 when the first, the second … part of its tasks is translated, and started again. Then each line of the outputs is
@@ -14,15 +16,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gzip
-import itertools
 import json
 import random
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -31,53 +31,16 @@ import psutil
 
 from benchmarks import places
 from benchmarks.machine import Usage, describe, family, memory
+from benchmarks.models.generated_corpus import corpus_of, outputs_of, records_of
+from benchmarks.report.corpus_table import corpus_table, is_right
+from benchmarks.report.marked_part import write_part
 from benchmarks.report.results import write
 from translane_client import AsyncClient
 from translane_server.embedded import EmbeddedServer
 from translane_server.model_places import ModelPlace
 from translane_server.settings import ServerSettings
 
-WHEN = ["", "今天", "昨天", "明天", "现在", "去年", "每天", "星期一", "晚上", "早上", "下午", "上个月"]
-WHO = [
-    "我",
-    "你",
-    "他",
-    "她",
-    "我们",
-    "他们",
-    "汤姆",
-    "玛丽",
-    "老师",
-    "医生",
-    "我父亲",
-    "他母亲",
-    "那个男人",
-    "我的朋友",
-]
-DOES = [
-    "喜欢",
-    "有",
-    "想要",
-    "买了",
-    "看见了",
-    "忘记了",
-    "需要",
-    "在找",
-    "知道",
-    "卖了",
-    "带来了",
-    "等着",
-    "害怕",
-    "谈论",
-]
-WHAT = [
-    "一只猫", "一本书", "一辆车", "三个苹果", "一把椅子", "一杯水", "钥匙", "那封信", "新的工作", "很多钱", "那部电影",
-    "这首歌", "一张票", "我的名字", "他的房子", "答案", "一台电脑", "面包", "学校", "火车", "雨伞", "音乐", "那条狗",
-    "一件衬衫", "花", "照片", "北京", "好消息", "这个问题", "午饭",
-]  # fmt: skip
-ENDS = ["。", "吗？", "！"]
-BLANK = 0.01  # of the records
-COPIES = 50  # records of which the text is drawn together, as pages repeat what they have said
+PAGE = places.ROOT / "docs" / "batch.md"
 PAUSE = 0.5  # between two looks at the command [seconds]
 
 
@@ -110,7 +73,18 @@ def main() -> int:
     parser.add_argument("--cpus-per-worker", type=int, help="as of the command")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("-o", "--output", type=Path, default=places.result("corpus"))
+    parser.add_argument("--from-record", action="store_true", help="take the figures of the last run")
+    parser.add_argument("--write", action="store_true", help=f"write the figures into docs/{PAGE.name}")
     arguments = parser.parse_args()
+    record = read_record(arguments.output) if arguments.from_record else run(arguments)
+    print(corpus_table(record))
+    if arguments.write:
+        write_part(PAGE, "figures of a corpus", "python -m benchmarks.runs.corpus --write", corpus_table(record))
+    return 0 if is_right(record) else 1
+
+
+def run(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Run the benchmark, write its record and return it."""
     usage = Usage()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -118,44 +92,17 @@ def main() -> int:
         corpus = corpus_of(folder / "corpus", lines)
         outcome = measure(arguments, corpus, folder / "translated", lines)
     print(json.dumps(asdict(outcome), indent=1))
-    write(arguments.output, {"machine": describe(), "usage": usage.so_far(), "rows": [asdict(outcome)]})
-    return 1 if outcome.lost or outcome.extra or outcome.wrong else 0
+    record = {"machine": describe(), "usage": usage.so_far(), "rows": [asdict(outcome)]}
+    write(arguments.output, record)
+    return record
 
 
-def records_of(number: int, different: int, draw: random.Random) -> list[str]:
-    """The texts of the records, "" for a blank one. Each of the different texts occurs."""
-    phrases = ["".join(words) for words in itertools.product(WHEN, WHO, DOES, WHAT, ENDS)]
-    if different > min(number, len(phrases)):
-        raise SystemExit(f"at most {min(number, len(phrases)):,} texts can be different")
-    sources = draw.sample(phrases, different)
-    lines = list(sources)
-    while len(lines) < number:
-        text = "" if draw.random() < BLANK else sources[int(different * draw.random() ** 2)]  # some occur often
-        lines += [text] * min(draw.choice((1, 1, 1, COPIES)), number - len(lines))
-    draw.shuffle(lines)
-    return lines
-
-
-def corpus_of(folder: Path, lines: Sequence[str]) -> Path:
-    """Write the records into three files of three kinds."""
-    folder.mkdir()
-    first, second = len(lines) // 3, 2 * len(lines) // 3
-    (folder / "a.txt").write_text("".join(f"{line}\n" for line in lines[:first]), encoding="utf-8")
-    with (folder / "b.jsonl").open("w", encoding="utf-8") as file:
-        file.writelines(json.dumps({"text": line}, ensure_ascii=False) + "\n" for line in lines[first:second])
-    with gzip.open(folder / "c.txt.gz", "wt", encoding="utf-8") as file:
-        file.writelines(f"{line}\n" for line in lines[second:])
-    return folder
-
-
-def outputs_of(folder: Path) -> Iterator[str]:
-    """The translations of the records in order."""
-    with (folder / "a.txt").open(encoding="utf-8", newline="\n") as file:
-        yield from (line.removesuffix("\n") for line in file)
-    with (folder / "b.jsonl").open(encoding="utf-8") as file:
-        yield from (json.loads(line)["translation"] for line in file)
-    with gzip.open(folder / "c.txt.gz", "rt", encoding="utf-8", newline="\n") as file:
-        yield from (line.removesuffix("\n") for line in file)
+def read_record(path: Path) -> dict[str, Any]:
+    """The record of the last run."""
+    if not path.exists():
+        raise SystemExit(f"{path}: there is no record; leave --from-record out")
+    record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return record
 
 
 def measure(arguments: argparse.Namespace, corpus: Path, output: Path, lines: Sequence[str]) -> Outcome:

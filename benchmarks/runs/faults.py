@@ -4,8 +4,9 @@
     python -m benchmarks.runs.faults --long --write    # into docs/deployment.md
 
 The faults and the load are those of tests/reliability, whose tests fail where a call is lost. Eight callers ask without
-a pause, by all methods of the client, and compare each answer with that of an undisturbed server, to the bit. Without
-Ray, its tests are left out. `--long` strikes some ten times as often, which takes half an hour.
+a pause, by all methods of the client, and compare each answer with that of an undisturbed server, to the bit. Some
+engines of Ray Serve have six callers without retries instead. Without Ray, its tests are left out. `--long` strikes
+some ten times as often, which takes half an hour.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from benchmarks.report.marked_part import write_part
 from helpers.reliability import figures
 
 PAGE = ROOT / "docs" / "deployment.md"
-TESTS = [f"tests/reliability/test_{name}.py" for name in ("several_servers", "ray_serve", "ray_nodes")]
+TESTS = [f"tests/reliability/test_{name}.py" for name in ("several_servers", "ray_serve", "ray_engines", "ray_nodes")]
 
 
 def main() -> None:

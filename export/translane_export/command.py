@@ -63,7 +63,10 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def _export(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
-    settings = load_settings(ExportSettings, arguments, environ, prog=_PROGRAM, env_prefix=ENV_PREFIX)
+    commands = {_EXPLAIN: ExplainSettings, _SHORTLIST: ShortlistSettings}
+    settings = load_settings(
+        ExportSettings, arguments, environ, prog=_PROGRAM, env_prefix=ENV_PREFIX, commands=commands
+    )
     torch.set_num_threads(settings.computing_threads)
     return _report(settings, export_precisions(settings, log=_progress))
 

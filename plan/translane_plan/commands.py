@@ -19,8 +19,10 @@ from translane_plan.sizing import Demand
 from translane_server.errors import SettingsError, StartupError, is_about_memory
 from translane_server.printable import printable
 from translane_server.settings_loader import load_settings
+from translane_server.settings_loader import print_completion as print_script
 
 PROGRAM = "translane-plan"
+_COMMANDS = {"measure": MeasureSettings, "size": SizeSettings}
 _LONGEST_MEAN = 65536  # tokens
 
 
@@ -81,6 +83,15 @@ def size(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     with contextlib.suppress(BrokenPipeError):
         print(json.dumps(as_json(plan), indent=1) if settings.format == "json" else "\n".join(lines(plan)), flush=True)
     return 0 if plan.is_kept else 1
+
+
+def print_completion(arguments: Sequence[str]) -> int:
+    """Print the script that completes the program in a shell; return the exit code: 0 done, 2 wrong arguments."""
+    try:
+        print_script(arguments, prog=PROGRAM, commands=_COMMANDS)
+    except SettingsError as error:
+        return _fail(PROGRAM, str(error), error.exit_code)
+    return 0
 
 
 def _front_ends(settings: SizeSettings, profile: Profile, lengths: Sequence[Length]) -> int:

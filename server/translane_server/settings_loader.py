@@ -83,7 +83,13 @@ class _Layers:
 
 
 def load_settings(
-    cls: type[SettingsT], argv: Sequence[str], environ: Mapping[str, str], *, prog: str, env_prefix: str
+    cls: type[SettingsT],
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    prog: str,
+    env_prefix: str,
+    commands: Mapping[str, type[Settings]] | None = None,
 ) -> SettingsT:
     """Build settings from arguments, environment variables and the settings file that either of them names.
 
@@ -91,14 +97,15 @@ def load_settings(
         cls: type of the settings.
         argv: command-line arguments, without the name of the program.
         environ: environment variables.
-        prog: name of the program.
+        prog: name of the program; of one of its commands: both names, with a space between them.
         env_prefix: prefix of the program's environment variables.
+        commands: settings of the program's commands, by name, for the script that completes them.
 
     Raises:
         SettingsError: a setting is unknown, missing or invalid; the message is one sentence.
         SystemExit: ``--help`` or ``--version`` was given, and its text is printed.
     """
-    flags = _read_flags(cls, argv, prog, env_prefix)
+    flags = _read_flags(cls, argv, _parser(cls, prog, env_prefix, commands))
     variables = _read_environment(cls, environ, env_prefix)
     layers = _Layers()
     if file := flags.pop(_CONFIG, variables.pop(_CONFIG, None)):
@@ -128,8 +135,26 @@ class _Parser(argparse.ArgumentParser):
         raise SettingsError(message.removeprefix("argument "))
 
 
-def _read_flags(cls: type[Settings], argv: Sequence[str], prog: str, env_prefix: str) -> dict[str, Any]:
-    values = vars(_parser(cls, prog, env_prefix).parse_args(argv))
+def print_completion(argv: Sequence[str], *, prog: str, commands: Mapping[str, type[Settings]]) -> None:
+    """Print the script that completes a program which only has commands.
+
+    Args:
+        argv: command-line arguments; the first one is ``--print-completion``.
+        prog: name of the program.
+        commands: settings of its commands, by name.
+
+    Raises:
+        SettingsError: the arguments are wrong.
+        SystemExit: the script is printed.
+    """
+    parser = _Parser(prog=prog, allow_abbrev=False)
+    parser.add_argument("-V", "--version", action="version", help="show the version")
+    add_flag(parser, lambda: _add_commands(parser, commands))
+    parser.parse_args(argv)
+
+
+def _read_flags(cls: type[Settings], argv: Sequence[str], parser: argparse.ArgumentParser) -> dict[str, Any]:
+    values = vars(parser.parse_args(argv))
     return {
         name: [part for value in values[name] for part in _items(cls, name, value)]
         if _is_list(cls, name)
@@ -143,7 +168,9 @@ def _items(cls: type[Settings], name: str, value: str) -> list[str]:
     return re.split(_flag(cls.model_fields[name]).separator, value)
 
 
-def _parser(cls: type[Settings], prog: str, env_prefix: str) -> argparse.ArgumentParser:
+def _parser(
+    cls: type[Settings], prog: str, env_prefix: str, commands: Mapping[str, type[Settings]] | None
+) -> argparse.ArgumentParser:
     parser = _Parser(
         prog=prog,
         usage=" ".join([prog, *_usage(cls)]),
@@ -157,7 +184,21 @@ def _parser(cls: type[Settings], prog: str, env_prefix: str) -> argparse.Argumen
     parser.add_argument(
         "-V", "--version", action="version", version=f"{prog} {version('translane')}", help="show the version"
     )
-    add_flag(parser)
+    if " " not in prog:  # the program's own script completes its commands, too
+        add_flag(parser, (lambda: _add_commands(parser, commands)) if commands else None)
+    _add_settings(parser, cls)
+    return parser
+
+
+def _add_commands(parser: argparse.ArgumentParser, commands: Mapping[str, type[Settings]]) -> None:
+    """Add a parser for each command of a program, as far as completion needs it."""
+    parsers = parser.add_subparsers(prog=parser.prog)
+    for name, cls in commands.items():
+        _add_settings(parsers.add_parser(name, help=cls.__doc__, description=cls.__doc__), cls)
+
+
+def _add_settings(parser: argparse.ArgumentParser, cls: type[Settings]) -> None:
+    """Add a flag for each setting, and one for the settings file."""
     parser.add_argument(f"--{_CONFIG}", metavar="FILE", help="TOML file of settings; its keys are flags with _ for -")
     section: argparse._ActionsContainer = parser
     for name, setting in cls.model_fields.items():
@@ -177,7 +218,6 @@ def _parser(cls: type[Settings], prog: str, env_prefix: str) -> argparse.Argumen
             section.add_argument(name, nargs="?", **keywords)  # the environment or the file may have it
         else:
             section.add_argument(*([flag.short] if flag.short else []), flag_name(cls, name), dest=name, **keywords)
-    return parser
 
 
 def _usage(cls: type[Settings]) -> Iterator[str]:

@@ -15,10 +15,10 @@ from translane.v1 import translation_pb2_grpc
 from translane_server.backend import Backend
 from translane_server.dispatch.dispatcher import Dispatcher
 from translane_server.manifest import Manifest
+from translane_server.models.checked_model import answer_cache
 from translane_server.models.glossary_folder import GlossaryFolder
 from translane_server.models.limits import limits_of
 from translane_server.models.loaded_model import LoadedModel
-from translane_server.models.loading import answer_cache
 from translane_server.models.registry import Registry
 from translane_server.models.served_model import ServedModel
 from translane_server.observation.call_trace import Tracer

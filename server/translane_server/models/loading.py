@@ -1,48 +1,26 @@
-"""Loads versions of a model: checks the bundle, plans the replicas, and starts them."""
+"""Loads versions of a model: finds the highest one, checks its bundle, and starts it."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
-from translane_server.bundle import Bundle
 from translane_server.bundle_choice import choose_bundle
-from translane_server.devices import Device
-from translane_server.dispatch.dispatcher import Dispatcher
-from translane_server.dispatch.plan import plan_replicas
-from translane_server.dispatch.processes import process_hosts
-from translane_server.dispatch.replica_connection import ReplicaConnection
-from translane_server.dispatch.supervisor import Supervisor
 from translane_server.errors import BundleError, StartupError
+from translane_server.models.checked_model import CheckedModel, answer_cache, make_dispatcher
 from translane_server.models.folders import fingerprint, manifest_names, pinned, versions
 from translane_server.models.limits import limits_of
 from translane_server.models.loaded_model import LoadedModel
-from translane_server.observation.logs import data, logged_always
-from translane_server.observation.model_metrics import ModelMetrics, Pids
-from translane_server.replica.setup import ModelSetup, ReplicaSetup
-from translane_server.requests.answers import AnswerCache
-from translane_server.requests.limits import RequestLimits
+from translane_server.observation.logs import data
+from translane_server.observation.model_metrics import ModelMetrics
 from translane_server.settings import ServerSettings
 from translane_server.store.remote_model import RemoteModel
 from translane_server.text.stored_glossaries import StoredGlossaries
-from translane_server.text.tokenizer import Tokenizer, load_tokenizer
-from translane_server.vocabulary import TargetVocabulary
+from translane_server.text.tokenizer import load_tokenizer
 
 _log = logging.getLogger(__name__)
-
-
-class CheckedModel(NamedTuple):
-    """A version whose files are checked. Nothing decodes with it yet."""
-
-    bundle: Bundle
-    device: Device
-    tokenizer: Tokenizer
-    limits: RequestLimits
-    fingerprint: str
 
 
 class ModelLoader:
@@ -194,78 +172,6 @@ class ModelLoader:
     def _tell(self, refused: list[StartupError]) -> None:
         for error in refused:
             _log.warning("a version is refused, and a lower one taken: %s", error, extra=data(model=self._name))
-
-
-def make_dispatcher(
-    name: str, settings: ServerSettings, model: CheckedModel, metrics: ModelMetrics, cpus: int
-) -> tuple[Dispatcher, Pids]:
-    """Make the dispatcher of a model, and the replicas that decode with it. They are not started.
-
-    Args:
-        name: the model's name.
-        settings: the settings of the model.
-        model: the version to decode with.
-        metrics: takes the measurements of the replicas.
-        cpus: number of CPUs of the model.
-
-    Returns:
-        The dispatcher, and the processes of its replicas.
-    """
-    manifest = model.bundle.manifest
-    plan = plan_replicas(settings, manifest.architecture.parameters, model.device, cpus)
-    alone = f", or {plan.lone_threads} while one works alone" if plan.lone_threads > plan.threads else ""
-    _log.info("replicas: %d, of %d threads each%s", len(plan.rows), plan.threads, alone, extra=data(model=name))
-    ids = manifest.special_ids
-    vocabulary = TargetVocabulary(ids.decoder_start, ids.eos, model.tokenizer.target_surfaces)
-    setup = ModelSetup(
-        bundle=model.bundle,
-        device=model.device,
-        threads=plan.threads,
-        source_capacity=model.limits.tokens.source,
-        target_capacity=model.limits.tokens.target,
-        encode_tokens=settings.encode_tokens,
-        log_format=settings.log_format,
-        log_level=settings.log_level,
-        log_always=logged_always(),
-    )
-    hosts = process_hosts(len(plan.rows), plan.threads)
-    replicas = [
-        Supervisor(
-            partial(
-                ReplicaConnection,
-                ReplicaSetup(number, rows, vocabulary, setup, plan.lone_threads_of(number)),
-                host,
-            ),
-            patience=settings.replica_timeout,
-            close=host.close,
-        )
-        for number, (rows, host) in enumerate(zip(plan.rows, hosts, strict=True))
-    ]
-    dispatcher = Dispatcher(
-        replicas,
-        waiting_limit=settings.sentences_waiting,
-        lone_rows=plan.lone_rows,
-        most_priority=settings.max_priority,
-        observe=metrics.observe,
-        count_loss=metrics.losses.inc,
-        count_repeat=metrics.repeats.inc,
-    )
-    return dispatcher, [partial(getattr, host, "pid") for host in hosts]
-
-
-def answer_cache(
-    settings: ServerSettings, metrics: ModelMetrics, stored: Callable[[], StoredGlossaries]
-) -> AnswerCache | None:
-    """Make the cache of a version's answers by the settings of its model; None without one."""
-    if not settings.cache_bytes:
-        return None
-    return AnswerCache(
-        settings.cache_bytes,
-        shared=settings.cache_shared,
-        stored=stored,
-        count_texts=metrics.count_cached,
-        count_evictions=metrics.cache_evictions.inc,
-    )
 
 
 def _fingerprint(version: Path) -> str:

@@ -4,17 +4,34 @@ from __future__ import annotations
 
 from typing import Any
 
-# The figure that each engine reports to Serve: rows that decode, and sentences that wait for a row.
-ROWS_WANTED = "rows_wanted"
+from translane_server.observation.load import ServerLoad
+
+# The figure that each engine reports to Serve.
+LOAD = "load"
+
+
+def load_of(server: ServerLoad) -> float:
+    """Return the load of an engine: rows that decode and sentences that wait for one, as a share of the rows.
+
+    It is the load of the busiest model, because each model has rows of its own: free rows of the others take none of
+    its sentences. A model that is not loaded has no rows and no load.
+    """
+    return max(
+        (
+            (each.rows_busy + each.sentences_waiting) / each.rows_limit
+            for each in server.models.values()
+            if each.rows_limit
+        ),
+        default=0.0,
+    )
 
 
 def by_rows(context: Any) -> tuple[float, dict[str, Any]]:
     """Return how many Serve replicas the load needs. It is the `policy_function` of `autoscaling_config`.
 
-    A call has from one sentence to hundreds, so the number of calls says little. So `target_ongoing_requests` is how
-    many rows of an engine should be at work, together with the sentences that wait for one. Serve itself averages the
-    figures over `look_back_period_s`, waits `upscale_delay_s` or `downscale_delay_s`, and keeps to `min_replicas` and
-    `max_replicas`.
+    A call has from one sentence to hundreds, so the number of calls says little. So `target_ongoing_requests` is the
+    load that an engine should have: see `load_of`. Serve itself averages the figures over `look_back_period_s`, waits
+    `upscale_delay_s` or `downscale_delay_s`, and keeps to `min_replicas` and `max_replicas`.
 
     Args:
         context: Serve's `AutoscalingContext`.
@@ -22,7 +39,7 @@ def by_rows(context: Any) -> tuple[float, dict[str, Any]]:
     Returns:
         The number of Serve replicas, which Serve rounds up, and what the policy remembers: nothing.
     """
-    wanted = (context.aggregated_metrics or {}).get(ROWS_WANTED)
-    if not wanted:  # no replica has told its load yet
+    loads = (context.aggregated_metrics or {}).get(LOAD)
+    if not loads:  # no replica has told its load yet
         return context.target_num_replicas, {}
-    return sum(wanted.values()) / context.config.get_target_ongoing_requests(), {}
+    return sum(loads.values()) / context.config.get_target_ongoing_requests(), {}

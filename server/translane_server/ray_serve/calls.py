@@ -11,12 +11,19 @@ from google.protobuf.message import Message
 from google.rpc import status_pb2
 from grpc_status import rpc_status
 
-from translane_server.errors import RequestError
+from translane_server.errors import QueueFullError, RequestError, UnavailableError
 from translane_server.rpc.status import internal, status_of
 
 # The key in which Serve's proxy says how many seconds a call has until its deadline. A caller who writes the key itself
 # can only make its own time shorter: gRPC ends the call at its deadline in any case.
 REMAINING = "translane-remaining-seconds"
+
+# How often a call is sent to an engine. A translation has no effects and is always the same, so a call whose engine has
+# ended can be sent to another one.
+ATTEMPTS = 3
+
+# How long a refused caller should wait before it tries again [seconds].
+RETRY_AFTER = 1.0
 
 # Keys of a call's metadata that end at Serve or at gRPC. What says who calls is written by the engine alone.
 _NOT_FORWARDED = frozenset(
@@ -108,6 +115,16 @@ class Answer:
     def SerializeToString(self) -> bytes:  # noqa: N802  Serve calls it, as protobuf has it
         """Return the message, for Serve's proxy."""
         return self.message
+
+
+def queue_full() -> QueueFullError:
+    """Return the error of a call for which Serve has no room."""
+    return QueueFullError("as many calls wait as Ray Serve takes", RETRY_AFTER)
+
+
+def engines_lost() -> UnavailableError:
+    """Return the error of a call that was lost with its engine at each attempt."""
+    return UnavailableError("each engine that had the call has ended; try again", RETRY_AFTER)
 
 
 def _seconds(value: Any) -> float | None:

@@ -117,12 +117,11 @@ def _scale(settings: RaySettings) -> dict[str, Any]:
     same = {"ray_actor_options": resources, "max_surge_percent": _SURGE, "user_config": {"reload": 1}}
     if settings.max_serve_replicas is None:
         return {"num_replicas": settings.serve_replicas, **same}
-    rows = settings.rows_of(settings.replicas or settings.serve_cpus)
     return {
         "autoscaling_config": {
             "min_replicas": settings.serve_replicas,
             "max_replicas": settings.max_serve_replicas,
-            "target_ongoing_requests": max(1.0, round(settings.target_load * rows, 1)),
+            "target_ongoing_requests": settings.target_load,
             "policy": {"policy_function": f"{_ROOM}.autoscaling:by_rows"},
         },
         **same,

@@ -22,7 +22,7 @@ from translane_server.observation.load import read_load
 from translane_server.observation.logs import configure_logging
 from translane_server.observation.metrics_server import MetricsServer
 from translane_server.observation.trace_setup import traces
-from translane_server.ray_serve.autoscaling import ROWS_WANTED
+from translane_server.ray_serve.autoscaling import LOAD, load_of
 from translane_server.ray_serve.calls import Answer, Call
 from translane_server.ray_serve.rpcs import Rpcs
 from translane_server.ray_serve.settings import read_settings
@@ -62,7 +62,7 @@ class Engine(Rpcs):
         self.__del__: Callable[[], Awaitable[None]] = self.stop
         _log.info("metrics on http://%s/metrics", address_of(self._settings.host, metrics.port))
 
-    async def answer(self, path: str, call: Call) -> Answer:
+    async def answer_unary(self, path: str, call: Call) -> Answer:
         """See `Rpcs`."""
         metadata = self._metadata(call)
         try:
@@ -70,7 +70,7 @@ class Engine(Rpcs):
         except grpc.aio.AioRpcError as error:
             return _failed(error)
 
-    async def answers(self, path: str, call: Call) -> AsyncGenerator[Answer, None]:
+    async def answer_stream(self, path: str, call: Call) -> AsyncGenerator[Answer, None]:
         """See `Rpcs`. If the generator is closed, the rows of the call are free at the next step."""
         stream = self._embedded.forwarder.stream(path, call.message, self._metadata(call), call.seconds)
         try:
@@ -102,8 +102,7 @@ class Engine(Rpcs):
 
     async def record_autoscaling_stats(self) -> dict[str, float]:
         """Return the load, for `autoscaling.by_rows`."""
-        models = read_load(self._embedded.server.metrics.registry).models.values()
-        return {ROWS_WANTED: float(sum(model.rows_busy + model.sentences_waiting for model in models))}
+        return {LOAD: load_of(read_load(self._embedded.server.metrics.registry))}
 
     async def stop(self) -> None:
         """End the engine. Serve waits before until the last call is answered, or has taken too long."""

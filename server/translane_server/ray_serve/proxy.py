@@ -1,9 +1,8 @@
 """What Serve's gRPC proxy does with the calls of translane.v1.TranslationService.
 
 Serve's configuration names `add_translation_service` among its `grpc_servicer_functions`. The function that protobuf
-generates would do as well, but for three things. It parses each message, which the proxy only passes on. It tells an
-engine nothing of a call's deadline. And an engine that ends in the middle of a call makes an INTERNAL of the call,
-which no client repeats.
+generates has three faults: it parses each message, which the proxy only passes on; it tells an engine nothing of a
+call's deadline; and a lost engine becomes an INTERNAL error, after which no client tries again.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from grpc_status import rpc_status
 
 from translane.v1 import translation_pb2 as pb
 from translane.v1.translation_pb2_grpc import add_TranslationServiceServicer_to_server
-from translane_server.errors import QueueFullError, RequestError, UnavailableError
-from translane_server.ray_serve.calls import REMAINING
+from translane_server.errors import RequestError, UnavailableError
+from translane_server.ray_serve.calls import ATTEMPTS, REMAINING, RETRY_AFTER, engines_lost, queue_full
 from translane_server.rpc.status import status_of
 
 _log = logging.getLogger(__name__)
@@ -30,13 +29,8 @@ _SERVICE = pb.DESCRIPTOR.services_by_name["TranslationService"]
 # Where gRPC has the details of a status: https://grpc.io/docs/guides/error/#richer-error-model.
 _DETAILS = "grpc-status-details-bin"
 
-# How often a call is sent to an engine, and the time before it is sent once more [seconds]. A translation has no
-# effects and is always the same, so a call whose engine has ended can be sent to another one.
-ATTEMPTS = 3
+# The time before a call is sent to an engine once more, for each attempt before [seconds].
 _PAUSE = 0.1
-
-# How long a refused caller should wait before it tries again [seconds].
-RETRY_AFTER = 1.0
 
 _INTERNAL: int = grpc.StatusCode.INTERNAL.value[0]
 _UNAVAILABLE: int = grpc.StatusCode.UNAVAILABLE.value[0]
@@ -166,9 +160,9 @@ def _explain(context: Any) -> None:
     if code not in (_INTERNAL, _UNAVAILABLE, _EXHAUSTED) or _is_from_engine(context):
         return
     if code == _EXHAUSTED:
-        error = QueueFullError("as many calls wait as the proxy of Ray Serve takes", RETRY_AFTER)
+        error = queue_full()
     elif code == _INTERNAL:
-        error = UnavailableError("each engine that had the call has ended; try again", RETRY_AFTER)
+        error = engines_lost()
     else:
         error = UnavailableError("no engine takes calls; try again", RETRY_AFTER)
     status = rpc_status.to_status(status_of(error))

@@ -15,18 +15,10 @@ from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 from ray.serve.handle import DeploymentHandle
 
 from translane.v1 import translation_pb2 as pb
-from translane_server.errors import (
-    MessageTooLargeError,
-    ModelNotFoundError,
-    QueueFullError,
-    RequestError,
-    UnavailableError,
-    starting,
-)
+from translane_server.errors import MessageTooLargeError, ModelNotFoundError, RequestError, starting
 from translane_server.manifest import Languages
-from translane_server.ray_serve.calls import Answer, Call
+from translane_server.ray_serve.calls import ATTEMPTS, RETRY_AFTER, Answer, Call, engines_lost, queue_full
 from translane_server.ray_serve.groups import group_of
-from translane_server.ray_serve.proxy import ATTEMPTS, RETRY_AFTER
 from translane_server.ray_serve.rpcs import MODELS, SCORE, STREAM, TRANSLATE, Rpcs
 from translane_server.requests.limits import check_names
 from translane_server.requests.model_list import model_list
@@ -62,7 +54,7 @@ class Router(Rpcs):
         self._known = asyncio.Event()  # all deployments have told their models
         self._asking: asyncio.Task[None] | None = None
 
-    async def answer(self, path: str, call: Call) -> Answer:
+    async def answer_unary(self, path: str, call: Call) -> Answer:
         """See `Rpcs`."""
         try:
             if path == MODELS:
@@ -71,7 +63,7 @@ class Router(Rpcs):
         except RequestError as error:
             return Answer.failed(error)
 
-    async def answers(self, path: str, call: Call) -> AsyncGenerator[Answer, None]:
+    async def answer_stream(self, path: str, call: Call) -> AsyncGenerator[Answer, None]:
         """See `Rpcs`. A stream that has begun is not sent to another engine."""
         try:
             handle = self._handles[await self._group(path, call)]
@@ -79,7 +71,7 @@ class Router(Rpcs):
             yield Answer.failed(error)
             return
         for attempt in range(1, ATTEMPTS + 1):
-            response = handle.options(method_name="answers", stream=True).remote(path, call)
+            response = handle.options(method_name="answer_stream", stream=True).remote(path, call)
             has_begun = has_ended = False
             try:
                 async for answer in response:
@@ -103,7 +95,7 @@ class Router(Rpcs):
             RequestError: there is no answer.
         """
         for attempt in range(1, ATTEMPTS + 1):
-            response = self._handles[group].options(method_name="answer").remote(path, call)
+            response = self._handles[group].options(method_name="answer_unary").remote(path, call)
             try:
                 answer: Answer = await response
                 return answer
@@ -170,5 +162,5 @@ class Router(Rpcs):
 def _told(error: Exception) -> RequestError:
     """The error that tells a caller why there is no answer."""
     if isinstance(error, BackPressureError):
-        return QueueFullError("as many calls wait as Ray Serve takes", RETRY_AFTER)
-    return UnavailableError("each engine that had the call has ended; try again", RETRY_AFTER)
+        return queue_full()
+    return engines_lost()

@@ -41,7 +41,7 @@ class Rpcs(ABC):
     async def TranslateStream(self, request: Any, grpc_context: Any) -> AsyncIterator[Answer]:  # noqa: N802
         """See the protocol."""
         try:
-            async with aclosing(self.answers(STREAM, Call.of(request, grpc_context))) as answers:
+            async with aclosing(self.answer_stream(STREAM, Call.of(request, grpc_context))) as answers:
                 async for answer in answers:
                     answer.put_on(grpc_context)
                     yield answer
@@ -52,7 +52,7 @@ class Rpcs(ABC):
             yield bug
 
     @abstractmethod
-    async def answer(self, path: str, call: Call) -> Answer:
+    async def answer_unary(self, path: str, call: Call) -> Answer:
         """Return the answer of a method with one response.
 
         Args:
@@ -61,12 +61,12 @@ class Rpcs(ABC):
         """
 
     @abstractmethod
-    def answers(self, path: str, call: Call) -> AsyncGenerator[Answer, None]:
+    def answer_stream(self, path: str, call: Call) -> AsyncGenerator[Answer, None]:
         """Yield the answers of a method with many responses. Only the last one may have a status that is not OK."""
 
     async def _unary(self, path: str, request: Any, context: Any) -> Answer:
         try:
-            answer = await self.answer(path, Call.of(request, context))
+            answer = await self.answer_unary(path, Call.of(request, context))
         except Exception:  # noqa: BLE001  a bug, whose details the caller must not see
             _log.exception("%s failed", path)
             answer = Answer.bug()

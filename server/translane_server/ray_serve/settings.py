@@ -56,7 +56,8 @@ class RaySettings(ServerSettings):
         default=0.7,
         gt=0,
         le=16,
-        description="Share of an engine's rows, waiting sentences included, at which the number of engines stays.",
+        description="Share of the busiest model's rows, waiting sentences included, at which the number of engines"
+        " stays.",
     )
     separate_models: bool = Field(
         default=False, description="Give each model a deployment of its own; by default all models share one."

@@ -9,50 +9,26 @@
     lock                   is locked by the only process that changes the folder
 
 Links are hard links: a blob that no bundle has is a file with one name. A bundle appears at its place as a whole, by a
-renaming. Whoever uses a bundle holds a shared lock on its manifest, and a bundle that anybody holds is never removed.
-Locks are those of the kernel (flock), so a process that is killed holds nothing.
+renaming. Whoever uses a bundle holds a shared lock on its manifest (`locks`), and a bundle that anybody holds is never
+removed.
 """
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import shutil
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from translane_server.bundle import MANIFEST
 from translane_server.errors import BundleError
 from translane_server.manifest import FileEntry
-from translane_server.store.problems import StoppedError
-
-_TICK = 0.05  # from one look at the lock to the next [seconds]
+from translane_server.store.locks import Hold, locked, try_lock
 
 _log = logging.getLogger(__name__)
-
-
-class Hold:
-    """A bundle that stays in the cache until `release`, or until the process ends.
-
-    Attributes:
-        folder: the bundle.
-    """
-
-    def __init__(self, folder: Path, descriptor: int) -> None:
-        self.folder = folder
-        self._descriptor = descriptor
-
-    def release(self) -> None:
-        """Hold the bundle no longer."""
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
-
-    def __del__(self) -> None:
-        self.release()
 
 
 class ModelCache:
@@ -103,45 +79,11 @@ class ModelCache:
 
     def hold(self, digest: str) -> Hold | None:
         """Keep a bundle from being removed, and count it as used now; None if it is not there."""
-        folder = self.bundle(digest)
-        try:
-            descriptor = os.open(folder / MANIFEST, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return None
-        hold = Hold(folder, descriptor)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH)
-            if not os.path.samestat(os.fstat(descriptor), (folder / MANIFEST).stat()):
-                raise FileNotFoundError  # it was removed, and downloaded again
-            with suppress(OSError):  # a folder that others have filled, and that is only read
-                os.utime(descriptor)
-        except FileNotFoundError:
-            hold.release()
-            return None
-        except BaseException:
-            hold.release()
-            raise
-        return hold
+        return Hold.of(self.bundle(digest))
 
-    @contextmanager
-    def locked(self, stop: threading.Event) -> Iterator[None]:
-        """Wait until no other process changes the folder, and keep others from changing it.
-
-        Raises:
-            StoppedError: `stop` was set meanwhile.
-        """
-        descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            waits = False
-            while not _try_lock(descriptor):
-                if not waits:
-                    _log.info("model cache %s: another process downloads a bundle; waiting", self.folder)
-                waits = True
-                if stop.wait(_TICK):
-                    raise StoppedError
-            yield
-        finally:
-            os.close(descriptor)
+    def locked(self, stop: threading.Event) -> AbstractContextManager[None]:
+        """Wait until no other process changes the folder, and keep others from changing it: see `locks.locked`."""
+        return locked(self.folder, stop)
 
     def take(self, entry: FileEntry, target: Path) -> bool:
         """Put a file that is here already at `target`; return whether it is. The lock is held."""
@@ -219,7 +161,7 @@ class ModelCache:
         except FileNotFoundError:
             descriptor = -1
         try:
-            if descriptor >= 0 and not _try_lock(descriptor):
+            if descriptor >= 0 and not try_lock(descriptor):
                 return False
             gone = self._unfinished / f"removed-{folder.name}"
             _remove(gone)
@@ -229,14 +171,6 @@ class ModelCache:
             if descriptor >= 0:
                 os.close(descriptor)
         return True
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _last_use(bundle: Path) -> float:

@@ -20,9 +20,10 @@ from translane_server.errors import BundleError
 from translane_server.manifest import FileEntry, Manifest
 from translane_server.model_urls import ModelUrl
 from translane_server.printable import listed
-from translane_server.store.cache import Hold, ModelCache
+from translane_server.store.cache import ModelCache
 from translane_server.store.downloads import Bounds, Patience, download
 from translane_server.store.links import links_of
+from translane_server.store.locks import Hold
 from translane_server.store.problems import DownloadError
 from translane_server.store.transfers import Link
 from translane_server.whole_files import flush, flush_folder

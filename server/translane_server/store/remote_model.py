@@ -12,9 +12,10 @@ from translane_server.errors import BundleError
 from translane_server.model_places import RemotePlace
 from translane_server.model_urls import ModelUrl
 from translane_server.settings import ServerSettings
-from translane_server.store.cache import Hold, ModelCache
+from translane_server.store.cache import ModelCache
 from translane_server.store.downloads import Patience
 from translane_server.store.fetch import Fetch
+from translane_server.store.locks import Hold
 
 _log = logging.getLogger(__name__)
 
@@ -30,12 +31,10 @@ class RemoteModel:
         patience: how long downloads may take.
 
     Attributes:
-        url: the URL of the bundle.
         folder: the newest version, once it is in the cache. Without a digest this is a link, which moves.
     """
 
     def __init__(self, url: ModelUrl, cache: ModelCache, patience: Patience | None = None) -> None:
-        self.url = url
         self.folder = cache.bundle(url.digest) if url.digest else cache.link(url.key)
         self._cache = cache
         self._stop = threading.Event()

@@ -55,8 +55,12 @@ def corpus_of(folder: Path, records: int, different: int, seed: int = 1) -> Path
 
 
 def argv_of(corpus: Path, output: Path, *more: str) -> list[str]:
-    sizes = ["--task-size=32", "--threads=1", "--replicas=1", "--no-split-sentences"]
-    return [str(corpus), "-o", str(output), "--model", str(DEMO), *sizes, *more]
+    return [*argv_of_any(corpus, output), "--model", str(DEMO), "--threads=1", "--replicas=1", *more]
+
+
+def argv_of_any(corpus: Path, output: Path) -> list[str]:
+    """Arguments for any kind of workers."""
+    return [str(corpus), "-o", str(output), "--task-size=32", "--no-split-sentences"]
 
 
 def started(argv: list[str]) -> subprocess.Popen[str]:
@@ -168,7 +172,7 @@ def test_ctrl_c_says_how_to_go_on(
 async def test_servers_elsewhere_translate(corpus: Path, undisturbed: dict[str, bytes], tmp_path: Path) -> None:
     output = tmp_path / "out"
     async with serving_bundle(load_bundle(DEMO), rows=64) as running:
-        argv = argv_of(corpus, output, f"--server=127.0.0.1:{running.server.port}", "--model=")
+        argv = [*argv_of_any(corpus, output), f"--server=127.0.0.1:{running.server.port}"]
         assert await asyncio.to_thread(command.run, argv, {}) == 0
     assert outputs_of(output) == undisturbed
 

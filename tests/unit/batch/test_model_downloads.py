@@ -14,7 +14,7 @@ from helpers.file_server import FileServer, serving_files
 from translane_batch import run
 from translane_batch.errors import ResumeError
 from translane_batch.model_downloads import with_model_here
-from translane_batch.models import identity_of_folder
+from translane_batch.model_identity import identity_of_folder
 from translane_batch.server_settings import server_settings
 from translane_batch.settings import BatchSettings
 from translane_server.errors import BundleError

@@ -100,16 +100,16 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_outputs(
     monkeypatch.setattr(tasks, "BUCKET_BYTES", 64)
     draw = random.Random(1)
     corpus = corpus_of(tmp_path, [[str(draw.randrange(60)) for _ in range(100)] for _ in range(3)])
-    real_deal, real_write = writing.deal, writing.write
-    for phase in ("translate", "deal", "write"):
+    real_write_answers, real_write = writing.write_answers, writing.write
+    for phase in ("translate", "answers", "write"):
         for _ in range(3):
             workers.most = 4 if phase == "translate" else 1 << 30
             calls = iter(range(2 if phase != "translate" else 1 << 30))
 
-            def deal(*arguments: Any, phase: str = phase, calls: Any = calls) -> None:
-                if phase == "deal" and next(calls, None) is None:
+            def write_answers(*arguments: Any, phase: str = phase, calls: Any = calls) -> None:
+                if phase == "answers" and next(calls, None) is None:
                     raise InterruptedError("killed")
-                real_deal(*arguments)
+                real_write_answers(*arguments)
 
             def write(*arguments: Any, phase: str = phase, calls: Any = calls) -> Any:
                 for counts in real_write(*arguments):
@@ -117,12 +117,12 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_outputs(
                         raise InterruptedError("killed")
                     yield counts
 
-            monkeypatch.setattr(run, "deal", deal)
+            monkeypatch.setattr(run, "write_answers", write_answers)
             monkeypatch.setattr(run, "write", write)
             with pytest.raises(InterruptedError):
                 go(task_size=2)
     monkeypatch.setattr(run, "write", real_write)
-    monkeypatch.setattr(run, "deal", real_deal)
+    monkeypatch.setattr(run, "write_answers", real_write_answers)
     summary = go(task_size=2)
     assert outputs_of(tmp_path / "out") == expected_of(corpus)
     assert max(workers.translated.values()) <= 2  # none but those of the tasks that a kill has cut off
@@ -134,16 +134,16 @@ def test_a_run_that_is_killed_while_it_reads_begins_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, go: Go, workers: FakeWorkers
 ) -> None:
     corpus = corpus_of(tmp_path, [["a", "b", "a"]])
-    real = reading.gather
+    real = reading.write_sources
 
     def killed(*_: Any) -> Any:
         raise InterruptedError("killed")
 
-    monkeypatch.setattr(run, "gather", killed)
+    monkeypatch.setattr(run, "write_sources", killed)
     with pytest.raises(InterruptedError):
         go()
     assert workers.closed == 1
-    monkeypatch.setattr(run, "gather", real)
+    monkeypatch.setattr(run, "write_sources", real)
     # Nothing is settled yet, so other settings are welcome.
     go(task_size=1)
     assert outputs_of(tmp_path / "out") == expected_of(corpus)
@@ -210,7 +210,7 @@ def test_a_corpus_that_changes_meanwhile_is_found_out(
 ) -> None:
     corpus_of(tmp_path, [["a", "b"]])
     monkeypatch.setattr("translane_batch.corpus.CorpusFile.fingerprint", property(lambda file: [file.name, 0, 0]))
-    monkeypatch.setattr(run, "deal", lambda *_: (_ for _ in ()).throw(InterruptedError("killed")))
+    monkeypatch.setattr(run, "write_answers", lambda *_: (_ for _ in ()).throw(InterruptedError("killed")))
     with pytest.raises(InterruptedError):
         go()
     monkeypatch.undo()
@@ -223,14 +223,14 @@ def test_a_corpus_that_changes_meanwhile_is_found_out(
 
 def test_damaged_answers_are_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, go: Go) -> None:
     corpus_of(tmp_path, [["a", "b"]])
-    real = writing.deal
+    real = writing.write_answers
 
     def damaged(work: Any, plan: Any, bucket: int) -> None:
         path = work.translations(plan.tasks[0])
         path.write_bytes(path.read_bytes().splitlines(keepends=True)[0])
         real(work, plan, bucket)
 
-    monkeypatch.setattr(run, "deal", damaged)
+    monkeypatch.setattr(run, "write_answers", damaged)
     with pytest.raises(BatchError, match=r"translations/0000-000000.jsonl: it is damaged"):
         go()
 

@@ -41,6 +41,11 @@ def load(argv: list[str], environ: dict[str, str] | None = None) -> BatchSetting
         ([*NEEDED, "--beam-size=nine"], "--beam-size"),
         ([*NEEDED, "--server=a:1", "--ray=auto"], "--server and --ray exclude each other"),
         ([*NEEDED, "--token-file=key"], "--token-file needs --server"),
+        ([*NEEDED, "--server=a:1", "--device=cpu"], "--device and --server exclude each other: servers have their own"),
+        ([*NEEDED, "--server=a:1", "--model-cache=folder"], "--model-cache and --server exclude each other"),
+        ([*NEEDED, "--server=a:1", "--replicas=2"], "--replicas and --server exclude each other"),
+        ([*NEEDED, "--server=a:1", "--threads=2"], "--threads and --server exclude each other"),
+        ([*NEEDED, "--server=a:1", "--rows=64"], "--rows and --server exclude each other"),
         ([*NEEDED, "--workers=2"], "--workers needs --ray"),
         ([*NEEDED, "--cpus-per-worker=2"], "--cpus-per-worker needs --ray"),
         ([*NEEDED, "--model=ftp://a/b"], "--model: the URL of a model begins with https://, http:// or s3://"),
@@ -81,7 +86,10 @@ def test_the_environment_has_every_setting_and_is_nobody_elses() -> None:
 
 
 def test_all_that_decides_the_outputs_is_compared() -> None:
-    """A new setting is either in the identity of a run, or it changes no output, and is named here."""
+    """A new setting is either in the identity of a run, or it changes no output, and is named here.
+
+    The size of a task changes no output, and is in the identity, because it divides the work.
+    """
     elsewhere = {"corpus", "model"}  # by their contents
     of_no_effect = {
         "model_cache", "model_cache_bytes", "work", "summary", "device", "replicas", "threads", "rows", "requests",

@@ -9,7 +9,7 @@ import pytest
 from translane_batch import reading, tasks
 from translane_batch.answers import Answer, decoded, encoded, line_of
 from translane_batch.errors import ResumeError
-from translane_batch.reading import gather, numbers_in, sources_of
+from translane_batch.reading import numbers_in, sources_of, write_sources
 from translane_batch.tasks import MOST_BUCKETS, Task, buckets_for, key_of
 from translane_batch.work_folder import Plan, WorkFolder
 
@@ -36,7 +36,7 @@ def test_a_bucket_is_cut_by_number_and_by_bytes(tmp_path: Path, monkeypatch: pyt
     lines = [line_of(text) for text in ("a", "b", "a", "c", "long" * 5, "b", "d")]
     work.occurrences(3).write_bytes(b"".join(lines))
     monkeypatch.setattr(reading, "TASK_BYTES", 20)
-    found = gather(work, 3, 2)
+    found = write_sources(work, 3, 2)
     assert [sources_of(work, task) for task in found] == [lines[0:2], lines[3:4], lines[4:5], lines[6:7]]
     assert found == (Task(3, 0, 2), Task(3, 1, 1), Task(3, 2, 1), Task(3, 3, 1))
     assert list(numbers_in(work.order(3).read_bytes())) == [0, 1, 0, 2, 3, 1, 4]

@@ -13,7 +13,7 @@ from translane_batch import translator
 from translane_batch.answers import FAILED, REFUSED, Answer
 from translane_batch.errors import BatchError
 from translane_batch.filters import Filters
-from translane_batch.models import Languages
+from translane_batch.model_identity import Languages
 from translane_batch.settings import BatchSettings
 from translane_batch.translator import TEXTS, Translator
 from translane_client.errors import (

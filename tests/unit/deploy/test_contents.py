@@ -1,5 +1,6 @@
 """What the image says of its contents: its bill of materials, and the licences of its packages."""
 
+import fnmatch
 import hashlib
 import json
 import os
@@ -23,10 +24,11 @@ def run(script, *arguments, **environ):
     return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environ})
 
 
-def packages_of_the_image():
-    """Every package that `translane[server,language-id]` brings, with those that these need."""
+def packages_of_the_image(*more):
+    """Every package that `translane[server,language-id]`, with more extras, brings, with those that these need."""
     found = set()
-    waiting = [(requirement, ["server", "language-id"]) for requirement in distribution("translane").requires or []]
+    extras = ["server", "language-id", *more]
+    waiting = [(requirement, extras) for requirement in distribution("translane").requires or []]
     while waiting:
         text, extras = waiting.pop()
         requirement = Requirement(text)
@@ -52,9 +54,12 @@ def package(folder, name, metadata, licence=None):
     (info / "RECORD").write_text("".join(f"{info.name}/{file},,\n" for file in files))
 
 
-def test_every_package_of_the_image_has_a_licence():
+@pytest.mark.parametrize("more", [(), ("ray", "batch")], ids=["the image", "with Ray and Parquet"])
+def test_every_package_of_the_image_has_a_licence(more):
+    for name in more:
+        pytest.importorskip({"batch": "pyarrow"}.get(name, name), reason=f"the extra {name} is not installed")
     script = runpy.run_path(str(ROOT / "scripts" / "write-notice"))
-    names = packages_of_the_image()
+    names = packages_of_the_image(*more)
     assert {"grpcio", "onnxruntime", "numpy", "pydantic", "py3langid"} <= set(names)
     text = script["notice"](script["read_package"](distribution(name)) for name in names)
     assert all(f"\n{distribution(name).metadata['Name']} {distribution(name).version} " in text for name in names)
@@ -129,3 +134,13 @@ def test_the_image_holds_both():
         assert f"scripts/{script}" in dockerfile
         assert f'="/opt/translane/share/translane/{file}"' in dockerfile
         assert f"!scripts/{script}\n" in (ROOT / ".dockerignore").read_text()
+
+
+def test_the_build_gets_every_file_that_the_dockerfile_copies():
+    lines = (ROOT / "Dockerfile").read_text().splitlines()
+    copies = [line.split()[1:-1] for line in lines if line.startswith("COPY ") and "--from=" not in line]
+    given = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
+    for source in (source for sources in copies for source in sources):
+        within = [source, *map(str, Path(source).parents)]
+        assert any(fnmatch.fnmatchcase(name, each) for name in within for each in given), source
+        assert (ROOT / source).exists()

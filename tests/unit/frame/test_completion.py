@@ -5,45 +5,71 @@ from __future__ import annotations
 import builtins
 import shlex
 import shutil
+import signal
 import subprocess
+import tomllib
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from translane_batch.settings import BatchSettings
+from translane_batch.command import run as batch
 from translane_client.__main__ import main
-from translane_export.distill.settings import DistillSettings
-from translane_export.explain.settings import ExplainSettings
-from translane_export.settings import ExportSettings
-from translane_export.shortlists.settings import ShortlistSettings
-from translane_export.train.settings import TrainSettings
-from translane_plan.settings import MeasureSettings, SizeSettings
+from translane_plan.__main__ import main as plan
 from translane_server.access import key_command
+from translane_server.command import run as server
 from translane_server.errors import SettingsError
 from translane_server.settings import ServerSettings
-from translane_server.settings_loader import Settings, load_settings
+from translane_server.settings_loader import load_settings
 
-SETTINGS: dict[str, type[Settings]] = {
-    "translane-server": ServerSettings,
-    "translane-train": TrainSettings,
-    "translane-distill": DistillSettings,
-    "translane-export": ExportSettings,
-    "translane-explain": ExplainSettings,
-    "translane-shortlist": ShortlistSettings,
-    "translane-batch": BatchSettings,
-    "translane-plan-measure": MeasureSettings,
-    "translane-plan-size": SizeSettings,
+PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def ray(argv: Sequence[str]) -> int:
+    pytest.importorskip("yaml", reason="the extra ray is not installed")
+    from translane_server.ray_serve.command import run
+
+    return run(argv, {})
+
+
+def train(argv: Sequence[str]) -> int:
+    pytest.importorskip("torch", reason="the extra export is not installed")
+    from translane_export.train.command import run
+
+    return run(argv, {})
+
+
+def export(argv: Sequence[str]) -> int:
+    pytest.importorskip("torch", reason="the extra export is not installed")
+    from translane_export.command import run
+
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        return run(argv, {})
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+PROGRAMS: dict[str, Callable[[Sequence[str]], Any]] = {
+    "translane": main,
+    "translane-server": lambda argv: server(argv, {}),
+    "translane-keys": lambda argv: key_command.run(argv, {}),
+    "translane-ray": ray,
+    "translane-batch": lambda argv: batch(argv, {}),
+    "translane-plan": plan,
+    "translane-train": train,
+    "translane-export": export,
 }
-PROGRAMS = ["translane", "translane-keys", *SETTINGS]
 
 
 def run(prog: str, *argv: str) -> None:
-    if prog == "translane":
-        main(argv)
-    elif prog == "translane-keys":
-        key_command.run(argv, {})
-    else:
-        load_settings(SETTINGS[prog], argv, {}, prog=prog, env_prefix="TRANSLANE_")
+    PROGRAMS[prog](argv)
+
+
+def test_these_are_all_programs():
+    assert set(PROGRAMS) == set(PROJECT["scripts"])
 
 
 @pytest.fixture
@@ -110,13 +136,24 @@ def test_files(complete, tmp_path: Path):
         (("translane-train", "--target-l"), {"--target-language"}),
         (("translane-batch", "--kind", ""), {"auto", "text", "tsv", "jsonl", "parquet"}),
         (("translane-export", "--prec"), {"--precision"}),
-        (("translane-explain", "--out"), {"--output"}),
-        (("translane-plan-size", "--form"), {"--format"}),
+        (("translane-export", "expl"), {"explain"}),
+        (("translane-export", "./explain"), {"./explained"}),
+        (("translane-export", "explain", "--out"), {"--output"}),
+        (("translane-export", "explain", "./expl"), {"./explained"}),
+        (("translane-export", "shortlist", "--out"), {"--output"}),
+        (("translane-train", "distill", "--encoder-l"), {"--encoder-layers"}),
+        (("translane-ray", "--max-ser"), {"--max-serve-replicas"}),
+        (("translane-plan", ""), {"measure", "size"}),
+        (("translane-plan", "measure", "./expl"), {"./explained"}),
+        (("translane-plan", "measure", "--sec"), {"--seconds"}),
+        (("translane-plan", "size", "--form"), {"--format"}),
+        (("translane-plan", "size", "--format", "j"), {"json"}),
         (("translane-keys", "ro"), {"rotate"}),
         (("translane-keys", "add", "--sentences-in"), {"--sentences-in-flight"}),
     ],
 )
-def test_flags_and_their_values(complete, typed: tuple[str, ...], offered: set[str]):
+def test_flags_and_their_values(complete, tmp_path: Path, typed: tuple[str, ...], offered: set[str]):
+    (tmp_path / "explained").mkdir()
     assert complete(*typed) == offered
 
 
@@ -150,6 +187,15 @@ def test_without_shtab_a_sentence_says_what_to_install(monkeypatch, capsys):
 def test_help_has_no_colours_where_they_are_not_wanted(monkeypatch, capsys, prog: str):
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.delenv("FORCE_COLOR", raising=False)
-    with pytest.raises(SystemExit):
+    with suppress(SystemExit):
         run(prog, "--help")
-    assert "\x1b[" not in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert out.startswith("usage: ")
+    assert "\x1b[" not in out
+
+
+def test_commands_have_no_script_of_their_own(capsys):
+    assert plan(["size", "--print-completion", "bash"]) == 2
+    assert "unknown argument --print-completion" in capsys.readouterr().err
+    assert plan(["--print-completion", "fish"]) == 2
+    assert "invalid choice: 'fish'" in capsys.readouterr().err

@@ -80,7 +80,7 @@ def test_autoscaling():
     assert deployment["autoscaling_config"] == {
         "min_replicas": 2,
         "max_replicas": 8,
-        "target_ongoing_requests": 64.0,  # half of the 128 rows that four replicas have
+        "target_ongoing_requests": 0.5,
         "policy": {"policy_function": "translane_server.ray_serve.autoscaling:by_rows"},
     }
 

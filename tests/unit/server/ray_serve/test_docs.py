@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from translane_server.ray_serve import proxy
+from translane_server.ray_serve import calls
 from translane_server.ray_serve.settings import RaySettings
 from translane_server.settings import ServerSettings
 
@@ -28,7 +28,7 @@ def test_numbers():
     from translane_server.ray_serve.engine import METRICS_PORTS
 
     assert f"from `metrics_port` on, of {METRICS_PORTS};" in PAGE
-    assert proxy.ATTEMPTS == 3
+    assert calls.ATTEMPTS == 3
     assert "three times in all" in PAGE
 
 

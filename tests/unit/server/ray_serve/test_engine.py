@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from translane_server.errors import StartupError
 from translane_server.ray_serve import engine as module
-from translane_server.ray_serve.autoscaling import ROWS_WANTED
+from translane_server.ray_serve.autoscaling import LOAD
 from translane_server.ray_serve.calls import Answer, Call
 from translane_server.ray_serve.engine import Engine
 from translane_server.ray_serve.rpcs import STREAM, TRANSLATE
@@ -62,10 +62,10 @@ def failure(code, details="", trailers=()):
 async def test_calls_reach_the_server_as_calls_of_the_caller():
     made, forwarder = engine_with(b"answer")
     metadata = [*CALL.metadata, ("translane-forwarded-peer", CALL.peer)]
-    assert await made.answer(TRANSLATE, CALL) == Answer(b"answer")
+    assert await made.answer_unary(TRANSLATE, CALL) == Answer(b"answer")
     assert forwarder.calls == [(TRANSLATE, b"request", metadata, 2.0)]
     made, forwarder = engine_with(b"a", b"b")
-    assert [each async for each in made.answers(STREAM, CALL)] == [Answer(b"a"), Answer(b"b")]
+    assert [each async for each in made.answer_stream(STREAM, CALL)] == [Answer(b"a"), Answer(b"b")]
     assert forwarder.calls == [(STREAM, b"request", metadata, 2.0)]
 
 
@@ -73,26 +73,28 @@ async def test_statuses_pass():
     trailers = (("grpc-status-details-bin", b"\x08\x05"),)
     wrong = failure(grpc.StatusCode.NOT_FOUND, "no such model", trailers)
     expected = Answer(b"", grpc.StatusCode.NOT_FOUND, "no such model", trailers)
-    assert await engine_with(wrong)[0].answer(TRANSLATE, CALL) == expected
-    answers = [each async for each in engine_with(b"a", wrong)[0].answers(STREAM, CALL)]
+    assert await engine_with(wrong)[0].answer_unary(TRANSLATE, CALL) == expected
+    answers = [each async for each in engine_with(b"a", wrong)[0].answer_stream(STREAM, CALL)]
     assert answers == [Answer(b"a"), expected]
 
 
 async def test_a_closing_port_is_unavailable():
-    answer = await engine_with(failure(grpc.StatusCode.CANCELLED))[0].answer(TRANSLATE, CALL)
+    answer = await engine_with(failure(grpc.StatusCode.CANCELLED))[0].answer_unary(TRANSLATE, CALL)
     assert (answer.code, answer.details) == (grpc.StatusCode.UNAVAILABLE, "the server is shutting down")
 
 
-async def test_the_load_is_rows_and_waiting_sentences_of_all_models():
+async def test_the_load_is_that_of_the_busiest_model():
     registry = CollectorRegistry()
     rows = Gauge("translane_rows", "", ["model", "state"], registry=registry)
+    limit = Gauge("translane_rows_limit", "", ["model"], registry=registry)
     waiting = Gauge("translane_sentences_waiting", "", ["model"], registry=registry)
     for model, active, queued in (("a", 5, 3), ("b", 1, 0)):
         rows.labels(model, "active").set(active)
         rows.labels(model, "free").set(32 - active)
+        limit.labels(model).set(32)
         waiting.labels(model).set(queued)
     made, _ = engine_with(metrics=SimpleNamespace(registry=registry))
-    assert await made.record_autoscaling_stats() == {ROWS_WANTED: 9.0}
+    assert await made.record_autoscaling_stats() == {LOAD: 0.25}
 
 
 @pytest.mark.parametrize("failed", [False, True])

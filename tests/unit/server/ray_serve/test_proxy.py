@@ -10,8 +10,8 @@ import pytest
 from helpers.reliability.failures import parsed
 from translane_server.errors import FieldViolation, InvalidRequestError
 from translane_server.ray_serve import proxy
-from translane_server.ray_serve.calls import REMAINING, Answer
-from translane_server.ray_serve.proxy import ATTEMPTS, answering, streaming
+from translane_server.ray_serve.calls import ATTEMPTS, REMAINING, Answer
+from translane_server.ray_serve.proxy import answering, streaming
 
 LOST = grpc.StatusCode.INTERNAL
 

@@ -15,8 +15,7 @@ from translane.v1 import translation_pb2 as pb
 from translane_server.errors import FieldViolation, InvalidRequestError
 from translane_server.manifest import Languages
 from translane_server.ray_serve.application import build
-from translane_server.ray_serve.calls import Answer, Call
-from translane_server.ray_serve.proxy import ATTEMPTS
+from translane_server.ray_serve.calls import ATTEMPTS, Answer, Call
 from translane_server.ray_serve.router import Router
 from translane_server.ray_serve.rpcs import MODELS, SCORE, STREAM, TRANSLATE
 
@@ -91,20 +90,20 @@ TEXT = call(pb.TranslateRequest(texts=["a"], model="one"))
 async def test_the_model_or_the_languages_decide():
     one, two = Handle("one", ("zh", "en")), Handle("other", ("en", "fr"))
     router = Router({"a": one, "b": two}, MESSAGE_BYTES)
-    assert await router.answer(TRANSLATE, TEXT) == Answer(b"one")
-    assert one.calls == [("answer", TRANSLATE, TEXT)]
+    assert await router.answer_unary(TRANSLATE, TEXT) == Answer(b"one")
+    assert one.calls == [("answer_unary", TRANSLATE, TEXT)]
     languages: Any = {"source_language": "en", "target_language": "fr"}
     scored = call(pb.ScoreRequest(inputs=[pb.ScoreInput(source="a", target="b")], **languages))
-    assert await router.answer(SCORE, scored) == Answer(b"other")
+    assert await router.answer_unary(SCORE, scored) == Answer(b"other")
     streamed = call(pb.TranslateStreamRequest(text="a", **languages))
     two.results = [[Answer(b"1"), Answer(b"2")]]
-    assert [each async for each in router.answers(STREAM, streamed)] == [Answer(b"1"), Answer(b"2")]
+    assert [each async for each in router.answer_stream(STREAM, streamed)] == [Answer(b"1"), Answer(b"2")]
     assert not two.responses[-1].cancelled
 
 
 async def test_the_models_of_all_deployments_are_listed():
     router = Router({"b": Handle("other", ("en", "fr")), "a": Handle("one", ("zh", "en"))}, MESSAGE_BYTES)
-    listed = pb.ListModelsResponse.FromString((await router.answer(MODELS, call(pb.ListModelsRequest()))).message)
+    listed = pb.ListModelsResponse.FromString((await router.answer_unary(MODELS, call(pb.ListModelsRequest()))).message)
     assert [model.name for model in listed.models] == ["one", "other"]
     assert (listed.limits.texts_per_request, listed.limits.beam_size) == (3, 1)
 
@@ -112,7 +111,7 @@ async def test_the_models_of_all_deployments_are_listed():
 async def test_one_deployment_that_refuses_to_list_is_the_answer():
     refused = Answer.failed(InvalidRequestError(FieldViolation("x", "is wrong")))
     router = Router({"a": Handle("one", ("zh", "en")), "b": Handle("other", ("en", "fr"), refused)}, MESSAGE_BYTES)
-    assert await router.answer(MODELS, call(pb.ListModelsRequest())) == refused
+    assert await router.answer_unary(MODELS, call(pb.ListModelsRequest())) == refused
 
 
 @pytest.mark.parametrize(
@@ -125,10 +124,10 @@ async def test_one_deployment_that_refuses_to_list_is_the_answer():
 )
 async def test_what_the_router_refuses(request_of, code, details):
     router = Router({"a": Handle("one", ("zh", "en")), "b": Handle("other", ("en", "fr"))}, MESSAGE_BYTES)
-    answer = await router.answer(TRANSLATE, call(request_of))
+    answer = await router.answer_unary(TRANSLATE, call(request_of))
     assert answer.code is code
     assert answer.details.startswith(details)
-    (streamed,) = [each async for each in router.answers(STREAM, call(request_of))]
+    (streamed,) = [each async for each in router.answer_stream(STREAM, call(request_of))]
     assert streamed.code is code or code is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
@@ -136,34 +135,34 @@ async def test_a_message_that_is_none_is_left_to_a_deployment():
     one = Handle("one", ("zh", "en"))
     router = Router({"a": one, "b": Handle("other", ("en", "fr"))}, MESSAGE_BYTES)
     broken = Call(b"\xff\xff", (), "", None)
-    assert await router.answer(TRANSLATE, broken) == Answer(b"one")
+    assert await router.answer_unary(TRANSLATE, broken) == Answer(b"one")
 
 
 async def test_a_lost_engine_is_replaced_by_another():
     one = Handle("one", ("zh", "en"), *[LOST] * (ATTEMPTS - 1))
     router = Router({"a": one, "b": Handle("other", ("en", "fr"))}, MESSAGE_BYTES)
-    assert await router.answer(TRANSLATE, TEXT) == Answer(b"one")
+    assert await router.answer_unary(TRANSLATE, TEXT) == Answer(b"one")
     assert len(one.calls) == ATTEMPTS
     one.results = [[LOST], [Answer(b"1"), Answer(b"2")]]
     streamed = call(pb.TranslateStreamRequest(text="a", model="one"))
-    assert [each async for each in router.answers(STREAM, streamed)] == [Answer(b"1"), Answer(b"2")]
+    assert [each async for each in router.answer_stream(STREAM, streamed)] == [Answer(b"1"), Answer(b"2")]
 
 
 async def test_what_cannot_be_repeated_is_refused():
     full = BackPressureError(num_queued_requests=1, max_queued_requests=1)
     one = Handle("one", ("zh", "en"), *[LOST] * ATTEMPTS, full, [Answer(b"1"), LOST])
     router = Router({"a": one, "b": Handle("other", ("en", "fr"))}, MESSAGE_BYTES)
-    assert (await router.answer(TRANSLATE, TEXT)).code is grpc.StatusCode.UNAVAILABLE
-    assert (await router.answer(TRANSLATE, TEXT)).code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert (await router.answer_unary(TRANSLATE, TEXT)).code is grpc.StatusCode.UNAVAILABLE
+    assert (await router.answer_unary(TRANSLATE, TEXT)).code is grpc.StatusCode.RESOURCE_EXHAUSTED
     streamed = call(pb.TranslateStreamRequest(text="a", model="one"))
-    begun, lost = [each async for each in router.answers(STREAM, streamed)]
+    begun, lost = [each async for each in router.answer_stream(STREAM, streamed)]
     assert (begun, lost.code) == (Answer(b"1"), grpc.StatusCode.UNAVAILABLE)
 
 
 async def test_a_caller_who_goes_cancels_the_call_of_the_engine():
     one = Handle("one", ("zh", "en"), None, [Answer(b"1"), Answer(b"2")])
     router = Router({"a": one, "b": Handle("other", ("en", "fr"))}, MESSAGE_BYTES)
-    asking = asyncio.create_task(router.answer(TRANSLATE, TEXT))
+    asking = asyncio.create_task(router.answer_unary(TRANSLATE, TEXT))
     while not one.calls:  # noqa: ASYNC110 a handle has no event
         await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -171,7 +170,7 @@ async def test_a_caller_who_goes_cancels_the_call_of_the_engine():
     with pytest.raises(asyncio.CancelledError):
         await asking
     assert one.responses[-1].cancelled
-    answers = router.answers(STREAM, call(pb.TranslateStreamRequest(text="a", model="one")))
+    answers = router.answer_stream(STREAM, call(pb.TranslateStreamRequest(text="a", model="one")))
     assert await anext(answers) == Answer(b"1")
     await answers.aclose()
     assert one.responses[-1].cancelled

@@ -1,10 +1,10 @@
-"""The records of the benchmark of corpora."""
+"""The generated corpus, and what stands in the files of its translations."""
 
 import random
 
 import pytest
 
-from benchmarks.runs.corpus import corpus_of, outputs_of, records_of
+from benchmarks.models.generated_corpus import corpus_of, outputs_of, records_of
 
 
 def test_records_are_as_many_and_as_different_as_asked_for():
