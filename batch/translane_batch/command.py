@@ -14,6 +14,7 @@ from translane_batch.settings import ENV_PREFIX, BatchSettings
 from translane_batch.summary import Summary
 from translane_client.errors import TranslaneError
 from translane_server.errors import SettingsError, StartupError, is_about_memory
+from translane_server.model_places import users_cache
 from translane_server.printable import printable
 from translane_server.settings_loader import load_settings
 from translane_server.whole_files import written_whole
@@ -27,6 +28,7 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     """Translate a corpus; return the exit code: 0 done, 1 failed, 2 wrong settings, 130 interrupted."""
     try:
         settings = load_settings(BatchSettings, arguments, environ, prog=_PROGRAM, env_prefix=ENV_PREFIX)
+        settings = settings.model_copy(update={"model_cache": settings.model_cache or users_cache(environ)})
         _show(settings, run_batch(settings, _log))
     except (SettingsError, StartupError, BatchError) as error:
         return _fail(str(error), error.exit_code)

@@ -12,6 +12,7 @@ from translane_server.access.shared_allowances import SharedAllowances
 from translane_server.check import check
 from translane_server.errors import StartupError
 from translane_server.front_ends.parent import Parent
+from translane_server.model_places import users_cache
 from translane_server.models.build import build_registry
 from translane_server.observation.log_writer import written_in_background
 from translane_server.observation.logs import configure_logging
@@ -38,6 +39,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """
     try:
         settings = load_settings(ServerSettings, argv, environ, prog=_PROG, env_prefix=ENV_PREFIX)
+        settings = settings.model_copy(update={"model_cache": settings.model_cache or users_cache(environ)})
         if settings.check:
             configure_logging(settings.log_format, "error")
             for line in check(settings):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,15 @@ class RemotePlace:
 def is_model_name(text: str) -> bool:
     """Whether a model may have this name: letters, digits, `.`, `_` and `-`, 100 characters at most."""
     return len(text) <= LONGEST_MODEL_NAME and re.fullmatch(MODEL_NAME, text) is not None
+
+
+def users_cache(environ: Mapping[str, str]) -> Path | None:
+    """Return the folder of downloaded models within the user's folder of caches, if the environment names that.
+
+    https://specifications.freedesktop.org/basedir-spec/ has the variable.
+    """
+    base = Path(environ.get("XDG_CACHE_HOME", ""))
+    return base / "translane" / "models" if base.is_absolute() else None
 
 
 def read_places(value: Any) -> Any:

@@ -98,14 +98,17 @@ def _places(settings: RaySettings) -> dict[str, ModelPlace | RemotePlace]:
         SettingsError: a model at a URL has no name, or two models have the same name.
         SettingsError, BundleError: see `find_models`.
     """
-    remote = [place for place in settings.model or () if isinstance(place, RemotePlace)]
-    for place in remote:
-        if not place.name:
-            raise SettingsError(f"--model {place.url}: --separate-models takes the name of a model, too: NAME=URL")
     local = [place for place in settings.model or () if isinstance(place, ModelPlace)]
-    folders = find_models(local, settings.models) if local or settings.models else {}
+    places: list[ModelPlace | RemotePlace] = []
+    for place in settings.model or ():
+        if isinstance(place, RemotePlace):
+            if not place.name:
+                raise SettingsError(f"--model {place.url}: --separate-models takes the name of a model, too: NAME=URL")
+            places.append(place)
+    if local or settings.models:
+        places += [ModelPlace(folder, name) for name, folder in find_models(local, settings.models).items()]
     found: dict[str, ModelPlace | RemotePlace] = {}
-    for each in (*remote, *(ModelPlace(folder, name) for name, folder in folders.items())):
+    for each in places:
         if (other := found.setdefault(each.name, each)) != each:
             raise SettingsError(f"two models have the name {each.name}: {written(other)} and {written(each)}")
     return found

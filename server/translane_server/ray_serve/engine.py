@@ -18,6 +18,7 @@ from translane_server.embedded import EmbeddedServer
 from translane_server.errors import StartupError, shutting_down
 from translane_server.listening import address_of, listening_on
 from translane_server.manifest import Languages
+from translane_server.model_places import users_cache
 from translane_server.observation.load import read_load
 from translane_server.observation.logs import configure_logging
 from translane_server.observation.metrics_server import MetricsServer
@@ -45,7 +46,8 @@ class Engine(Rpcs):
     """
 
     async def __init__(self, settings: Mapping[str, Any]) -> None:  # type: ignore[misc]  # Serve awaits it
-        self._settings = read_settings(settings)
+        given = read_settings(settings)
+        self._settings = given.model_copy(update={"model_cache": given.model_cache or users_cache(os.environ)})
         name = serve.get_replica_context().replica_tag
         configure_logging(self._settings.log_format, self._settings.log_level, always={"engine": name})
         with ExitStack() as opened:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from pathlib import Path
 
@@ -16,6 +15,9 @@ from translane_server.store.cache import ModelCache
 from translane_server.store.downloads import Patience
 from translane_server.store.fetch import Fetch
 from translane_server.store.locks import Hold
+
+# Where bundles are kept without the setting model_cache.
+_DEFAULT_CACHE = Path("~/.cache/translane/models")
 
 _log = logging.getLogger(__name__)
 
@@ -118,15 +120,6 @@ def remote_models(settings: ServerSettings) -> dict[RemotePlace, RemoteModel]:
     places = [place for place in settings.model or () if isinstance(place, RemotePlace)]
     if not places:
         return {}
-    cache = ModelCache(settings.model_cache or _default_cache(), settings.model_cache_bytes)
+    cache = ModelCache(settings.model_cache or _DEFAULT_CACHE, settings.model_cache_bytes)
     models = {url: RemoteModel(url, cache) for url in {place.url for place in places}}
     return {place: models[place.url] for place in places}
-
-
-def _default_cache() -> Path:
-    """Where bundles are kept without the setting `model_cache`: below the user's folder of caches.
-
-    https://specifications.freedesktop.org/basedir-spec/ tells which folder that is.
-    """
-    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (base if base.is_absolute() else Path("~/.cache")) / "translane" / "models"

@@ -263,7 +263,8 @@ def test_several_urls_and_a_claim_for_their_cache():
 def test_a_secret_may_have_the_url():
     url = {"source": "url", "url": {"secretName": "models-reader"}}
     documents = manifests({"models": url, "networkPolicy": {"enabled": False}})
-    assert "TRANSLANE_MODEL" not in variables(documents)  # it would go before that of the secret
+    (entry,) = [each for each in container_of(documents)["env"] if each["name"] == "TRANSLANE_MODEL"]
+    assert entry["valueFrom"] == {"secretKeyRef": {"name": "models-reader", "key": "TRANSLANE_MODEL"}}
     assert container_of(documents)["envFrom"] == [{"secretRef": {"name": "models-reader"}}]
 
 

@@ -156,8 +156,8 @@ ROOMS = {
         },
         "service_manager": set(),
         "command": {
-            "access", "check", "front_ends.parent", "models", "server", "errors", "observation", "service_manager",
-            "settings", "settings_loader",
+            "access", "check", "front_ends.parent", "model_places", "models", "server", "errors", "observation",
+            "service_manager", "settings", "settings_loader",
         },
         "__main__": {"command", "errors", "printable", "rpc.text_workers"},
     },

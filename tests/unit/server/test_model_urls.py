@@ -1,11 +1,12 @@
 """Which URLs lead to models, and that nobody sees the secrets in them."""
 
 import base64
+from pathlib import Path
 
 import pytest
 
 from translane_server.errors import SettingsError
-from translane_server.model_places import ModelPlace, RemotePlace
+from translane_server.model_places import ModelPlace, RemotePlace, users_cache
 from translane_server.model_urls import ModelUrl, is_exposed, is_url
 from translane_server.settings import ENV_PREFIX, ServerSettings
 from translane_server.settings_loader import load_settings
@@ -116,3 +117,9 @@ def test_the_key_of_a_url_tells_urls_apart():
     assert len({ModelUrl.parse(text).key for text in texts}) == len(texts)
     same = ("https://host/a", "https://host/a/", "https://user:x@host/a", f"https://host/a@sha256:{DIGEST}")
     assert len({ModelUrl.parse(text).key for text in same}) == 1
+
+
+@pytest.mark.parametrize(("value", "folder"), [("/c", Path("/c/translane/models")), ("c", None), ("", None)])
+def test_the_folder_of_downloads_follows_the_users_folder_of_caches(value, folder):
+    assert users_cache({"XDG_CACHE_HOME": value}) == folder
+    assert users_cache({}) is None
