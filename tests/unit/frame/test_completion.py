@@ -136,7 +136,7 @@ def test_files(complete, tmp_path: Path):
         (("translane-train", "--target-l"), {"--target-language"}),
         (("translane-batch", "--kind", ""), {"auto", "text", "tsv", "jsonl", "parquet"}),
         (("translane-export", "--prec"), {"--precision"}),
-        (("translane-export", "expl"), {"explain"}),
+        (("translane-export", "expl"), {"explain", "explained"}),
         (("translane-export", "./explain"), {"./explained"}),
         (("translane-export", "explain", "--out"), {"--output"}),
         (("translane-export", "explain", "./expl"), {"./explained"}),
