@@ -45,6 +45,7 @@ def profile_table(found: Record) -> str:
         row(name, [f"{one[part][cost] * _MICRO:,.0f}" for one in each])
     row("front end: each sentence and further replica [µs]", [_tiny(one["front_end"]["dispatch"]) for one in each])
     row("delay of a wake [µs]", [f"{one['delay'] * _MICRO:,.0f}" for one in each])
+    row("turns on a core: slice / tick [ms]", [_turns(one["turns"]) for one in each])
     row("memory: front end [MB]", [f"{one['memory']['front_end'] / 1e6:,.0f}" for one in each])
     row("memory: weights [MB]", [f"{one['memory']['weights'] / 1e6:,.0f}" for one in each])
     row("memory: replica [MB]", [f"{one['memory']['replica'] / 1e6:,.0f}" for one in each])
@@ -217,6 +218,10 @@ def _mean_lengths(lengths: Sequence[Sequence[int]]) -> str:
 
 def _tiny(seconds: float) -> str:
     return f"{seconds * _MICRO:.2f}"
+
+
+def _turns(turns: Mapping[str, float]) -> str:
+    return f"{turns['slice'] * _MILLI:.1f} / {turns['tick'] * _MILLI:.1f}"
 
 
 def _bytes(traffic: Mapping[str, float]) -> str:

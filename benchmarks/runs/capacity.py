@@ -45,7 +45,7 @@ from translane_server.bundle import load_bundle
 
 PAGE = ROOT / "docs" / "scaling.md"
 COMMAND = "python -m benchmarks.runs.capacity --write"
-SHARES = (0.1, 0.2, 0.4, 0.6, 0.8)  # of what callers get who wait
+SHARES = (0.1, 0.3, 0.5, 0.7, 0.85, 0.95)  # of what callers get who wait
 ROUNDS, SECONDS, PROBE = 2, 18.0, 6.0
 ROWS = 64
 DISPATCHED = (1, 4, 16, 64, 256, 1024)  # replicas

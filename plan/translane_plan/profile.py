@@ -110,6 +110,19 @@ class LoopCosts(_Part):
     after: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
 
+class Turns(_Part):
+    """How long a process keeps a core that others wait for. The defaults are those of Linux on two cores.
+
+    Attributes:
+        slice: time that a process has a core at least.
+        tick: time between two moments at which the kernel may take the core from a process that neither sleeps nor
+            wakes others.
+    """
+
+    slice: Annotated[float, Field(ge=0, le=1)] = 0.0014
+    tick: Annotated[float, Field(ge=1e-5, le=1)] = 0.004
+
+
 class Memory(_Part):
     """Resident memory [bytes].
 
@@ -157,6 +170,7 @@ class Profile(_Part):
         front_end: work of a front end.
         caller: work of the load generator that measured.
         delay: time on the clock from a message to the sleeping process that it wakes.
+        turns: how processes take turns on a core.
         start: time on the clock from the start of a server to its first translation.
         memory: memory of a server.
         traffic: bytes on the wire.
@@ -178,6 +192,7 @@ class Profile(_Part):
     front_end: LoopCosts
     caller: LoopCosts
     delay: Seconds
+    turns: Turns = Turns()
     start: Seconds
     memory: Memory
     traffic: Traffic

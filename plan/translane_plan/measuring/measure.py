@@ -19,6 +19,7 @@ from translane_plan.measuring.processes import are_grouped_by_session, on_cores
 from translane_plan.measuring.replica_costs import ReplicaMeter
 from translane_plan.measuring.samples import read_samples
 from translane_plan.measuring.server import MeasuredServer
+from translane_plan.measuring.turns import measured_turns
 from translane_plan.profile import Length, LoopCosts, Profile, ReplicaCosts
 from translane_plan.settings import MeasureSettings
 from translane_plan.simulation.load import waiting_callers
@@ -33,7 +34,6 @@ _CHECKED = 4000  # requests of the simulation that is compared
 _PACKAGES = ("translane", "onnxruntime", "onnxruntime-gpu", "grpcio", "numpy")
 _CPUINFO = Path("/proc/cpuinfo")
 
-_WAKES = 4  # of processes, by a lone call, from its sending on
 _MOST_AFTER = 0.9  # of the work on a message
 
 Log = Callable[[str], None]
@@ -77,6 +77,7 @@ def measured_profile(settings: MeasureSettings, environ: Mapping[str, str], log:
         run_cost, is_exact = meter.run_cost, meter.counts_processor_time
         meter.close()
         choice = dispatch_cost()
+    turns = measured_turns(min(own))
     log("server: calls alone, under load, and of several texts …")
     flags = ["--device", device, "--threads", str(settings.threads), "--rows", str(_ROWS)]
     model, request = str(bundle.folder.resolve()), next(samples.requests(1, []))
@@ -100,7 +101,7 @@ def measured_profile(settings: MeasureSettings, environ: Mapping[str, str], log:
     decoded = statistics.fmean(alone(replica, by_text[sample.text]) for sample in lone.sent[: lone.calls])
     if not is_exact:  # processor time of several threads, or beside a GPU, is not the time of a step
         lone = dataclasses.replace(lone, replica=decoded)
-    costs = _costs(replica, choice, decoded, lone, busy, texts)
+    costs = _costs(replica, choice, decoded, lone, busy, texts, len(own))
     profile = Profile(
         model=manifest.name,
         precision=manifest.precision,
@@ -116,6 +117,7 @@ def measured_profile(settings: MeasureSettings, environ: Mapping[str, str], log:
         front_end=costs.front_end,
         caller=costs.caller,
         delay=costs.delay,
+        turns=turns,
         start=start,
         memory=memory,
         traffic=traffic,
@@ -126,14 +128,21 @@ def measured_profile(settings: MeasureSettings, environ: Mapping[str, str], log:
 
 
 def _costs(
-    replica: ReplicaCosts, choice: float, decoded: float, lone: CallCosts, busy: CallCosts, texts: CallCosts
+    replica: ReplicaCosts,
+    choice: float,
+    decoded: float,
+    lone: CallCosts,
+    busy: CallCosts,
+    texts: CallCosts,
+    cores: int,
 ) -> Costs:
     """The costs of each part, from the costs of calls.
 
-    A lone call wakes the replica once. It wakes the front end twice, by the request and by the answer, and the caller
-    twice, by the clock and by the answer. What its latency has beyond all processor time is the delay of all wakes but
-    the first. If its latency is shorter than all processor time, part of that time comes after the messages have gone:
-    of the caller's, and of the front end's work on the answer.
+    A lone call wakes the caller's core twice, by the clock and by the answer. It wakes a server's only core once: the
+    front end and the replica take turns on it until the answer has gone. If the server has several cores, it wakes one
+    for the request, one for the replica, and one for the answer. What its latency has beyond all processor time is the
+    delay of all wakes but the first. If its latency is shorter than all processor time, part of that time comes after
+    the messages have gone: of the caller's, and of the front end's work on the answer.
 
     Args:
         replica: costs without waking.
@@ -142,7 +151,9 @@ def _costs(
         lone: lone calls.
         busy: calls of one text under load.
         texts: calls of several texts under load.
+        cores: cores of the server.
     """
+    of_front_end, of_replica = (1, 0) if cores == 1 else (2, 1)  # cores that a lone call wakes
     sentence = max(0.0, (texts.front_end - busy.front_end) / (TEXTS - 1))
     beyond = lone.latency - (lone.front_end + lone.replica + lone.caller)
     after = min(_MOST_AFTER, max(0.0, -beyond) / (lone.front_end / 2 + lone.caller))
@@ -152,12 +163,12 @@ def _costs(
             request=max(0.0, busy.front_end - sentence),
             sentence=sentence,
             dispatch=choice,
-            wake=max(0.0, lone.front_end - busy.front_end) / 2,
+            wake=max(0.0, lone.front_end - busy.front_end) / of_front_end,
             threads=busy.threads,
             after=after,
         ),
         caller=LoopCosts(request=busy.caller, wake=max(0.0, lone.caller - busy.caller) / 2, after=after),
-        delay=max(0.0, beyond) / _WAKES,
+        delay=max(0.0, beyond) / (of_front_end + of_replica + 1),
     )
 
 

@@ -43,9 +43,10 @@ class EventLoop:
 
     def __init__(self, timeline: Timeline, processors: Processors, costs: LoopCosts, delay: float) -> None:
         self._timeline = timeline
-        self._processors = processors
         self._wake = costs.wake
         self._of_loop = 1.0 - costs.threads  # of each second of work; other threads do the rest at the same time
+        self._process = processors.process(Niceness.FRONT, 1.0 / self._of_loop)
+        self._processors = processors
         self._after = costs.after
         self._delay = delay
         self._messages: deque[_Message] = deque()
@@ -64,8 +65,9 @@ class EventLoop:
             self._messages.append(_Message(work * self._of_loop, then, begins))
             return
         self._awake = True
-        self._messages.append(_Message((work + self._wake) * self._of_loop, then, begins))
-        if self._delay:
+        wake = self._wake if self._process.is_cold else 0.0
+        self._messages.append(_Message((work + wake) * self._of_loop, then, begins))
+        if self._delay and self._processors.has_free_core:
             self._timeline.at(self._timeline.now + self._delay, self._next)
         else:
             self._next()
@@ -92,4 +94,4 @@ class EventLoop:
             self._awake = False
 
     def _work(self, seconds: float, then: Callable[[], None]) -> None:
-        self._processors.begin(Niceness.FRONT, seconds, 1.0 / self._of_loop, then)
+        self._process.begin(seconds, then)

@@ -1,65 +1,135 @@
-"""The cores of a machine, shared by processes that want to work.
+"""The cores of a machine, and the processes that take turns on them.
 
-Linux shares a core among processes by their weights (https://docs.kernel.org/scheduler/sched-design-CFS.html). The
-server starts its replicas with a niceness of 10, so that front ends go first. The simulation shares cores without
-slices: at each moment all threads of one niceness go on at the same speed, and no thread goes faster than one core.
+Linux gives each process a virtual time: its work over its weight. The rules are those of EEVDF
+(https://docs.kernel.org/scheduler/sched-eevdf.html), for processes that use all cores alike:
 
-Where Linux groups processes by sessions, the niceness counts only within a session, and a replica has a session of its
-own: so a front end and a replica get equal parts (https://man7.org/linux/man-pages/man7/sched.7.html, autogroups).
-Within a container there are no such groups.
+- A process that wakes gets a free core at once. It begins at the mean virtual time of all processes that want to work.
+- If all cores are taken, a process with less virtual time than the mean may take a core. It takes the core of a process
+  that is beyond the mean, or whose deadline is later. A deadline is one slice after the virtual time.
+- No process loses its core before it has had a slice of time.
+- The kernel looks only when a process wakes, sleeps, or at a tick of its clock. So a process that wakes often waits for
+  the next tick, although its slice is much shorter.
+
+The server starts its replicas with a niceness of 10, so that front ends go first. Where Linux groups processes by
+sessions, the niceness counts only within a session, and a replica has a session of its own: so front ends and replicas
+get equal parts (https://man7.org/linux/man-pages/man7/sched.7.html, autogroups). Within a container there are no such
+groups.
 """
 
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 from collections.abc import Callable
 from enum import IntEnum
 
+from translane_plan.profile import Turns
 from translane_plan.simulation.timeline import Timeline
 
 
 class Niceness(IntEnum):
-    """The processes that go on at equal speeds; the place of their weight among the weights."""
+    """The place of a process's weight among the weights."""
 
     FRONT = 0
     REPLICA = 1
 
 
-# Of the niceness 0 and 10: `sched_prio_to_weight` of the kernel (kernel/sched/core.c).
-WEIGHTS = (1024.0, 110.0)
-EQUAL_WEIGHTS = (1024.0, 1024.0)
+# Of the niceness 0 and 10, to the first one: `sched_prio_to_weight` of the kernel (kernel/sched/core.c).
+WEIGHTS = (1.0, 110 / 1024)
+EQUAL_WEIGHTS = (1.0, 1.0)
+
+_LEAST = 1e-9  # cores: less is a rounding error
 
 
-class Job:
-    """Work of a process that is under way.
+class Process:
+    """A process, which works on one job at a time. `Processors.process` makes it.
 
-    Attributes:
-        niceness: of the process.
-        cores: cores that the process keeps busy.
-        begun: work of any process of this niceness when the job began [seconds].
-        ends: the same work when the job ends.
+    A process of several threads takes as many cores as there are, up to its own number, and gets on more slowly with
+    fewer.
     """
 
-    __slots__ = ("begun", "cores", "ends", "event", "niceness")
+    __slots__ = (
+        "_at", "_event", "_order", "_owner", "_seconds", "cores", "deadline", "done", "since", "taken", "time",
+        "weight",
+    )  # fmt: skip
 
-    def __init__(self, niceness: Niceness, cores: float, begun: float, ends: float, event: Callable[[], None]) -> None:
-        self.niceness = niceness
-        self.cores = cores
-        self.begun = begun
-        self.ends = ends
-        self.event = event
+    def __init__(self, owner: Processors, weight: float, cores: float) -> None:
+        self._owner = owner
+        self.weight = weight
+        self.cores = cores  # that it keeps busy
+        self.taken = 0.0  # cores that it has now
+        self.time = 0.0  # virtual time
+        self.deadline = 0.0
+        self.since = 0.0  # when it got its cores
+        self.done = 0.0  # seconds of its job that are done
+        self._seconds = 0.0  # of its job
+        self._event: Callable[[], None] | None = None  # of its job; None while it sleeps
+        self._at = 0.0  # until when `done` and `time` count
+        self._order = 0  # of its newest end: older ones count no more
+
+    def begin(self, seconds: float, event: Callable[[], None]) -> None:
+        """Begin a job of `seconds` of work on all cores of the process; `event` is called when the job is done."""
+        assert self._event is None, "a process works on one job at a time"
+        self._event, self._seconds, self.done = event, seconds, 0.0
+        self._owner.begun(self)
+
+    def progress(self) -> float:
+        """The seconds of the job that are done."""
+        self.settle(self._owner.now)
+        return self.done
+
+    def shorten(self, seconds: float) -> None:
+        """Let the job end after `seconds` of work, which is less than it was to take."""
+        self._seconds = seconds
+        self._owner.changed(self)
+
+    # For `Processors` alone.
+
+    @property
+    def is_cold(self) -> bool:
+        """Whether a core has slept since this process worked last: a wake now has a core to wake, and its caches."""
+        return self._owner.has_free_core or self._owner.slept_until > self._at
+
+    @property
+    def wants_to_work(self) -> bool:
+        return self._event is not None
+
+    def settle(self, now: float) -> None:
+        """Count the work until `now`."""
+        worked = (now - self._at) * self.taken
+        if worked:
+            self.done += worked / self.cores
+            self.time += worked / self.weight
+        self._at = now
+
+    def ends_at(self, order: int) -> float:
+        """When the job ends with the cores that the process has. `order` is the number of this end."""
+        self._order = order
+        return self._at + max(0.0, self._seconds - self.done) * self.cores / self.taken if self.taken else math.inf
+
+    def is_newest(self, order: int) -> bool:
+        return order == self._order
+
+    def forget_end(self) -> None:
+        """The process has no core, so its job does not end."""
+        self._order = 0
+
+    def ended(self) -> Callable[[], None]:
+        """The job is done. Return its event."""
+        event = self._event
+        assert event
+        self.done, self._event, self._order = self._seconds, None, 0
+        return event
 
 
 class Processors:
-    """Cores, and the jobs that share them. Implements `timeline.Clockwork`.
-
-    A niceness has a clock of its own, which counts the work that each of its threads gets done. This clock goes slower
-    than time while cores are short. So a job ends at a fixed reading of that clock, whatever begins meanwhile.
+    """Cores, and the processes that take turns on them. Implements `timeline.Clockwork`.
 
     Args:
         timeline: the time.
         cores: cores of the machine.
+        turns: how long processes keep a core.
         others: cores that other programs want all the time, at the niceness of front ends.
         weights: weight of each niceness.
 
@@ -68,85 +138,198 @@ class Processors:
     """
 
     def __init__(
-        self, timeline: Timeline, cores: float, others: float = 0.0, weights: tuple[float, float] = WEIGHTS
+        self,
+        timeline: Timeline,
+        cores: float,
+        turns: Turns,
+        others: float = 0.0,
+        weights: tuple[float, float] = WEIGHTS,
     ) -> None:
-        self._cores = cores
-        self._front, self._replica = weights
-        self._others = others
-        self._work = [0.0, 0.0]
-        self._speeds = [1.0, 1.0]
-        self._wanted = [0.0, 0.0]
-        self._jobs: tuple[list[tuple[float, int, Job]], ...] = ([], [])
-        self._count = 0
+        self._timeline = timeline
+        self._weights = weights
+        self._slice, self._tick = turns.slice, turns.tick
+        self._free = float(cores)
+        self._running: dict[Process, None] = {}  # the one that has had its cores longest is the first
+        self._short: dict[Process, None] = {}  # processes that work on too few cores
+        self._waiting: list[Process] = []
+        self._ends: list[tuple[float, int, Process]] = []
+        self._orders = itertools.count(1)
+        self._times = self._weight = 0.0  # of all processes that want to work: weighted virtual times, and weights
+        self._last = 0.0  # virtual time of the last process that has gone to sleep
+        self._taken = 0.0  # cores of all processes
         self._at = 0.0
-        self._next: Niceness = Niceness.FRONT
+        self._ticks = 0  # at the last of which the kernel has looked
+        self._ending: Process | None = None  # whose job has just ended
+        self._freed = 0.0  # when a core became free
+        self.slept_until = 0.0  # the last time at which a core was free
+        self._woken = False  # whether a process has begun to wait since then
         self.next_at = math.inf
         self.used = 0.0
         timeline.add(self)
+        for part in itertools.chain([1.0] * int(others), [others % 1] if others % 1 else []):
+            self.process(Niceness.FRONT, part).begin(math.inf, lambda: None)
 
-    def begin(self, niceness: Niceness, seconds: float, cores: float, event: Callable[[], None]) -> Job:
-        """Begin a job of `seconds` of work on `cores` cores at once; `event` is called when it is done."""
-        begun = self._work[niceness]
-        job = Job(niceness, cores, begun, begun + seconds, event)
-        self._wanted[niceness] += cores
-        self._push(job)
-        self._share()
-        return job
+    @property
+    def now(self) -> float:
+        """The present time [seconds]."""
+        return self._timeline.now
 
-    def progress(self, job: Job) -> float:
-        """The seconds of work of a job that are done."""
-        return self._work[job.niceness] - job.begun
+    @property
+    def has_free_core(self) -> bool:
+        """Whether a process that wakes now finds a core asleep."""
+        return self._free > _LEAST
 
-    def shorten(self, job: Job, seconds: float) -> None:
-        """Let a job end after `seconds` of work, which is less than it was to take."""
-        job.ends = job.begun + seconds
-        self._push(job)
-        self._plan()
+    def process(self, niceness: Niceness, cores: float = 1.0) -> Process:
+        """A process that sleeps, and keeps `cores` cores busy when it works."""
+        return Process(self, self._weights[niceness], cores)
 
     def advance(self, now: float) -> None:
         passed = now - self._at
         if passed > 0:
-            for niceness in Niceness:
-                done = passed * self._speeds[niceness]
-                self._work[niceness] += done
-                self.used += done * self._wanted[niceness]
+            self._times += passed * self._taken
+            self.used += passed * self._taken
             self._at = now
 
     def fire(self) -> None:
-        niceness = self._next
-        ends, _, job = heapq.heappop(self._jobs[niceness])
-        self._work[niceness] = ends  # exactly, whatever the rounding on the way
-        self._wanted[niceness] = max(0.0, self._wanted[niceness] - job.cores) if self._jobs[niceness] else 0.0
-        job.ends = -1.0  # an older entry of the job counts no more
-        self._share()
-        job.event()
-
-    def _push(self, job: Job) -> None:
-        self._count += 1
-        heapq.heappush(self._jobs[job.niceness], (job.ends, self._count, job))
-
-    def _share(self) -> None:
-        """Find the speed of each niceness: see the top of this file."""
-        front, replica = self._wanted[Niceness.FRONT] + self._others, self._wanted[Niceness.REPLICA]
-        speeds = self._speeds
-        if front + replica <= self._cores:
-            speeds[0] = speeds[1] = 1.0
+        if self._ends and self._ends[0][0] <= self._at:
+            self._end(heapq.heappop(self._ends)[2])
         else:
-            share = self._cores / (self._front * front + self._replica * replica)
-            if self._front * share >= 1:  # front ends have cores of their own, and replicas share the rest
-                speeds[0], speeds[1] = 1.0, (self._cores - front) / replica
-            else:
-                speeds[0], speeds[1] = self._front * share, self._replica * share
+            self._ticks = self._ticks_until_now()
+            for runner in list(self._running):
+                self._give_way(runner)
         self._plan()
+
+    # For `Process` alone.
+
+    def begun(self, process: Process) -> None:
+        """A process has a job."""
+        if process is self._ending:  # it has not slept
+            self.changed(process)
+            return
+        process.settle(self._at)
+        mean = self._mean()
+        most = mean + self._slice / process.weight  # a process that was ahead loses no more than a slice for it
+        process.time = min(max(process.time, mean), most)
+        process.deadline = process.time + self._slice / process.weight
+        self._times += process.weight * process.time
+        self._weight += process.weight
+        self._waiting.append(process)
+        self._fill()
+        if not process.taken:
+            self._woken = True
+            longest = next((runner for runner in self._running if runner is not self._ending), None)
+            if longest:
+                self._give_way(longest)
+        self._plan()
+
+    def changed(self, process: Process) -> None:
+        """The job of a process ends at another time than before."""
+        self._push(process)
+        self._plan()
+
+    # Who works.
+
+    def _end(self, process: Process) -> None:
+        process.settle(self._at)
+        event = process.ended()
+        self._ending, self._woken = process, False
+        event()
+        self._ending = None
+        if not process.wants_to_work:
+            self._times -= process.weight * process.time
+            self._weight -= process.weight
+            if self._running == {process: None} and not self._waiting:
+                self._times = self._weight = 0.0  # and no rounding errors
+                self._last = process.time
+            self._take(process, process.taken)
+            self._fill()
+        elif self._woken:
+            self._give_way(process)
+
+    def _give_way(self, runner: Process) -> None:
+        """Let the best of the processes that wait take the cores of `runner`, if the rules say so."""
+        if not self._waiting or self._at - runner.since < self._slice - _LEAST:
+            return
+        runner.settle(self._at)
+        if runner.time >= runner.deadline:
+            runner.deadline = runner.time + self._slice / runner.weight
+        waiter = min(self._waiting, key=self._place)
+        if self._place(waiter) > self._place(runner):
+            return
+        cores = min(waiter.cores, runner.taken)
+        self._take(runner, cores)
+        if not runner.taken:
+            self._waiting.append(runner)
+        self._waiting.remove(waiter)
+        self._give(waiter, cores)
+
+    def _place(self, process: Process) -> tuple[bool, float]:
+        """The order of processes: those that are not beyond the mean first, and of these the earliest deadline."""
+        return process.time > self._mean() + _LEAST, process.deadline
+
+    def _fill(self) -> None:
+        """Give free cores to processes that wait, and then to those with too few."""
+        while self._free > _LEAST and self._waiting:
+            process = min(self._waiting, key=self._place)
+            self._waiting.remove(process)
+            self._give(process, min(process.cores, self._free))
+        if self._free > _LEAST and self._short:
+            for process in list(self._short):
+                self._give(process, min(process.cores - process.taken, self._free))
+
+    def _give(self, process: Process, cores: float) -> None:
+        process.settle(self._at)
+        if not process.taken:
+            process.since = self._at
+            self._running[process] = None
+        self._change(process, process.taken + cores)
+        self._push(process)
+
+    def _take(self, process: Process, cores: float) -> None:
+        process.settle(self._at)
+        left = process.taken - cores
+        self._change(process, left if left > _LEAST else 0.0)
+        if process.taken:
+            self._push(process)
+        else:
+            del self._running[process]
+            process.forget_end()
+
+    def _change(self, process: Process, cores: float) -> None:
+        if self._free > _LEAST and self._at > self._freed:
+            self.slept_until = self._at
+        if self._free <= _LEAST:
+            self._freed = self._at
+        self._free += process.taken - cores
+        self._taken += cores - process.taken
+        process.taken = cores
+        if 0 < cores < process.cores - _LEAST:
+            self._short[process] = None
+        else:
+            self._short.pop(process, None)
+
+    def _mean(self) -> float:
+        """The mean virtual time of the processes that want to work, by their weights."""
+        return self._times / self._weight if self._weight else self._last
+
+    # What comes next.
+
+    def _push(self, process: Process) -> None:
+        process.settle(self._at)
+        if process.taken:
+            order = next(self._orders)
+            heapq.heappush(self._ends, (process.ends_at(order), order, process))
 
     def _plan(self) -> None:
         """Find the next event."""
-        self.next_at = math.inf
-        for niceness in Niceness:
-            jobs = self._jobs[niceness]
-            while jobs and jobs[0][0] != jobs[0][2].ends:  # the job was shortened
-                heapq.heappop(jobs)
-            if jobs:
-                at = self._at + max(0.0, jobs[0][0] - self._work[niceness]) / self._speeds[niceness]
-                if at < self.next_at:
-                    self.next_at, self._next = at, niceness
+        ends = self._ends
+        while ends and not ends[0][2].is_newest(ends[0][1]):
+            heapq.heappop(ends)
+        self.next_at = ends[0][0] if ends else math.inf
+        if self._waiting:
+            ticks = self._ticks_until_now()
+            at_tick = abs(ticks * self._tick - self._at) < _LEAST and ticks > self._ticks  # and not looked yet
+            self.next_at = min(self.next_at, self._at if at_tick else (ticks + 1) * self._tick)
+
+    def _ticks_until_now(self) -> int:
+        return math.floor(self._at / self._tick + _LEAST)

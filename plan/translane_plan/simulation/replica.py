@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from translane_plan.profile import Curve, Profile
-from translane_plan.simulation.processors import Job, Niceness, Processors
+from translane_plan.simulation.processors import Niceness, Processors
 from translane_plan.simulation.timeline import Timeline
 from translane_server.replica.interface import ReplicaListener
 from translane_server.runtime.encode_groups import group_sources
@@ -67,10 +67,10 @@ class Replica:
         self.busy = 0.0
         self.steps = self.row_steps = 0
         self._timeline = timeline
-        self._processors = processors
         self._costs = costs
         self._delay = profile.delay
-        self._cores = float(profile.threads) if profile.device == "cpu" else 1.0
+        self._processors = processors
+        self._process = processors.process(Niceness.REPLICA, float(profile.threads) if profile.device == "cpu" else 1.0)
         self._step_seconds = _step_seconds(costs.steps, rows)
         self._run_cost = profile.run_cost
         self._encode_tokens = max(min(encode_tokens, rows * profile.source_capacity), profile.source_capacity)
@@ -83,7 +83,7 @@ class Replica:
         self._decoding: list[tuple[int, int, int, int]] = []
         self._keys = 0  # source tokens of the sentences that decode, less the steps before each of them
         self._awake = False
-        self._run: Job | None = None
+        self._runs = False
         self._run_steps = 0  # steps of this run
         self._run_before = 0.0  # seconds of this run before its first step
         self._run_step = 0.0  # seconds of each step of this run
@@ -95,13 +95,14 @@ class Replica:
         self._arrived.append(task)
         if not self._awake:
             self._awake = True
-            self._timeline.at(self._timeline.now + self._delay, lambda: self._turn(self._costs.wake))
-        elif self._run and self._run_steps > 1:
-            decoded = (self._processors.progress(self._run) - self._run_before) / self._run_step
+            delay = self._delay if self._processors.has_free_core else 0.0
+            self._timeline.at(self._timeline.now + delay, self._wake)
+        elif self._runs and self._run_steps > 1:
+            decoded = (self._process.progress() - self._run_before) / self._run_step
             steps = max(1, math.ceil(decoded))
             if steps < self._run_steps:
                 self._run_steps = steps
-                self._processors.shorten(self._run, self._run_before + steps * self._run_step)
+                self._process.shorten(self._run_before + steps * self._run_step)
 
     def cancel(self, number: int) -> None:
         raise NotImplementedError("no caller of the simulation goes away")
@@ -113,6 +114,11 @@ class Replica:
         raise NotImplementedError("a simulated replica runs to the end")
 
     # The loop.
+
+    def _wake(self) -> None:
+        """Wait for a core, and read orders then."""
+        wake = self._costs.wake if self._process.is_cold else 0.0
+        self._process.begin(0.0, lambda: self._turn(wake))
 
     def _turn(self, more: float = 0.0) -> None:
         """Read orders, admit sentences, and begin a run of steps; with `more` seconds of work."""
@@ -128,13 +134,12 @@ class Replica:
         keys = self._keys + n * (self.steps + (steps + 1) / 2)
         self._run_step = self._step_seconds[n] + costs.key * keys
         self._run_steps, self._run_before = steps, before
-        self._run = self._processors.begin(
-            Niceness.REPLICA, before + steps * self._run_step, self._cores, self._run_ended
-        )
+        self._runs = True
+        self._process.begin(before + steps * self._run_step, self._run_ended)
 
     def _run_ended(self) -> None:
         steps, n = self._run_steps, len(self._decoding)
-        self._run = None
+        self._runs = False
         self.busy += self._run_before + steps * self._run_step
         self.steps += steps
         self.row_steps += steps * n

@@ -112,7 +112,7 @@ class Simulation:
         self.shape = shape
         self.timeline = Timeline()
         weights = WEIGHTS if shape.nice else EQUAL_WEIGHTS
-        self.processors = Processors(self.timeline, shape.cores, shape.others, weights)
+        self.processors = Processors(self.timeline, shape.cores, profile.turns, shape.others, weights)
         self._load = load
         self._pick = random.Random(seed)  # noqa: S311 nothing secret
         self._front_ends = [_FrontEnd(self, number) for number in range(shape.front_ends)]
@@ -127,7 +127,7 @@ class Simulation:
 
     def _caller_loops(self) -> list[EventLoop]:
         shape, profile = self.shape, self.profile
-        cores = Processors(self.timeline, shape.caller_cores) if shape.caller_cores else self.processors
+        cores = Processors(self.timeline, shape.caller_cores, profile.turns) if shape.caller_cores else self.processors
         number = shape.caller_processes or (1 if shape.caller_cores else 0)
         return [EventLoop(self.timeline, cores, profile.caller, profile.delay) for _ in range(number)]
 

@@ -31,7 +31,7 @@ def test_what_a_lone_call_takes_more_are_wakes_and_delays():
     assert decoded == pytest.approx(2 * MILLI + MILLI + 4 * MILLI)
     lone = calls(5.0, decoded + 0.25, 2.0, latency=5.0 + decoded + 0.25 + 2.0 + 0.5)
     texts = calls(3.0 + 0.5 * (TEXTS - 1), 9.0, 9.0)
-    found = _costs(costs, 1e-6, decoded, lone, calls(3.0, 9.0, 1.0), texts)
+    found = _costs(costs, 1e-6, decoded, lone, calls(3.0, 9.0, 1.0), texts, cores=4)
     assert found.replica.wake == pytest.approx(0.25)
     assert found.front_end.sentence == pytest.approx(0.5)
     assert found.front_end.request == pytest.approx(2.5)
@@ -42,12 +42,15 @@ def test_what_a_lone_call_takes_more_are_wakes_and_delays():
     assert found.caller.wake == pytest.approx(0.5)
     assert found.delay == pytest.approx(0.125)
     assert found.front_end.after == found.caller.after == 0
+    found = _costs(costs, 1e-6, decoded, lone, calls(3.0, 9.0, 1.0), texts, cores=1)
+    assert found.front_end.wake == pytest.approx(2.0)
+    assert found.delay == pytest.approx(0.25)
 
 
 def test_a_lone_call_that_is_shorter_than_its_work_works_on_after_its_messages():
     costs = profile().replica
     lone = calls(4.0, 0.5, 2.0, latency=6.5 - 1.0)
-    found = _costs(costs, 0.0, 0.5, lone, calls(3.0, 9.0, 1.0), calls(3.0, 9.0, 1.0))
+    found = _costs(costs, 0.0, 0.5, lone, calls(3.0, 9.0, 1.0), calls(3.0, 9.0, 1.0), cores=1)
     assert found.delay == 0
     assert found.front_end.after == found.caller.after == pytest.approx(0.25)
 

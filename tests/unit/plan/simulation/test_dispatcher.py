@@ -69,10 +69,11 @@ async def served(rows, limit, events):
             replica = replicas[value[0] % len(replicas)]
             ended = [(each, RESULT) for each in replica.take(value[1])]
             replica.listener.reported(replica, Report(ended, (), (), Measurements.none()))
+    sent = [list(replica.sent) for replica in replicas]  # before the requests end: then others get their places
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    return [replica.sent for replica in replicas], refused
+    return sent, refused
 
 
 def simulated(rows, limit, events):

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from translane_client.bench.schedule import arrivals
-from translane_plan.profile import LoopCosts
+from translane_plan.profile import LoopCosts, Turns
 from translane_plan.simulation.event_loop import EventLoop
 from translane_plan.simulation.processors import Processors
 from translane_plan.simulation.timeline import Timeline
@@ -18,7 +18,7 @@ FREE = LoopCosts(request=0.0)
 def handled(messages, costs=FREE, delay=0.0, cores=4):
     """When each message is handled: (time, work) each; and the loop."""
     timeline = Timeline()
-    loop = EventLoop(timeline, Processors(timeline, cores), costs, delay)
+    loop = EventLoop(timeline, Processors(timeline, cores, Turns()), costs, delay)
     ends: list[float] = []
     for at, work in messages:
         timeline.at(at, partial(loop.handle, work, lambda: ends.append(timeline.now)))

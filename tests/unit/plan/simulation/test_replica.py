@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.plan_profiles import MILLI, profile
+from translane_plan.profile import Turns
 from translane_plan.simulation.processors import Processors
 from translane_plan.simulation.replica import STEPS_AT_ONCE, Replica
 from translane_plan.simulation.timeline import Timeline
@@ -137,7 +138,7 @@ def simulated(sentences, rows, encode_tokens, cores=1):
     targets = {number: target for number, (_, _, target) in enumerate(sentences)}
     replica = Replica(
         timeline,
-        Processors(timeline, cores),
+        Processors(timeline, cores, Turns()),
         COSTS,
         rows=rows,
         encode_tokens=encode_tokens,
