@@ -18,11 +18,11 @@ from translane_plan.settings import MEASURE_PREFIX, SIZE_PREFIX, MeasureSettings
 from translane_plan.sizing import Demand
 from translane_server.errors import SettingsError, StartupError, is_about_memory
 from translane_server.printable import printable
-from translane_server.settings_loader import load_settings
+from translane_server.settings_loader import Settings, load_settings
 from translane_server.settings_loader import print_completion as print_script
 
 PROGRAM = "translane-plan"
-_COMMANDS = {"measure": MeasureSettings, "size": SizeSettings}
+_COMMANDS: dict[str, type[Settings]] = {"measure": MeasureSettings, "size": SizeSettings}
 _LONGEST_MEAN = 65536  # tokens
 
 

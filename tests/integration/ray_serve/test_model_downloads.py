@@ -8,7 +8,8 @@ pytest.importorskip("ray.serve", reason="Ray is not installed")
 pytest.importorskip("yaml", reason="the extra ray is not installed")
 
 from helpers.file_server import serving_files
-from helpers.ray_serve import BUNDLE, ray_serve
+from helpers.ray_cluster.serve import ray_serve
+from helpers.reliability.server_process import BUNDLE
 from translane_client import Client
 
 pytestmark = [
