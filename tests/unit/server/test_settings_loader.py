@@ -16,7 +16,7 @@ class Example(Settings):
 
     source: Annotated[Path, Flag(positional=True)] = Field(description="What to read.")
     output: Annotated[Path, Flag("FOLDER", short="-o")] = Field(default=Path("out"), description="What to write.")
-    batch_size: Annotated[int, Flag(heading="speed")] = Field(default=8, ge=1, description="How many at once.")
+    group_size: Annotated[int, Flag(heading="speed")] = Field(default=8, ge=1, description="How many at once.")
     share: float | None = Field(default=0.5, le=1, description="At most 100% of it.")
     mode: Literal["slow", "quick"] | None = Field(default=None, description="How.")
     languages: tuple[str, ...] = Field(default=(), description="Which ones.")
@@ -41,19 +41,19 @@ def refused(*argv, **environ):
 @pytest.fixture
 def config(tmp_path):
     path = tmp_path / "settings.toml"
-    path.write_text('source = "file"\nbatch_size = 2\nlanguages = ["de", "fr"]\n', encoding="utf-8")
+    path.write_text('source = "file"\ngroup_size = 2\nlanguages = ["de", "fr"]\n', encoding="utf-8")
     return str(path)
 
 
 def test_defaults():
-    assert load("here").batch_size == 8
+    assert load("here").group_size == 8
 
 
 def test_precedence(config):
-    assert load("--config", config).batch_size == 2
-    assert load(TRANSLANE_CONFIG=config).batch_size == 2
-    assert load("--config", config, TRANSLANE_BATCH_SIZE="3").batch_size == 3
-    assert load("--config", config, "--batch-size", "4", TRANSLANE_BATCH_SIZE="3").batch_size == 4
+    assert load("--config", config).group_size == 2
+    assert load(TRANSLANE_CONFIG=config).group_size == 2
+    assert load("--config", config, TRANSLANE_GROUP_SIZE="3").group_size == 3
+    assert load("--config", config, "--group-size", "4", TRANSLANE_GROUP_SIZE="3").group_size == 4
     assert load("--config", config, "flag", TRANSLANE_SOURCE="variable").source == Path("flag")
     assert load("--config", config, TRANSLANE_SOURCE="variable").source == Path("variable")
     assert load("--config", config, TRANSLANE_CONFIG="/not/read").source == Path("file")
@@ -72,12 +72,12 @@ def test_spellings(config):
 
 def test_settings_are_frozen():
     with pytest.raises(ValueError, match="frozen"):
-        load("x").batch_size = 3
+        load("x").group_size = 3
 
 
 def test_the_constructor_reads_no_environment(monkeypatch):
-    monkeypatch.setenv("BATCH_SIZE", "3")
-    assert Example(source=Path("x")).batch_size == 8
+    monkeypatch.setenv("GROUP_SIZE", "3")
+    assert Example(source=Path("x")).group_size == 8
 
 
 @pytest.mark.parametrize(
@@ -87,17 +87,17 @@ def test_the_constructor_reads_no_environment(monkeypatch):
         (("x", "--sped", "9"), {}, "unknown argument --sped; --help lists the known ones"),
         (("x", "--batch", "9"), {}, "unknown argument --batch; --help lists the known ones"),
         (("x", "y"), {}, "unknown argument y; --help lists the known ones"),
-        (("x", "--batch-size"), {}, "--batch-size: expected one argument"),
-        (("x", "--batch-size", "0"), {}, "--batch-size: input should be greater than or equal to 1, not '0'"),
+        (("x", "--group-size"), {}, "--group-size: expected one argument"),
+        (("x", "--group-size", "0"), {}, "--group-size: input should be greater than or equal to 1, not '0'"),
         (
             ("x",),
-            {"TRANSLANE_BATCH_SIZE": "many"},
-            "TRANSLANE_BATCH_SIZE: input should be a valid integer, unable to parse string as an integer, not 'many'",
+            {"TRANSLANE_GROUP_SIZE": "many"},
+            "TRANSLANE_GROUP_SIZE: input should be a valid integer, unable to parse string as an integer, not 'many'",
         ),
         (
             ("x",),
-            {"TRANSLANE_BATCH_SISE": "1"},
-            "unknown environment variable TRANSLANE_BATCH_SISE; did you mean TRANSLANE_BATCH_SIZE?",
+            {"TRANSLANE_GROUP_SISE": "1"},
+            "unknown environment variable TRANSLANE_GROUP_SISE; did you mean TRANSLANE_GROUP_SIZE?",
         ),
         (("x",), {"TRANSLANE_ZZZZ": "1"}, "unknown environment variable TRANSLANE_ZZZZ"),
         (
@@ -114,10 +114,10 @@ def test_refusals(argv, environ, sentence):
 @pytest.mark.parametrize(
     ("content", "part"),
     [
-        ("batch-size = 3", "unknown key batch-size; did you mean batch_size?"),
-        ("batch_size = 0", "greater than or equal to 1, not 0"),
-        ("batch_size = ", "it is not TOML"),
-        ("[server]\nbatch_size = 3", "unknown key server"),
+        ("group-size = 3", "unknown key group-size; did you mean group_size?"),
+        ("group_size = 0", "greater than or equal to 1, not 0"),
+        ("group_size = ", "it is not TOML"),
+        ("[server]\ngroup_size = 3", "unknown key server"),
         ('config = "other.toml"', "unknown key config"),
     ],
 )
@@ -130,17 +130,17 @@ def test_refused_files(tmp_path, content, part):
 
 
 def test_long_values_are_cut():
-    assert len(refused("x", "--batch-size", "9" * 10_000 + "x")) < 250
+    assert len(refused("x", "--group-size", "9" * 10_000 + "x")) < 250
 
 
 def test_variables_of_other_commands_are_not_ours():
     others = {"TRANSLANE_TRAIN_STEPS": "1", "TRANSLANE_EXPORT_FORMAT": "x", "TRANSLANE_CLIENT_SERVER": "y"}
-    assert load("x", **others).batch_size == 8
+    assert load("x", **others).group_size == 8
 
 
 def test_a_command_ignores_the_servers_variables():
-    settings = load("x", prefix="TRANSLANE_TRAIN_", TRANSLANE_PORT="1", TRANSLANE_TRAIN_BATCH_SIZE="5")
-    assert settings.batch_size == 5
+    settings = load("x", prefix="TRANSLANE_TRAIN_", TRANSLANE_PORT="1", TRANSLANE_TRAIN_GROUP_SIZE="5")
+    assert settings.group_size == 5
     with pytest.raises(SettingsError, match="TRANSLANE_TRAIN_PORT"):
         load("x", prefix="TRANSLANE_TRAIN_", TRANSLANE_TRAIN_PORT="1")
 
@@ -160,7 +160,7 @@ def test_help(capsys):
         "SOURCE What to read. (required)",
         "-o FOLDER, --output FOLDER What to write. (default: out)",
         "speed:",
-        "--batch-size N How many at once. (default: 8)",
+        "--group-size N How many at once. (default: 8)",
         "--share X At most 100% of it. (default: 0.5)",
         "--mode {slow,quick} How.",
         "--languages TEXT Which ones.",
@@ -186,4 +186,4 @@ def test_version(capsys):
 
 def test_a_flag_is_named_as_it_is_typed():
     assert flag_name(Example, "source") == "SOURCE"
-    assert flag_name(Example, "batch_size") == "--batch-size"
+    assert flag_name(Example, "group_size") == "--group-size"
