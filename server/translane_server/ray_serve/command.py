@@ -54,6 +54,8 @@ def config_of(argv: Sequence[str], environ: Mapping[str, str]) -> dict[str, Any]
     groups = _groups(settings)
     return {
         "proxy_location": "EveryNode",
+        # Serve has an HTTP proxy on each node, on every interface by default. The probes of a node ask it.
+        "http_options": {"host": "127.0.0.1"},
         "grpc_options": {
             "port": settings.port,
             "grpc_servicer_functions": [f"{_ROOM}.proxy.add_translation_service"],

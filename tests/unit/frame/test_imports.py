@@ -141,8 +141,8 @@ ROOMS = {
         "ray_serve.settings": {"errors", "model_places", "settings", "settings_loader"},
         "ray_serve": {
             "ray_serve.autoscaling", "ray_serve.calls", "ray_serve.groups", "ray_serve.settings", "embedded", "errors",
-            "listening", "manifest", "model_places", "models.folders", "observation", "requests", "rpc.service",
-            "settings", "settings_loader",
+            "listening", "manifest", "model_places", "models.folders", "observation", "requests", "rpc.port",
+            "rpc.service", "settings", "settings_loader",
         },
         "front_ends.front_end": {
             "access", "front_ends.messages", "front_ends.parent_connection", "models", "replica.messages",

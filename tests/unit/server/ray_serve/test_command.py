@@ -27,6 +27,7 @@ def only_application(*argv, **environ):
 
 def test_a_model_and_nothing_else():
     config = config_of(["--model", "/models/zh-en"], {})
+    assert config["http_options"] == {"host": "127.0.0.1"}
     assert config["grpc_options"] == {
         "port": 50051,
         "grpc_servicer_functions": ["translane_server.ray_serve.proxy.add_translation_service"],
