@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
 from translane_plan.errors import PlanError
 from translane_plan.lengths import read_lengths, scaled_to
@@ -26,8 +29,12 @@ _COMMANDS: dict[str, type[Settings]] = {"measure": MeasureSettings, "size": Size
 _LONGEST_MEAN = 65536  # tokens
 
 
+class _Terminated(BaseException):
+    """SIGTERM arrived. As an exception it passes the code that ends the server."""
+
+
 def measure(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Measure a profile; return the exit code: 0 done, 1 failed, 2 wrong settings, 130 interrupted."""
+    """Measure a profile; return the exit code: 0 done, 1 failed, 2 wrong settings, 130 interrupted, 143 ended."""
     program = f"{PROGRAM} measure"
     try:
         settings = load_settings(MeasureSettings, arguments, environ, prog=program, env_prefix=MEASURE_PREFIX)
@@ -35,7 +42,8 @@ def measure(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         # Here, because a plan needs neither numpy nor onnxruntime.
         from translane_plan.measuring.measure import measured_profile
 
-        profile = measured_profile(settings, environ, lambda line: _log(program, line))
+        with _raising_on_sigterm():
+            profile = measured_profile(settings, environ, lambda line: _log(program, line))
         write_profile(settings.output, profile)
     except (SettingsError, StartupError) as error:
         return _fail(program, str(error), error.exit_code)
@@ -47,6 +55,8 @@ def measure(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         return _fail(program, "there is not enough memory for the model and its rows", 1)
     except KeyboardInterrupt:
         return _fail(program, "interrupted; there is no profile", 130)
+    except _Terminated:
+        return _fail(program, "ended by SIGTERM; there is no profile", 128 + signal.SIGTERM)
     _log(program, f"{settings.output}: written")
     return 0
 
@@ -110,6 +120,19 @@ def _lengths(given: str, profile: Profile) -> Sequence[Length]:
     if not 1 <= mean <= _LONGEST_MEAN:
         raise SettingsError(f"--lengths: a mean of 1 to {_LONGEST_MEAN} tokens is needed, not {given}")
     return scaled_to(profile.lengths, mean)
+
+
+@contextlib.contextmanager
+def _raising_on_sigterm() -> Iterator[None]:
+    def terminate(_number: int, _frame: FrameType | None) -> NoReturn:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second signal would interrupt the end of the server
+        raise _Terminated
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _check_writable(path: Path) -> None:
