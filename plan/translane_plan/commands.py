@@ -18,7 +18,7 @@ from translane_plan.plan import make_plan
 from translane_plan.profile import Length, Profile, read_profile, write_profile
 from translane_plan.report import as_json, lines
 from translane_plan.settings import MEASURE_PREFIX, SIZE_PREFIX, MeasureSettings, SizeSettings
-from translane_plan.sizing import Demand
+from translane_plan.sizing import MOST_SENTENCES, Demand
 from translane_server.errors import SettingsError, StartupError, is_about_memory
 from translane_server.printable import printable
 from translane_server.settings_loader import Settings, load_settings
@@ -66,6 +66,7 @@ def size(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     program = f"{PROGRAM} size"
     try:
         settings = load_settings(SizeSettings, arguments, environ, prog=program, env_prefix=SIZE_PREFIX)
+        _check_size(settings)
         profile = read_profile(settings.profile)
         lengths = _lengths(settings.lengths, profile)
         sentences = settings.texts_per_request
@@ -145,6 +146,20 @@ def _check_writable(path: Path) -> None:
         raise PlanError(f"--output: {path}: it is a folder, not a file")
     if not path.absolute().parent.is_dir():
         raise PlanError(f"--output: {path}: there is no folder {path.absolute().parent}")
+
+
+def _check_size(settings: SizeSettings) -> None:
+    """Refuse a simulation that would hardly end.
+
+    Raises:
+        SettingsError: it has too many sentences.
+    """
+    sentences = settings.requests * settings.texts_per_request
+    if sentences > MOST_SENTENCES:
+        raise SettingsError(
+            f"--requests {settings.requests} of --texts-per-request {settings.texts_per_request} are {sentences:,}"
+            f" sentences, and at most {MOST_SENTENCES:,} are simulated"
+        )
 
 
 def _log(program: str, line: str) -> None:

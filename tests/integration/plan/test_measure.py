@@ -47,7 +47,7 @@ def test_the_server_ends_with_the_command(tmp_path, number, code):
     path = tmp_path / "profile.json"
     command = [sys.executable, "-m", "translane_plan", "measure", str(DEMO), "-o", str(path), "--seconds", "20"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as measuring:
-        servers = []
+        servers: list[psutil.Process] = []
         try:
             assert measuring.stderr
             assert any("server: calls alone" in line for line in measuring.stderr)

@@ -79,6 +79,16 @@ def test_lengths_of_a_file_and_of_a_mean(file, tmp_path, capsys):
         (["size", "{file}", "--rate", "5", "--p95", "1s", "--lengths", "none"], 1, "--lengths: none: No such file"),
         (["size", "{file}", "--rate", "5", "--p95", "1ms"], 1, "a lone request takes"),
         (["size", "{file}", "--rate", "5", "--p95", "1s", "--front-ends", "9"], 1, "at most the CPUs granted (8)"),
+        (
+            ["size", "{file}", "--rate", "5", "--p95", "1s", "--texts-per-request", "2000", "--requests", "100"],
+            1,
+            "--texts-per-request 2000: a front end of this server lets 1024 sentences wait",
+        ),
+        (
+            ["size", "{file}", "--rate", "5", "--p95", "1s", "--texts-per-request", "512", "--requests", "100000"],
+            2,
+            "51,200,000 sentences, and at most 10,000,000 are simulated",
+        ),
         (["size", "none.json", "--rate", "5", "--p95", "1s"], 1, "profile none.json: it cannot be read"),
         (["measure", "none"], 2, "--output is required"),
         (["measure", "none", "-o", "{folder}/x.json"], 1, "model bundle none: there is no such folder"),
