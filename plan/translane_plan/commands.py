@@ -23,6 +23,7 @@ from translane_server.errors import SettingsError, StartupError, is_about_memory
 from translane_server.printable import printable
 from translane_server.settings_loader import Settings, load_settings
 from translane_server.settings_loader import print_completion as print_script
+from translane_server.standard_output import write_output
 
 PROGRAM = "translane-plan"
 _COMMANDS: dict[str, type[Settings]] = {"measure": MeasureSettings, "size": SizeSettings}
@@ -91,8 +92,10 @@ def size(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         return _fail(program, str(error), 1)
     except KeyboardInterrupt:
         return _fail(program, "interrupted", 130)
-    with contextlib.suppress(BrokenPipeError):
-        print(json.dumps(as_json(plan), indent=1) if settings.format == "json" else "\n".join(lines(plan)), flush=True)
+    try:
+        write_output(json.dumps(as_json(plan), indent=1) if settings.format == "json" else "\n".join(lines(plan)))
+    except OSError as error:
+        return _fail(program, f"standard output cannot be written: {error.strerror}", 1)
     return 0 if plan.is_kept else 1
 
 
@@ -114,10 +117,9 @@ def _lengths(given: str, profile: Profile) -> Sequence[Length]:
     """The lengths of the setting; see `SizeSettings.lengths`."""
     if not given:
         return profile.lengths
-    try:
-        mean = float(given)
-    except ValueError:
+    if not _is_number(given):
         return read_lengths(Path(given))
+    mean = float(given)
     if not 1 <= mean <= _LONGEST_MEAN:
         raise SettingsError(f"--lengths: a mean of 1 to {_LONGEST_MEAN} tokens is needed, not {given}")
     return scaled_to(profile.lengths, mean)
@@ -146,6 +148,17 @@ def _check_writable(path: Path) -> None:
         raise PlanError(f"--output: {path}: it is a folder, not a file")
     if not path.absolute().parent.is_dir():
         raise PlanError(f"--output: {path}: there is no folder {path.absolute().parent}")
+
+
+def _is_number(text: str) -> bool:
+    """Whether a text is a number as programs write it; Python itself takes 1_0 and other writings' digits."""
+    if not text.isascii() or "_" in text:
+        return False
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _check_size(settings: SizeSettings) -> None:
