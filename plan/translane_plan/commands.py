@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
 from translane_plan.errors import PlanError
 from translane_plan.lengths import read_lengths, scaled_to
@@ -15,19 +18,24 @@ from translane_plan.plan import make_plan
 from translane_plan.profile import Length, Profile, read_profile, write_profile
 from translane_plan.report import as_json, lines
 from translane_plan.settings import MEASURE_PREFIX, SIZE_PREFIX, MeasureSettings, SizeSettings
-from translane_plan.sizing import Demand
+from translane_plan.sizing import MOST_SENTENCES, Demand
 from translane_server.errors import SettingsError, StartupError, is_about_memory
 from translane_server.printable import printable
 from translane_server.settings_loader import Settings, load_settings
 from translane_server.settings_loader import print_completion as print_script
+from translane_server.standard_output import write_output
 
 PROGRAM = "translane-plan"
 _COMMANDS: dict[str, type[Settings]] = {"measure": MeasureSettings, "size": SizeSettings}
 _LONGEST_MEAN = 65536  # tokens
 
 
+class _Terminated(BaseException):
+    """SIGTERM arrived. As an exception it passes the code that ends the server."""
+
+
 def measure(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Measure a profile; return the exit code: 0 done, 1 failed, 2 wrong settings, 130 interrupted."""
+    """Measure a profile; return the exit code: 0 done, 1 failed, 2 wrong settings, 130 interrupted, 143 ended."""
     program = f"{PROGRAM} measure"
     try:
         settings = load_settings(MeasureSettings, arguments, environ, prog=program, env_prefix=MEASURE_PREFIX)
@@ -35,7 +43,8 @@ def measure(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         # Here, because a plan needs neither numpy nor onnxruntime.
         from translane_plan.measuring.measure import measured_profile
 
-        profile = measured_profile(settings, environ, lambda line: _log(program, line))
+        with _raising_on_sigterm():
+            profile = measured_profile(settings, environ, lambda line: _log(program, line))
         write_profile(settings.output, profile)
     except (SettingsError, StartupError) as error:
         return _fail(program, str(error), error.exit_code)
@@ -47,6 +56,8 @@ def measure(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         return _fail(program, "there is not enough memory for the model and its rows", 1)
     except KeyboardInterrupt:
         return _fail(program, "interrupted; there is no profile", 130)
+    except _Terminated:
+        return _fail(program, "ended by SIGTERM; there is no profile", 128 + signal.SIGTERM)
     _log(program, f"{settings.output}: written")
     return 0
 
@@ -56,6 +67,7 @@ def size(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     program = f"{PROGRAM} size"
     try:
         settings = load_settings(SizeSettings, arguments, environ, prog=program, env_prefix=SIZE_PREFIX)
+        _check_size(settings)
         profile = read_profile(settings.profile)
         lengths = _lengths(settings.lengths, profile)
         sentences = settings.texts_per_request
@@ -80,8 +92,10 @@ def size(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         return _fail(program, str(error), 1)
     except KeyboardInterrupt:
         return _fail(program, "interrupted", 130)
-    with contextlib.suppress(BrokenPipeError):
-        print(json.dumps(as_json(plan), indent=1) if settings.format == "json" else "\n".join(lines(plan)), flush=True)
+    try:
+        write_output(json.dumps(as_json(plan), indent=1) if settings.format == "json" else "\n".join(lines(plan)))
+    except OSError as error:
+        return _fail(program, f"standard output cannot be written: {error.strerror}", 1)
     return 0 if plan.is_kept else 1
 
 
@@ -103,13 +117,25 @@ def _lengths(given: str, profile: Profile) -> Sequence[Length]:
     """The lengths of the setting; see `SizeSettings.lengths`."""
     if not given:
         return profile.lengths
-    try:
-        mean = float(given)
-    except ValueError:
+    if not _is_number(given):
         return read_lengths(Path(given))
+    mean = float(given)
     if not 1 <= mean <= _LONGEST_MEAN:
         raise SettingsError(f"--lengths: a mean of 1 to {_LONGEST_MEAN} tokens is needed, not {given}")
     return scaled_to(profile.lengths, mean)
+
+
+@contextlib.contextmanager
+def _raising_on_sigterm() -> Iterator[None]:
+    def terminate(_number: int, _frame: FrameType | None) -> NoReturn:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second signal would interrupt the end of the server
+        raise _Terminated
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _check_writable(path: Path) -> None:
@@ -122,6 +148,31 @@ def _check_writable(path: Path) -> None:
         raise PlanError(f"--output: {path}: it is a folder, not a file")
     if not path.absolute().parent.is_dir():
         raise PlanError(f"--output: {path}: there is no folder {path.absolute().parent}")
+
+
+def _is_number(text: str) -> bool:
+    """Whether a text is a number as programs write it; Python itself takes 1_0 and other writings' digits."""
+    if not text.isascii() or "_" in text:
+        return False
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _check_size(settings: SizeSettings) -> None:
+    """Refuse a simulation that would hardly end.
+
+    Raises:
+        SettingsError: it has too many sentences.
+    """
+    sentences = settings.requests * settings.texts_per_request
+    if sentences > MOST_SENTENCES:
+        raise SettingsError(
+            f"--requests {settings.requests} of --texts-per-request {settings.texts_per_request} are {sentences:,}"
+            f" sentences, and at most {MOST_SENTENCES:,} are simulated"
+        )
 
 
 def _log(program: str, line: str) -> None:

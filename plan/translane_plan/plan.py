@@ -85,8 +85,13 @@ def make_plan(
         machines: number of machines.
 
     Raises:
-        PlanError: no number of machines keeps the goal.
+        PlanError: no number of machines keeps the goal, or the server refuses such requests.
     """
+    if demand.sentences > machine.shape.waiting_limit:
+        raise PlanError(
+            f"--texts-per-request {demand.sentences}: a front end of this server lets {machine.shape.waiting_limit}"
+            " sentences wait, so it refuses each such request"
+        )
     most = None
     if p95 is not None and (rate is None or machines is None):
         most = highest_rate(profile, machine, demand, p95)

@@ -19,6 +19,7 @@ from translane_server.settings_loader import what_is_wrong
 
 _MOST_BYTES = 1 << 24  # of a profile's file
 _MOST_POINTS = 64  # of a curve
+_SHORTEST_STEP = 1e-9  # seconds; without a cost, the work of a sentence would be nothing
 
 Seconds = Annotated[float, Field(ge=0, le=3600)]
 Count = Annotated[int, Field(ge=1, le=1 << 20)]
@@ -61,13 +62,20 @@ class Curve(_Part):
         return self
 
     def at(self, count: float) -> float:
-        """The seconds of `count`: on the line through the two measured points that are nearest (≥ 0)."""
+        """The seconds of `count`: on the line through the two measured points that are nearest.
+
+        Beyond the points, the line falls no lower than to the last point, or to the first point's share by its count.
+        So the seconds of counts above 0 are positive where those of the points are.
+        """
         if len(self.counts) == 1:
             return self.seconds[0]
         low = min(max(bisect_right(self.counts, count) - 1, 0), len(self.counts) - 2)
         first, second = self.counts[low], self.counts[low + 1]
         slope = (self.seconds[low + 1] - self.seconds[low]) / (second - first)
-        return max(0.0, self.seconds[low] + (count - first) * slope)
+        found = max(0.0, self.seconds[low] + (count - first) * slope)
+        if count < self.counts[0]:
+            return max(found, self.seconds[0] * count / self.counts[0])
+        return max(found, self.seconds[-1]) if count > self.counts[-1] else found
 
 
 class ReplicaCosts(_Part):
@@ -88,6 +96,12 @@ class ReplicaCosts(_Part):
     turn: Seconds
     sentence: Seconds
     wake: Seconds
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if min(self.steps.seconds) < _SHORTEST_STEP:
+            raise ValueError(f"a decoder step takes at least {_SHORTEST_STEP:g} seconds, not {min(self.steps.seconds)}")
+        return self
 
 
 class LoopCosts(_Part):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from translane_plan.plan import Plan
+from translane_server.printable import printable
 
 _GIBI = 2**30
 _QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
@@ -22,7 +23,7 @@ def lines(plan: Plan) -> Iterator[str]:
     """The lines of a report."""
     machine, shape, outcome = plan.machine, plan.machine.shape, plan.outcome
     profile = plan.profile
-    yield f"{profile.model} ({profile.precision}), measured on {profile.processor}, {profile.measured}"
+    yield printable(f"{profile.model} ({profile.precision}), measured on {profile.processor}, {profile.measured}")
     yield ""
     yield _line("machines", f"{plan.machines:,} of {_counted(machine.cores, 'core')}, {_memory(plan)} each")
     yield _line("each runs", f"translane-server {' '.join(flags(plan))}")

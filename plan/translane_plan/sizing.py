@@ -14,6 +14,7 @@ from translane_plan.simulation.simulation import simulate
 _PRECISION = 1.02  # the search ends where the lowest rate that fails is at most this times the highest rate kept
 _GOALS = 10.0  # a simulation lasts as many times as long as the goal, so that a queue that grows is seen
 _MOST = 10  # times as many requests as asked for, at most
+MOST_SENTENCES = 10_000_000  # of a simulation
 _LONE_RATE = 0.02  # a share of what a machine can do at most: hardly any request meets another one
 
 
@@ -76,7 +77,8 @@ def limits_of(profile: Profile, machine: Machine, demand: Demand) -> Limits:
 def outcome_at(profile: Profile, machine: Machine, demand: Demand, rate: float, p95: float = 0.0) -> Outcome:
     """Simulate a machine at a rate [sentences a second], for long enough to see whether it keeps `p95` [seconds]."""
     least = int(rate / demand.sentences * _GOALS * p95)
-    requests = min(max(demand.requests, least), _MOST * demand.requests)
+    most = min(_MOST * demand.requests, max(demand.requests, MOST_SENTENCES // demand.sentences))
+    requests = min(max(demand.requests, least), most)
     load = poisson(rate, requests, demand.lengths, sentences=demand.sentences, seed=demand.seed)
     return simulate(profile, machine.shape, load, demand.seed)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import socket
 import subprocess
@@ -18,6 +19,16 @@ import grpc
 from translane_plan.errors import PlanError
 from translane_plan.measuring.processes import descendants
 
+# The child's program. Whoever ends this program by SIGKILL ends the server, too: prctl(2), PR_SET_PDEATHSIG.
+_PROGRAM = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+if os.getppid() != int(sys.argv.pop(1)):
+    sys.exit("its parent has ended")
+from translane_server.__main__ import main
+sys.exit(main())
+"""
+
 METHOD = "/translane.v1.TranslationService/Translate"
 _START_SECONDS = 100.0
 _END_SECONDS = 20.0
@@ -26,7 +37,7 @@ _STILL_STARTING = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDE
 
 
 class MeasuredServer:
-    """A server on a free port of this machine; a `with` statement ends it.
+    """A server on a free port of this machine; a `with` statement ends it, or the end of the thread that made it.
 
     Args:
         model: folder of the bundle.
@@ -45,7 +56,7 @@ class MeasuredServer:
         self.address = f"127.0.0.1:{port}"
         self._request = request
         self._log = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 closed with the process
-        command = [sys.executable, "-P", "-m", "translane_server", "--model", model, "--port", str(port)]
+        command = [sys.executable, "-P", "-c", _PROGRAM, str(os.getpid()), "--model", model, "--port", str(port)]
         fixed = ["--metrics-port", "0", "--no-decoding-defaults", "--caller-share", "1", "--log-level", "warning"]
         kept = {name: value for name, value in environ.items() if not name.startswith("TRANSLANE_")}
         self._begun = time.perf_counter()

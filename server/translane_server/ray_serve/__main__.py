@@ -15,6 +15,8 @@ def main() -> int:
             raise
         print(f"translane-ray: {error.name} is not installed; install translane[server,ray]", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130  # 128 + SIGINT
     return run(sys.argv[1:], os.environ)
 
 

@@ -13,8 +13,10 @@ from translane_server.model_places import ModelPlace, RemotePlace
 from translane_server.models.folders import find_models
 from translane_server.ray_serve.settings import ENV_PREFIX, RaySettings, written
 from translane_server.settings_loader import load_settings
+from translane_server.standard_output import write_output
 
 _PROG = "translane-ray"
+_INTERRUPTED = 130  # 128 + SIGINT
 
 # The name of the application, and of its deployment where all models share one.
 APPLICATION = "translane"
@@ -38,7 +40,13 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     except StartupError as error:
         print(f"{_PROG}: {error}", file=sys.stderr)
         return error.exit_code
-    yaml.safe_dump(config, sys.stdout, sort_keys=False, allow_unicode=True)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    try:
+        write_output(yaml.safe_dump(config, sort_keys=False, allow_unicode=True).removesuffix("\n"))
+    except OSError as error:
+        print(f"{_PROG}: standard output cannot be written: {error.strerror}", file=sys.stderr)
+        return 1
     return 0
 
 
@@ -54,6 +62,8 @@ def config_of(argv: Sequence[str], environ: Mapping[str, str]) -> dict[str, Any]
     groups = _groups(settings)
     return {
         "proxy_location": "EveryNode",
+        # Serve has an HTTP proxy on each node, on every interface by default. The probes of a node ask it.
+        "http_options": {"host": "127.0.0.1"},
         "grpc_options": {
             "port": settings.port,
             "grpc_servicer_functions": [f"{_ROOM}.proxy.add_translation_service"],

@@ -15,7 +15,7 @@ import ray
 from ray import serve
 
 from translane_server.embedded import EmbeddedServer
-from translane_server.errors import StartupError, shutting_down
+from translane_server.errors import MessageTooLargeError, StartupError, shutting_down
 from translane_server.listening import address_of, listening_on
 from translane_server.manifest import Languages
 from translane_server.model_places import users_cache
@@ -27,6 +27,7 @@ from translane_server.ray_serve.autoscaling import LOAD, load_of
 from translane_server.ray_serve.calls import Answer, Call
 from translane_server.ray_serve.rpcs import Rpcs
 from translane_server.ray_serve.settings import read_settings
+from translane_server.rpc.port import largest_received
 from translane_server.settings import ServerSettings
 
 _log = logging.getLogger(__name__)
@@ -66,6 +67,8 @@ class Engine(Rpcs):
 
     async def answer_unary(self, path: str, call: Call) -> Answer:
         """See `Rpcs`."""
+        if refusal := self._refusal(call):
+            return refusal
         metadata = self._metadata(call)
         try:
             return Answer(await self._embedded.forwarder.unary(path, call.message, metadata, call.seconds))
@@ -74,6 +77,9 @@ class Engine(Rpcs):
 
     async def answer_stream(self, path: str, call: Call) -> AsyncGenerator[Answer, None]:
         """See `Rpcs`. If the generator is closed, the rows of the call are free at the next step."""
+        if refusal := self._refusal(call):
+            yield refusal
+            return
         stream = self._embedded.forwarder.stream(path, call.message, self._metadata(call), call.seconds)
         try:
             async with aclosing(stream) as messages:
@@ -110,6 +116,14 @@ class Engine(Rpcs):
         """End the engine. Serve waits before until the last call is answered, or has taken too long."""
         await self._embedded.stop(self._settings.grace_period)
         await asyncio.to_thread(self._opened.close)
+
+    def _refusal(self, call: Call) -> Answer | None:
+        """The answer to a message that the server's port would refuse without a reason; None for any other one."""
+        size = len(call.message)
+        if size <= largest_received(self._settings):
+            return None
+        allowed = self._settings.max_message_bytes
+        return Answer.failed(MessageTooLargeError(f"the message has {size} bytes, and {allowed} are allowed"))
 
     def _metadata(self, call: Call) -> list[tuple[str, Any]]:
         return [*call.metadata, *self._embedded.metadata_for(call.peer)]

@@ -32,6 +32,9 @@ _DETAILS = "grpc-status-details-bin"
 # The time before a call is sent to an engine once more, for each attempt before [seconds].
 _PAUSE = 0.1
 
+# How Serve's own text begins where it has no room for a call. Others refuse calls with the same code.
+_NO_ROOM = "Request dropped due to backpressure"
+
 _INTERNAL: int = grpc.StatusCode.INTERNAL.value[0]
 _UNAVAILABLE: int = grpc.StatusCode.UNAVAILABLE.value[0]
 _EXHAUSTED: int = grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
@@ -131,6 +134,12 @@ def _code(context: Any) -> int:
     return code.value[0] if isinstance(code, grpc.StatusCode) else int(code or 0)
 
 
+def _text(context: Any) -> str:
+    """What the status says to people so far."""
+    text = context.details() or ""
+    return text.decode(errors="replace") if isinstance(text, bytes) else str(text)
+
+
 def _trailers(context: Any) -> tuple[tuple[str, Any], ...]:
     return tuple((key, value) for key, value in context.trailing_metadata() or ())
 
@@ -160,6 +169,8 @@ def _explain(context: Any) -> None:
     if code not in (_INTERNAL, _UNAVAILABLE, _EXHAUSTED) or _is_from_engine(context):
         return
     if code == _EXHAUSTED:
+        if not _text(context).startswith(_NO_ROOM):
+            return
         error = queue_full()
     elif code == _INTERNAL:
         error = engines_lost()

@@ -6,7 +6,10 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
+from http import HTTPStatus
 from typing import Any
+
+from starlette.responses import PlainTextResponse, Response
 
 from translane_server.ray_serve.calls import Answer, Call
 from translane_server.rpc.service import SERVICE_NAME
@@ -25,6 +28,10 @@ class Rpcs(ABC):
     Serve passes the details of a status on only with a message. So no method raises: a call that fails is answered with
     an empty message and a status, and the proxy leaves the message out.
     """
+
+    async def __call__(self) -> Response:
+        """Answer any request that comes to Serve's HTTP proxy: the service is not there."""
+        return PlainTextResponse("This application takes gRPC calls alone.\n", HTTPStatus.NOT_FOUND)
 
     async def Translate(self, request: Any, grpc_context: Any) -> Answer:  # noqa: N802
         """See the protocol; `grpc_context` is Serve's name for what it passes."""

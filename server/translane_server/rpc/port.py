@@ -85,6 +85,11 @@ def call_limits(settings: ServerSettings) -> CallLimits:
     )
 
 
+def largest_received(settings: ServerSettings) -> int:
+    """The largest message that the port receives [bytes]. gRPC refuses a larger one without a reason."""
+    return min(_RECEIVED_MESSAGES * settings.max_message_bytes, 2**31 - 1)
+
+
 def _options(settings: ServerSettings, connections: int, *, shares_port: bool = False) -> list[tuple[str, int]]:
     """The options of gRPC's core: https://grpc.github.io/grpc/core/group__grpc__arg__keys.html."""
     waiting = min(_WAITING_CALLS * settings.max_calls, 2**31 - 1)
@@ -97,7 +102,7 @@ def _options(settings: ServerSettings, connections: int, *, shares_port: bool = 
         ("grpc.http2.max_deallocating_streams", _ENDING_STREAMS),
         ("grpc.server.max_pending_requests", waiting),
         ("grpc.server.max_pending_requests_hard_limit", waiting),
-        ("grpc.max_receive_message_length", min(_RECEIVED_MESSAGES * settings.max_message_bytes, 2**31 - 1)),
+        ("grpc.max_receive_message_length", largest_received(settings)),
         ("grpc.max_send_message_length", -1),
         # Without probes, gRPC takes 64 KiB of a message before the call has its turn to receive, and not megabytes.
         ("grpc.http2.bdp_probe", 0),

@@ -38,6 +38,7 @@ class RayServe:
 
     Attributes:
         address: the address of the gRPC proxy.
+        http: the URL of the HTTP proxy.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class RayServe:
         self._folder = folder
         self._ports = ["--port", str(free_port())]
         self._http_port = free_port()
+        self.http = f"http://127.0.0.1:{self._http_port}"
         self.address = f"127.0.0.1:{self._ports[1]}"
         # Ray has unix sockets in this folder, whose paths have at most 107 characters.
         self._sessions = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
@@ -72,7 +74,7 @@ class RayServe:
             change: changes each deployment of the configuration, as an operator does by hand.
         """
         config = config_of([*self._ports, *argv], {})
-        config["http_options"] = {"host": "127.0.0.1", "port": self._http_port}
+        config["http_options"]["port"] = self._http_port
         for application in config["applications"]:
             for deployment in application["deployments"]:
                 change(deployment)

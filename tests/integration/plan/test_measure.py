@@ -1,7 +1,13 @@
 """`translane-plan measure` of the bundled model, with a real server, and a plan of what it finds."""
 
+import contextlib
 import json
+import signal
+import subprocess
+import sys
+import time
 
+import psutil
 import pytest
 
 from helpers.demo import DEMO
@@ -34,6 +40,37 @@ def test_a_profile_is_measured_and_planned_with(tmp_path, capsys):
     assert len(profile.lengths) > 5
     assert main(["size", str(path), "--rate", "100", "--p95", "1s", "--cores", "4", "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["is_kept"]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -signal.SIGKILL)])
+def test_the_server_ends_with_the_command(tmp_path, number, code):
+    path = tmp_path / "profile.json"
+    command = [sys.executable, "-m", "translane_plan", "measure", str(DEMO), "-o", str(path), "--seconds", "20"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as measuring:
+        servers: list[psutil.Process] = []
+        try:
+            assert measuring.stderr
+            assert any("server: calls alone" in line for line in measuring.stderr)
+            end = time.monotonic() + 30
+            while not any(each.children() for each in servers):  # it has replicas
+                servers = [each for each in psutil.Process(measuring.pid).children() if listens(each)]
+                assert time.monotonic() < end
+                time.sleep(0.05)
+            processes = [*servers, *(child for each in servers for child in each.children(recursive=True))]
+            measuring.send_signal(number)
+            assert measuring.wait(60) == code
+            _, alive = psutil.wait_procs(processes, timeout=30)
+            assert alive == []
+        finally:
+            measuring.kill()
+            for each in servers:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    each.kill()
+    assert not path.exists()
+
+
+def listens(process):
+    return "--port" in process.cmdline()
 
 
 def test_a_model_that_does_not_load_is_told_in_a_sentence(tmp_path, capsys):

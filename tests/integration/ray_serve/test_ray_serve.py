@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import grpc
@@ -143,6 +144,24 @@ async def test_a_deadline_reaches_the_engine(stub, metrics):
     await metrics.becomes(ended, lambda count: count == before + 1)
     await metrics.becomes(ACTIVE, lambda rows: rows == 0)
     assert metrics.value(WAITING) == 0
+
+
+async def test_a_message_that_no_engine_receives_is_too_large(stub):
+    with pytest.raises(grpc.aio.AioRpcError) as raised:
+        await stub.Translate(pb.TranslateRequest(texts=["a" * 3_000_000]), timeout=30)
+    failure = failure_of(raised.value)
+    assert (failure.code, failure.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "MESSAGE_TOO_LARGE")
+    assert not failure.is_refusal
+
+
+def test_http_is_answered_and_reaches_no_model(serving):
+    with urlopen(f"{serving.http}/-/healthz", timeout=30) as answer:
+        assert answer.status == 200
+    for path in ("/", "/translane"):
+        with pytest.raises(HTTPError) as raised:
+            urlopen(serving.http + path, b"{}", timeout=30)
+        assert raised.value.code == 404
+        assert raised.value.read() == b"This application takes gRPC calls alone.\n"
 
 
 def test_reflection_lists_the_service(serving):

@@ -141,8 +141,8 @@ ROOMS = {
         "ray_serve.settings": {"errors", "model_places", "settings", "settings_loader"},
         "ray_serve": {
             "ray_serve.autoscaling", "ray_serve.calls", "ray_serve.groups", "ray_serve.settings", "embedded", "errors",
-            "listening", "manifest", "model_places", "models.folders", "observation", "requests", "rpc.service",
-            "settings", "settings_loader",
+            "listening", "manifest", "model_places", "models.folders", "observation", "requests", "rpc.port",
+            "rpc.service", "settings", "settings_loader", "standard_output",
         },
         "front_ends.front_end": {
             "access", "front_ends.messages", "front_ends.parent_connection", "models", "replica.messages",
@@ -155,6 +155,7 @@ ROOMS = {
             "operator_ports", "settings", "settings_loader",
         },
         "service_manager": set(),
+        "standard_output": set(),
         "command": {
             "access", "check", "front_ends.parent", "model_places", "models", "server", "errors", "observation",
             "service_manager", "settings", "settings_loader",

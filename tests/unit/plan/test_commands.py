@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -43,6 +44,22 @@ def test_a_plan_for_programs(file, capsys):
     assert json.loads(capsys.readouterr().out) == plan
 
 
+def test_names_of_a_profile_are_fit_for_a_terminal(tmp_path, capsys):
+    path = tmp_path / "profile.json"
+    write_profile(path, profile(processor="\x1b[2Jmine\nmachines  0"))
+    assert main(["size", str(path), "--rate", "40", "--machines", "1", *QUICK]) == 0
+    assert "measured on \\x1b[2Jmine\\nmachines  0, 2026" in capsys.readouterr().out.splitlines()[0]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_a_full_disk_is_told_in_a_sentence(file):
+    command = [sys.executable, "-m", "translane_plan", "size", file, "--rate", "10", "--machines", "1", *QUICK]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    told = "translane-plan size: standard output cannot be written: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, told)
+
+
 def test_too_much_for_some_machines_is_no_success(file, capsys):
     assert main(["size", file, "--rate", "90000", "--machines", "1", "--format", "json", *QUICK]) == 1
     assert json.loads(capsys.readouterr().out)["is_kept"] is False
@@ -76,9 +93,20 @@ def test_lengths_of_a_file_and_of_a_mean(file, tmp_path, capsys):
         (["size", "{file}", "--rate", "5", "--p95", "1s", "--core", "9"], 2, "unknown argument --core"),
         (["size", "{file}", "--rate", "5", "--p95", "1s", "--lengths", "0"], 2, "--lengths: a mean of 1 to 65536"),
         (["size", "{file}", "--rate", "5", "--p95", "1s", "--lengths", "nan"], 2, "--lengths: a mean of 1 to 65536"),
+        (["size", "{file}", "--rate", "5", "--p95", "1s", "--lengths", "1_0"], 1, "--lengths: 1_0: No such file"),
         (["size", "{file}", "--rate", "5", "--p95", "1s", "--lengths", "none"], 1, "--lengths: none: No such file"),
         (["size", "{file}", "--rate", "5", "--p95", "1ms"], 1, "a lone request takes"),
         (["size", "{file}", "--rate", "5", "--p95", "1s", "--front-ends", "9"], 1, "at most the CPUs granted (8)"),
+        (
+            ["size", "{file}", "--rate", "5", "--p95", "1s", "--texts-per-request", "2000", "--requests", "100"],
+            1,
+            "--texts-per-request 2000: a front end of this server lets 1024 sentences wait",
+        ),
+        (
+            ["size", "{file}", "--rate", "5", "--p95", "1s", "--texts-per-request", "512", "--requests", "100000"],
+            2,
+            "51,200,000 sentences, and at most 10,000,000 are simulated",
+        ),
         (["size", "none.json", "--rate", "5", "--p95", "1s"], 1, "profile none.json: it cannot be read"),
         (["measure", "none"], 2, "--output is required"),
         (["measure", "none", "-o", "{folder}/x.json"], 1, "model bundle none: there is no such folder"),

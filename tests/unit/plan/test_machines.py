@@ -66,4 +66,6 @@ def test_front_ends_get_their_part_of_the_cores():
 
 def test_the_work_of_a_sentence_is_its_share_of_full_steps():
     assert sentence_work(profile(step=64 * MILLI), [Length(1, 10)]) == pytest.approx(10 * MILLI)
-    assert sentence_work(profile(step=0, encode=MILLI, sentence=2 * MILLI), [Length(7, 1)]) == pytest.approx(9 * MILLI)
+    assert sentence_work(profile(step=1e-9, encode=MILLI, sentence=2 * MILLI), [Length(7, 1)]) == pytest.approx(
+        9 * MILLI
+    )

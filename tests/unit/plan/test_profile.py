@@ -10,12 +10,17 @@ from helpers.plan_profiles import profile
 from translane_plan.errors import PlanError
 from translane_plan.profile import Curve, read_profile, write_profile
 
+COSTS = json.loads(profile().model_dump_json())["replica"]
+
 
 def test_a_curve_is_made_of_lines():
     curve = Curve(counts=(1, 3, 7), seconds=(1.0, 2.0, 10.0))
     assert [curve.at(count) for count in (1, 2, 3, 5, 7, 9)] == [1, 1.5, 2, 6, 10, 14]
     assert curve.at(0) == 0.5
     assert Curve(counts=(2, 4), seconds=(1.0, 3.0)).at(0) == 0
+    assert Curve(counts=(2, 4), seconds=(1.0, 3.0)).at(1) == 0.5
+    assert Curve(counts=(1, 4), seconds=(3.0, 1.0)).at(100) == 1
+    assert Curve(counts=(1, 4), seconds=(3.0, 0.0)).at(4) == 0
     assert Curve(counts=(5,), seconds=(1.0,)).at(100) == 1
 
 
@@ -43,6 +48,10 @@ def test_what_is_written_is_read(tmp_path):
         ({"lengths": []}, "lengths: tuple should have at least 1 item"),
         ({"lengths": [[0, 3]]}, "lengths.0.0: input should be greater than or equal to 1, not 0"),
         ({"other": 1}, "other: extra inputs are not permitted, not 1"),
+        (
+            {"replica": {**COSTS, "steps": {"counts": [1, 2], "seconds": [0, 0]}}},
+            "replica: a decoder step takes at least 1e-09 seconds, not 0",
+        ),
         ({"front_end": {"request": 1e9}}, "front_end.request: input should be less than or equal to 3600"),
     ],
 )

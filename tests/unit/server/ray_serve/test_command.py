@@ -1,6 +1,9 @@
 """The configuration that translane-ray writes."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,6 +30,7 @@ def only_application(*argv, **environ):
 
 def test_a_model_and_nothing_else():
     config = config_of(["--model", "/models/zh-en"], {})
+    assert config["http_options"] == {"host": "127.0.0.1"}
     assert config["grpc_options"] == {
         "port": 50051,
         "grpc_servicer_functions": ["translane_server.ray_serve.proxy.add_translation_service"],
@@ -172,6 +176,23 @@ def test_a_refusal_is_one_sentence_and_an_exit_code(capsys):
     assert captured.out == ""
     assert captured.err.startswith("translane-ray: --admin-port has no meaning under Ray Serve")
     assert captured.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("path", "code", "sentence"), [("/dev/full", 1, "No space left on device"), ("", 0, "")])
+def test_an_output_that_takes_nothing_is_no_traceback(path, code, sentence):
+    """Without a path, nobody reads."""
+    if path and not Path(path).exists():
+        pytest.skip(f"there is no {path}")
+    reading, writing = (0, os.open(path, os.O_WRONLY)) if path else os.pipe()
+    if reading:
+        os.close(reading)
+    command = [sys.executable, "-m", "translane_server.ray_serve", "--model", "/m"]
+    try:
+        done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True)
+    finally:
+        os.close(writing)
+    told = f"translane-ray: standard output cannot be written: {sentence}\n" if sentence else ""
+    assert (done.returncode, done.stderr) == (code, told)
 
 
 def test_the_output_is_yaml(capsys):

@@ -1,6 +1,7 @@
 """An engine without Serve around it: what it answers, reports and shows."""
 
 import socket
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ pytest.importorskip("ray.serve", reason="Ray is not installed")
 
 from prometheus_client import CollectorRegistry, Gauge
 
+from helpers.reliability.failures import parsed
 from translane_server.errors import StartupError
 from translane_server.ray_serve import engine as module
 from translane_server.ray_serve.autoscaling import LOAD
@@ -46,6 +48,7 @@ class Forwarder:
 def engine_with(*results, **server):
     made: Any = Engine.__new__(Engine)
     forwarder = Forwarder(*results)
+    made._settings = ServerSettings(models=Path("/m"), max_message_bytes=1024)
     made._embedded = SimpleNamespace(
         forwarder=forwarder,
         metadata_for=lambda peer: [("translane-forwarded-peer", peer)],
@@ -76,6 +79,22 @@ async def test_statuses_pass():
     assert await engine_with(wrong)[0].answer_unary(TRANSLATE, CALL) == expected
     answers = [each async for each in engine_with(b"a", wrong)[0].answer_stream(STREAM, CALL)]
     assert answers == [Answer(b"a"), expected]
+
+
+async def test_a_message_that_the_port_does_not_receive_is_too_large():
+    made, forwarder = engine_with(b"answer")
+    received = replace(CALL, message=bytes(2048))  # the server itself refuses it, and counts it
+    assert await made.answer_unary(TRANSLATE, received) == Answer(b"answer")
+    forwarder.calls.clear()
+    call = replace(CALL, message=bytes(2049))
+    answers = [await made.answer_unary(TRANSLATE, call), *[each async for each in made.answer_stream(STREAM, call)]]
+    assert len(answers) == 2
+    assert forwarder.calls == []
+    for answer in answers:
+        failure = parsed(answer.code, dict(answer.trailers)["grpc-status-details-bin"], answer.details)
+        assert (failure.code, failure.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "MESSAGE_TOO_LARGE")
+        assert failure.message == "the message has 2049 bytes, and 1024 are allowed"
+        assert not failure.is_refusal
 
 
 async def test_a_closing_port_is_unavailable():

@@ -14,6 +14,7 @@ from translane_server.ray_serve.calls import ATTEMPTS, REMAINING, Answer
 from translane_server.ray_serve.proxy import answering, streaming
 
 LOST = grpc.StatusCode.INTERNAL
+NO_ROOM = "Request dropped due to backpressure (num_queued_requests=9, max_queued_requests=9)."
 
 
 @pytest.fixture(autouse=True)
@@ -43,6 +44,9 @@ class Context:
     def set_code(self, code):
         self.status = code.value[0]
 
+    def details(self):
+        return self.text
+
     def set_details(self, details):
         self.text = details
 
@@ -60,6 +64,8 @@ class Context:
 
 class Serve:
     """Serve's handlers: each attempt has one of `results`, a message, a list of them, or a status."""
+
+    text = "a trace"
 
     def __init__(self, *results):
         self.results = list(results)
@@ -83,7 +89,7 @@ class Serve:
             result.put_on(context)
         elif isinstance(result, grpc.StatusCode):  # of Serve itself
             context.set_code(result)
-            context.set_details("a trace")
+            context.set_details(Serve.text)
         return result if isinstance(result, bytes) else b""
 
 
@@ -150,16 +156,34 @@ async def test_an_error_of_the_engine_is_not_repeated_and_keeps_its_details():
 
 
 @pytest.mark.parametrize(
-    ("of_serve", "reason"),
-    [(grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL"), (grpc.StatusCode.UNAVAILABLE, "UNAVAILABLE")],
+    ("of_serve", "text", "reason"),
+    [
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, NO_ROOM, "QUEUE_FULL"),
+        (grpc.StatusCode.UNAVAILABLE, "a trace", "UNAVAILABLE"),
+    ],
 )
-async def test_refusals_of_serve_say_when_to_come_back(of_serve, reason):
+async def test_refusals_of_serve_say_when_to_come_back(monkeypatch, of_serve, text, reason):
+    monkeypatch.setattr(Serve, "text", text)
     context = Context()
     context.trailers = (("request_id", "1"),)
     await answering(Serve(of_serve).unary)(b"request", context)
     assert (context.failure.code, context.failure.reason) == (of_serve, reason)
     assert context.failure.is_refusal
     assert context.trailers[0] == ("request_id", "1")
+
+
+async def test_only_serve_says_that_the_queue_is_full():
+    context = Context()
+    await answering(Serve(grpc.StatusCode.RESOURCE_EXHAUSTED).unary)(b"request", context)
+    assert (context.failure.code, context.text) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "a trace")
+    assert context.trailers == ()
+
+
+def test_serve_says_that_it_has_no_room():
+    pytest.importorskip("ray.serve", reason="Ray is not installed")
+    from ray.serve.exceptions import BackPressureError
+
+    assert BackPressureError(9, 9).message == NO_ROOM
 
 
 @pytest.mark.parametrize("code", [grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED])
