@@ -158,7 +158,7 @@ class ModelCache:
     def _remove_unused(self, folder: Path) -> bool:
         try:
             descriptor = os.open(folder / MANIFEST, os.O_RDWR | os.O_CLOEXEC)  # NFS locks files that are open for this
-        except FileNotFoundError:
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):  # no bundle, so nobody holds it
             descriptor = -1
         try:
             if descriptor >= 0 and not try_lock(descriptor):

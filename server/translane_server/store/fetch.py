@@ -70,7 +70,7 @@ class Fetch:
             if self._url.digest and digest != self._url.digest:
                 raise BundleError(f"model bundle {self._url}: the sha256 of {MANIFEST} there is {digest}")
             manifest = parse_manifest(content, str(self._url))
-            _check_names(manifest, self._url)
+            _check_files(manifest, self._url)
             hold = self._cache.hold(digest)
             if hold is None:
                 with self._cache.locked(self._stop):
@@ -202,15 +202,21 @@ class Fetch:
             raise BundleError(f"model bundle {self._url}: {error}") from None
 
 
-def _check_names(manifest: Manifest, url: ModelUrl) -> None:
-    """Refuse names that are no files of their own. That none leaves the bundle is checked with the manifest."""
+def _check_files(manifest: Manifest, url: ModelUrl) -> None:
+    """Refuse names that are no files of their own, and sizes that contradict each other.
+
+    That no name leaves the bundle is checked with the manifest.
+    """
     if len(manifest.files) > MOST_FILES:
         raise BundleError(f"model bundle {url}: {len(manifest.files):,} files, at most {MOST_FILES:,} are accepted")
-    for name in manifest.files:
+    sizes: dict[str, int] = {}  # by sha256
+    for name, entry in manifest.files.items():
         path = PurePosixPath(name)
-        within = any(str(parent) in manifest.files for parent in path.parents)
+        within = any(str(parent) in manifest.files or str(parent) == MANIFEST for parent in path.parents)
         if within or str(path) != name or name in (".", MANIFEST):
             raise BundleError(f"model bundle {url}: {MANIFEST} lists {name!r}, which is no file of its own")
+        if sizes.setdefault(entry.sha256, entry.size) != entry.size:
+            raise BundleError(f"model bundle {url}: {MANIFEST} lists {name!r} and the same file with another size")
 
 
 def _is(path: Path, entry: FileEntry) -> bool:

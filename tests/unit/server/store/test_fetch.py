@@ -165,7 +165,13 @@ HOSTILE = {
     "within a file": (lambda s: publish(s, files={"weights.bin/x": b"x"}), "'weights.bin/x', which is no file"),
     "nothing": (lambda s: publish(s, files={"": b"x"}), "which is no file of its own"),
     "many files": (lambda s: publish(s, files={f"{n}": b"" for n in range(1000)}), "files, at most 1,000 are accepted"),
-    "huge": (lambda s: declare(s, 1 << 60), "1,152,921,504,606,"),
+    "within the manifest": (lambda s: publish(s, files={"manifest.json/x": b"x"}), "'manifest.json/x', which is no"),
+    "huge": (lambda s: declare(s, {"weights.bin": 1 << 50}), "1,125,899,906,8"),
+    "beyond": (lambda s: declare(s, {"weights.bin": 1 << 60}), "files.weights.bin.size: Input should be less than or"),
+    "400 digits": (lambda s: declare(s, {"weights.bin": 10**400}), "files.weights.bin.size: "),
+    "4,299 digits": (lambda s: declare(s, {"weights.bin": 10**4298}), "files.weights.bin.size: "),
+    "two sizes": (lambda s: declare(s, {"weights.bin": 1 << 40, "x": 1}), "lists 'x' and the same file with another"),
+    "deep": (lambda s: publish(s, files={"a/" * 1500 + "x": b"x"}), "is no name of a file"),
     "changed meanwhile": (
         lambda s: s.behave("zh-en/manifest.json", lambda h, c: (publish(s, files={"weights.bin": b"2"}), whole(h, c))),
         "weights.bin: it has 1 bytes there, and the manifest lists 5,120",
@@ -173,9 +179,10 @@ HOSTILE = {
 }
 
 
-def declare(server, size):
+def declare(server, sizes):
+    """Let the manifest list one file under some names, each with its own size."""
     manifest = json.loads(server.files["zh-en/manifest.json"])
-    manifest["files"]["weights.bin"] = {"size": size, "sha256": "0" * 64}
+    manifest["files"] |= {name: {"size": size, "sha256": "0" * 64} for name, size in sizes.items()}
     server.files["zh-en/manifest.json"] = json.dumps(manifest).encode()
 
 
@@ -291,6 +298,21 @@ def test_unused_bundles_make_room(server, tmp_path, caplog):
     loaded.release()
     models[3].refresh()
     assert {path.name for path in (cache.folder / "bundles").iterdir()} == {digests[0], digests[3]}
+    assert is_clean(cache)
+
+
+def test_what_is_no_bundle_makes_room_too(server, tmp_path):
+    cache = ModelCache(tmp_path, sum(entry["size"] for entry in FILES.values()) + 20_000)
+    digest = next(publish_four(server))
+    folder = cache.bundle(digest)
+    model = model_of(server, cache, digest, "0")
+    model.refresh()
+    model.close()
+    (folder / "manifest.json").unlink()
+    (folder / "manifest.json").mkdir()
+    (cache.folder / "bundles" / "stray").write_text("x")
+    model_of(server, cache).refresh()
+    assert not folder.exists()
     assert is_clean(cache)
 
 
