@@ -347,6 +347,84 @@ def test_broken_files_are_downloaded_again(server, cache):
         model.mend()
 
 
+def other_version(content):
+    return content.replace(b'"version": "1"', b'"version": "2"')
+
+
+@pytest.mark.parametrize("is_pinned", [True, False])
+def test_a_manifest_that_has_changed_in_the_cache_is_not_served(server, cache, is_pinned):
+    digest = digest_of(server)
+    model = model_of(server, cache, digest if is_pinned else "")
+    model.refresh()
+    manifest = cache.bundle(digest) / "manifest.json"
+    content = manifest.read_bytes()
+    model.check(model.folder)
+    manifest.write_bytes(other_version(content))
+    assert load_bundle(model.folder).manifest.version == "2"
+    with pytest.raises(BundleError, match=r"manifest\.json is not the one that was downloaded$"):
+        model.check(model.folder)
+    files, server.files = server.files, {}
+    with pytest.raises(BundleError, match="the answer is 404"):
+        model.refresh_or_keep()
+    server.files = files
+    server.asked.clear()
+    assert model.refresh() == digest
+    assert manifest.read_bytes() == content
+    assert server.asked == ["zh-en/manifest.json"]
+    assert is_clean(cache)
+
+
+def test_a_bundle_that_others_hold_is_mended_at_its_place(server, tmp_path):
+    cache = ModelCache(tmp_path, sum(entry["size"] for entry in FILES.values()) + 52_500)
+    digest = digest_of(server)
+    model, holder = model_of(server, cache, digest), model_of(server, cache, digest)
+    model.refresh()
+    holder.refresh()
+    folder = cache.bundle(digest)
+    good = contents(folder)
+    (folder / "weights.bin").write_bytes(wrong(good["weights.bin"]))
+    (folder / "manifest.json").write_bytes(b"{}")
+    broken = contents(folder)
+    seen = []
+    server.behave(WEIGHTS, lambda handler, content: (seen.append(contents(folder)), whole(handler, content)))
+    assert model.mend()
+    assert seen == [broken]
+    assert contents(folder) == good
+    assert is_clean(cache)
+    model.close()
+    publish(server, files={"weights.bin": bytes(50_000)})
+    with pytest.raises(BundleError, match="beside the models in use"):
+        model_of(server, cache).refresh()
+    holder.close()
+    model_of(server, cache).refresh()
+    assert not folder.exists()
+
+
+def test_a_mend_that_fails_takes_nothing_away(server, cache, monkeypatch):
+    model = model_of(server, cache, digest_of(server))
+    model.refresh()
+    server.asked.clear()
+
+    def fail(path):
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patches:
+        patches.setattr(fetch, "file_entry", fail)
+        with pytest.raises(BundleError, match=r"it cannot be used: Too many open files$"):
+            model.mend()
+    assert server.asked == []
+    assert not model.mend()
+    (model.folder / "weights.bin").write_bytes(b"")
+    broken = contents(model.folder)
+    server.behave(WEIGHTS, status(404))
+    with pytest.raises(BundleError, match="the answer is 404"):
+        model.mend()
+    assert contents(model.folder) == broken
+    server.behaviours.clear()
+    assert model.mend()
+    assert is_clean(cache)
+
+
 def test_a_bundle_that_is_gone_is_downloaded_again(server, cache):
     model = model_of(server, cache, digest_of(server))
     model.refresh()
