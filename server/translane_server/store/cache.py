@@ -181,6 +181,9 @@ class ModelCache:
                 blob.unlink()
             else:
                 used += status.st_size
+        for bundle in self._bundles.iterdir():
+            with suppress(FileNotFoundError, NotADirectoryError):
+                used += (bundle / MANIFEST).stat().st_size
         return min(self.most_bytes - used, shutil.disk_usage(self.folder).free)
 
     def _remove_unused(self, folder: Path) -> bool:

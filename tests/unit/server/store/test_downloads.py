@@ -199,13 +199,13 @@ def test_a_redirect_from_https_stays_there():
 
 
 def test_without_a_digest_a_redirect_to_http_of_another_machine_is_refused(server, monkeypatch):
-    asked = []
+    asked: list[str] = []
     monkeypatch.setattr(transfers._PlainConnection, "connect", connecting_here(asked))
     for is_pinned in (False, True):
         server.behave("a", redirect("http://192.0.2.1/b"))
-        link = Link(f"{server.url}/a", is_pinned=is_pinned)
+        link = partial(Link, f"{server.url}/a", is_pinned=is_pinned)
         with pytest.raises(DownloadError) as caught:
-            download("a file", lambda link=link: link, io.BytesIO(), Bounds(None, 1), threading.Event(), PATIENCE)
+            download("a file", link, io.BytesIO(), Bounds(None, 1), threading.Event(), PATIENCE)
         assert ("needs a digest" in str(caught.value)) == (not is_pinned)
         assert ("192.0.2.1" in asked) == is_pinned
 

@@ -301,6 +301,18 @@ def test_unused_bundles_make_room(server, tmp_path, caplog):
     assert is_clean(cache)
 
 
+def test_manifests_count(server, tmp_path):
+    cache = ModelCache(tmp_path, sum(entry["size"] for entry in FILES.values()) + 100_000)
+    model = model_of(server, cache)
+    for number in range(6):
+        publish(server, provenance={"notes": f"{number}" * 40_000})
+        model.refresh()
+    sizes = [(bundle / "manifest.json").stat().st_size for bundle in (cache.folder / "bundles").iterdir()]
+    assert len(sizes) == 2
+    assert sum(sizes) <= 100_000
+    assert is_clean(cache)
+
+
 def test_what_is_no_bundle_makes_room_too(server, tmp_path):
     cache = ModelCache(tmp_path, sum(entry["size"] for entry in FILES.values()) + 20_000)
     digest = next(publish_four(server))
