@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from translane_server.model_places import read_folder
 from translane_server.settings_loader import Flag, Settings
 
 MEASURE_PREFIX = "TRANSLANE_PLAN_MEASURE_"
@@ -30,7 +31,9 @@ def _seconds(value: object) -> object:
 class MeasureSettings(Settings):
     """Measures what sentences of a model cost on this machine, with the server's own engine."""
 
-    bundle: Annotated[Path, Flag(positional=True)] = Field(description="Folder of a model bundle.")
+    bundle: Annotated[Path, BeforeValidator(read_folder), Flag(positional=True, unquoted=True)] = Field(
+        description="Folder of a model bundle."
+    )
     output: Annotated[Path, Flag("FILE", short="-o")] = Field(description="File to write the profile to, as JSON.")
     threads: int = Field(default=1, ge=1, le=1024, description="Threads of a replica.")
     device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="What runs the model.")

@@ -349,7 +349,7 @@ class QualityEstimation(_Model):
 class FileEntry(_Model):
     """Size [bytes] and digest of a file of the bundle."""
 
-    size: int = Field(ge=0)
+    size: int = Field(ge=0, le=2**50)
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
 
 

@@ -53,6 +53,13 @@ def read_places(value: Any) -> Any:
     return tuple([_place(each) if isinstance(each, str | Path) else each for each in values if each != ""])
 
 
+def read_folder(value: Any) -> Any:
+    """Refuse a URL where only a folder may be, before any message about the folder quotes the URL's password."""
+    if isinstance(value, str) and "://" in value:  # also NAME=URL
+        raise PydanticCustomError(UNQUOTED, "a folder is needed, not a URL")
+    return value
+
+
 def _place(text: str | Path) -> ModelPlace | RemotePlace:
     if isinstance(text, Path):
         return ModelPlace(text)

@@ -32,8 +32,12 @@ def is_url(text: str) -> bool:
 
 def is_exposed(address: str) -> bool:
     """Whether others may read and change what comes from an address: http, from another machine."""
-    parts = urlsplit(address)
-    return parts.scheme == "http" and not _is_loopback(parts.hostname or "")
+    return urlsplit(address).scheme == "http" and not is_local(address)
+
+
+def is_local(address: str) -> bool:
+    """Whether the host of an address is this machine."""
+    return _is_loopback(urlsplit(address).hostname or "")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from translane_server.manifest import MODEL_NAME
-from translane_server.model_places import ModelPlace, RemotePlace, read_places
+from translane_server.model_places import ModelPlace, RemotePlace, read_folder, read_places
 from translane_server.settings_loader import Flag, Settings, hint, what_is_wrong
 
 ENV_PREFIX = "TRANSLANE_"
@@ -49,12 +49,12 @@ class ServerSettings(Settings):
     model: Annotated[
         tuple[ModelPlace | RemotePlace, ...] | None,
         BeforeValidator(read_places),
-        Flag("FOLDER", separator=f",(?={MODEL_NAME}=)", in_usage=True, heading="models"),
+        Flag("FOLDER", separator=f",(?={MODEL_NAME}=)", in_usage=True, heading="models", unquoted=True),
     ] = Field(
         default=None,
         description="Folder or URL of a model bundle to serve; NAME=FOLDER serves it under this name; may be repeated.",
     )
-    models: Annotated[Path | None, Flag("FOLDER")] = Field(
+    models: Annotated[Path | None, BeforeValidator(read_folder), Flag("FOLDER", unquoted=True)] = Field(
         default=None, description="Folder of models to serve: each folder in it is a model of that name."
     )
     model_cache: Annotated[Path | None, Flag("FOLDER")] = Field(

@@ -65,6 +65,8 @@ class Flag:
     """Whether the usage names the setting, although it may be left out. It names all settings that may not."""
     in_file: bool = False
     """Whether only the settings file has the setting."""
+    unquoted: bool = False
+    """Whether no message quotes the value, because it may hold a secret."""
 
 
 SettingsT = TypeVar("SettingsT", bound=Settings)
@@ -308,15 +310,18 @@ def _sentence(cls: type[Settings], problem: ErrorDetails, layers: _Layers, env_p
     name = str(problem["loc"][0])
     if problem["type"] == "missing":
         return f"{flag_name(cls, name)} is required (or {_variable(env_prefix, name)}, or {name} in the settings file)"
+    if name in cls.model_fields and _flag(cls.model_fields[name]).unquoted:
+        problem["type"] = UNQUOTED
     return f"{layers.origins.get(name, name)}: {what_is_wrong(problem)}"
 
 
 def what_is_wrong(problem: ErrorDetails) -> str:
     """The end of a sentence about settings: what pydantic says, and the value if a single one is wrong."""
     message = problem["msg"].removeprefix("Value error, ")
-    if not problem["loc"] or problem["type"] == UNQUOTED:
+    if not problem["loc"]:
         return message
-    return f"{message[:1].lower()}{message[1:]}, not {shown(problem['input'])}"
+    message = message[:1].lower() + message[1:]
+    return message if problem["type"] == UNQUOTED else f"{message}, not {shown(problem['input'])}"
 
 
 def _is_list(cls: type[Settings], name: str) -> bool:

@@ -163,6 +163,8 @@ class ModelLoader:
         # and the next reload finds a difference.
         folder = pinned(version)
         found = fingerprint(folder)
+        if self._remote:
+            self._remote.check(folder)
         bundle, device = choose_bundle(folder, self._settings.device)
         manifest = bundle.manifest
         if self._named_by_manifest and self._name not in manifest_names(folder):

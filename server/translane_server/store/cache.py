@@ -15,6 +15,7 @@ removed.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import shutil
@@ -25,6 +26,7 @@ from pathlib import Path
 
 from translane_server.bundle import MANIFEST
 from translane_server.errors import BundleError
+from translane_server.files import MOST_DESCRIPTION_BYTES, read_regular
 from translane_server.manifest import FileEntry
 from translane_server.store.locks import Hold, locked, try_lock
 
@@ -78,23 +80,44 @@ class ModelCache:
         return self._urls / key
 
     def hold(self, digest: str) -> Hold | None:
-        """Keep a bundle from being removed, and count it as used now; None if it is not there."""
-        return Hold.of(self.bundle(digest))
+        """Keep a bundle from being removed, and count it as used now; None if it is not there.
+
+        A bundle whose manifest is not that of the digest is not there. Other files are checked when they are loaded.
+        """
+        hold = Hold.of(self.bundle(digest))
+        if hold and self.manifest(digest) is None:
+            hold.release()
+            return None
+        return hold
+
+    def manifest(self, digest: str) -> bytes | None:
+        """The manifest of a bundle; None if it is not there, or is another one."""
+        try:
+            content = read_regular(self.bundle(digest) / MANIFEST, MOST_DESCRIPTION_BYTES)
+        except FileNotFoundError:
+            return None
+        return content if hashlib.sha256(content).hexdigest() == digest else None
 
     def locked(self, stop: threading.Event) -> AbstractContextManager[None]:
         """Wait until no other process changes the folder, and keep others from changing it: see `locks.locked`."""
         return locked(self.folder, stop)
 
     def take(self, entry: FileEntry, target: Path) -> bool:
-        """Put a file that is here already at `target`; return whether it is. The lock is held."""
+        """Put a file that is here already at `target`, in place of what is there; return whether it is here.
+
+        The folder of `target` is made if it is missing. The lock is held.
+        """
         target.parent.mkdir(parents=True, exist_ok=True)
         blob = self._blobs / entry.sha256
+        new = self._new_link()
         try:
             if blob.stat().st_size != entry.size:
                 return False
-            os.link(blob, target)
+            os.link(blob, new)
         except FileNotFoundError:
             return False
+        new.replace(target)
+        new.unlink(missing_ok=True)  # two names of one file stay two names
         return True
 
     def give(self, entry: FileEntry, file: Path) -> None:
@@ -111,8 +134,7 @@ class ModelCache:
         """Let the URL with this key lead to a bundle. The lock is held."""
         link = self.link(key)
         target = Path(os.path.relpath(self.bundle(digest), link.parent))
-        new = self._unfinished / f"link-{os.getpid()}-{threading.get_ident()}"
-        new.unlink(missing_ok=True)
+        new = self._new_link()
         new.symlink_to(target)
         new.replace(link)
 
@@ -132,7 +154,7 @@ class ModelCache:
             if leftover.name != digest:
                 _remove(leftover)
         free = self._room()
-        candidates = sorted(self._bundles.iterdir(), key=_last_use)
+        candidates = sorted((each for each in self._bundles.iterdir() if each.name != digest), key=_last_use)
         while free < size and candidates:
             candidate = candidates.pop(0)
             if self._remove_unused(candidate):
@@ -144,6 +166,12 @@ class ModelCache:
                 f" within --model-cache-bytes ({self.most_bytes:,}), beside the models in use"
             )
 
+    def _new_link(self) -> Path:
+        """A path without a file, for a link that is then renamed."""
+        path = self._unfinished / f"link-{os.getpid()}-{threading.get_ident()}"
+        path.unlink(missing_ok=True)
+        return path
+
     def _room(self) -> int:
         """How many bytes may be written. Removes files that no bundle has."""
         used = 0
@@ -153,12 +181,15 @@ class ModelCache:
                 blob.unlink()
             else:
                 used += status.st_size
+        for bundle in self._bundles.iterdir():
+            with suppress(FileNotFoundError, NotADirectoryError):
+                used += (bundle / MANIFEST).stat().st_size
         return min(self.most_bytes - used, shutil.disk_usage(self.folder).free)
 
     def _remove_unused(self, folder: Path) -> bool:
         try:
             descriptor = os.open(folder / MANIFEST, os.O_RDWR | os.O_CLOEXEC)  # NFS locks files that are open for this
-        except FileNotFoundError:
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):  # no bundle, so nobody holds it
             descriptor = -1
         try:
             if descriptor >= 0 and not try_lock(descriptor):

@@ -26,14 +26,13 @@ from translane_server.store.links import links_of
 from translane_server.store.locks import Hold
 from translane_server.store.problems import DownloadError
 from translane_server.store.transfers import Link
-from translane_server.whole_files import flush, flush_folder
+from translane_server.whole_files import flush_folder
 
 MOST_MANIFEST_BYTES = 1 << 24
 MOST_FILES = 1_000
 
 _PART = "part"  # the file that arrives; beside the folder of the files that have arrived
 _FILES = "files"
-_NEW_MANIFEST = "manifest"
 
 _log = logging.getLogger(__name__)
 
@@ -54,14 +53,17 @@ class Fetch:
         self._stop = stop
         self._patience = patience
 
-    def run(self) -> Hold:
+    def run(self, *, mends: bool = False) -> Hold:
         """Return the bundle in the cache. A bundle that is there is not asked for again.
+
+        Args:
+            mends: whether the files of the bundle in the cache are looked at, too. Broken ones are downloaded again.
 
         Raises:
             BundleError: the bundle cannot be fetched, or it is not the one that the digests say.
         """
         with self._errors():
-            if self._url.digest and (hold := self._cache.hold(self._url.digest)):
+            if self._url.digest and not mends and (hold := self._cache.hold(self._url.digest)):
                 return hold
             with self._about(MANIFEST):
                 links = links_of(self._url)
@@ -70,43 +72,31 @@ class Fetch:
             if self._url.digest and digest != self._url.digest:
                 raise BundleError(f"model bundle {self._url}: the sha256 of {MANIFEST} there is {digest}")
             manifest = parse_manifest(content, str(self._url))
-            _check_names(manifest, self._url)
-            hold = self._cache.hold(digest)
+            _check_files(manifest, self._url)
+            hold = None if mends else self._cache.hold(digest)
             if hold is None:
                 with self._cache.locked(self._stop):
-                    hold = self._cache.hold(digest) or self._fill(digest, content, manifest, links)
+                    hold = None if mends else self._cache.hold(digest)
+                    hold = hold or self._fill(digest, content, manifest, links)
             if not self._url.digest:
                 self._point(hold)
             return hold
 
-    def mend(self, digest: str) -> bool:
-        """Look for broken files in the cached bundle; return whether there were any. The next `run` replaces them.
+    def is_broken(self, digest: str) -> bool:
+        """Look at all files of the cached bundle; return whether any of them is missing or is another file.
 
         Raises:
-            BundleError: the cache cannot be used.
+            BundleError: the cache cannot be used. That says nothing about the files.
         """
-        folder, work = self._cache.bundle(digest), self._cache.unfinished(digest)
-        with self._errors(), self._cache.locked(self._stop):
-            try:
-                content = (folder / MANIFEST).read_bytes()
-            except FileNotFoundError:
-                return True  # it is not there any more
-            broken: list[str] = [MANIFEST]
-            if hashlib.sha256(content).hexdigest() == digest:
-                files = parse_manifest(content, str(folder)).files
-                broken = [name for name, entry in files.items() if not _is(folder / name, entry)]
-                for name in broken:
-                    self._cache.forget(files[name])
-            if not broken:
-                return False
+        folder = self._cache.bundle(digest)
+        with self._errors():
+            broken = [MANIFEST]
+            if content := self._cache.manifest(digest):
+                broken = _broken(folder, parse_manifest(content, str(folder)))
+        if broken:
             names = listed(broken)
             _log.warning("model cache %s: the bundle sha256:%s has broken files: %s", self._cache.folder, digest, names)
-            shutil.rmtree(work, ignore_errors=True)
-            work.mkdir()
-            folder.rename(work / _FILES)
-            for name in broken:
-                (work / _FILES / name).unlink(missing_ok=True)
-            return True
+        return bool(broken)
 
     def _manifest(self, links: Callable[[str], Link]) -> bytes:
         content = BytesIO()
@@ -118,24 +108,32 @@ class Fetch:
             download(f"model bundle {self._url}: {name}", link, file, bounds, self._stop, self._patience)
 
     def _fill(self, digest: str, content: bytes, manifest: Manifest, links: Callable[[str], Link]) -> Hold:
-        """Download what is missing of a bundle, and put it at its place."""
+        """Download what a bundle lacks, and put it at its place.
+
+        Others may hold a bundle that is there already. So it stays there, and each broken file is replaced at once, by
+        a renaming.
+        """
         cache, begin = self._cache, time.monotonic()
-        work = cache.unfinished(digest)
-        files = work / _FILES
-        files.mkdir(parents=True, exist_ok=True)
-        missing = {name: entry for name, entry in sorted(manifest.files.items()) if not self._has(files / name, entry)}
-        size = sum({entry.sha256: entry.size for entry in missing.values()}.values())
+        work, bundle = cache.unfinished(digest), cache.bundle(digest)
+        work.mkdir(exist_ok=True)
+        if is_there := bundle.is_dir():
+            files, lacking = bundle, _broken(bundle, manifest)
+            for name in lacking:
+                cache.forget(manifest.files[name])
+        else:
+            files = work / _FILES
+            files.mkdir(exist_ok=True)
+            lacking = [name for name, entry in sorted(manifest.files.items()) if not self._has(files / name, entry)]
+        size = sum({manifest.files[name].sha256: manifest.files[name].size for name in lacking}.values())
         cache.make_room(size + len(content), digest)
-        _log.info("model bundle %s: downloading %d files of %d bytes", self._url, len(missing), size)
-        for name, entry in missing.items():
-            self._get(name, entry, work, partial(links, name))
-        if not (files / MANIFEST).exists():  # else others may hold it, and its bundle was mended
-            (work / _NEW_MANIFEST).write_bytes(content)
-            flush(work / _NEW_MANIFEST)
-            (work / _NEW_MANIFEST).rename(files / MANIFEST)
-        shutil.rmtree(cache.bundle(digest), ignore_errors=True)  # a folder without a manifest
-        files.rename(cache.bundle(digest))
-        flush_folder(cache.bundle(digest).parent)
+        _log.info("model bundle %s: downloading %d files of %d bytes", self._url, len(lacking), size)
+        for name in lacking:
+            self._get(name, manifest.files[name], files / name, work, partial(links, name))
+        if cache.manifest(digest) is None:
+            _write_manifest(files / MANIFEST, content)
+        if not is_there:
+            files.rename(bundle)
+        flush_folder(bundle.parent)
         shutil.rmtree(work, ignore_errors=True)
         hold = cache.hold(digest)
         assert hold is not None, "nobody else removes a bundle while the lock is held"
@@ -154,16 +152,14 @@ class Fetch:
             raise
 
     def _has(self, target: Path, entry: FileEntry) -> bool:
-        """Whether a file of the bundle is at its place, or is in the cache and put there."""
+        """Whether a file of a new bundle is at its place, or is in the cache and put there."""
         if target.is_file() and target.stat().st_size == entry.size:
             return True
-        target.unlink(missing_ok=True)
         return self._cache.take(entry, target)
 
-    def _get(self, name: str, entry: FileEntry, work: Path, link: Callable[[], Link]) -> None:
+    def _get(self, name: str, entry: FileEntry, target: Path, work: Path, link: Callable[[], Link]) -> None:
         """Download a file of the bundle. A part that a killed server left is used if the whole is right with it."""
-        target = work / _FILES / name
-        if self._has(target, entry):  # the bundle has the same file under two names
+        if self._cache.take(entry, target):  # the bundle has the same file under two names
             return
         part = work / f"{_PART}-{entry.sha256}"
         for _ in range(2):
@@ -175,7 +171,7 @@ class Fetch:
                 os.fsync(file.fileno())
             found = file_entry(part)
             if found == entry:
-                part.rename(target)
+                part.replace(target)
                 self._cache.give(entry, target)
                 return
             part.unlink()
@@ -202,19 +198,42 @@ class Fetch:
             raise BundleError(f"model bundle {self._url}: {error}") from None
 
 
-def _check_names(manifest: Manifest, url: ModelUrl) -> None:
-    """Refuse names that are no files of their own. That none leaves the bundle is checked with the manifest."""
+def _check_files(manifest: Manifest, url: ModelUrl) -> None:
+    """Refuse names that are no files of their own, and sizes that contradict each other.
+
+    That no name leaves the bundle is checked with the manifest.
+    """
     if len(manifest.files) > MOST_FILES:
         raise BundleError(f"model bundle {url}: {len(manifest.files):,} files, at most {MOST_FILES:,} are accepted")
-    for name in manifest.files:
+    sizes: dict[str, int] = {}  # by sha256
+    for name, entry in manifest.files.items():
         path = PurePosixPath(name)
-        within = any(str(parent) in manifest.files for parent in path.parents)
+        within = any(str(parent) in manifest.files or str(parent) == MANIFEST for parent in path.parents)
         if within or str(path) != name or name in (".", MANIFEST):
             raise BundleError(f"model bundle {url}: {MANIFEST} lists {name!r}, which is no file of its own")
+        if sizes.setdefault(entry.sha256, entry.size) != entry.size:
+            raise BundleError(f"model bundle {url}: {MANIFEST} lists {name!r} and the same file with another size")
+
+
+def _broken(folder: Path, manifest: Manifest) -> list[str]:
+    """The files that `folder` lacks, or has with another content. Raises OSError where a file cannot be read."""
+    return [name for name, entry in sorted(manifest.files.items()) if not _is(folder / name, entry)]
 
 
 def _is(path: Path, entry: FileEntry) -> bool:
     try:
-        return file_entry(path) == entry
-    except OSError:
+        return path.stat().st_size == entry.size and file_entry(path) == entry
+    except FileNotFoundError:
         return False
+
+
+def _write_manifest(path: Path, content: bytes) -> None:
+    """Write a manifest into the file that is there, if there is one: those who hold the bundle have locked this file.
+
+    A part of a manifest has another digest, so nobody takes it for the whole.
+    """
+    with path.open("r+b" if path.exists() else "xb") as file:
+        file.write(content)
+        file.truncate()
+        file.flush()
+        os.fsync(file.fileno())

@@ -30,7 +30,7 @@ def links_of(url: ModelUrl) -> Callable[[str], Link]:
     if url.scheme == "s3":
         return _signed(url)
     headers = {"Authorization": url.authorization} if url.user else {}
-    return lambda name: Link(url.of_file(name), headers)
+    return lambda name: Link(url.of_file(name), headers, is_pinned=bool(url.digest))
 
 
 def _signed(url: ModelUrl) -> Callable[[str], Link]:
@@ -58,6 +58,6 @@ def _signed(url: ModelUrl) -> Callable[[str], Link]:
             ) from None
         if not url.digest and is_exposed(address):
             raise DownloadError("the endpoint of S3 is http://, and http:// needs a digest (@sha256:…)")
-        return Link(address)
+        return Link(address, is_pinned=bool(url.digest))
 
     return link

@@ -83,6 +83,16 @@ class RemoteModel:
         with self._cache.errors():
             return self._cache.hold(folder.resolve().name)
 
+    def check(self, folder: Path) -> None:
+        """Refuse a version whose manifest is not that of its digest. Digests of other files are in the manifest.
+
+        Raises:
+            BundleError: it is another one.
+        """
+        with self._cache.errors():
+            if self._cache.manifest(folder.resolve().name) is None:
+                raise BundleError(f"model bundle {folder}: {MANIFEST} is not the one that was downloaded")
+
     def mend(self) -> bool:
         """Look for broken files of the newest version, and download them again; return whether there were any.
 
@@ -90,9 +100,9 @@ class RemoteModel:
             BundleError: they cannot be downloaded.
         """
         newest = self._newest
-        if newest is None or not self._fetch.mend(newest.folder.name):
+        if newest is None or not self._fetch.is_broken(newest.folder.name):
             return False
-        self.refresh()
+        self._keep(self._fetch.run(mends=True))
         return True
 
     def close(self) -> None:

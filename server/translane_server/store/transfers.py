@@ -14,6 +14,7 @@ from urllib.error import URLError
 from urllib.parse import urljoin, urlsplit
 from urllib.request import HTTPHandler, HTTPSHandler, OpenerDirector, ProxyHandler, Request
 
+from translane_server.model_urls import is_exposed, is_local
 from translane_server.store.problems import DownloadError, PassingError, RangeError
 from translane_server.store.watch import Watch
 
@@ -25,18 +26,24 @@ _AUTHORIZATION = "Authorization"
 
 
 class Link(NamedTuple):
-    """The address of a file, and the headers of requests for it. Both may hold secrets."""
+    """The address of a file, and the headers of requests for it. Both may hold secrets.
+
+    Attributes:
+        is_pinned: whether a digest says what the file is, so that others who can change what comes do no harm.
+    """
 
     url: str
     headers: Mapping[str, str] = {}
+    is_pinned: bool = False
 
 
 @contextmanager
 def opened(link: Link, start: int, watch: Watch, silence: float) -> Iterator[HTTPResponse]:
     """Ask for a file from byte `start` on, and yield the answer, which is 200 or 206.
 
-    Proxies are those of the environment (``https_proxy``, ``no_proxy``). Redirects are followed, but not from https to
-    anything else, and another host gets no password.
+    Proxies are those of the environment (``https_proxy``, ``no_proxy``), but for this machine's own addresses.
+    Redirects are followed, but not from https to anything else, nor without a digest to http of another machine.
+    Another host gets no password.
 
     Args:
         link: the address of the file.
@@ -61,6 +68,8 @@ def opened(link: Link, start: int, watch: Watch, silence: float) -> Iterator[HTT
                 yield response
                 return
             url, headers = _redirected(url, headers, response.headers.get("Location", ""))
+            if not link.is_pinned and is_exposed(url):
+                raise DownloadError("it redirects to http:// of another machine, which needs a digest (@sha256:…)")
     raise DownloadError(f"it redirects more than {_MOST_REDIRECTS} times")
 
 
@@ -136,7 +145,8 @@ class _TlsHandler(HTTPSHandler):
 
 def _answer(url: str, headers: Mapping[str, str], watch: Watch, silence: float) -> HTTPResponse:
     opener = OpenerDirector()  # knows no other schemes, no cookies, and follows nothing by itself
-    for handler in (ProxyHandler(), _PlainHandler(watch), _TlsHandler(watch)):
+    proxies = ProxyHandler({} if is_local(url) else None)  # a proxy would see the password of a local http address
+    for handler in (proxies, _PlainHandler(watch), _TlsHandler(watch)):
         opener.add_handler(handler)
     try:
         response = opener.open(Request(url, headers=dict(headers)), timeout=silence)  # noqa: S310  http and https alone

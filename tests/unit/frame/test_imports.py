@@ -89,7 +89,8 @@ ROOMS = {
         "access": {"completion", "errors", "file_changes", "files", "observation", "settings"},
         "check": {"access", "cpus", "errors", "front_ends", "models", "observation", "server", "settings", "store"},
         "store": {
-            "bundle", "errors", "manifest", "model_places", "model_urls", "printable", "settings", "whole_files",
+            "bundle", "errors", "files", "manifest", "model_places", "model_urls", "printable", "settings",
+            "whole_files",
         },
         "healthcheck": set(),
         "text.markup": {"text.marks"},

@@ -161,3 +161,22 @@ def test_tables_are_in_the_file_alone():
         load("--model", "b", "--model-settings", "{}")
     with pytest.raises(SettingsError, match="unknown environment variable TRANSLANE_MODEL_SETTINGS"):
         load("--model", "b", TRANSLANE_MODEL_SETTINGS="{}")
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ('model = {a = "https://user:hunter2@host/x"}', "input should be a valid tuple"),
+        ('model = [["https://user:hunter2@host/x"]]', "input should be "),
+        ('model = ["https://user:hunter2@host/x", 1]', "input should be "),
+        ('models = "https://user:hunter2@host/x"', "a folder is needed, not a URL"),
+        ('models = "a=https://user:hunter2@host/x"', "a folder is needed, not a URL"),
+        ('models = ["https://user:hunter2@host/x"]', "input is not a valid path"),
+    ],
+)
+def test_a_wrong_model_is_not_quoted(tmp_path, line, problem):
+    file = tmp_path / "translane.toml"
+    file.write_text(line)
+    with pytest.raises(SettingsError, match=rf"^models? in {file}: {problem}") as caught:
+        load("--config", str(file))
+    assert "hunter2" not in str(caught.value)

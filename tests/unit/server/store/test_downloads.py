@@ -198,6 +198,31 @@ def test_a_redirect_from_https_stays_there():
     assert transfers._redirected("http://host/a", {}, "https://host/b") == ("https://host/b", {})
 
 
+def test_without_a_digest_a_redirect_to_http_of_another_machine_is_refused(server, monkeypatch):
+    asked: list[str] = []
+    monkeypatch.setattr(transfers._PlainConnection, "connect", connecting_here(asked))
+    for is_pinned in (False, True):
+        server.behave("a", redirect("http://192.0.2.1/b"))
+        link = partial(Link, f"{server.url}/a", is_pinned=is_pinned)
+        with pytest.raises(DownloadError) as caught:
+            download("a file", link, io.BytesIO(), Bounds(None, 1), threading.Event(), PATIENCE)
+        assert ("needs a digest" in str(caught.value)) == (not is_pinned)
+        assert ("192.0.2.1" in asked) == is_pinned
+
+
+def connecting_here(asked):
+    """A method of connections that notes all hosts, and connects to loopback alone."""
+    connect = transfers._PlainConnection.connect
+
+    def here(connection):
+        asked.append(connection.host)
+        if connection.host != "127.0.0.1":
+            raise OSError(113, "No route to host")
+        connect(connection)
+
+    return here
+
+
 def test_tls_takes_a_certificate_of_a_known_authority(tmp_path, monkeypatch):
     authority = Authority(tmp_path)
     with serving_files({"file": CONTENT}, authority.files("127.0.0.1")) as server:
@@ -238,3 +263,12 @@ def test_a_proxy_of_the_environment_is_asked(server, monkeypatch):
         "a file", lambda: Link("http://models.test/file"), file, Bounds(None, 1 << 20), threading.Event(), PATIENCE
     )
     assert file.getvalue() == CONTENT
+
+
+def test_a_proxy_is_not_asked_for_what_is_on_this_machine(server, monkeypatch):
+    with serving_files({}) as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url)
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        assert get(server, headers={"Authorization": "Basic x"}) == CONTENT
+        assert proxy.asked == []

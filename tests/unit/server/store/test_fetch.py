@@ -165,7 +165,13 @@ HOSTILE = {
     "within a file": (lambda s: publish(s, files={"weights.bin/x": b"x"}), "'weights.bin/x', which is no file"),
     "nothing": (lambda s: publish(s, files={"": b"x"}), "which is no file of its own"),
     "many files": (lambda s: publish(s, files={f"{n}": b"" for n in range(1000)}), "files, at most 1,000 are accepted"),
-    "huge": (lambda s: declare(s, 1 << 60), "1,152,921,504,606,"),
+    "within the manifest": (lambda s: publish(s, files={"manifest.json/x": b"x"}), "'manifest.json/x', which is no"),
+    "huge": (lambda s: declare(s, {"weights.bin": 1 << 50}), "1,125,899,906,8"),
+    "beyond": (lambda s: declare(s, {"weights.bin": 1 << 60}), "files.weights.bin.size: Input should be less than or"),
+    "400 digits": (lambda s: declare(s, {"weights.bin": 10**400}), "files.weights.bin.size: "),
+    "4,299 digits": (lambda s: declare(s, {"weights.bin": 10**4298}), "files.weights.bin.size: "),
+    "two sizes": (lambda s: declare(s, {"weights.bin": 1 << 40, "x": 1}), "lists 'x' and the same file with another"),
+    "deep": (lambda s: publish(s, files={"a/" * 1500 + "x": b"x"}), "is no name of a file"),
     "changed meanwhile": (
         lambda s: s.behave("zh-en/manifest.json", lambda h, c: (publish(s, files={"weights.bin": b"2"}), whole(h, c))),
         "weights.bin: it has 1 bytes there, and the manifest lists 5,120",
@@ -173,9 +179,10 @@ HOSTILE = {
 }
 
 
-def declare(server, size):
+def declare(server, sizes):
+    """Let the manifest list one file under some names, each with its own size."""
     manifest = json.loads(server.files["zh-en/manifest.json"])
-    manifest["files"]["weights.bin"] = {"size": size, "sha256": "0" * 64}
+    manifest["files"] |= {name: {"size": size, "sha256": "0" * 64} for name, size in sizes.items()}
     server.files["zh-en/manifest.json"] = json.dumps(manifest).encode()
 
 
@@ -294,6 +301,33 @@ def test_unused_bundles_make_room(server, tmp_path, caplog):
     assert is_clean(cache)
 
 
+def test_manifests_count(server, tmp_path):
+    cache = ModelCache(tmp_path, sum(entry["size"] for entry in FILES.values()) + 100_000)
+    model = model_of(server, cache)
+    for number in range(6):
+        publish(server, provenance={"notes": f"{number}" * 40_000})
+        model.refresh()
+    sizes = [(bundle / "manifest.json").stat().st_size for bundle in (cache.folder / "bundles").iterdir()]
+    assert len(sizes) == 2
+    assert sum(sizes) <= 100_000
+    assert is_clean(cache)
+
+
+def test_what_is_no_bundle_makes_room_too(server, tmp_path):
+    cache = ModelCache(tmp_path, sum(entry["size"] for entry in FILES.values()) + 20_000)
+    digest = next(publish_four(server))
+    folder = cache.bundle(digest)
+    model = model_of(server, cache, digest, "0")
+    model.refresh()
+    model.close()
+    (folder / "manifest.json").unlink()
+    (folder / "manifest.json").mkdir()
+    (cache.folder / "bundles" / "stray").write_text("x")
+    model_of(server, cache).refresh()
+    assert not folder.exists()
+    assert is_clean(cache)
+
+
 def test_a_shared_file_stays_with_the_bundle_that_has_it(server, tmp_path):
     cache = ModelCache(tmp_path, sum(entry["size"] for entry in FILES.values()) + 54_800)
     first = model_of(server, cache)
@@ -323,6 +357,84 @@ def test_broken_files_are_downloaded_again(server, cache):
     (model.folder / "weights.bin").write_bytes(b"")
     with pytest.raises(BundleError, match="the answer is 404"):
         model.mend()
+
+
+def other_version(content):
+    return content.replace(b'"version": "1"', b'"version": "2"')
+
+
+@pytest.mark.parametrize("is_pinned", [True, False])
+def test_a_manifest_that_has_changed_in_the_cache_is_not_served(server, cache, is_pinned):
+    digest = digest_of(server)
+    model = model_of(server, cache, digest if is_pinned else "")
+    model.refresh()
+    manifest = cache.bundle(digest) / "manifest.json"
+    content = manifest.read_bytes()
+    model.check(model.folder)
+    manifest.write_bytes(other_version(content))
+    assert load_bundle(model.folder).manifest.version == "2"
+    with pytest.raises(BundleError, match=r"manifest\.json is not the one that was downloaded$"):
+        model.check(model.folder)
+    files, server.files = server.files, {}
+    with pytest.raises(BundleError, match="the answer is 404"):
+        model.refresh_or_keep()
+    server.files = files
+    server.asked.clear()
+    assert model.refresh() == digest
+    assert manifest.read_bytes() == content
+    assert server.asked == ["zh-en/manifest.json"]
+    assert is_clean(cache)
+
+
+def test_a_bundle_that_others_hold_is_mended_at_its_place(server, tmp_path):
+    cache = ModelCache(tmp_path, sum(entry["size"] for entry in FILES.values()) + 52_500)
+    digest = digest_of(server)
+    model, holder = model_of(server, cache, digest), model_of(server, cache, digest)
+    model.refresh()
+    holder.refresh()
+    folder = cache.bundle(digest)
+    good = contents(folder)
+    (folder / "weights.bin").write_bytes(wrong(good["weights.bin"]))
+    (folder / "manifest.json").write_bytes(b"{}")
+    broken = contents(folder)
+    seen = []
+    server.behave(WEIGHTS, lambda handler, content: (seen.append(contents(folder)), whole(handler, content)))
+    assert model.mend()
+    assert seen == [broken]
+    assert contents(folder) == good
+    assert is_clean(cache)
+    model.close()
+    publish(server, files={"weights.bin": bytes(50_000)})
+    with pytest.raises(BundleError, match="beside the models in use"):
+        model_of(server, cache).refresh()
+    holder.close()
+    model_of(server, cache).refresh()
+    assert not folder.exists()
+
+
+def test_a_mend_that_fails_takes_nothing_away(server, cache, monkeypatch):
+    model = model_of(server, cache, digest_of(server))
+    model.refresh()
+    server.asked.clear()
+
+    def fail(path):
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patches:
+        patches.setattr(fetch, "file_entry", fail)
+        with pytest.raises(BundleError, match=r"it cannot be used: Too many open files$"):
+            model.mend()
+    assert server.asked == []
+    assert not model.mend()
+    (model.folder / "weights.bin").write_bytes(b"")
+    broken = contents(model.folder)
+    server.behave(WEIGHTS, status(404))
+    with pytest.raises(BundleError, match="the answer is 404"):
+        model.mend()
+    assert contents(model.folder) == broken
+    server.behaviours.clear()
+    assert model.mend()
+    assert is_clean(cache)
 
 
 def test_a_bundle_that_is_gone_is_downloaded_again(server, cache):
