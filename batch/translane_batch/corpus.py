@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,8 +60,7 @@ def find_corpus(settings: BatchSettings) -> list[CorpusFile]:
     readers: dict[str, RecordFiles] = {}
     found = []
     try:
-        if corpus.is_dir() and any(each.is_relative_to(corpus.resolve()) for each in _own_folders(settings)):
-            raise CorpusError(f"{output}: the output and the work folder must not be within the corpus, {corpus}")
+        _check_folders(settings)
         for path, name in _paths(corpus):
             kind = kind_of(path, settings.kind)
             if not kind:
@@ -84,9 +83,16 @@ def text_size(corpus: Sequence[CorpusFile]) -> int:
     return sum(file.files.size(file.path, file.size) for file in corpus)
 
 
-def _own_folders(settings: BatchSettings) -> Iterator[Path]:
-    yield settings.output.resolve()
-    yield settings.work_folder.resolve()
+def _check_folders(settings: BatchSettings) -> None:
+    """Refuse a corpus that would be read while it is written, and one that a run would remove as its state."""
+    corpus, output, work = (path.resolve() for path in (settings.corpus, settings.output, settings.work_folder))
+    if corpus.is_dir() and any(each.is_relative_to(corpus) for each in (output, work)):
+        raise CorpusError(
+            f"{settings.output}: the output and the work folder must not be within the corpus, {settings.corpus}"
+        )
+    for path in (corpus, output):
+        if path.is_relative_to(work):
+            raise CorpusError(f"{path}: it must not be within the state of the run, {settings.work_folder}")
 
 
 def _paths(corpus: Path) -> list[tuple[Path, str]]:

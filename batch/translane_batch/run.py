@@ -16,6 +16,7 @@ from translane_batch.corpus import CorpusFile, find_corpus, text_size
 from translane_batch.errors import CorpusError
 from translane_batch.model_downloads import with_model_here
 from translane_batch.model_identity import identity_of_folder, identity_of_servers
+from translane_batch.output_files import remove_unfinished_outputs
 from translane_batch.progress import Progress
 from translane_batch.reading import ReadCounts, write_occurrences, write_sources
 from translane_batch.settings import BatchSettings
@@ -25,7 +26,6 @@ from translane_batch.work_folder import Plan, WorkFolder
 from translane_batch.worker import client_of
 from translane_batch.workers import LocalWorkers, Workers, translate_all
 from translane_batch.writing import Answers, WrittenCounts, write, write_answers
-from translane_server.whole_files import remove_unfinished
 
 Log = Callable[[str], None]
 
@@ -161,7 +161,7 @@ def _written(
         write_answers(work, plan, bucket)
     for folder in {file.output(settings.output).parent for file in corpus}:
         folder.mkdir(parents=True, exist_ok=True)
-        remove_unfinished(folder)
+        remove_unfinished_outputs(folder)
     counts, records = WrittenCounts(), 0
     with Answers(work, len(plan.buckets)) as answers:
         for file in corpus:

@@ -2,6 +2,7 @@
 
 ::
 
+    translane-batch.lock         held by the command that runs; the mark of a folder whose files the command may remove
     run.json                     the plan: what the run is of, and how many sources each task has
     occurrences/0007.jsonl       every source of a bucket as often as it occurs, in the order of the corpus
     order/0007.u32               for each occurrence, which of the different sources it is
@@ -32,6 +33,7 @@ from translane_server.whole_files import remove_unfinished, written_whole
 
 _FORMAT, _VERSION = "translane-batch-run", 1
 _FOLDERS = ("occurrences", "order", "sources", "translations", "answers")
+_LOCK = "translane-batch.lock"
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,24 @@ class Plan:
         return sum(task.sources for task in self.tasks)
 
 
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other programs from using a folder of this command.
+
+    Raises:
+        ResumeError: another program uses the folder, or the folder holds something else.
+    """
+    lock = folder / _LOCK
+    if not lock.exists() and any(folder.iterdir()):
+        raise ResumeError(f"{folder}: the folder holds something else than a run; --work names another place")
+    with lock.open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ResumeError(f"{folder}: another run works in this folder") from None
+        yield
+
+
 class WorkFolder:
     """The folder of a run's state, which is made if there is none."""
 
@@ -71,13 +91,9 @@ class WorkFolder:
         """Keep other programs from using the folder, and remove what killed ones have not finished.
 
         Raises:
-            ResumeError: another program uses the folder.
+            ResumeError: another program uses the folder, or the folder holds something else than a run.
         """
-        with (self.path / "lock").open("w", encoding="ascii") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise ResumeError(f"{self.path}: another run works in this folder") from None
+        with locked(self.path):
             for folder in (self.path, *(self.path / name for name in _FOLDERS)):
                 remove_unfinished(folder)
             yield

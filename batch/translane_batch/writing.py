@@ -11,6 +11,7 @@ from typing import BinaryIO
 from translane_batch.answers import BLANK, UNREADABLE, Answer, decoded, line_of
 from translane_batch.corpus import CorpusFile
 from translane_batch.errors import BatchError, CorpusError
+from translane_batch.output_files import written_output
 from translane_batch.reading import numbers_in, sources_of
 from translane_batch.records.record import Block, Record
 from translane_batch.tasks import key_of
@@ -127,8 +128,8 @@ def write(file: CorpusFile, folder: Path, answers: Answers, counts: WrittenCount
         return
     before = counts.left_out.total()
     # The list is in its place before the output is: who sees the output sees the list.
-    with written_whole(output) as new:
-        with written_whole(left_out) as listed, file.files.output(file.path, new) as sink:
+    with written_output(output) as new:
+        with written_output(left_out) as listed, file.files.output(file.path, new) as sink:
             for block, found in _answered(file, answers, counts, whole=True):
                 sink.write(block, found)
                 listed.writelines(_listed(block, found))

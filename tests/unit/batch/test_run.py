@@ -155,7 +155,7 @@ def test_a_finished_run_is_told_again(tmp_path: Path, go: Go, workers: FakeWorke
     assert go() == first
     assert workers.translated == {"a": 1}
     work = tmp_path / "out" / ".translane-batch"
-    assert {path.name for path in work.iterdir()} == {"lock", "run.json", "summary.json"}
+    assert {path.name for path in work.iterdir()} == {"translane-batch.lock", "run.json", "summary.json"}
     (tmp_path / "out" / "part0" / "000.txt").unlink()
     with pytest.raises(CorpusError, match="it was written, and is gone"):
         go()
@@ -170,7 +170,7 @@ def test_a_run_is_not_resumed_with_anything_else(tmp_path: Path, go: Go, workers
         ({"beam_size": 3}, r"other settings \(beam_size was 2, is 3\)"),
         ({"beam_size": 2, "leave_out": ("copy",)}, r"leave_out was \[\], is \['copy'\]"),
         ({"beam_size": 2, "model": "other"}, "model was 'model of zh-en'"),
-        ({"beam_size": 2, "output": tmp_path / "other", "work": tmp_path / "out" / ".translane-batch"}, "output was"),
+        ({"beam_size": 2, "output": tmp_path / "other", "work": tmp_path / "out"}, "output was"),
     ]
     for changes, sentence in cases:
         with pytest.raises(ResumeError, match=sentence):
@@ -193,6 +193,37 @@ def test_two_runs_do_not_share_a_folder(tmp_path: Path, go: Go) -> None:
 
     with WorkFolder(tmp_path / "out" / ".translane-batch").held(), pytest.raises(ResumeError, match="another run"):
         go()
+
+
+@pytest.mark.parametrize("place", [".", "out", "in/..", "mine"])
+def test_nothing_but_the_state_of_the_run_is_removed(tmp_path: Path, go: Go, place: str) -> None:
+    """A folder may be named for the state, whatever else is there."""
+    corpus = corpus_of(tmp_path, [["a", "b"]])
+    names = ["sources", "translations", "answers", "order", "occurrences", ".mine.new", "lock", "summary.json"]
+    mine = [tmp_path / folder / name for folder in (".", "mine", "out", "out/part0") for name in names]
+    for path in mine:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("mine", encoding="utf-8") if "." in path.name else (path / "deep").mkdir(parents=True)
+    unfinished = tmp_path / "out" / "part0" / ".translane-batch-0123456789abcdef.new"
+    unfinished.touch()
+    go(work=tmp_path / place)
+    assert [path for path in mine if not path.exists()] == []
+    assert set((tmp_path / "out" / "part0").iterdir()) - set(mine) == {tmp_path / "out" / "part0" / "000.txt"}
+    assert not unfinished.exists()
+    assert (corpus / "part0" / "000.txt").exists()
+
+
+def test_a_folder_of_somebody_else_is_no_state(tmp_path: Path, go: Go) -> None:
+    corpus_of(tmp_path, [["a"]])
+    mine = tmp_path / "mine" / ".translane-batch" / "sources" / "a.txt"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine", encoding="utf-8")
+    with pytest.raises(ResumeError, match="the folder holds something else than a run"):
+        go(work=tmp_path / "mine")
+    assert mine.read_text(encoding="utf-8") == "mine"
+    for changes in ({"corpus": mine.parent}, {"corpus": mine}, {"output": mine.parent / "out"}):
+        with pytest.raises(CorpusError, match="must not be within the state of the run"):
+            go(**{"work": tmp_path / "mine", **changes})
 
 
 def test_what_is_there_already_is_not_replaced(tmp_path: Path, go: Go) -> None:
