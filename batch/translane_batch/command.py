@@ -6,8 +6,8 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 
+from translane_batch.corpus import STANDARD_OUTPUT
 from translane_batch.errors import BatchError
 from translane_batch.run import run as run_batch
 from translane_batch.settings import ENV_PREFIX, BatchSettings
@@ -20,7 +20,6 @@ from translane_server.settings_loader import load_settings
 from translane_server.whole_files import written_whole
 
 _PROGRAM = "translane-batch"
-_STANDARD_OUTPUT = Path("-")
 _AGAIN = "the same command goes on"
 
 
@@ -48,7 +47,7 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
 
 def _show(settings: BatchSettings, summary: Summary) -> None:
     content = json.dumps(asdict(summary), ensure_ascii=False) + "\n"
-    if settings.summary == _STANDARD_OUTPUT:
+    if settings.summary == STANDARD_OUTPUT:
         print(content, end="", flush=True)
         return
     if settings.summary is not None:

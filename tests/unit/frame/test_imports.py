@@ -189,7 +189,7 @@ ROOMS = {
             "corpus", "errors", "model_downloads", "model_identity", "output_files", "progress", "ray_workers",
             "reading", "settings", "summary", "tasks", "work_folder", "worker", "workers", "writing",
         },
-        "command": {"errors", "run", "settings", "summary"},
+        "command": {"corpus", "errors", "run", "settings", "summary"},
         "__main__": {"command"},
     },
     "translane_client": {"bench": {""}, "cli": {"bench", ""}, "__main__": {"cli"}, "": set()},
