@@ -1,4 +1,4 @@
-"""Outputs appear complete or not at all. Their folders hold files of other people, too."""
+"""Outputs appear complete or not at all, and are of one run. Their folders hold files of other people, too."""
 
 from __future__ import annotations
 
@@ -9,10 +9,59 @@ from pathlib import Path
 from secrets import token_hex
 from typing import BinaryIO
 
-from translane_server.whole_files import flush, flush_folder
+from translane_batch.errors import ResumeError
+from translane_batch.settings import OWN_FOLDER
+from translane_batch.work_folder import WorkFolder, locked
+from translane_server.whole_files import flush, flush_folder, written_whole
 
 # The name is short, whatever name the output has, and nobody else's.
 _NEW = ".translane-batch-{}.new"
+
+_OWNER = "owner"  # the file that names the state of the run whose outputs these are
+
+
+@contextmanager
+def held_output(output: Path, work: WorkFolder) -> Iterator[None]:
+    """Keep other runs from writing into the output folder, which is made if there is none.
+
+    Args:
+        output: the folder.
+        work: the folder of the run's state, which is held already.
+
+    Raises:
+        ResumeError: another run works in the output folder, or the folder holds something else under that name.
+    """
+    own = output / OWN_FOLDER
+    own.mkdir(parents=True, exist_ok=True)
+    if own.samefile(work.path):
+        yield
+        return
+    with locked(own):
+        yield
+
+
+def take_output(output: Path, work: WorkFolder) -> None:
+    """Note that the outputs are those of a run that begins."""
+    with written_whole(output / OWN_FOLDER / _OWNER) as file:
+        file.write(_name_of(work))
+
+
+def check_output(output: Path, work: WorkFolder) -> None:
+    """Make sure that no run with another state has begun to write the same outputs since.
+
+    Raises:
+        ResumeError: one has.
+    """
+    with suppress(FileNotFoundError):
+        owner = (output / OWN_FOLDER / _OWNER).read_bytes()
+        if owner != _name_of(work):
+            raise ResumeError(
+                f"{output}: another run has begun since to write there; its state is {os.fsdecode(owner)}"
+            )
+
+
+def _name_of(work: WorkFolder) -> bytes:
+    return os.fsencode(work.path.resolve())
 
 
 @contextmanager

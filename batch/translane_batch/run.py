@@ -16,7 +16,7 @@ from translane_batch.corpus import CorpusFile, find_corpus, text_size
 from translane_batch.errors import CorpusError
 from translane_batch.model_downloads import with_model_here
 from translane_batch.model_identity import identity_of_folder, identity_of_servers
-from translane_batch.output_files import remove_unfinished_outputs
+from translane_batch.output_files import check_output, held_output, remove_unfinished_outputs, take_output
 from translane_batch.progress import Progress
 from translane_batch.reading import ReadCounts, write_occurrences, write_sources
 from translane_batch.settings import BatchSettings
@@ -53,12 +53,15 @@ def run(settings: BatchSettings, log: Log) -> Summary:
         model = identity_of_folder(folder)
     identity = {"corpus": [file.fingerprint for file in corpus], "model": model, **settings.what_decides}
     work = WorkFolder(settings.work_folder)
-    with work.held():
+    with work.held(), held_output(settings.output, work):
         plan = work.plan(identity)
         if plan is None:
             _check_new(corpus, settings.output)
             work.clear()
-        elif summary := work.summary():
+            take_output(settings.output, work)
+        else:
+            check_output(settings.output, work)
+        if plan and (summary := work.summary()):
             work.tidy()  # the run may have been killed before it was tidy
             _check_finished(corpus, settings.output)
             log("everything has been written before")

@@ -19,6 +19,7 @@ from translane_batch import reading, run, tasks, writing
 from translane_batch.errors import BatchError, CorpusError, ResumeError
 from translane_batch.settings import BatchSettings
 from translane_batch.summary import Summary
+from translane_batch.work_folder import WorkFolder
 
 Go = Callable[..., Summary]
 
@@ -155,7 +156,7 @@ def test_a_finished_run_is_told_again(tmp_path: Path, go: Go, workers: FakeWorke
     assert go() == first
     assert workers.translated == {"a": 1}
     work = tmp_path / "out" / ".translane-batch"
-    assert {path.name for path in work.iterdir()} == {"translane-batch.lock", "run.json", "summary.json"}
+    assert {path.name for path in work.iterdir()} == {"translane-batch.lock", "owner", "run.json", "summary.json"}
     (tmp_path / "out" / "part0" / "000.txt").unlink()
     with pytest.raises(CorpusError, match="it was written, and is gone"):
         go()
@@ -189,10 +190,28 @@ def test_a_run_is_not_resumed_with_anything_else(tmp_path: Path, go: Go, workers
 def test_two_runs_do_not_share_a_folder(tmp_path: Path, go: Go) -> None:
     corpus_of(tmp_path, [["a"]])
     go()
-    from translane_batch.work_folder import WorkFolder
+    with WorkFolder(tmp_path / "out" / ".translane-batch").held():
+        for changes in ({}, {"work": tmp_path / "work"}):
+            with pytest.raises(ResumeError, match=r"out/\.translane-batch: another run works in this folder"):
+                go(**changes)
 
-    with WorkFolder(tmp_path / "out" / ".translane-batch").held(), pytest.raises(ResumeError, match="another run"):
-        go()
+
+def test_outputs_are_those_of_the_run_that_began_last(tmp_path: Path, go: Go, workers: FakeWorkers) -> None:
+    """Two runs with states of their own never both say that they have written the same folder."""
+    corpus = corpus_of(tmp_path, [["a", "b"]])
+    workers.most = 0
+    for work in ("first", "second"):
+        with pytest.raises(InterruptedError):
+            go(work=tmp_path / work)
+    workers.most = 1 << 30
+    for work in (tmp_path / "first", tmp_path / "second", None):
+        if work == tmp_path / "second":
+            go(work=work)
+            assert outputs_of(tmp_path / "out") == expected_of(corpus)
+            go(work=work)
+        else:
+            with pytest.raises(ResumeError if work else CorpusError, match=r"another run has begun since|there already"):
+                go(work=work)
 
 
 @pytest.mark.parametrize("place", [".", "out", "in/..", "mine"])
