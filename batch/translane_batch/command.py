@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 
 from translane_batch.corpus import STANDARD_OUTPUT
@@ -53,11 +54,14 @@ def _show(settings: BatchSettings, summary: Summary) -> None:
     if settings.summary is not None:
         with written_whole(settings.summary) as file:
             file.write(content.encode())
-    print(f"{settings.output}: {summary.sentence}")
+    print(f"{printable(str(settings.output))}: {summary.sentence}")
 
 
 def _log(line: str) -> None:
-    print(f"{_PROGRAM}: {printable(line)}", file=sys.stderr, flush=True)
+    """Say a line, if anybody listens: a run does not end with its terminal."""
+    if sys.stderr:  # None if the descriptor was closed before the start
+        with suppress(OSError, ValueError):
+            print(f"{_PROGRAM}: {printable(line)}", file=sys.stderr, flush=True)
 
 
 def _fail(message: str, code: int) -> int:

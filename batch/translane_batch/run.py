@@ -18,7 +18,7 @@ from translane_batch.model_downloads import with_model_here
 from translane_batch.model_identity import identity_of_folder, identity_of_servers
 from translane_batch.output_files import check_output, held_output, remove_unfinished_outputs, take_output
 from translane_batch.progress import Progress
-from translane_batch.reading import ReadCounts, write_occurrences, write_sources
+from translane_batch.reading import ReadCounts, check_order, write_occurrences, write_sources
 from translane_batch.settings import BatchSettings
 from translane_batch.summary import Summary
 from translane_batch.tasks import buckets_for
@@ -160,6 +160,7 @@ def _written(
     """Write the outputs, and return the figures."""
     log("all sources are translated; writing the outputs")
     progress = Progress("records written", log)
+    check_order(work, plan)
     for bucket in range(len(plan.buckets)):
         write_answers(work, plan, bucket)
     for folder in {file.output(settings.output).parent for file in corpus}:

@@ -152,11 +152,14 @@ class WorkFolder:
         try:
             # As JSON has it: no tuples.
             self._check(values["identity"], json.loads(json.dumps(identity)))
+            texts, sizes = values["texts"], values["buckets"]
+            if not _is_count(texts) or not sizes or not all(_is_count(size) for each in sizes for size in each):
+                raise ValueError("these are no numbers of sources")
             buckets = tuple(
-                tuple(Task(bucket, part, sources) for part, sources in enumerate(sizes))
-                for bucket, sizes in enumerate(values["buckets"])
+                tuple(Task(bucket, part, sources) for part, sources in enumerate(each))
+                for bucket, each in enumerate(sizes)
             )
-            return Plan(values["identity"], values["texts"], buckets)
+            return Plan(values["identity"], texts, buckets)
         except (KeyError, TypeError, ValueError, AttributeError):
             raise ResumeError(f"{self._plan}: it is damaged; another --output or --work starts anew") from None
 
@@ -209,15 +212,19 @@ class WorkFolder:
 
     def _write(self, path: Path, values: dict[str, Any]) -> None:
         with written_whole(path) as file:
-            file.write(json.dumps(values, ensure_ascii=False).encode() + b"\n")
+            file.write(json.dumps(values).encode() + b"\n")  # names of files need not be Unicode; ASCII has them all
 
     def _read(self, path: Path) -> dict[str, Any] | None:
         try:
             values = json.loads(path.read_bytes())
         except FileNotFoundError:
             return None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise BatchError(f"{path}: it is not JSON ({error})") from None
         if not isinstance(values, dict):
             raise BatchError(f"{path}: it is not a JSON object")
         return values
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and value >= 0

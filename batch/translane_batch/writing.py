@@ -46,7 +46,11 @@ def write_answers(work: WorkFolder, plan: Plan, bucket: int) -> None:
         lines += [key_of(source, buckets).check + answer for source, answer in zip(sources, answers, strict=True)]
     with work.order(bucket).open("rb") as order, written_whole(work.answers(bucket)) as file:
         while content := order.read(_READ * 4):
-            file.writelines([lines[number] for number in numbers_in(content)])
+            try:
+                file.writelines([lines[number] for number in numbers_in(content)])
+            except (ValueError, IndexError):
+                damaged = work.order(bucket)
+                raise BatchError(f"{damaged}: it is damaged; another --output or --work starts anew") from None
 
 
 class Answers:

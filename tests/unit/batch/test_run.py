@@ -210,7 +210,9 @@ def test_outputs_are_those_of_the_run_that_began_last(tmp_path: Path, go: Go, wo
             assert outputs_of(tmp_path / "out") == expected_of(corpus)
             go(work=work)
         else:
-            with pytest.raises(ResumeError if work else CorpusError, match=r"another run has begun since|there already"):
+            with pytest.raises(
+                ResumeError if work else CorpusError, match=r"another run has begun since|there already"
+            ):
                 go(work=work)
 
 
@@ -291,6 +293,42 @@ def test_damaged_answers_are_found_out(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(run, "write_answers", damaged)
     with pytest.raises(BatchError, match=r"translations/0000-000000.jsonl: it is damaged"):
         go()
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("order/0000.u32", lambda content: content[:-1]),
+        ("order/0000.u32", lambda content: content[:-4]),
+        ("order/0000.u32", lambda content: content[:-4] + b"\xff\xff\xff\x7f"),
+        ("sources/0000-000000.jsonl", lambda _: b"garbage\n{}\n"),
+        ("sources/0000-000000.jsonl", lambda _: b"1\n2\n"),
+        ("sources/0000-000000.jsonl", lambda content: content.splitlines(keepends=True)[0]),
+        ("run.json", lambda content: content.replace(b"[[2]]", b"[]")),
+        ("run.json", lambda content: content.replace(b"[[2]]", b'[["2"]]')),
+        ("run.json", lambda content: content.replace(b'"texts": 3', b'"texts": "x"')),
+        ("run.json", lambda _: b"[" * 100_000),
+    ],
+)
+@pytest.mark.parametrize("tasks", [0, 1])  # that are translated before
+def test_a_damaged_state_is_told_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, go: Go, workers: FakeWorkers, name: str, change: Any, tasks: int
+) -> None:
+    corpus_of(tmp_path, [["a", "b", "a"]])
+    workers.most = tasks
+    real = run.write_answers
+    monkeypatch.setattr(run, "write_answers", lambda *_: (_ for _ in ()).throw(InterruptedError("killed")))
+    with pytest.raises(InterruptedError):
+        go()
+    monkeypatch.setattr(run, "write_answers", real)
+    workers.most = 1
+    path = tmp_path / "out" / ".translane-batch" / name
+    before = path.read_bytes()
+    path.write_bytes(change(before))
+    assert path.read_bytes() != before
+    with pytest.raises(BatchError, match=r"damaged|it is not JSON") as caught:
+        go()
+    assert "corpus has changed" not in str(caught.value)
 
 
 def test_a_full_disk_is_told_and_leaves_no_half_output(

@@ -172,7 +172,7 @@ ROOMS = {
         "corpus": {"errors", "records", "settings"},
         "work_folder": {"errors", "summary", "tasks"},
         "output_files": {"errors", "settings", "work_folder"},
-        "reading": {"answers", "corpus", "tasks", "work_folder"},
+        "reading": {"answers", "corpus", "errors", "tasks", "work_folder"},
         "writing": {"records", "answers", "corpus", "errors", "output_files", "reading", "tasks", "work_folder"},
         "server_settings": {"settings"},
         "model_downloads": {"server_settings", "settings"},
