@@ -6,6 +6,7 @@ next line of its bucket, takes the lines that belong to it. No line needs a numb
 
 from __future__ import annotations
 
+import hashlib
 import json
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -120,6 +121,14 @@ def sources_of(work: WorkFolder, task: Task) -> list[bytes]:
     if not whole:
         raise BatchError(f"{work.sources(task)}: it is damaged; another --output or --work starts anew")
     return lines
+
+
+def digest_of(lines: Sequence[bytes]) -> bytes:
+    """Return the first line of a task's answers, which tells whose they are. `lines` are the task's sources."""
+    digest = hashlib.blake2b(digest_size=16)
+    for line in lines:
+        digest.update(line)
+    return line_of(digest.hexdigest())
 
 
 def _parts(lines: Iterable[bytes], most: int) -> Iterator[list[bytes]]:

@@ -7,7 +7,7 @@
     occurrences/0007.jsonl       every source of a bucket as often as it occurs, in the order of the corpus
     order/0007.u32               for each occurrence, which of the different sources it is
     sources/0007-000002.jsonl    the different sources of a task
-    translations/0007-000002.jsonl    their answers
+    translations/0007-000002.jsonl    a digest of them, and their answers
     answers/0007.jsonl           the answer of each occurrence
     summary.json                 the figures, once everything is written
 

@@ -12,7 +12,7 @@ from translane_batch.answers import BLANK, UNREADABLE, Answer, decoded, line_of
 from translane_batch.corpus import CorpusFile
 from translane_batch.errors import BatchError, CorpusError
 from translane_batch.output_files import written_output
-from translane_batch.reading import numbers_in, sources_of
+from translane_batch.reading import digest_of, numbers_in, sources_of
 from translane_batch.records.record import Block, Record
 from translane_batch.tasks import key_of
 from translane_batch.work_folder import Plan, WorkFolder
@@ -38,8 +38,8 @@ def write_answers(work: WorkFolder, plan: Plan, bucket: int) -> None:
     for task in plan.buckets[bucket]:
         sources = sources_of(work, task)
         with work.translations(task).open("rb") as file:
-            answers = file.readlines()
-        if not len(sources) == len(answers) == task.sources:
+            digest, answers = file.readline(), file.readlines()
+        if digest != digest_of(sources) or len(answers) != task.sources:
             raise BatchError(
                 f"{work.translations(task)}: it is damaged; remove it, and its sources are translated anew"
             )

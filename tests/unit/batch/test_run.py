@@ -204,16 +204,15 @@ def test_outputs_are_those_of_the_run_that_began_last(tmp_path: Path, go: Go, wo
         with pytest.raises(InterruptedError):
             go(work=tmp_path / work)
     workers.most = 1 << 30
-    for work in (tmp_path / "first", tmp_path / "second", None):
-        if work == tmp_path / "second":
-            go(work=work)
-            assert outputs_of(tmp_path / "out") == expected_of(corpus)
-            go(work=work)
-        else:
-            with pytest.raises(
-                ResumeError if work else CorpusError, match=r"another run has begun since|there already"
-            ):
-                go(work=work)
+    with pytest.raises(ResumeError, match="another run has begun since"):
+        go(work=tmp_path / "first")
+    go(work=tmp_path / "second")
+    assert outputs_of(tmp_path / "out") == expected_of(corpus)
+    go(work=tmp_path / "second")
+    with pytest.raises(ResumeError, match="another run has begun since"):
+        go(work=tmp_path / "first")
+    with pytest.raises(CorpusError, match="it is there already"):
+        go()
 
 
 @pytest.mark.parametrize("place", [".", "out", "in/..", "mine"])
@@ -295,6 +294,22 @@ def test_damaged_answers_are_found_out(tmp_path: Path, monkeypatch: pytest.Monke
         go()
 
 
+def test_answers_of_another_task_are_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, go: Go) -> None:
+    corpus_of(tmp_path, [["a", "b"]])
+    real = writing.write_answers
+
+    def swapped(work: Any, plan: Any, bucket: int) -> None:
+        first, second = (work.translations(task) for task in plan.tasks)
+        content = first.read_bytes()
+        first.write_bytes(second.read_bytes())
+        second.write_bytes(content)
+        real(work, plan, bucket)
+
+    monkeypatch.setattr(run, "write_answers", swapped)
+    with pytest.raises(BatchError, match=r"translations/0000-000000.jsonl: it is damaged"):
+        go(task_size=1)
+
+
 @pytest.mark.parametrize(
     ("name", "change"),
     [
@@ -316,7 +331,7 @@ def test_a_damaged_state_is_told_in_a_sentence(
 ) -> None:
     corpus_of(tmp_path, [["a", "b", "a"]])
     workers.most = tasks
-    real = run.write_answers
+    real = writing.write_answers
     monkeypatch.setattr(run, "write_answers", lambda *_: (_ for _ in ()).throw(InterruptedError("killed")))
     with pytest.raises(InterruptedError):
         go()
