@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -14,6 +15,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     # gRPC reads this variable when it is imported. Its own log lines would repeat what the command reports itself.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray sends figures to its makers otherwise
+    # SIGTERM interrupts a run as Ctrl-C does, so that replicas end and sockets are removed.
+    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         from translane_batch.command import run
 
@@ -27,6 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 if __name__ == "__main__":

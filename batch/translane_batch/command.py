@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
-from pathlib import Path
 
+from translane_batch.corpus import STANDARD_OUTPUT
 from translane_batch.errors import BatchError
 from translane_batch.run import run as run_batch
 from translane_batch.settings import ENV_PREFIX, BatchSettings
@@ -20,7 +21,6 @@ from translane_server.settings_loader import load_settings
 from translane_server.whole_files import written_whole
 
 _PROGRAM = "translane-batch"
-_STANDARD_OUTPUT = Path("-")
 _AGAIN = "the same command goes on"
 
 
@@ -48,17 +48,20 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
 
 def _show(settings: BatchSettings, summary: Summary) -> None:
     content = json.dumps(asdict(summary), ensure_ascii=False) + "\n"
-    if settings.summary == _STANDARD_OUTPUT:
+    if settings.summary == STANDARD_OUTPUT:
         print(content, end="", flush=True)
         return
     if settings.summary is not None:
         with written_whole(settings.summary) as file:
             file.write(content.encode())
-    print(f"{settings.output}: {summary.sentence}")
+    print(f"{printable(str(settings.output))}: {summary.sentence}")
 
 
 def _log(line: str) -> None:
-    print(f"{_PROGRAM}: {printable(line)}", file=sys.stderr, flush=True)
+    """Say a line, if anybody listens: a run does not end with its terminal."""
+    if sys.stderr:  # None if the descriptor was closed before the start
+        with suppress(OSError, ValueError):
+            print(f"{_PROGRAM}: {printable(line)}", file=sys.stderr, flush=True)
 
 
 def _fail(message: str, code: int) -> int:

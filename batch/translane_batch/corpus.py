@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from translane_batch.errors import CorpusError
+from translane_batch.errors import BatchError, CorpusError
 from translane_batch.records.kinds import ENDINGS, files_of, kind_of
 from translane_batch.records.record import RecordFiles
 from translane_batch.settings import BatchSettings
 from translane_server.files import check_regular
 
 _LEFT_OUT = ".left-out.jsonl"
+_MOST_NAME_BYTES = 255  # on the file systems of Linux and macOS
+STANDARD_OUTPUT = Path("-")
+"""The file for the figures that is none."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +58,13 @@ def find_corpus(settings: BatchSettings) -> list[CorpusFile]:
 
     Raises:
         CorpusError: there is no file, or a file is of no known kind, or an output would replace a file of the corpus.
-        BatchError: a package is missing.
+        BatchError: a package is missing, or the file for the figures is another one's place.
     """
     corpus, output = settings.corpus, settings.output
     readers: dict[str, RecordFiles] = {}
     found = []
     try:
-        if corpus.is_dir() and any(each.is_relative_to(corpus.resolve()) for each in _own_folders(settings)):
-            raise CorpusError(f"{output}: the output and the work folder must not be within the corpus, {corpus}")
+        _check_folders(settings)
         for path, name in _paths(corpus):
             kind = kind_of(path, settings.kind)
             if not kind:
@@ -76,6 +79,7 @@ def find_corpus(settings: BatchSettings) -> list[CorpusFile]:
     if not found:
         raise CorpusError(f"{corpus}: the folder holds no files")
     _check_outputs(found, output)
+    _check_summary(settings, found)
     return found
 
 
@@ -84,9 +88,16 @@ def text_size(corpus: Sequence[CorpusFile]) -> int:
     return sum(file.files.size(file.path, file.size) for file in corpus)
 
 
-def _own_folders(settings: BatchSettings) -> Iterator[Path]:
-    yield settings.output.resolve()
-    yield settings.work_folder.resolve()
+def _check_folders(settings: BatchSettings) -> None:
+    """Refuse a corpus that would be read while it is written, and one that a run would remove as its state."""
+    corpus, output, work = (path.resolve() for path in (settings.corpus, settings.output, settings.work_folder))
+    if corpus.is_dir() and any(each.is_relative_to(corpus) for each in (output, work)):
+        raise CorpusError(
+            f"{settings.output}: the output and the work folder must not be within the corpus, {settings.corpus}"
+        )
+    for path in (corpus, output):
+        if path.is_relative_to(work):
+            raise CorpusError(f"{path}: it must not be within the state of the run, {settings.work_folder}")
 
 
 def _paths(corpus: Path) -> list[tuple[Path, str]]:
@@ -94,9 +105,23 @@ def _paths(corpus: Path) -> list[tuple[Path, str]]:
     if not corpus.is_dir():
         check_regular(corpus)
         return [(corpus, corpus.name)]
-    files = [(path, path.relative_to(corpus)) for path in corpus.rglob("*") if not path.is_dir()]
-    shown = [(path, name) for path, name in files if not any(part.startswith((".", "_")) for part in name.parts)]
-    return sorted(((path, name.as_posix()) for path, name in shown), key=lambda each: each[1])
+    found = []
+    for name, folders, files in os.walk(corpus, onerror=_raise):
+        folder = Path(name)
+        folders[:] = filter(_is_shown, folders)
+        for each in folders:
+            if (folder / each).is_symlink():
+                raise CorpusError(f"{folder / each}: it is a link to a folder, and would be left out; name that folder")
+        found += [folder / each for each in filter(_is_shown, files)]
+    return sorted(((path, path.relative_to(corpus).as_posix()) for path in found), key=lambda each: each[1])
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _is_shown(name: str) -> bool:
+    return not name.startswith((".", "_"))
 
 
 def _check_outputs(corpus: Sequence[CorpusFile], output: Path) -> None:
@@ -105,6 +130,30 @@ def _check_outputs(corpus: Sequence[CorpusFile], output: Path) -> None:
     for file in corpus:
         if file.name + _LEFT_OUT in names:
             raise CorpusError(f"{file.path}: the list of what is left out of it has the name of another file")
+        if len(os.fsencode(file.left_out(output).name)) > _MOST_NAME_BYTES:
+            raise CorpusError(
+                f"{file.path}: its name is too long: NAME{_LEFT_OUT} has more than {_MOST_NAME_BYTES} bytes"
+            )
         for path in (file.output(output), file.left_out(output)):
             if path.resolve() == file.path.resolve():
                 raise CorpusError(f"{file.path}: it would be replaced by its output; --output names another folder")
+
+
+def _check_summary(settings: BatchSettings, corpus: Sequence[CorpusFile]) -> None:
+    """Refuse a file for the figures that cannot be written, or whose place something else of the run has."""
+    if settings.summary is None or settings.summary == STANDARD_OUTPUT:
+        return
+    path = settings.summary.resolve()
+    taken = {settings.corpus.resolve(), *(file.path.resolve() for file in corpus)}
+    for file in corpus:
+        taken |= {file.output(settings.output).resolve(), file.left_out(settings.output).resolve()}
+    folders = [settings.work_folder.resolve(), *([settings.corpus.resolve()] if settings.corpus.is_dir() else [])]
+    problem = ""
+    if path in taken or any(path.is_relative_to(folder) for folder in folders):
+        problem = "it would replace a file of the corpus or of the run, or be among them"
+    elif path.is_dir():
+        problem = "it is a folder"
+    elif not path.parent.is_dir() and path.parent != settings.output.resolve():  # the run makes the output folder
+        problem = "its folder does not exist"
+    if problem:
+        raise BatchError(f"--summary: {settings.summary}: {problem}", exit_code=2)

@@ -70,7 +70,7 @@ class _Actor:
         assert self._worker is not None, "open comes first"
         try:
             await self._worker.translate(task)
-        except (TranslaneError, OSError) as error:
+        except (BatchError, TranslaneError, OSError) as error:
             return _Failure(f"machine {ray.util.get_node_ip_address()}: {error}")
         return None
 

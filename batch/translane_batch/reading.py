@@ -6,6 +6,8 @@ next line of its bucket, takes the lines that belong to it. No line needs a numb
 
 from __future__ import annotations
 
+import hashlib
+import json
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -13,8 +15,9 @@ from dataclasses import dataclass
 
 from translane_batch.answers import line_of
 from translane_batch.corpus import CorpusFile
+from translane_batch.errors import BatchError
 from translane_batch.tasks import TASK_BYTES, Task, key_of
-from translane_batch.work_folder import WorkFolder
+from translane_batch.work_folder import Plan, WorkFolder
 from translane_server.whole_files import written_whole
 
 _FLUSHED = 1 << 18  # numbers of occurrences in memory
@@ -88,10 +91,44 @@ def numbers_in(content: bytes) -> Sequence[int]:
     return numbers
 
 
+def check_order(work: WorkFolder, plan: Plan) -> None:
+    """Make sure that the files of `write_sources` have a number for each text.
+
+    Raises:
+        BatchError: they are damaged.
+        OSError: a file is gone.
+    """
+    size = sum(work.order(bucket).stat().st_size for bucket in range(len(plan.buckets)))
+    if size != plan.texts * array("I").itemsize:
+        raise BatchError(
+            f"{work.path}: the order of the texts there is damaged; another --output or --work starts anew"
+        )
+
+
 def sources_of(work: WorkFolder, task: Task) -> list[bytes]:
-    """Return the lines of a task's different sources."""
+    """Return the lines of a task's different sources.
+
+    Raises:
+        BatchError: the file is damaged.
+        OSError: the file cannot be read.
+    """
     with work.sources(task).open("rb") as file:
-        return file.readlines()
+        lines = file.readlines()
+    try:
+        whole = len(lines) == task.sources and all(isinstance(json.loads(line), str) for line in lines)
+    except (ValueError, RecursionError):
+        whole = False
+    if not whole:
+        raise BatchError(f"{work.sources(task)}: it is damaged; another --output or --work starts anew")
+    return lines
+
+
+def digest_of(lines: Sequence[bytes]) -> bytes:
+    """Return the first line of a task's answers, which tells whose they are. `lines` are the task's sources."""
+    digest = hashlib.blake2b(digest_size=16)
+    for line in lines:
+        digest.update(line)
+    return line_of(digest.hexdigest())
 
 
 def _parts(lines: Iterable[bytes], most: int) -> Iterator[list[bytes]]:

@@ -16,8 +16,9 @@ from translane_batch.corpus import CorpusFile, find_corpus, text_size
 from translane_batch.errors import CorpusError
 from translane_batch.model_downloads import with_model_here
 from translane_batch.model_identity import identity_of_folder, identity_of_servers
+from translane_batch.output_files import check_output, held_output, remove_unfinished_outputs, take_output
 from translane_batch.progress import Progress
-from translane_batch.reading import ReadCounts, write_occurrences, write_sources
+from translane_batch.reading import ReadCounts, check_order, write_occurrences, write_sources
 from translane_batch.settings import BatchSettings
 from translane_batch.summary import Summary
 from translane_batch.tasks import buckets_for
@@ -25,7 +26,6 @@ from translane_batch.work_folder import Plan, WorkFolder
 from translane_batch.worker import client_of
 from translane_batch.workers import LocalWorkers, Workers, translate_all
 from translane_batch.writing import Answers, WrittenCounts, write, write_answers
-from translane_server.whole_files import remove_unfinished
 
 Log = Callable[[str], None]
 
@@ -53,12 +53,15 @@ def run(settings: BatchSettings, log: Log) -> Summary:
         model = identity_of_folder(folder)
     identity = {"corpus": [file.fingerprint for file in corpus], "model": model, **settings.what_decides}
     work = WorkFolder(settings.work_folder)
-    with work.held():
+    with work.held(), held_output(settings.output, work):
         plan = work.plan(identity)
         if plan is None:
             _check_new(corpus, settings.output)
             work.clear()
-        elif summary := work.summary():
+            take_output(settings.output, work)
+        else:
+            check_output(settings.output, work)
+        if plan and (summary := work.summary()):
             work.tidy()  # the run may have been killed before it was tidy
             _check_finished(corpus, settings.output)
             log("everything has been written before")
@@ -157,11 +160,12 @@ def _written(
     """Write the outputs, and return the figures."""
     log("all sources are translated; writing the outputs")
     progress = Progress("records written", log)
+    check_order(work, plan)
     for bucket in range(len(plan.buckets)):
         write_answers(work, plan, bucket)
     for folder in {file.output(settings.output).parent for file in corpus}:
         folder.mkdir(parents=True, exist_ok=True)
-        remove_unfinished(folder)
+        remove_unfinished_outputs(folder)
     counts, records = WrittenCounts(), 0
     with Answers(work, len(plan.buckets)) as answers:
         for file in corpus:

@@ -14,6 +14,9 @@ from translane_server.settings_loader import Flag, Settings
 
 ENV_PREFIX = "TRANSLANE_BATCH_"
 
+OWN_FOLDER = ".translane-batch"
+"""Name of the folder that holds a run's state."""
+
 LeaveOut = Literal["copy", "unended", "language"]
 
 # Settings that are options of a request, under the same name. One that is not set takes the model's default.
@@ -53,8 +56,8 @@ class BatchSettings(Settings):
     )
     work: Annotated[Path | None, Flag("FOLDER")] = Field(
         default=None,
-        description="Folder for the state of the run, with room for some four times the text;"
-        " by default .translane-batch in the output folder.",
+        description="Folder whose .translane-batch holds the state of the run, with room for some four times the text;"
+        " by default the output folder.",
     )
     summary: Annotated[Path | None, Flag("FILE")] = Field(
         default=None, description="File for the figures of the run, as JSON; - is standard output."
@@ -180,8 +183,8 @@ class BatchSettings(Settings):
 
     @property
     def work_folder(self) -> Path:
-        """The folder of the state."""
-        return self.work or self.output / ".translane-batch"
+        """The folder of the state, which nothing else is in: files there are removed."""
+        return (self.work or self.output) / OWN_FOLDER
 
     @property
     def place(self) -> ModelPlace | RemotePlace:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 from translane_batch.answers import BLANK, FAILED, REFUSED, Answer
@@ -12,12 +13,23 @@ from translane_batch.errors import BatchError
 from translane_batch.filters import Filters
 from translane_batch.settings import BatchSettings
 from translane_client.aio import AsyncClient
-from translane_client.errors import DeadlineExceeded, Internal, InvalidArgument, NotFound, QueueFull, TranslaneError
+from translane_client.errors import (
+    DeadlineExceeded,
+    Internal,
+    InvalidArgument,
+    NotFound,
+    QueueFull,
+    ResourceExhausted,
+    TranslaneError,
+)
 from translane_client.options import DecodingOptions
 from translane_client.results import Translation
 
 TEXTS = 64
 """Most texts of a request."""
+
+LONGEST_TEXT = 1 << 20
+"""Most bytes of a text. A longer one is refused here: gRPC ends the call of a message that is much too large."""
 
 _REQUEST_BYTES = 1 << 15
 """Bytes of a request of several texts. Long texts have many sentences, and a server takes so many at a time."""
@@ -28,6 +40,9 @@ _PATIENCE = 3600.0
 _PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0)
 """Seconds before each further attempt, where decoding has failed. The server starts replicas again meanwhile."""
 
+_PROBE = "1"
+"""A text that every server translates. If it fails, too, the server is the reason, and not another text."""
+
 _POISONED, _TOO_LARGE = "POISONED", "MESSAGE_TOO_LARGE"  # reasons in the server's errors
 _NAMED = re.compile(r"texts\[(\d+)\]")
 
@@ -36,7 +51,8 @@ class Translator:
     """Translates texts with the options of the settings.
 
     A request may have a text that no server translates. Such a request is sent again in parts, until the text is alone.
-    So one text never costs another one its translation, and a text is given up only if it fails alone.
+    So one text never costs another one its translation, and a text is given up only if it fails alone, while the server
+    translates other texts.
 
     Args:
         client: sends the requests.
@@ -83,7 +99,12 @@ class Translator:
                 answers[place] = answer
             done(len(places))
 
-        await _all(translate_batch(places) for places in _batches(sources))
+        sizes = [len(source.encode()) for source in sources]
+        long = [place for place, size in enumerate(sizes) if size > LONGEST_TEXT]
+        for place in long:
+            answers[place] = Answer("", REFUSED, f"has {sizes[place]} bytes, at most {LONGEST_TEXT} are accepted")
+        done(len(long))
+        await _all(translate_batch(places) for places in _batches(sizes))
         return answers
 
     async def _answers(self, texts: Sequence[str]) -> list[Answer]:
@@ -94,8 +115,7 @@ class Translator:
             if not _is_about_texts(error):
                 raise
             if len(texts) == 1:
-                reason = REFUSED if isinstance(error, InvalidArgument) else FAILED
-                return [Answer("", reason, _description(error))]
+                return [await self._given_up(texts[0], error)]
             return await self._apart(texts, error)
         return [self._filters.answer(text, each) for text, each in zip(texts, translations, strict=True)]
 
@@ -119,11 +139,28 @@ class Translator:
         while True:
             try:
                 return [each async for each in self._attempt(texts)]
-            except Internal as error:
+            except (Internal, DeadlineExceeded) as error:
+                several = isinstance(error, DeadlineExceeded) and len(texts) > 1  # fewer texts take less time
                 pause = next(pauses, None)
-                if error.reason == _POISONED or pause is None:
+                if error.reason == _POISONED or several or pause is None:
                     raise
                 await asyncio.sleep(pause)
+
+    async def _given_up(self, text: str, error: TranslaneError) -> Answer:
+        """Return the answer of a text that has failed alone. Raise TranslaneError if other texts fail, too."""
+        if not _is_certain(error):
+            async with self._turns:
+                with suppress(InvalidArgument):  # an answer, too: such as that the language of the probe is not known
+                    await self._request([_PROBE])
+                try:  # once more: the server may translate again only since the last attempt
+                    (translation,) = [each async for each in self._attempt([text])]
+                    return self._filters.answer(text, translation)
+                except TranslaneError as again:
+                    if not _is_about_texts(again):
+                        raise
+                    error = again
+        reason = REFUSED if isinstance(error, InvalidArgument) else FAILED
+        return Answer("", reason, _description(error))
 
     def _attempt(self, texts: Sequence[str]) -> AsyncIterator[Translation]:
         # Iterating waits for room in the server's queue, which a list of texts does not.
@@ -137,11 +174,16 @@ class Translator:
         )
 
 
-def _batches(sources: Sequence[str]) -> Iterator[list[int]]:
-    """Yield the places of the texts of each request, long texts first, so that texts of a request end together."""
+def _batches(sizes: Sequence[int]) -> Iterator[list[int]]:
+    """Yield the places of the texts of each request, long texts first, so that texts of a request end together.
+
+    Args:
+        sizes: bytes of each text. A text above `LONGEST_TEXT` is in no request.
+    """
     batch, size = list[int](), 0
-    for place in sorted(range(len(sources)), key=lambda place: len(sources[place]), reverse=True):
-        length = len(sources[place].encode())
+    places = [place for place, length in enumerate(sizes) if length <= LONGEST_TEXT]
+    for place in sorted(places, key=lambda place: sizes[place], reverse=True):
+        length = sizes[place]
         if len(batch) == TEXTS or (batch and size + length > _REQUEST_BYTES):
             yield batch
             batch, size = [], 0
@@ -166,9 +208,14 @@ def _is_about_texts(error: TranslaneError) -> bool:
     """Whether the request's texts are the reason, so that fewer texts, or others, may do better."""
     if isinstance(error, InvalidArgument):
         return bool(error.violations) and all(each.field.startswith("texts") for each in error.violations)
-    if isinstance(error, DeadlineExceeded):
-        return True
-    return error.reason in (_POISONED, _TOO_LARGE) and not isinstance(error, QueueFull)
+    if isinstance(error, QueueFull):
+        return False
+    return isinstance(error, DeadlineExceeded | ResourceExhausted) or error.reason == _POISONED
+
+
+def _is_certain(error: TranslaneError) -> bool:
+    """Whether the server itself says that the text is the reason."""
+    return isinstance(error, InvalidArgument) or error.reason in (_POISONED, _TOO_LARGE)
 
 
 def _description(error: TranslaneError) -> str:

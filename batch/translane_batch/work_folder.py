@@ -2,11 +2,12 @@
 
 ::
 
+    translane-batch.lock         held by the command that runs; the mark of a folder whose files the command may remove
     run.json                     the plan: what the run is of, and how many sources each task has
     occurrences/0007.jsonl       every source of a bucket as often as it occurs, in the order of the corpus
     order/0007.u32               for each occurrence, which of the different sources it is
     sources/0007-000002.jsonl    the different sources of a task
-    translations/0007-000002.jsonl    their answers
+    translations/0007-000002.jsonl    a digest of them, and their answers
     answers/0007.jsonl           the answer of each occurrence
     summary.json                 the figures, once everything is written
 
@@ -32,6 +33,7 @@ from translane_server.whole_files import remove_unfinished, written_whole
 
 _FORMAT, _VERSION = "translane-batch-run", 1
 _FOLDERS = ("occurrences", "order", "sources", "translations", "answers")
+_LOCK = "translane-batch.lock"
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,24 @@ class Plan:
         return sum(task.sources for task in self.tasks)
 
 
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other programs from using a folder of this command.
+
+    Raises:
+        ResumeError: another program uses the folder, or the folder holds something else.
+    """
+    lock = folder / _LOCK
+    if not lock.exists() and any(folder.iterdir()):
+        raise ResumeError(f"{folder}: the folder holds something else than a run; --work names another place")
+    with lock.open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ResumeError(f"{folder}: another run works in this folder") from None
+        yield
+
+
 class WorkFolder:
     """The folder of a run's state, which is made if there is none."""
 
@@ -71,13 +91,9 @@ class WorkFolder:
         """Keep other programs from using the folder, and remove what killed ones have not finished.
 
         Raises:
-            ResumeError: another program uses the folder.
+            ResumeError: another program uses the folder, or the folder holds something else than a run.
         """
-        with (self.path / "lock").open("w", encoding="ascii") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise ResumeError(f"{self.path}: another run works in this folder") from None
+        with locked(self.path):
             for folder in (self.path, *(self.path / name for name in _FOLDERS)):
                 remove_unfinished(folder)
             yield
@@ -136,11 +152,14 @@ class WorkFolder:
         try:
             # As JSON has it: no tuples.
             self._check(values["identity"], json.loads(json.dumps(identity)))
+            texts, sizes = values["texts"], values["buckets"]
+            if not _is_count(texts) or not sizes or not all(_is_count(size) for each in sizes for size in each):
+                raise ValueError("these are no numbers of sources")
             buckets = tuple(
-                tuple(Task(bucket, part, sources) for part, sources in enumerate(sizes))
-                for bucket, sizes in enumerate(values["buckets"])
+                tuple(Task(bucket, part, sources) for part, sources in enumerate(each))
+                for bucket, each in enumerate(sizes)
             )
-            return Plan(values["identity"], values["texts"], buckets)
+            return Plan(values["identity"], texts, buckets)
         except (KeyError, TypeError, ValueError, AttributeError):
             raise ResumeError(f"{self._plan}: it is damaged; another --output or --work starts anew") from None
 
@@ -193,15 +212,19 @@ class WorkFolder:
 
     def _write(self, path: Path, values: dict[str, Any]) -> None:
         with written_whole(path) as file:
-            file.write(json.dumps(values, ensure_ascii=False).encode() + b"\n")
+            file.write(json.dumps(values).encode() + b"\n")  # names of files need not be Unicode; ASCII has them all
 
     def _read(self, path: Path) -> dict[str, Any] | None:
         try:
             values = json.loads(path.read_bytes())
         except FileNotFoundError:
             return None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise BatchError(f"{path}: it is not JSON ({error})") from None
         if not isinstance(values, dict):
             raise BatchError(f"{path}: it is not a JSON object")
         return values
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and value >= 0

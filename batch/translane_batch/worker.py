@@ -10,7 +10,7 @@ from translane_batch.answers import encoded
 from translane_batch.errors import BatchError
 from translane_batch.filters import Filters
 from translane_batch.model_identity import languages_of
-from translane_batch.reading import sources_of
+from translane_batch.reading import digest_of, sources_of
 from translane_batch.server_settings import server_settings
 from translane_batch.settings import BatchSettings
 from translane_batch.tasks import Task
@@ -71,12 +71,14 @@ class Worker:
             done: called with the number of sources that are translated, as often as some are.
 
         Raises:
+            BatchError: the file of the sources is damaged.
             TranslaneError: the sources cannot be translated.
             OSError: a file cannot be read or written.
         """
-        sources = [json.loads(line) for line in sources_of(self._work, task)]
-        answers = await self._translator.translate(sources, done)
+        lines = sources_of(self._work, task)
+        answers = await self._translator.translate([json.loads(line) for line in lines], done)
         with written_whole(self._work.translations(task)) as file:
+            file.write(digest_of(lines))
             file.writelines(map(encoded, answers))
 
     async def close(self) -> None:

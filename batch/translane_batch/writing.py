@@ -11,7 +11,8 @@ from typing import BinaryIO
 from translane_batch.answers import BLANK, UNREADABLE, Answer, decoded, line_of
 from translane_batch.corpus import CorpusFile
 from translane_batch.errors import BatchError, CorpusError
-from translane_batch.reading import numbers_in, sources_of
+from translane_batch.output_files import written_output
+from translane_batch.reading import digest_of, numbers_in, sources_of
 from translane_batch.records.record import Block, Record
 from translane_batch.tasks import key_of
 from translane_batch.work_folder import Plan, WorkFolder
@@ -37,15 +38,19 @@ def write_answers(work: WorkFolder, plan: Plan, bucket: int) -> None:
     for task in plan.buckets[bucket]:
         sources = sources_of(work, task)
         with work.translations(task).open("rb") as file:
-            answers = file.readlines()
-        if not len(sources) == len(answers) == task.sources:
+            digest, answers = file.readline(), file.readlines()
+        if digest != digest_of(sources) or len(answers) != task.sources:
             raise BatchError(
                 f"{work.translations(task)}: it is damaged; remove it, and its sources are translated anew"
             )
         lines += [key_of(source, buckets).check + answer for source, answer in zip(sources, answers, strict=True)]
     with work.order(bucket).open("rb") as order, written_whole(work.answers(bucket)) as file:
         while content := order.read(_READ * 4):
-            file.writelines([lines[number] for number in numbers_in(content)])
+            try:
+                file.writelines([lines[number] for number in numbers_in(content)])
+            except (ValueError, IndexError):
+                damaged = work.order(bucket)
+                raise BatchError(f"{damaged}: it is damaged; another --output or --work starts anew") from None
 
 
 class Answers:
@@ -127,8 +132,8 @@ def write(file: CorpusFile, folder: Path, answers: Answers, counts: WrittenCount
         return
     before = counts.left_out.total()
     # The list is in its place before the output is: who sees the output sees the list.
-    with written_whole(output) as new:
-        with written_whole(left_out) as listed, file.files.output(file.path, new) as sink:
+    with written_output(output) as new:
+        with written_output(left_out) as listed, file.files.output(file.path, new) as sink:
             for block, found in _answered(file, answers, counts, whole=True):
                 sink.write(block, found)
                 listed.writelines(_listed(block, found))

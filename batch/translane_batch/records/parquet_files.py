@@ -70,6 +70,8 @@ class ParquetFiles:
     def _check(self, path: Path, schema: Any) -> None:
         if self.field not in schema.names:
             raise CorpusError(f"{path}: it has no column {self.field!r}, but {listed(schema.names)}; --field names one")
+        if schema.names.count(self.field) > 1:
+            raise CorpusError(f"{path}: it has several columns {self.field!r}; --field names another")
         kind = schema.field(self.field).type
         if not (pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)):
             raise CorpusError(f"{path}: its column {self.field!r} has {kind}, not texts; --field names another")

@@ -151,20 +151,29 @@ def test_kills_at_any_moment_change_nothing(
     assert outputs_of(output) == undisturbed
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_says_how_to_go_on(
-    corpus: Path, undisturbed: dict[str, bytes], tmp_path: Path, processes: list[subprocess.Popen[str]]
+    corpus: Path,
+    undisturbed: dict[str, bytes],
+    tmp_path: Path,
+    processes: list[subprocess.Popen[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    number: signal.Signals,
 ) -> None:
-    output = tmp_path / "out"
+    output, temporary = tmp_path / "out", tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
     process = started(argv_of(corpus, output))
     processes.append(process)
     wait_for(lambda: translations_in(output) >= 3, process)
     children = psutil.Process(process.pid).children(recursive=True)
-    os.killpg(process.pid, signal.SIGINT)
+    os.killpg(process.pid, number)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert err.endswith("translane-batch: interrupted; the same command goes on\n")
     assert "Traceback" not in err
     assert_gone(*children)
+    assert not list(temporary.glob("translane*"))
     assert command.run(argv_of(corpus, output), {}) == 0
     assert outputs_of(output) == undisturbed
 

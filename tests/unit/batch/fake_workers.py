@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from translane_batch.answers import Answer, encoded
-from translane_batch.reading import sources_of
+from translane_batch.reading import digest_of, sources_of
 from translane_batch.settings import BatchSettings
 from translane_batch.tasks import Task
 from translane_batch.work_folder import WorkFolder
@@ -40,9 +40,11 @@ class FakeWorkers:
         if not self.most:
             raise InterruptedError("killed")
         self.most -= 1
-        sources = [json.loads(line) for line in sources_of(self.work, task)]
+        lines = sources_of(self.work, task)
+        sources = [json.loads(line) for line in lines]
         self.translated.update(sources)
         with written_whole(self.work.translations(task)) as file:
+            file.write(digest_of(lines))
             file.writelines(encoded(translation_of(source)) for source in sources)
         done(len(sources))
 

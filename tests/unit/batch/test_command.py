@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -68,6 +70,36 @@ def test_what_goes_wrong_is_one_sentence(
     monkeypatch.setattr(command, "run_batch", fail)
     assert command.run(argv, {}) == code
     assert capsys.readouterr().err == f"translane-batch: {sentence}\n"
+
+
+def test_a_closed_terminal_ends_no_run(
+    argv: list[str], tmp_path: Path, workers: FakeWorkers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Closed(io.StringIO):
+        def write(self, _: str) -> int:
+            raise BrokenPipeError(32, "Broken pipe")
+
+    closed = io.StringIO()
+    closed.close()
+    for number, stderr in enumerate((Closed(), closed, None)):
+        monkeypatch.setattr(sys, "stderr", stderr)
+        assert command.run([*argv, "-o", str(tmp_path / f"out{number}")], {}) == 0
+        assert (tmp_path / f"out{number}" / "in.txt").exists()
+
+
+def test_names_need_not_be_unicode(tmp_path: Path, workers: FakeWorkers, capsys: pytest.CaptureFixture[str]) -> None:
+    corpus = os.fsdecode(os.fsencode(tmp_path) + b"/in")
+    name = os.fsdecode(b"\xff.txt")
+    Path(corpus).mkdir()
+    try:
+        Path(corpus, name).write_text("a\n", encoding="utf-8")
+    except OSError:
+        pytest.skip("this file system has no such names")
+    output = os.fsdecode(os.fsencode(tmp_path) + b"/\xfe")
+    for _ in range(2):
+        assert command.run([corpus, "-o", output, "--model=m"], {}) == 0
+        assert "/\\udcfe: 1 records in 1 file" in capsys.readouterr().out
+    assert Path(output, name).read_text(encoding="utf-8") == "[a]\n"
 
 
 def test_a_bug_is_not_hidden(argv: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from translane_batch.corpus import find_corpus, text_size
-from translane_batch.errors import CorpusError
+from translane_batch.errors import BatchError, CorpusError
 from translane_batch.records.kinds import kind_of
 from translane_batch.settings import BatchSettings
 
@@ -81,3 +81,70 @@ def test_what_cannot_be_a_corpus_is_refused(tmp_path: Path, settings: Make) -> N
     os.mkfifo(corpus / "b.txt")
     with pytest.raises(CorpusError, match="it is a named pipe"):
         find_corpus(settings())
+
+
+def test_no_folder_is_left_out_silently(tmp_path: Path, settings: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus, elsewhere = tmp_path / "in", tmp_path / "elsewhere"
+    for folder in (corpus / "deep", elsewhere):
+        folder.mkdir(parents=True)
+        (folder / "a.txt").touch()
+    (corpus / "_hidden").symlink_to(elsewhere)
+    (corpus / "link.txt").symlink_to(elsewhere / "a.txt")
+    assert [file.name for file in find_corpus(settings())] == ["deep/a.txt", "link.txt"]
+    (corpus / "deep" / "more").symlink_to(elsewhere)
+    with pytest.raises(CorpusError, match="in/deep/more: it is a link to a folder"):
+        find_corpus(settings())
+    (corpus / "deep" / "more").unlink()
+    real = os.scandir
+
+    def refused(path: str) -> object:
+        if Path(path).name == "deep":
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    with pytest.raises(CorpusError, match="in/deep: Permission denied"):
+        find_corpus(settings())
+
+
+def test_names_may_be_as_long_as_the_list_beside_them_allows(tmp_path: Path, settings: Make) -> None:
+    (tmp_path / "in").mkdir()
+    longest = "长" * 78 + "aa.txt"
+    assert len(f"{longest}.left-out.jsonl".encode()) == 255
+    (tmp_path / "in" / longest).touch()
+    assert find_corpus(settings())[0].name == longest
+    (tmp_path / "in" / f"a{longest}").touch()
+    with pytest.raises(CorpusError, match=r"its name is too long: NAME\.left-out.jsonl has more than 255 bytes"):
+        find_corpus(settings())
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("in/a.txt", "it would replace a file"),
+        ("in/new.json", "it would replace a file"),
+        ("link.txt", "it would replace a file"),
+        ("out/a.txt", "it would replace a file"),
+        ("out/a.txt.left-out.jsonl", "it would replace a file"),
+        ("out/.translane-batch/run.json", "it would replace a file"),
+        ("in", "it would replace a file"),
+        ("", "it is a folder"),
+        ("missing/figures.json", "its folder does not exist"),
+        ("out/figures.json", ""),
+        ("new/figures.json", ""),
+        ("figures.json", ""),
+    ],
+)
+def test_the_figures_replace_nothing(tmp_path: Path, settings: Make, name: str, problem: str) -> None:
+    for folder in ("in", "out"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "in" / "a.txt").touch()
+    (tmp_path / "link.txt").symlink_to(tmp_path / "in" / "a.txt")
+    corpora = [tmp_path / "in", tmp_path / "in" / "a.txt"]
+    for corpus in corpora[: 1 if name in ("in/new.json", "in") else 2]:
+        if not problem:
+            find_corpus(settings(corpus=corpus, output=tmp_path / Path(name).parent, summary=tmp_path / name))
+            continue
+        with pytest.raises(BatchError, match=f"--summary: .*{problem}") as caught:
+            find_corpus(settings(corpus=corpus, summary=tmp_path / name))
+        assert caught.value.exit_code == 2

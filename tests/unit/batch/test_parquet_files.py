@@ -79,6 +79,13 @@ def test_a_wrong_column_is_refused(tmp_path: Path, columns, sentence: str):
         list(files().blocks(path, whole=False))
 
 
+def test_a_column_that_is_there_twice_is_refused(tmp_path: Path):
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pyarrow.Table.from_arrays([pyarrow.array(["a"]), pyarrow.array(["b"])], ["text", "text"]), path)
+    with pytest.raises(CorpusError, match="it has several columns 'text'; --field names another"):
+        list(files().blocks(path, whole=False))
+
+
 def test_a_broken_file_is_told_in_a_sentence(tmp_path: Path):
     path = table_of(tmp_path / "a.parquet", text=["a"])
     path.write_bytes(path.read_bytes()[:-9])

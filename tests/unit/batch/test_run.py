@@ -19,6 +19,7 @@ from translane_batch import reading, run, tasks, writing
 from translane_batch.errors import BatchError, CorpusError, ResumeError
 from translane_batch.settings import BatchSettings
 from translane_batch.summary import Summary
+from translane_batch.work_folder import WorkFolder
 
 Go = Callable[..., Summary]
 
@@ -155,7 +156,7 @@ def test_a_finished_run_is_told_again(tmp_path: Path, go: Go, workers: FakeWorke
     assert go() == first
     assert workers.translated == {"a": 1}
     work = tmp_path / "out" / ".translane-batch"
-    assert {path.name for path in work.iterdir()} == {"lock", "run.json", "summary.json"}
+    assert {path.name for path in work.iterdir()} == {"translane-batch.lock", "owner", "run.json", "summary.json"}
     (tmp_path / "out" / "part0" / "000.txt").unlink()
     with pytest.raises(CorpusError, match="it was written, and is gone"):
         go()
@@ -170,7 +171,7 @@ def test_a_run_is_not_resumed_with_anything_else(tmp_path: Path, go: Go, workers
         ({"beam_size": 3}, r"other settings \(beam_size was 2, is 3\)"),
         ({"beam_size": 2, "leave_out": ("copy",)}, r"leave_out was \[\], is \['copy'\]"),
         ({"beam_size": 2, "model": "other"}, "model was 'model of zh-en'"),
-        ({"beam_size": 2, "output": tmp_path / "other", "work": tmp_path / "out" / ".translane-batch"}, "output was"),
+        ({"beam_size": 2, "output": tmp_path / "other", "work": tmp_path / "out"}, "output was"),
     ]
     for changes, sentence in cases:
         with pytest.raises(ResumeError, match=sentence):
@@ -189,10 +190,68 @@ def test_a_run_is_not_resumed_with_anything_else(tmp_path: Path, go: Go, workers
 def test_two_runs_do_not_share_a_folder(tmp_path: Path, go: Go) -> None:
     corpus_of(tmp_path, [["a"]])
     go()
-    from translane_batch.work_folder import WorkFolder
+    with WorkFolder(tmp_path / "out" / ".translane-batch").held():
+        for changes in ({}, {"work": tmp_path / "work"}):
+            with pytest.raises(ResumeError, match=r"out/\.translane-batch: another run works in this folder"):
+                go(**changes)
 
-    with WorkFolder(tmp_path / "out" / ".translane-batch").held(), pytest.raises(ResumeError, match="another run"):
+
+def test_outputs_are_those_of_the_run_that_began_last(tmp_path: Path, go: Go, workers: FakeWorkers) -> None:
+    """Two runs with states of their own never both say that they have written the same folder."""
+    corpus = corpus_of(tmp_path, [["a", "b"]])
+    workers.most = 0
+    for work in ("first", "second"):
+        with pytest.raises(InterruptedError):
+            go(work=tmp_path / work)
+    workers.most = 1 << 30
+    with pytest.raises(ResumeError, match="another run has begun since"):
+        go(work=tmp_path / "first")
+    go(work=tmp_path / "second")
+    assert outputs_of(tmp_path / "out") == expected_of(corpus)
+    go(work=tmp_path / "second")
+    with pytest.raises(ResumeError, match="another run has begun since"):
+        go(work=tmp_path / "first")
+    with pytest.raises(CorpusError, match="it is there already"):
         go()
+
+
+@pytest.mark.parametrize("place", [".", "out", "in/..", "mine"])
+def test_nothing_but_the_state_of_the_run_is_removed(tmp_path: Path, go: Go, place: str) -> None:
+    """A folder may be named for the state, whatever else is there."""
+    corpus = corpus_of(tmp_path, [["a", "b"]])
+    names = ["sources", "translations", "answers", "order", "occurrences", ".mine.new", "lock", "summary.json"]
+    mine = [tmp_path / folder / name for folder in (".", "mine", "out", "out/part0") for name in names]
+    for path in mine:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("mine", encoding="utf-8") if "." in path.name else (path / "deep").mkdir(parents=True)
+    unfinished = tmp_path / "out" / "part0" / ".translane-batch-0123456789abcdef.new"
+    unfinished.touch()
+    go(work=tmp_path / place)
+    assert [path for path in mine if not path.exists()] == []
+    assert set((tmp_path / "out" / "part0").iterdir()) - set(mine) == {tmp_path / "out" / "part0" / "000.txt"}
+    assert not unfinished.exists()
+    assert (corpus / "part0" / "000.txt").exists()
+
+
+def test_outputs_may_have_the_longest_names(tmp_path: Path, go: Go) -> None:
+    path = tmp_path / "in" / ("长" * 78 + "aa.txt")
+    path.parent.mkdir()
+    path.write_text("a\nbad\n", encoding="utf-8")
+    go()
+    assert outputs_of(tmp_path / "out") == expected_of(tmp_path / "in")
+
+
+def test_a_folder_of_somebody_else_is_no_state(tmp_path: Path, go: Go) -> None:
+    corpus_of(tmp_path, [["a"]])
+    mine = tmp_path / "mine" / ".translane-batch" / "sources" / "a.txt"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine", encoding="utf-8")
+    with pytest.raises(ResumeError, match="the folder holds something else than a run"):
+        go(work=tmp_path / "mine")
+    assert mine.read_text(encoding="utf-8") == "mine"
+    for changes in ({"corpus": mine.parent}, {"corpus": mine}, {"output": mine.parent / "out"}):
+        with pytest.raises(CorpusError, match="must not be within the state of the run"):
+            go(**{"work": tmp_path / "mine", **changes})
 
 
 def test_what_is_there_already_is_not_replaced(tmp_path: Path, go: Go) -> None:
@@ -233,6 +292,58 @@ def test_damaged_answers_are_found_out(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(run, "write_answers", damaged)
     with pytest.raises(BatchError, match=r"translations/0000-000000.jsonl: it is damaged"):
         go()
+
+
+def test_answers_of_another_task_are_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, go: Go) -> None:
+    corpus_of(tmp_path, [["a", "b"]])
+    real = writing.write_answers
+
+    def swapped(work: Any, plan: Any, bucket: int) -> None:
+        first, second = (work.translations(task) for task in plan.tasks)
+        content = first.read_bytes()
+        first.write_bytes(second.read_bytes())
+        second.write_bytes(content)
+        real(work, plan, bucket)
+
+    monkeypatch.setattr(run, "write_answers", swapped)
+    with pytest.raises(BatchError, match=r"translations/0000-000000.jsonl: it is damaged"):
+        go(task_size=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("order/0000.u32", lambda content: content[:-1]),
+        ("order/0000.u32", lambda content: content[:-4]),
+        ("order/0000.u32", lambda content: content[:-4] + b"\xff\xff\xff\x7f"),
+        ("sources/0000-000000.jsonl", lambda _: b"garbage\n{}\n"),
+        ("sources/0000-000000.jsonl", lambda _: b"1\n2\n"),
+        ("sources/0000-000000.jsonl", lambda content: content.splitlines(keepends=True)[0]),
+        ("run.json", lambda content: content.replace(b"[[2]]", b"[]")),
+        ("run.json", lambda content: content.replace(b"[[2]]", b'[["2"]]')),
+        ("run.json", lambda content: content.replace(b'"texts": 3', b'"texts": "x"')),
+        ("run.json", lambda _: b"[" * 100_000),
+    ],
+)
+@pytest.mark.parametrize("tasks", [0, 1])  # that are translated before
+def test_a_damaged_state_is_told_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, go: Go, workers: FakeWorkers, name: str, change: Any, tasks: int
+) -> None:
+    corpus_of(tmp_path, [["a", "b", "a"]])
+    workers.most = tasks
+    real = writing.write_answers
+    monkeypatch.setattr(run, "write_answers", lambda *_: (_ for _ in ()).throw(InterruptedError("killed")))
+    with pytest.raises(InterruptedError):
+        go()
+    monkeypatch.setattr(run, "write_answers", real)
+    workers.most = 1
+    path = tmp_path / "out" / ".translane-batch" / name
+    before = path.read_bytes()
+    path.write_bytes(change(before))
+    assert path.read_bytes() != before
+    with pytest.raises(BatchError, match=r"damaged|it is not JSON") as caught:
+        go()
+    assert "corpus has changed" not in str(caught.value)
 
 
 def test_a_full_disk_is_told_and_leaves_no_half_output(

@@ -15,7 +15,7 @@ from translane_batch.errors import BatchError
 from translane_batch.filters import Filters
 from translane_batch.model_identity import Languages
 from translane_batch.settings import BatchSettings
-from translane_batch.translator import TEXTS, Translator
+from translane_batch.translator import LONGEST_TEXT, TEXTS, Translator
 from translane_client.errors import (
     DeadlineExceeded,
     FieldViolation,
@@ -57,9 +57,9 @@ def make(client: FakeClient, requests: int = 2, **settings: Any) -> Translator:
     return Translator(client, chosen, Filters(chosen, Languages("zh", "en")), requests)  # type: ignore[arg-type]
 
 
-async def answers_of(client: FakeClient, texts: Sequence[str], **settings: Any) -> list[Answer]:
+async def answers_of(client: FakeClient, texts: Sequence[str], requests: int = 2, **settings: Any) -> list[Answer]:
     done: list[int] = []
-    found = await make(client, **settings).translate(texts, done.append)
+    found = await make(client, requests, **settings).translate(texts, done.append)
     assert sum(done) == len(texts)
     return found
 
@@ -110,10 +110,14 @@ def not_naming(kind: type[TranslaneError], reason: str = "") -> Callable[[Sequen
         (not_naming(Internal, "POISONED"), FAILED, "it fails"),
         (not_naming(DeadlineExceeded), FAILED, "it fails"),
         (not_naming(ResourceExhausted, "MESSAGE_TOO_LARGE"), FAILED, "it fails"),
+        (not_naming(ResourceExhausted), FAILED, "it fails"),
     ],
 )
 @pytest.mark.parametrize("every", [1, 3, 40])
-async def test_a_text_that_fails_costs_no_other_its_translation(fails, reason: str, detail: str, every: int) -> None:
+async def test_a_text_that_fails_costs_no_other_its_translation(
+    fails, reason: str, detail: str, every: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(translator, "_PAUSES", (0.0, 0.0))
     texts = [f"bad {number}" if number % every == 0 else f"text {number}" for number in range(100)]
     assert await answers_of(FakeClient(fails), texts) == [
         Answer("", reason, detail) if text.startswith("bad") else Answer(f"[{text}]") for text in texts
@@ -140,10 +144,47 @@ async def test_replicas_that_start_again_are_waited_for(monkeypatch: pytest.Monk
     assert len(client.requests) == 3
 
 
+async def test_a_text_that_is_too_long_is_refused_unsent() -> None:
+    """gRPC itself refuses a message that is much too large, and gives no reason."""
+
+    def fails(texts: Sequence[str]) -> TranslaneError | None:
+        return ResourceExhausted("it is too large") if any(len(text.encode()) > 2 << 20 for text in texts) else None
+
+    client = FakeClient(fails)
+    fits, too_long = "长" * (LONGEST_TEXT // 3), "长" * (LONGEST_TEXT // 3 + 1)
+    assert await answers_of(client, ["a", too_long, fits, "字" * 5_000_000, "b"]) == [
+        Answer("[a]"),
+        Answer("", REFUSED, "has 1048578 bytes, at most 1048576 are accepted"),
+        Answer(f"[{fits}]"),
+        Answer("", REFUSED, "has 15000000 bytes, at most 1048576 are accepted"),
+        Answer("[b]"),
+    ]
+    assert too_long not in [text for request in client.requests for text in request]
+
+
+@pytest.mark.parametrize("error", [DeadlineExceeded("it is slow"), ResourceExhausted("too much")])
+@pytest.mark.parametrize("requests", [1, 8])
+async def test_a_server_that_does_not_translate_for_a_while_costs_no_text(
+    error: TranslaneError, requests: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer stays as it is for ever, so it must not come from a bad moment."""
+    monkeypatch.setattr(translator, "_PAUSES", (0.0, 0.0))
+    texts = [str(number) for number in range(200)]
+    for failures in (*range(1, 420, 11), 399, 1 << 30):
+        left = iter(range(failures))
+        client = FakeClient(lambda _, left=left: None if next(left, None) is None else error)  # type: ignore[misc]
+        try:
+            assert await answers_of(client, texts, requests) == [Answer(f"[{text}]") for text in texts]
+        except type(error):
+            assert failures > 2
+
+
 @pytest.mark.parametrize(
     "error",
     [
         Internal("decoding has failed", reason="ENGINE_FAILURE"),
+        DeadlineExceeded("it is slow"),
+        ResourceExhausted("too much"),
         Unavailable("no server"),
         QueueFull("full"),
         InvalidArgument("beams", violations=(FieldViolation("options.beam_size", "is 99"),)),
@@ -154,7 +195,8 @@ async def test_what_no_text_is_the_reason_of_ends_the_run(error, monkeypatch: py
     client = FakeClient(lambda _: error)
     with pytest.raises(type(error)):
         await make(client).translate([str(number) for number in range(1000)], lambda _: None)
-    assert len(client.requests) <= 12  # what waits is given up
+    # What waits is given up. An error that may be about the texts is that of the server where each part has it.
+    assert len(client.requests) <= (200 if isinstance(error, DeadlineExceeded | ResourceExhausted) else 12)
 
 
 @pytest.mark.parametrize(
