@@ -25,7 +25,7 @@ from translane_server.dispatch.processes import process_hosts
 from translane_server.front_ends import __main__ as front_end
 from translane_server.front_ends import parent
 from translane_server.front_ends.parent import Parent
-from translane_server.models import folders, loading
+from translane_server.models import checked_model, folders, loading
 from translane_server.replica import __main__ as replica
 from translane_server.runtime import device_backend, sessions
 
@@ -93,7 +93,11 @@ def _fake_models() -> Iterator[None]:
             manifest_names=lambda version: ["fake"],
             choose_bundle=lambda folder, requested: (Bundle(folder, make_manifest()), "cpu"),
             load_tokenizer=lambda bundle: FakeTokenizer(),
-            process_hosts=partial(process_hosts, command=[sys.executable, __file__, REPLICA]),
+        ),
+        mock.patch.object(
+            checked_model,
+            "process_hosts",
+            partial(process_hosts, command=[sys.executable, __file__, REPLICA]),
         ),
     ):
         yield

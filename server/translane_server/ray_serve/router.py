@@ -137,7 +137,9 @@ class Router(Rpcs):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._known.wait(), _PATIENCE)
         try:
-            return group_of(self._models, request.model, request.source_language, request.target_language)
+            # In the order of the configuration, and not in that of the answers.
+            groups = {group: self._models[group] for group in self._handles if group in self._models}
+            return group_of(groups, request.model, request.source_language, request.target_language)
         except ModelNotFoundError:
             if self._known.is_set():
                 raise
