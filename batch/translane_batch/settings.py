@@ -41,7 +41,7 @@ class BatchSettings(Settings):
         description="File or folder to translate: lines, TSV or JSON lines, each also gzipped, or Parquet."
     )
     output: Annotated[Path, Flag("FOLDER", short="-o")] = Field(description="Folder for the translated files.")
-    model: Annotated[str, Flag("FOLDER", in_usage=True)] = Field(
+    model: Annotated[str, Flag("FOLDER", in_usage=True, unquoted=True)] = Field(
         default="", description="Folder or URL of the model bundle; with --server, the name of a model there."
     )
     model_cache: Annotated[Path | None, Flag("FOLDER")] = Field(
