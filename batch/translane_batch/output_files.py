@@ -12,7 +12,7 @@ from typing import BinaryIO
 from translane_batch.errors import ResumeError
 from translane_batch.settings import OWN_FOLDER
 from translane_batch.work_folder import WorkFolder, locked
-from translane_server.whole_files import flush, flush_folder, written_whole
+from translane_server.whole_files import in_place_of, written_whole
 
 # The name is short, whatever name the output has, and nobody else's.
 _NEW = ".translane-batch-{}.new"
@@ -75,19 +75,8 @@ def written_output(path: Path) -> Iterator[BinaryIO]:
         OSError: the file cannot be written; `filename` names it.
     """
     new = path.with_name(_NEW.format(token_hex(8)))
-    try:
-        with new.open("xb", buffering=1 << 16) as file:
-            yield file
-        flush(new)
-        new.replace(path)
-        flush_folder(path.parent)
-    except BaseException as error:
-        with suppress(OSError):
-            new.unlink()
-        # A full disk is found by a write, and such an error names no file.
-        if isinstance(error, OSError) and error.filename is None and error.errno is not None:
-            raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
-        raise
+    with in_place_of(path, new), new.open("xb", buffering=1 << 16) as file:
+        yield file
 
 
 def remove_unfinished_outputs(folder: Path) -> None:

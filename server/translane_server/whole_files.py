@@ -23,7 +23,7 @@ def written_whole(path: Path) -> Iterator[BinaryIO]:
         OSError: the file cannot be written; `filename` names it.
     """
     new = path.with_name(f".{path.name}.{token_hex(4)}{_NEW}")
-    with _in_place_of(path, new), new.open("xb", buffering=1 << 16) as file:
+    with in_place_of(path, new), new.open("xb", buffering=1 << 16) as file:
         yield file
 
 
@@ -38,7 +38,7 @@ def replaced_whole(path: Path) -> Iterator[Path]:
         OSError: the file cannot be written.
     """
     new = path.with_name(f".{path.name}{_NEW}")
-    with _in_place_of(path, new):
+    with in_place_of(path, new):
         yield new
 
 
@@ -65,8 +65,12 @@ def flush_folder(folder: Path) -> None:
 
 
 @contextmanager
-def _in_place_of(path: Path, new: Path) -> Iterator[None]:
-    """Let what is written to `new` take the place of `path`, or remove `new`."""
+def in_place_of(path: Path, new: Path) -> Iterator[None]:
+    """Let what is written to `new` take the place of `path`, or remove `new`.
+
+    Raises:
+        OSError: a file cannot be written; `filename` names it.
+    """
     try:
         yield
         flush(new)
