@@ -11,6 +11,7 @@ from helpers.reliability.server_process import BUNDLE
 from translane_client import Client
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.timeout(240),
     pytest.mark.skipif(not BUNDLE.exists(), reason="the bundled model is not in this tree"),
 ]
