@@ -115,14 +115,8 @@ class _PlainConnection(HTTPConnection):
         self._watch.add(self.sock)
 
 
-class _TlsConnection(HTTPSConnection):
-    def __init__(self, host: str, *, watch: Watch, **arguments: Any) -> None:
-        super().__init__(host, **arguments)
-        self._watch = watch
-
-    def connect(self) -> None:
-        super().connect()
-        self._watch.add(self.sock)
+class _TlsConnection(_PlainConnection, HTTPSConnection):
+    pass
 
 
 class _PlainHandler(HTTPHandler):
