@@ -28,7 +28,7 @@ def tests(session: nox.Session) -> None:
 
 @nox.session(python="3.11")
 def lowest(session: nox.Session) -> None:
-    """The tests of client, server, batch and plan, at the lowest versions that pyproject.toml promises."""
+    """The tests of client, server and batch, at the lowest versions that pyproject.toml promises."""
     promised = lowest_versions()
     tools = {Requirement(text).name for text in PYPROJECT["dependency-groups"]["dev"]}
     tools -= {pin.partition("==")[0] for pin in promised}
@@ -40,7 +40,7 @@ def lowest(session: nox.Session) -> None:
     # A package that has no wheel of its lowest version is promised wrongly: who installs Translane has no compiler.
     binary = ("--only-binary", ":all:", "-c", str(constraints))
     session.install(*binary, "-e", f".[{','.join(EXTRAS)}]", "transformers<5", *sorted(tools))
-    tested = [f"tests/unit/{package}" for package in ("client", "server", "batch", "plan")]
+    tested = [f"tests/unit/{package}" for package in ("client", "server", "batch")]
     session.run(*PYTEST, *(session.posargs or tested))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import platform
@@ -13,8 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-
-from translane_plan.measuring.processes import descendants, resident
 
 PACKAGES = ("translane", "onnxruntime", "onnxruntime-gpu", "ctranslate2", "numpy")
 _VNNI = ("amx_int8", "avx512_vnni", "avx_vnni")  # instructions that add up products of 8-bit integers in one go
@@ -79,7 +78,20 @@ class Usage:
 
 def family(pid: int) -> list[int]:
     """A process and its descendants that are alive."""
-    return [pid, *descendants(pid)]
+    try:
+        return [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
+    except psutil.NoSuchProcess:
+        return [pid]
+
+
+def cpu_seconds(processes: Iterable[int]) -> float:
+    """Processor time of processes [seconds]; one that has ended does not count."""
+    seconds = 0.0
+    for pid in processes:
+        with contextlib.suppress(OSError):
+            # The clock of another process: clock_getcpuclockid(3). /proc counts in hundredths of a second.
+            seconds += time.clock_gettime(~pid << 3 | 2)
+    return seconds
 
 
 def memory(processes: Iterable[int]) -> int:
@@ -87,23 +99,19 @@ def memory(processes: Iterable[int]) -> int:
 
     This is the proportional set size: a page that several processes share counts in equal parts for each of them.
     """
-    return resident(processes).proportional
-
-
-def peak_memory() -> int:
-    """Most resident memory that this process has had [bytes]. ru_maxrss begins at what the parent process had."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+    total = 0
+    for pid in processes:
+        with contextlib.suppress(psutil.Error):
+            total += psutil.Process(pid).memory_full_info().pss
+    return total
 
 
 def open_files(processes: Iterable[int]) -> int:
     """How many file descriptors these processes have open."""
     total = 0
     for pid in processes:
-        try:
-            total += sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
-        except (FileNotFoundError, ProcessLookupError):  # it has ended
-            continue
+        with contextlib.suppress(psutil.Error):
+            total += psutil.Process(pid).num_fds()
     return total
 
 

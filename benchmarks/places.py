@@ -6,7 +6,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 DEMO = ROOT / "models" / "zh-en"
-STUDENT = ROOT / "models" / "student"  # where docs/distillation.md puts it
 RESULTS = ROOT / "runs" / "bench"
 MODELS = RESULTS / "models"  # that are made once, and kept
 SENTENCES = ROOT.parent / "shared" / "data" / "tatoeba-zh-en" / "test.tsv.gz"

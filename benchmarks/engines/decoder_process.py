@@ -14,9 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from benchmarks.machine import family, memory
+from benchmarks.machine import cpu_seconds, family, memory
 from benchmarks.models.workload import Load
-from translane_plan.measuring.processes import cpu_seconds
 
 
 @dataclass(frozen=True)

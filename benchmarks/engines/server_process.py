@@ -13,11 +13,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.machine import family
+from benchmarks.machine import cpu_seconds, family
 from benchmarks.places import ROOT
+from helpers.ports import free_port
 from translane_client import Client, RetryPolicy, TranslaneError
-from translane_plan.measuring.processes import cpu_seconds
-from translane_plan.measuring.server import free_port
 
 ENGINES = ("translane", "ctranslate2")
 START_SECONDS = 120.0

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from benchmarks.models.vocabulary import target_vocabulary
 from benchmarks.models.workload import Load
 from translane_server.bundle import load_bundle
 from translane_server.devices import Device
@@ -20,8 +19,10 @@ from translane_server.dispatch.supervisor import Supervisor
 from translane_server.options import DecodingOptions
 from translane_server.replica.setup import ModelSetup, ReplicaSetup
 from translane_server.sentence import Sentence, SentenceResult
+from translane_server.vocabulary import TargetVocabulary
 
 ENCODE_TOKENS = 2048  # the default of a server of one replica
+NEVER = -1  # an end-of-sentence id that no model predicts
 
 
 class TranslaneDecoder:
@@ -31,7 +32,6 @@ class TranslaneDecoder:
         model: folder of the bundle.
         replicas: how many there are.
         threads: of ONNX Runtime in each replica.
-        lone_threads: of the first replica, while the others have no work.
         rows: of each replica: the sentences of a batch, times the beams.
         source_tokens: most tokens of a source.
         target_tokens: most tokens of a translation.
@@ -53,7 +53,6 @@ class TranslaneDecoder:
         target_tokens: int,
         ends: bool,
         device: Device = "cpu",
-        lone_threads: int = 1,
     ) -> None:
         bundle = load_bundle(Path(model))
         limits = bundle.manifest.limits
@@ -66,8 +65,9 @@ class TranslaneDecoder:
             encode_tokens=ENCODE_TOKENS,
             log_level="warning",
         )
-        vocabulary = target_vocabulary(bundle, ends=ends)
-        plan = ReplicaPlan((rows,) * replicas, threads, lone_threads)
+        ids = bundle.manifest.special_ids
+        vocabulary = TargetVocabulary(ids.decoder_start, ids.eos if ends else NEVER, ())
+        plan = ReplicaPlan((rows,) * replicas, threads, 1)
         connections = [
             Supervisor(
                 partial(

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import math
+import os
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.engines.ctranslate2_server_settings import ServerSetting, replaced, splits_of_all
-from benchmarks.engines.server_process import ENGINES, BenchError, ServerProcess, translane
-from benchmarks.engines.settings import LIBRARIES
-from benchmarks.measuring.cell_load import CellLoad
-from benchmarks.measuring.contest import turns
-from benchmarks.measuring.mixed_load import by_texts, replayed, throughput
-from benchmarks.models.benchmarked import RANDOM, BenchmarkedModel
+from benchmarks.engines.server_process import ENGINES, BenchError, ServerProcess, bench, ctranslate2, translane
+from benchmarks.engines.settings import LIBRARIES, splits
+from benchmarks.measuring.turns import turns
+from benchmarks.models.benchmarked import COMPUTE_TYPES, RANDOM, BenchmarkedModel
 from benchmarks.models.workload import SEARCHES
 from translane_client import Client
 from translane_client.bench.rate_search import RateSearch
-from translane_server.bundle import load_bundle
 
 CLIENTS = 64  # of the closed loop that settings are chosen by
 LOW_RATE = 2.0  # sentences/s: answers do not meet
@@ -40,8 +37,59 @@ class ServingPlan:
     grid: int  # rates between the lowest one and what the faster engine can take
     batch_sizes: tuple[int, ...]
     waits: tuple[int, ...]  # ms
-    texts: float  # of a number of texts a request; 0: not measured
-    trace: float  # of a trace; 0: not replayed
+
+
+@dataclass(frozen=True)
+class ServerSetting:
+    """One way to run CTranslate2's server."""
+
+    library: str
+    workers: int
+    threads: int
+    batch_size: int = 32
+    wait: int = 0  # ms
+    queued: int = 0  # batches under way beyond those of the workers
+
+    def __str__(self) -> str:
+        told = f"{self.workers} × {self.threads} {self.library}, batches of {self.batch_size}"
+        told += f", {self.wait} ms" if self.wait else ""
+        return told + (f", {self.queued} queued" if self.queued else "")
+
+    def start(self, model: BenchmarkedModel, precision: str) -> ServerProcess:
+        flags = {
+            "--workers": self.workers,
+            "--threads": self.threads,
+            "--batch-size": self.batch_size,
+            "--wait": self.wait,
+            "--under-way": self.workers + self.queued,
+            "--compute-type": COMPUTE_TYPES[precision],
+        }
+        words = [str(word) for pair in flags.items() for word in pair]
+        return ctranslate2(model.converted, model.bundle, words, LIBRARIES[self.library])
+
+
+@dataclass(frozen=True)
+class CellLoad:
+    """The sentences and the search of a cell.
+
+    Attributes:
+        sentences: file of what is sent, a sentence on each line.
+        beam_size: 1 is greedy search.
+        fixed: whether a tab and the length of its translation follow each sentence.
+        warm_up: seconds before each measurement.
+    """
+
+    sentences: Path
+    beam_size: int
+    fixed: bool
+    warm_up: float
+
+    def measure(self, server: ServerProcess, *flags: str, duration: float, seed: int = 0) -> dict[str, Any]:
+        """What `translane bench` reports. BenchError: there is no measurement."""
+        fixed = ["--max-lengths"] if self.fixed else []
+        search = ["--beam-size", str(self.beam_size), *(["--early-stopping"] if self.beam_size > 1 else [])]
+        times = ["--duration", f"{duration}s", "--warm-up", f"{self.warm_up}s", "--schedule-seed", str(seed)]
+        return bench(server.address, "-i", str(self.sentences), *fixed, *search, *times, *flags)
 
 
 @dataclass(frozen=True)
@@ -78,6 +126,7 @@ class CellBenchmark:
         self._cell, self._model, self._plan = cell, model, plan
         self._bound = bound
         self._flags = flags
+        self._splits = splits(len(os.sched_getaffinity(0)))
         self._load = CellLoad(sentences, SEARCHES[cell.search], cell.model in RANDOM, plan.warm_up)
 
     def run(self) -> dict[str, Any]:
@@ -94,7 +143,6 @@ class CellBenchmark:
                 highest = {name: statistics.median(found) for name, found in searches.items()}
                 rates = rates_between(min(highest.values()), max(highest.values()), self._plan.grid)
                 grid += self._grid(servers, rates)
-                mixed = self._mixed(ours, servers, setting)
         return asdict(self._cell) | {
             "setting": str(setting),
             "setting_at_low_load": str(quickest),
@@ -103,44 +151,26 @@ class CellBenchmark:
             "highest_rate": highest,
             "highest_rates": searches,
             "grid": grid,
-            **mixed,
         }
-
-    def _mixed(
-        self, ours: ServerProcess, servers: Mapping[str, ServerProcess], setting: ServerSetting
-    ) -> dict[str, Any]:
-        """Throughput by texts a request, and a trace; with greedy search alone."""
-        plan, found = self._plan, dict[str, Any]()
-        if self._load.beam_size > 1:
-            return found
-        if plan.texts:
-            measures: dict[str, Any] = {"sizes": plan.batch_sizes, "duration": plan.texts, "rounds": plan.rounds}
-            found["texts"] = by_texts(self._load, ours, setting, self._model, self._cell.precision, **measures)
-        if plan.trace:
-            highest = max(1.0, min(throughput(self._load, server, 1, plan.trial).rate for server in servers.values()))
-            language = load_bundle(self._model.bundle).manifest.source_languages[0]
-            measures = {"highest": highest, "seconds": plan.trace, "rounds": plan.rounds}
-            found["trace"] = replayed(self._load, servers, language, **measures)
-        return found
 
     def _choose(self, tried: dict[str, float]) -> ServerSetting:
         """CTranslate2's setting of most throughput; `tried` gets sentences/s, or a negative p95 [s], of each."""
         plan = self._plan
-        ways = [ServerSetting(library, *split) for library in LIBRARIES for split in splits_of_all()]
+        ways = [ServerSetting(library, *split) for library in LIBRARIES for split in self._splits]
         best = self._best(ways, tried, self._throughput)
-        sizes = [best, *(replaced(best, batch_size=size) for size in plan.batch_sizes)]
+        sizes = [best, *(replace(best, batch_size=size) for size in plan.batch_sizes)]
         best = self._best(sizes, tried, self._throughput)
         if not plan.waits:
             return best
         rate = 0.75 * max(tried.values())
-        others = [replaced(best, wait=wait) for wait in plan.waits]
-        others += [replaced(best, queued=1), replaced(best, queued=best.workers)]
+        others = [replace(best, wait=wait) for wait in plan.waits]
+        others += [replace(best, queued=1), replace(best, queued=best.workers)]
         ways = [best, *dict.fromkeys(others)]
         return self._best(ways, tried, lambda server: -self._latency(server, rate, "p95"), " near it")
 
     def _quickest(self, setting: ServerSetting, tried: dict[str, float]) -> ServerSetting:
         """CTranslate2's setting that answers fastest where sentences come one by one: of all splits of the cores."""
-        ways = [replaced(setting, workers=workers, threads=threads, wait=0) for workers, threads in splits_of_all()]
+        ways = [replace(setting, workers=workers, threads=threads, wait=0) for workers, threads in self._splits]
         return self._best(ways, tried, lambda server: -self._latency(server, LOW_RATE, "p50"), " at low load")
 
     def _best(

@@ -1,107 +1,150 @@
-"""Ways to call a server, which take turns: what a call waits, and what it costs each process.
-
-One caller sends one call after the other. ListModels is next to nothing but a call; Translate is a short sentence on
-the demo model.
-"""
+"""Engines that take turns on the same load, in many short rounds, each at the best of its settings."""
 
 from __future__ import annotations
 
-import http.client
-import json
 import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
-import grpc
+from benchmarks.engines.decoder_process import Decoded, DecoderProcess
+from benchmarks.engines.settings import Setting
+from benchmarks.models.workload import Load
 
-from translane.v1 import translation_pb2 as pb
-from translane.v1.translation_pb2_grpc import TranslationServiceStub
-from translane_plan.measuring.processes import cpu_seconds
+LONG_TRIAL = 2.0  # seconds; shorter ones run twice, and the better run counts
+PATIENCE = 4.0  # times the best trial so far; OpenMP's threads can spin for ages where there are more than processors
+LEAST_PATIENCE = 5.0  # seconds
+NEAR = 1.25  # settings whose trial took up to so many times the best one's time go on into the rounds
 
-METHODS = ("ListModels", "Translate")
-ROUNDS, CALLS = 30, 100  # calls in a round
-TEXT = "你好。"
+Opening = Callable[[Setting], "Mapping[str, Any] | None"]
+"""Further arguments of a setting's decoder; None where the setting does not take part."""
 
-Call = Callable[[], object]
+_Contender = TypeVar("_Contender")
 
 
 @dataclass
-class Way:
-    """A way to call a server, and the medians of each round, of one call each [seconds].
+class Outcome:
+    """What an engine reached: the medians of its best setting, in target tokens/s and per second of processor time."""
 
-    Attributes:
-        processes: their processor time is counted.
-        waits: of the caller.
-        used: processor time of each process.
-    """
-
-    name: str
-    call: Call
-    processes: Sequence[int]
-    waits: list[float] = field(default_factory=list)
-    used: list[tuple[float, ...]] = field(default_factory=list)
-
-    def measure(self, calls: int) -> None:
-        """Send `calls` calls, one after the other."""
-        waits = []
-        before = [cpu_seconds([process]) for process in self.processes]
-        for _ in range(calls):
-            start = time.perf_counter()
-            self.call()
-            waits.append(time.perf_counter() - start)
-        after = [cpu_seconds([process]) for process in self.processes]
-        self.used.append(tuple((now - then) / calls for now, then in zip(after, before, strict=True)))
-        self.waits.append(statistics.median(waits))
+    setting: str
+    rate: float
+    cpu_rate: float
+    tokens: int
+    sentences: int
+    trials: dict[str, float]  # tokens/s of every setting on the short load, except settings that were given up
+    rounds: dict[str, list[dict[str, float]]]  # of the settings that went on
 
 
-def take_turns(ways: Mapping[str, Sequence[Way]], rounds: int, calls: int) -> None:
-    """Measure the ways to call each method. Nobody is always first."""
-    for number in range(rounds):
-        for listed in ways.values():
-            for place in range(len(listed)):
-                listed[(place + number) % len(listed)].measure(calls)
-
-
-def over_grpc(channel: grpc.Channel, method: str) -> Call:
-    """Call `method` through `channel`."""
-    stub = TranslationServiceStub(channel)  # type: ignore[no-untyped-call]
-    if method == "ListModels":
-        return lambda: stub.ListModels(pb.ListModelsRequest())
-    return lambda: stub.Translate(pb.TranslateRequest(texts=[TEXT]))
-
-
-def over_http(connection: http.client.HTTPConnection, method: str) -> Call:
-    """Call `method` with JSON through `connection`."""
-    body = json.dumps({} if method == "ListModels" else {"texts": [TEXT]}).encode()
-
-    def call() -> object:
-        path = f"/translane.v1.TranslationService/{method}"
-        connection.request("POST", path, body, {"content-type": "application/json"})
-        answer = connection.getresponse()
-        content = answer.read()
-        assert answer.status == 200, content
-        return content
-
-    return call
-
-
-def table(ways: Mapping[str, Sequence[Way]], processes: Sequence[str]) -> str:
-    """A row for each way. The difference is the median of what each round has more than the same round's first way.
+class Contest:
+    """Runs engines in their settings, each in a process of its own; a `with` statement ends these.
 
     Args:
-        ways: by method.
-        processes: what the processes of every way are called.
+        engines: the settings of each.
     """
-    heads = " | ".join(f"{process} [ms]" for process in processes)
-    lines = [
-        f"| call | way | median [ms] | to the first way [ms] | {heads} |",
-        "|---|---|---:|---:|" + "---:|" * len(processes),
-    ]
-    for method, listed in ways.items():
-        for way in listed:
-            more = statistics.median(a - b for a, b in zip(way.waits, listed[0].waits, strict=True))
-            used = " | ".join(f"{statistics.median(of) * 1e3:.2f}" for of in zip(*way.used, strict=True))
-            median = statistics.median(way.waits)
-            lines.append(f"| {method} | {way.name} | {median * 1e3:.2f} | {more * 1e3:+.2f} | {used} |")
-    return "\n".join(lines)
+
+    def __init__(self, engines: Mapping[str, Sequence[Setting]]) -> None:
+        self._engines = engines
+        self._processes: dict[Setting, DecoderProcess] = {}
+
+    def __enter__(self) -> Contest:
+        for settings in self._engines.values():
+            for setting in settings:
+                self._processes[setting] = DecoderProcess(setting.decoder, setting.environment)
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        for process in self._processes.values():
+            process.__exit__()
+
+    def hold(self, opening: Opening, trial: Load, load: Callable[[float], Load], rounds: int) -> dict[str, Outcome]:
+        """Choose settings on a short load, and let those that are near the best of their engine take turns.
+
+        Args:
+            opening: opens the decoder of a setting.
+            trial: the short load.
+            load: the load of the rounds, given how many sentences/s the fastest setting decoded.
+            rounds: how many.
+        """
+        trials: dict[str, dict[str, float]] = {}
+        contenders: dict[Setting, list[Decoded]] = {}
+        fastest = 0.0
+        for engine, settings in self._engines.items():
+            tried = self._try_all(settings, opening, trial)
+            if not tried:
+                continue
+            seconds = {setting: decoded.seconds for setting, decoded in tried.items()}
+            near = near_the_best(seconds)
+            for setting in settings:
+                if setting in near:
+                    contenders[setting] = []
+                elif setting in tried:
+                    self._processes[setting].close()
+            trials[engine] = {setting.name: decoded.tokens / decoded.seconds for setting, decoded in tried.items()}
+            fastest = max(fastest, len(trial.sources) / min(seconds.values()))
+        longer = load(fastest)
+        for setting in contenders:
+            self._processes[setting].load(longer)
+        for order in turns(list(contenders), rounds):
+            for setting in order:
+                contenders[setting].append(self._processes[setting].decode())
+        for setting in contenders:
+            self._processes[setting].close()
+        return {
+            engine: outcome(
+                {setting.name: runs for setting, runs in contenders.items() if setting.engine == engine},
+                trials[engine],
+                len(longer.sources),
+            )
+            for engine in trials
+        }
+
+    def _try_all(self, settings: Sequence[Setting], opening: Opening, load: Load) -> dict[Setting, Decoded]:
+        """The runs of all settings that take part, except settings that take ages."""
+        tried: dict[Setting, Decoded] = {}
+        for setting in settings:
+            if (arguments := opening(setting)) is None:
+                continue
+            least = min((decoded.seconds for decoded in tried.values()), default=None)
+            patience = None if least is None else max(LEAST_PATIENCE, PATIENCE * least)
+            process = self._processes[setting]
+            process.open(**setting.options, **arguments)
+            process.load(load)
+            try:
+                decoded = process.decode(patience=patience)
+            except TimeoutError:
+                process.kill()
+                self._processes[setting] = DecoderProcess(setting.decoder, setting.environment)
+                continue
+            if decoded.seconds < LONG_TRIAL:
+                decoded = min(decoded, process.decode(), key=lambda run: run.seconds)
+            tried[setting] = decoded
+        return tried
+
+
+def near_the_best(seconds: Mapping[Setting, float]) -> set[Setting]:
+    """The settings whose time is near the least."""
+    least = min(seconds.values())
+    return {setting for setting, time in seconds.items() if time <= NEAR * least}
+
+
+def turns(contenders: Sequence[_Contender], rounds: int) -> list[Sequence[_Contender]]:
+    """The order of each round, every other round backwards, so that no contender always follows the same one."""
+    return [contenders if number % 2 == 0 else contenders[::-1] for number in range(rounds)]
+
+
+def outcome(runs: Mapping[str, Sequence[Decoded]], trials: dict[str, float], sentences: int) -> Outcome:
+    """What the setting of the best median reached; the rounds of all are kept."""
+    rates = {name: statistics.median(run.tokens / run.seconds for run in found) for name, found in runs.items()}
+    best = max(rates, key=lambda name: rates[name])
+    return Outcome(
+        setting=best,
+        rate=rates[best],
+        cpu_rate=statistics.median(run.tokens / run.cpu_seconds for run in runs[best]),
+        tokens=runs[best][0].tokens,
+        sentences=sentences,
+        trials=trials,
+        rounds={
+            name: [{"seconds": run.seconds, "cpu_seconds": run.cpu_seconds, "tokens": run.tokens} for run in found]
+            for name, found in runs.items()
+        },
+    )

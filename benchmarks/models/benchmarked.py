@@ -6,10 +6,13 @@ units with random weights.
 
 from __future__ import annotations
 
+import io
 import json
+import random
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks.places import DEMO
 from translane_server.manifest import SCHEMA_VERSION
@@ -19,6 +22,20 @@ ON_CUDA = ("fp16",)
 COMPUTE_TYPES = {"fp32": "float32", "int8": "int8", "fp16": "float16"}  # CTranslate2's names
 NAMES = ("base", "demo", "tiny")
 RANDOM = ("base", "tiny")  # have random weights, which end no sentence
+# As opus-mt-zh-en.
+BASE: dict[str, Any] = {
+    **{"d_model": 512, "encoder_layers": 6, "decoder_layers": 6, "encoder_attention_heads": 8},
+    **{"decoder_attention_heads": 8, "encoder_ffn_dim": 2048, "decoder_ffn_dim": 2048, "vocab_size": 65001},
+    **{"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 65000, "decoder_start_token_id": 65000},
+    **{"max_position_embeddings": 512, "activation_function": "swish", "scale_embedding": True},
+}
+TINY: dict[str, Any] = {
+    **{"source_vocab_size": 2_841, "target_vocab_size": 2_841, "d_model": 128},
+    **{"encoder_layers": 2, "decoder_layers": 2, "heads": 4, "ffn_size": 512},
+}
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_SPREAD = 0.02  # of biases and of the weights of norms
+_SAMPLES = 24  # that int8 is calibrated with
 _CHECKED = 32  # tokens of a translation that the exporter verifies the tiny model with
 _NEVER = -100.0  # is added to the logit of the sentence's end
 
@@ -85,11 +102,10 @@ def base_folder(folder: Path) -> Path:
     import torch
 
     from benchmarks.models.ctranslate2_conversion import tokens
-    from benchmarks.models.large import LARGE
     from helpers import hugging_face
 
     print(f"drawing {output.name} …", flush=True)
-    model = hugging_face.draw(LARGE["marian"])
+    model = hugging_face.draw(hugging_face.Model("Marian", BASE, {"bad_words_ids": [[65000]]}, ends=3.0, spread=0.03))
     config = model.config
     with torch.no_grad():  # as Marian's: CTranslate2 starts from zero whatever is there
         model.get_input_embeddings().weight[config.pad_token_id] = 0
@@ -139,15 +155,76 @@ def _export(name: str, precision: str, folder: Path, output: Path) -> None:
         hugging_face.export(base_folder(folder), output, precision=precision)
         return
     if name == "tiny":
-        from benchmarks.models.random_bundles import SIZES, export_random, random_words
         from translane_export.model import TransformerConfig
 
-        config = TransformerConfig(**SIZES[name])
-        export_random(
-            config, output, samples=random_words(), ends=_NEVER, precision=precision, default_max_length=_CHECKED
-        )
+        export_random(TransformerConfig(**TINY), output, precision=precision, default_max_length=_CHECKED)
         return
     from translane_export.bundle_writer import export_checkpoint
     from translane_export.settings import ExportSettings
 
     export_checkpoint(ExportSettings(checkpoint=DEMO, output=output, precision=precision))
+
+
+def export_random(config: Any, output: Path, **settings: Any) -> None:
+    """Export a model of random weights that ends no sentence, and whose pieces are letters.
+
+    Args:
+        config: `TransformerConfig` of the model.
+        output: folder of the new bundle.
+        settings: further `ExportSettings`.
+    """
+    import torch
+
+    from translane_export.bundle_writer import export_checkpoint
+    from translane_export.checkpoint import save_checkpoint
+    from translane_export.model import Transformer
+    from translane_export.settings import ExportSettings
+
+    checkpoint, vocabulary = output.with_suffix(".checkpoint"), output.with_suffix(".spm")
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    vocabulary.write_bytes(_pieces())
+    draw = random.Random(0)
+    torch.manual_seed(0)
+    model = Transformer(config)
+    with torch.no_grad():
+        for weights in model.parameters():  # as trained ones: the exporter keeps equal tensors once
+            if weights.ndim == 1:
+                weights.add_(torch.randn_like(weights) * _SPREAD)
+        model.output_projection.bias[config.eos_id] += _NEVER
+    save_checkpoint(
+        checkpoint,
+        config=config,
+        state_dict=model.state_dict(),
+        source_tokenizer=vocabulary,
+        target_tokenizer=vocabulary,
+        source_language="en",
+        target_language="en",
+        samples=tuple("".join(draw.choices(_LETTERS, k=draw.randint(4, 24))) for _ in range(_SAMPLES)),
+        metadata={},
+    )
+    try:
+        export_checkpoint(ExportSettings(checkpoint=checkpoint, output=output, **settings))
+    finally:
+        shutil.rmtree(checkpoint, ignore_errors=True)
+        vocabulary.unlink()
+
+
+def _pieces() -> bytes:
+    """A SentencePiece model of the letters: most ids of the model have no piece, and no benchmark asks for one."""
+    import sentencepiece
+
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([f"{_LETTERS} {_LETTERS.upper()}"]),
+        model_writer=model,
+        model_type="char",
+        vocab_size=1000,
+        hard_vocab_limit=False,
+        pad_id=0,
+        unk_id=1,
+        bos_id=2,
+        eos_id=3,
+        minloglevel=2,
+    )
+    return model.getvalue()

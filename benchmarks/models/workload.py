@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import random
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,13 +69,6 @@ def read_pairs(path: Path, bundle: Bundle) -> list[Pair]:
         Pair((*source.encode(text), end), len(target.encode(reference)) + 1)
         for text, reference, *_ in read_fields(path)
     ]
-
-
-def random_sources(bundle: Bundle, lengths: Iterable[int], seed: int = 0) -> list[tuple[int, ...]]:
-    """A source of random ids for each of `lengths` [tokens], the same ones for the same `seed`."""
-    pick = random.Random(seed)
-    ids = range(4, bundle.manifest.architecture.source_vocab_size)
-    return [tuple(pick.choices(ids, k=length)) for length in lengths]
 
 
 def random_ids(pairs: Sequence[Pair], ids: range, end: int, seed: int = 0) -> list[Pair]:

@@ -1,1 +1,1 @@
-"""Results as tables, pictures and a page, and the bounds that the results are held to."""
+"""Results as tables and a page, and the bounds that the results are held to."""

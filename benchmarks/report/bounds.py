@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from benchmarks.machine import has_vnni
+from benchmarks.report.ratios import over
 from benchmarks.report.results import Record, Results
-from benchmarks.report.serving_tables import median_of
-
-OUTSIDE_LOADS = ("steady", "churn")  # without streams
-OUTSIDE_ROWS = 32  # of the steps whose share outside ONNX Runtime is bounded
+from benchmarks.report.tables import ENGINES, median_of
 
 
 @dataclass(frozen=True)
 class Bound:
-    """What a quantity has to keep.
-
-    Attributes:
-        name: of the quantity.
-        limit: the value that the quantity has to reach, or to stay within where `most` is set.
-        aim: the value that is aimed at, if more than the limit.
-        most: whether the limit is an upper one.
-        percent: whether the quantity is a share.
-    """
+    """What a quantity has to keep: at least `limit`, or at most where `most` is set, and what is aimed at beyond it."""
 
     name: str
     limit: float
@@ -34,10 +23,6 @@ class Bound:
 
     def is_kept(self, value: float) -> bool:
         return value <= self.limit if self.most else value >= self.limit
-
-    def missed_by(self, value: float) -> float:
-        """How far a value is from the limit, as a share of the limit."""
-        return abs(value - self.limit) / self.limit
 
     def told(self, value: float) -> str:
         return f"{value:.1%}" if self.percent else f"{value:.2f}"
@@ -52,92 +37,52 @@ OFFLINE = {
 }
 SERVING = Bound("serving: highest rate over CTranslate2's", 2.0, 3.0)
 LOW_LOAD = Bound("serving: median latency at low load over CTranslate2's", 1.0, most=True)
-OUTSIDE = Bound(f"outside ONNX Runtime, of a step of {OUTSIDE_ROWS} rows", 0.10, most=True, percent=True)
 MEMORY = Bound("memory: growth while sentences are served", 0.05, most=True, percent=True)
 
-
-@dataclass(frozen=True)
-class Verdict:
-    """A bound, and what was measured: the value of each cell by its name."""
-
-    bound: Bound
-    values: dict[str, float]
-
-    @property
-    def missed(self) -> dict[str, float]:
-        return {name: value for name, value in self.values.items() if not self.bound.is_kept(value)}
-
-    @property
-    def worst(self) -> tuple[str, float]:
-        return (max if self.bound.most else min)(self.values.items(), key=lambda item: item[1])
+# A bound, and the value of each cell by its name.
+Verdict = tuple[Bound, dict[str, float]]
 
 
 def verdicts(results: Results) -> list[Verdict]:
-    """The verdict on each bound of which something was measured."""
-    offline = [*results["offline"], *results["without_vnni"]]
-    found = [Verdict(bound, dict(_offline(offline, precision))) for precision, bound in OFFLINE.items()]
-    found.append(Verdict(SERVING, dict(_rates(results["serving"]))))
-    found.append(Verdict(LOW_LOAD, dict(_low_loads(results["serving"]))))
-    found.append(Verdict(OUTSIDE, dict(_outside(results["steps"]))))
-    found.append(Verdict(MEMORY, dict(_growths(results["soak"]))))
-    return [verdict for verdict in found if verdict.values]
+    """What was measured of each bound of which something was measured."""
+    offline, serving = _cells(results["offline"]), _cells(results["serving"])
+    hidden = [(f"{name} without VNNI", cell) for name, cell in _cells(results["without_vnni"])]
+    found = [
+        (bound, {name: over(*_rates(cell)) for name, cell in offline + hidden if cell["precision"] == precision})
+        for precision, bound in OFFLINE.items()
+    ]
+    found.append((SERVING, {name: over(*(cell["highest_rate"][each] for each in ENGINES)) for name, cell in serving}))
+    found.append((LOW_LOAD, {name: _low_load(cell) for name, cell in serving if cell["grid"]}))
+    found.append((MEMORY, {f"{record['sentences']:,} sentences": record["growth"] for record in results["soak"]}))
+    return [(bound, values) for bound, values in found if values]
 
 
-def _offline(records: Sequence[Record], precision: str) -> Iterable[tuple[str, float]]:
-    kinds = {has_vnni(record["machine"]["processor"]) for record in records}
-    for record in records:
-        vnni = has_vnni(record["machine"]["processor"])
-        told = " without VNNI" if len(kinds) > 1 and not vnni else ""
-        for cell in record["cells"]:
-            if cell["precision"] == precision:
-                name = f"{cell['model']} {cell['precision']} {cell['search']} batch {cell['batch']}{told}"
-                yield name, cell["translane"]["rate"] / cell["ctranslate2"]["rate"]
+def table(found: Sequence[Verdict]) -> Iterator[str]:
+    """A row for each bound: how many cells keep it, and the worst one."""
+    yield from ("| bound | aim | kept | worst | where |", "|---|---:|---:|---:|---|")
+    for bound, values in found:
+        kept = sum(map(bound.is_kept, values.values()))
+        name, value = (max if bound.most else min)(values.items(), key=lambda item: item[1])
+        aim = f"{bound.aim:.1f}" if bound.aim else ""
+        yield f"| {bound} | {aim} | {kept} of {len(values)} | {bound.told(value)} | {name} |"
 
 
-def _rates(records: Sequence[Record]) -> Iterable[tuple[str, float]]:
-    for cell in (cell for record in records for cell in record["cells"]):
-        ours, theirs = (cell["highest_rate"][name] for name in ("translane", "ctranslate2"))
-        yield _name(cell), ours / theirs if theirs else math.inf if ours else 0.0
+def _cells(records: Iterable[Record]) -> list[tuple[str, Record]]:
+    return [
+        (" ".join([cell["model"], cell["precision"], cell["search"], *_batch(cell)]), cell)
+        for record in records
+        for cell in record["cells"]
+    ]
 
 
-def _low_loads(records: Sequence[Record]) -> Iterable[tuple[str, float]]:
-    for cell in (cell for record in records for cell in record["cells"] if cell["grid"]):
-        ours, theirs = (median_of(cell["grid"][0][name], "p50") for name in ("translane", "ctranslate2"))
-        yield _name(cell), ours / theirs if math.isfinite(ours) else math.inf
+def _batch(cell: Record) -> list[str]:
+    return [f"batch {cell['batch']}"] if "batch" in cell else []
 
 
-def _outside(records: Sequence[Record]) -> Iterable[tuple[str, float]]:
-    for record in records:
-        if record.get("device") == "cuda":  # there, the share is all but waits for the GPU
-            continue
-        for row in record["steps"]:
-            if row["rows"] == OUTSIDE_ROWS and row["load"] in OUTSIDE_LOADS:
-                yield f"{record['model']} {record['precision']} {row['load']}", row["outside"]
+def _rates(cell: Record) -> Iterator[float]:
+    yield from (cell[name]["rate"] for name in ENGINES)
 
 
-def _growths(records: Sequence[Record]) -> Iterable[tuple[str, float]]:
-    for record in records:
-        yield f"{record['sentences']:,} sentences", record["growth"]
-
-
-def _name(cell: Record) -> str:
-    return f"{cell['model']} {cell['precision']} {cell['search']}"
-
-
-def table(found: Sequence[Verdict]) -> list[str]:
-    """The lines of a table of verdicts, and of what is missed and by how much."""
-    lines = ["| bound | aim | kept | worst | where |", "|---|---:|---:|---:|---|"]
-    for verdict in found:
-        kept = len(verdict.values) - len(verdict.missed)
-        name, value = verdict.worst
-        aim = f"{verdict.bound.aim:.1f}" if verdict.bound.aim else ""
-        told = verdict.bound.told(value)
-        lines.append(f"| {verdict.bound} | {aim} | {kept} of {len(verdict.values)} | {told} | {name} |")
-    if any(verdict.missed for verdict in found):
-        lines += ["", "Missed, and by how much of the bound:", ""]
-    for verdict in found:
-        bound = verdict.bound
-        cells = [f"{name} {bound.told(value)} ({bound.missed_by(value):.0%})" for name, value in verdict.missed.items()]
-        if cells:
-            lines.append(f"- {bound}: {'; '.join(cells)}.")
-    return lines
+def _low_load(cell: Record) -> float:
+    ours, theirs = (median_of(cell["grid"][0][name], "p50") for name in ENGINES)
+    return ours / theirs if math.isfinite(ours) else math.inf

@@ -1,4 +1,4 @@
-"""Write what the benchmarks measured into docs/benchmarks.md: short tables, and then all tables, pictures and bounds.
+"""Write what the benchmarks measured into docs/benchmarks.md: short tables, and then all tables and bounds.
 
     python -m benchmarks.report
     python -m benchmarks.report --device cuda           # what was measured on a GPU, in its own part of the page
@@ -12,18 +12,48 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-import matplotlib as mpl
-
 from benchmarks import places
-from benchmarks.report import details, plots, summary
-from benchmarks.report.marked_part import replace_between
-from benchmarks.report.pictures import Pictures
-from benchmarks.report.results import Results, read
+from benchmarks.machine import has_vnni
+from benchmarks.report import bounds, summary, tables
+from benchmarks.report.results import TITLES, Record, Results, read, told_machine
 
 BEGIN = "<!-- {part}: begin; `python -m benchmarks.report` writes what is between these lines -->"
 END = "<!-- {part}: end -->"
+_TABLES = {
+    "offline": tables.offline,
+    "without_vnni": tables.offline,
+    "serving": tables.serving,
+    "growth": tables.growth,
+    "soak": tables.soak,
+}
+
+
+def details(results: Results) -> Iterator[str]:
+    """What was measured on a device, and what was not."""
+    found = [record for records in results.records.values() for record in records if "machine" in record]
+    if machines := dict.fromkeys(map(told_machine, found)):
+        yield from (f"Measured on {'; and on '.join(machines)}.", "")
+    if verdicts := bounds.verdicts(results):
+        yield from ("### Bounds", "", *bounds.table(verdicts), "")
+    for name, title in TITLES.items():
+        if name == "products":
+            if results[name]:
+                yield from (f"### {title}", "", *tables.products(results[name]), "")
+            continue
+        for record in results[name]:
+            if record.get("cells", True):
+                yield from (f"### {title}", "", "\n".join(_TABLES[name](record)).strip(), "")
+                yield from _without_vnni(name, record)
+    if results.missing:
+        yield from ("### Not measured", "", *(f"- {sentence}" for sentence in results.missing), "")
+
+
+def _without_vnni(name: str, record: Record) -> Iterator[str]:
+    if name == "offline" and not has_vnni(record["machine"]["processor"]) and record.get("device") != "cuda":
+        yield from ("This processor has no VNNI: the table shows what such processors reach.", "")
 
 
 def replace_part(page: str, part: str, lines: str) -> str:
@@ -32,20 +62,24 @@ def replace_part(page: str, part: str, lines: str) -> str:
     Raises:
         ValueError: the page has no markers of this part.
     """
-    return replace_between(page, BEGIN.format(part=part), END.format(part=part), lines)
+    begin, end = BEGIN.format(part=part), END.format(part=part)
+    before, found, rest = page.partition(f"{begin}\n")
+    _, closed, after = rest.partition(f"{end}\n")
+    if not (found and closed):
+        raise ValueError(f"there are no lines {begin!r} and {end!r}")
+    return f"{before}{begin}\n\n{lines.strip()}\n\n{end}\n{after}"
 
 
-def rewritten(page: str, results: Results, device: str, pictures: Pictures) -> str:
-    """The page with the parts of a device written anew; the pictures are written, too.
+def rewritten(page: str, results: Results, device: str) -> str:
+    """The page with the parts of a device written anew.
 
     Raises:
         ValueError: the page has no markers of a part.
     """
     for family in summary.FAMILIES if device == "cpu" else ():
         if records := summary.records_of(results, family):
-            page = replace_part(page, family, "\n".join(summary.lines(records, summary.scaling_of(results, family))))
-    with mpl.rc_context(plots.STYLE):
-        return replace_part(page, device, "\n".join(details.lines(results, pictures)))
+            page = replace_part(page, family, "\n".join(summary.lines(records, summary.growth_of(results, family))))
+    return replace_part(page, device, "\n".join(details(results)))
 
 
 def main() -> None:
@@ -55,10 +89,8 @@ def main() -> None:
     parser.add_argument("--page", type=Path, default=places.ROOT / "docs" / "benchmarks.md")
     arguments = parser.parse_args()
     results = read(arguments.folder or places.result("", arguments.device).parent, arguments.device)
-    folder = arguments.page.parent / "benchmarks"
-    pictures = Pictures(folder, folder.name, "" if arguments.device == "cpu" else f"{arguments.device}-")
     try:
-        page = rewritten(arguments.page.read_text(encoding="utf-8"), results, arguments.device, pictures)
+        page = rewritten(arguments.page.read_text(encoding="utf-8"), results, arguments.device)
     except ValueError as error:
         sys.exit(f"{arguments.page}: {error}")
     arguments.page.write_text(page, encoding="utf-8")

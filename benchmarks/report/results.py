@@ -14,26 +14,19 @@ COMMANDS = {
     "offline": "python -m benchmarks.runs.offline",
     "without_vnni": "python -m benchmarks.runs.avx2 python -m benchmarks.runs.offline -o runs/bench/without_vnni.json",
     "serving": "python -m benchmarks.runs.serving",
-    "students": "python -m benchmarks.runs.students models/zh-en STUDENT",
-    "front-ends": "python -m benchmarks.runs.front_ends --write",
-    "scaling": "python -m benchmarks.runs.scaling",
+    "growth": "python -m benchmarks.runs.growth",
     "products": "python -m benchmarks.runs.products BUNDLE",
-    "steps": "python -m benchmarks.runs.costs steps BUNDLE",
     "soak": "python -m benchmarks.runs.soak",
 }
 TITLES = {
     "offline": "Offline throughput",
     "without_vnni": "Offline throughput without VNNI",
     "serving": "Servers under load",
-    "students": "A student and its teacher",
-    "front-ends": "Several front ends",
-    "scaling": "How steps, memory and start-up grow",
+    "growth": "How steps, memory and start-up grow",
     "products": "Steps over their matrix products",
-    "steps": "Where a step's time goes",
     "soak": "Memory over many sentences",
 }
-_STUDENTS = "The figures of a student are in [distillation.md](distillation.md#a-student-of-the-demo-model)."
-ON_CUDA = ("offline", "scaling", "steps")  # what is measured there
+ON_CUDA = ("offline", "growth")  # what is measured there
 BUSY = 0.05  # share of the processors: readers are warned where other programs used more
 
 Record = Mapping[str, Any]
@@ -75,9 +68,7 @@ def read(folder: Path, device: str = "cpu") -> Results:
                 record["model"], _, record["precision"] = model.rpartition("-")
             found.append(record)
         records[name] = found
-        if name == "students" and not found:
-            missing.append(f"{TITLES[name]}: there is no student here. {_STUDENTS}")
-        elif name == "without_vnni" and not any(has_vnni(one["machine"]["processor"]) for one in records["offline"]):
+        if name == "without_vnni" and not any(has_vnni(one["machine"]["processor"]) for one in records["offline"]):
             records[name] = []  # the offline benchmark shows what such processors reach
         elif not found:
             missing.append(f"{TITLES[name]}: `{COMMANDS[name]}` has written nothing yet.")
@@ -86,10 +77,10 @@ def read(folder: Path, device: str = "cpu") -> Results:
     return Results(records, missing)
 
 
-def models_of(scaling: Record) -> dict[str, Record]:
-    """What `scaling.json` has of each model: {"demo, fp32": {…}}."""
+def models_of(growth: Record) -> dict[str, Record]:
+    """What `growth.json` has of each model: {"demo, fp32": {…}}."""
     return {
-        name.replace("-", ", "): found for name, found in scaling.items() if isinstance(found, dict) and "rows" in found
+        name.replace("-", ", "): found for name, found in growth.items() if isinstance(found, dict) and "rows" in found
     }
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
-from benchmarks.engines.server_process import ENGINES
 from benchmarks.machine import has_vnni
 from benchmarks.report.ratios import LOST, over, told
 from benchmarks.report.results import BUSY, Record, Results, models_of
-from benchmarks.report.serving_tables import median_of, median_rate
+from benchmarks.report.tables import ENGINES, median_of
 
 FAMILIES = {"vnni": "with VNNI", "avx2": "without VNNI"}
 RATE, ALONE = "server: rate", "server: alone"
@@ -48,20 +47,12 @@ def _serving(cell: Record) -> Iterator[tuple[str, float]]:
     if cell["grid"]:
         ours, theirs = (median_of(cell["grid"][0][name], "p50") for name in ENGINES)
         yield ALONE, over(theirs, ours)
-    for row in cell.get("texts", ()):
-        yield (
-            f"{row['texts']} text{'s' * (row['texts'] > 1)} a request",
-            over(*(median_rate(row[name]) for name in ENGINES)),
-        )
-    if "trace" in cell:
-        ours, theirs = (median_of(cell["trace"][name], "p95") for name in ENGINES)
-        yield "bursts: p95", over(theirs, ours)
 
 
-def ratios_of_growth(scaling: Sequence[Record]) -> dict[str, dict[str, float]]:
-    """Steps, start-up and memory of scaling records: CTranslate2's over Translane's."""
+def ratios_of_growth(growth: Sequence[Record]) -> dict[str, dict[str, float]]:
+    """Steps, start-up and memory of growth records: CTranslate2's over Translane's."""
     found: dict[str, dict[str, float]] = {}
-    for record in scaling:
+    for record in growth:
         for title, model in models_of(record).items():
             row = found.setdefault(f"{title.replace(',', '')} on {record['threads']} threads", {})
             row |= {f"step of {rows} row{'s' * (int(rows) > 1)}": over(*times) for rows, times in _pairs(model["rows"])}
@@ -82,9 +73,9 @@ def _backwards(taken: Mapping[str, float]) -> float:
     return over(theirs, ours)
 
 
-def lines(records: Sequence[Record], scaling: Sequence[Record] = ()) -> Iterator[str]:
+def lines(records: Sequence[Record], growth: Sequence[Record] = ()) -> Iterator[str]:
     """The short table of records of one kind of processors, what it says in a sentence or two, and the lost cells."""
-    found, growth = ratios(records), ratios_of_growth(scaling)
+    found, grown = ratios(records), ratios_of_growth(growth)
     machines = dict.fromkeys(
         f"{record['machine']['processor']}, {record['machine']['cores']} cores" for record in records
     )
@@ -100,7 +91,7 @@ def lines(records: Sequence[Record], scaling: Sequence[Record] = ()) -> Iterator
         yield f"| {model} | {precision} | {search} | {cells} |"
     yield ""
     yield from _sentences(found)
-    if lost := [(name, dict(_lost(row))) for name, row in {**found, **growth}.items() if dict(_lost(row))]:
+    if lost := [(name, dict(_lost(row))) for name, row in {**found, **grown}.items() if dict(_lost(row))]:
         yield from ("", "Every comparison that is lost:", "")
         for name, row in lost:
             yield f"- {name}: {', '.join(f'{where} {told(value)}' for where, value in row.items())}."
@@ -112,9 +103,9 @@ def _lost(row: Mapping[str, float]) -> Iterator[tuple[str, float]]:
             yield where, value
 
 
-def scaling_of(results: Results, family: str) -> list[Record]:
-    """The scaling records of a kind of processors."""
-    return [record for record in results["scaling"] if has_vnni(record["machine"]["processor"]) == (family == "vnni")]
+def growth_of(results: Results, family: str) -> list[Record]:
+    """The growth records of a kind of processors."""
+    return [record for record in results["growth"] if has_vnni(record["machine"]["processor"]) == (family == "vnni")]
 
 
 def _sentences(found: Ratios) -> Iterator[str]:

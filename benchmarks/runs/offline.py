@@ -35,7 +35,7 @@ from benchmarks.engines.settings import (
     settings_on_cuda,
 )
 from benchmarks.machine import Usage, describe
-from benchmarks.measuring.contest import Contest, Outcome
+from benchmarks.measuring.turns import Contest, Outcome
 from benchmarks.models.benchmarked import (
     COMPUTE_TYPES,
     NAMES,
@@ -48,7 +48,7 @@ from benchmarks.models.benchmarked import (
     prepare,
 )
 from benchmarks.models.workload import LONGEST, SEARCHES, Load, Pair, make_load, random_ids, read_pairs
-from benchmarks.report import offline_tables
+from benchmarks.report.ratios import told
 from benchmarks.report.results import write
 from translane_server.bundle import load_bundle
 
@@ -90,11 +90,6 @@ def main() -> None:
     parser.add_argument("--searches", nargs="+", choices=SEARCHES, default=tuple(SEARCHES))
     parser.add_argument("--batches", nargs="+", type=int)
     parser.add_argument("--rounds", type=int)
-    parser.add_argument(
-        "--processor-time",
-        action="store_true",
-        help="for a machine that is in use: count processor time, and only try workers of one thread",
-    )
     parser.add_argument("--bundle", action="append", default=[], metavar="MODEL-PRECISION=FOLDER")
     parser.add_argument("--sentences", type=Path, default=places.SENTENCES, help="source, tab, reference on each line")
     parser.add_argument("--folder", type=Path, default=places.MODELS, help="of converted models")
@@ -121,13 +116,11 @@ def main() -> None:
     record = {
         "machine": describe(),
         "plan": asdict(plan),
-        "clock": "processor" if arguments.processor_time else "wall",
         "device": arguments.device,
         "sentences": arguments.sentences.name,
         "cells": [],
     }
     started, usage = time.monotonic(), Usage()
-    print(offline_tables.header(record["machine"]))
     cores = len(os.sched_getaffinity(0))
     engines = {"translane": settings_of_translane(cores), "ctranslate2": settings_of_ctranslate2(cores)}
     if on_cuda:
@@ -136,14 +129,14 @@ def main() -> None:
         engines["hugging_face"] = settings_of_hugging_face(cores)
     if "base" not in arguments.models:
         del engines["hugging_face"]
-    if arguments.processor_time:
-        engines = {name: [one for one in settings if one.threads == 1] for name, settings in engines.items()}
-    with Contest(engines, processor_time=arguments.processor_time) as contest:
+    with Contest(engines) as contest:
         for cell in cells:
             model = models[cell.model, cell.precision]
             outcomes = measure(contest, cell, model, pairs[cell.model], plan, arguments.device)
             record["cells"].append(asdict(cell) | {name: asdict(outcome) for name, outcome in outcomes.items()})
-            print(offline_tables.row(record["cells"][-1]), flush=True)
+            rates = ", ".join(f"{name} {found.rate:,.0f} ({found.setting})" for name, found in outcomes.items())
+            ratio = told(outcomes["translane"].rate / outcomes["ctranslate2"].rate)
+            print(f"{time.monotonic() - started:5.0f} s  {cell}: {rates} tokens/s, {ratio}", flush=True)
             record["usage"] = usage.so_far()
             write(output, record)
     print(f"\n{time.monotonic() - started:.0f} seconds; all rounds are in {output}")

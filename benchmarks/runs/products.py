@@ -15,14 +15,15 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
 from benchmarks import places
-from benchmarks.machine import Usage, describe, version_of
-from benchmarks.report.product_tables import table
+from benchmarks.machine import Usage, describe
+from benchmarks.report import tables
 from benchmarks.report.results import write
 from helpers.sessions import open_session
 from translane_server.bundle import Bundle, load_bundle
@@ -174,11 +175,11 @@ def main() -> None:
     backend = OrtBackend(sessions, rows=max(arguments.rows), source_capacity=32, target_capacity=32)
     backend.warm_up()
     products = MatrixProducts(bundle, arguments.threads)
-    machine, manifest, usage = describe(), bundle.manifest, Usage()
+    manifest, usage = bundle.manifest, Usage()
     output = arguments.output or places.result(f"products-{manifest.name}-{manifest.precision}")
     times: dict[int, dict[str, list[float]]] = {rows: {"products": [], "step": []} for rows in arguments.rows}
     record = {
-        "machine": machine,
+        "machine": describe(),
         "model": manifest.name,
         "precision": manifest.precision,
         "parameters": manifest.architecture.parameters,
@@ -191,12 +192,8 @@ def main() -> None:
             found["step"].append(seconds_of(bind_step(backend, bundle, rows), clock))
         write(output, record | {"usage": usage.so_far(), "rows": times})
     backend.close()
-    print(
-        f"{manifest.name}: {manifest.architecture.parameters:,} parameters, {manifest.precision}; {products.count}"
-        f" products; {arguments.threads} threads, onnxruntime {version_of('onnxruntime')}, {machine['processor']};"
-        f" medians of {arguments.rounds} rounds\n"
-    )
-    print(table(times))
+    measured: dict[str, Any] = record | {"usage": usage.so_far(), "rows": times}
+    print("\n".join([f"{products.count} products", *tables.products([measured])]))
 
 
 if __name__ == "__main__":

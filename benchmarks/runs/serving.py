@@ -11,10 +11,7 @@ company and how many batches are under way; and for low load, the workers × thr
 
 Then the engines take turns in three measurements: how long answers take where there is hardly a load; the highest rate
 that keeps 95% of the answers within the bound, where engines take turns at every trial; and how long answers take at
-rates up to that one. With greedy search, two more loads follow: clients whose requests have 1, 4, 16 and 64 texts, for
-which CTranslate2's size of batches is chosen once more; and a trace of sentences and paragraphs that arrive in bursts
-(`benchmarks.models.trace`), replayed at the same moments against both. Where a machine is shared, the server's
-processor time for a sentence tells most.
+rates up to that one. Where a machine is shared, the server's processor time for a sentence tells most.
 
 The demo model gets real sentences and ends their translations. The base and the tiny model have random weights: they
 get random letters, as many as make the tokens of a real sentence, and every translation is as long as that sentence's
@@ -39,16 +36,16 @@ from benchmarks.machine import Usage, describe
 from benchmarks.measuring.serving_cell import CellBenchmark, ServingCell, ServingPlan
 from benchmarks.models.benchmarked import NAMES, PRECISIONS, RANDOM, Unavailable, prepare
 from benchmarks.models.workload import SEARCHES, read_pairs, read_texts
+from benchmarks.report import tables
 from benchmarks.report.results import write
-from benchmarks.report.serving_tables import tables
 from translane_server.bundle import load_bundle
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 PLANS = {
-    "quick": ServingPlan(2, 6, 3, 6, 0.7, 1, 4, 2, (), (), 2, 10),
-    "usual": ServingPlan(3, 9, 6, 8, 1.0, 1, 6, 2, (64,), (2,), 3, 20),
-    "full": ServingPlan(4, 12, 8, 12, 1.5, 2, 8, 4, (16, 64, 128), (2, 10), 6, 40),
+    "quick": ServingPlan(2, 6, 3, 6, 0.7, 1, 4, 2, (), ()),
+    "usual": ServingPlan(3, 9, 6, 8, 1.0, 1, 6, 2, (64,), (2,)),
+    "full": ServingPlan(4, 12, 8, 12, 1.5, 2, 8, 4, (16, 64, 128), (2, 10)),
 }
 
 
@@ -108,9 +105,7 @@ def main() -> None:
                 f"{time.monotonic() - started:5.0f} s  {cell}: {rates} sentences/s ({found['setting']}), {alike}",
                 flush=True,
             )
-    table = "\n".join(tables(record))
-    arguments.output.with_suffix(".md").write_text(table + "\n", encoding="utf-8")
-    print(f"\n{table}\n\n{time.monotonic() - started:.0f} seconds; all measurements are in {arguments.output}")
+    print("\n".join(["", *tables.serving(record), "", f"all measurements are in {arguments.output}"]))
 
 
 if __name__ == "__main__":

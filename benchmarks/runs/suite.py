@@ -4,7 +4,7 @@
     python -m benchmarks.runs.suite --quick                  # about twenty minutes
     python -m benchmarks.runs.suite --full                   # ten hours at most
     python -m benchmarks.runs.suite --device cuda            # what there is to measure on a GPU
-    python -m benchmarks.runs.suite --only scaling products
+    python -m benchmarks.runs.suite --only growth products
 
 Each benchmark has a time limit, and so have all together; a benchmark is ended when the time has passed. A benchmark
 that fails or is ended leaves what it has measured, and the next one begins. Ctrl-C ends the benchmark that runs and
@@ -22,21 +22,103 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks import places
 from benchmarks.machine import has_vnni, processor
-from benchmarks.measuring.suite_parts import MINUTES, NAMES_OF_PARTS, Part, parts
-from benchmarks.models.benchmarked import NAMES, ON_CUDA, PRECISIONS, Unavailable, prepare
+from benchmarks.models.benchmarked import NAMES, PRECISIONS, Unavailable, prepare
 from translane_client.bench.sentences import BUILT_IN
 from translane_server.devices import choose_device
 from translane_server.errors import DeviceError
 
-EACH_MODEL = ("steps", "products")  # have a file for each model
 GRACE = 30.0  # seconds that a benchmark gets to end
 ENDED = 124  # the exit code of what was ended at its limit
+MINUTES = {"quick": 20.0, "usual": 90.0, "full": 600.0}  # of all benchmarks together
+
+
+@dataclass(frozen=True)
+class Part:
+    """A benchmark to run.
+
+    Attributes:
+        name: of what it measures.
+        arguments: of the module.
+        minutes: after which it is ended.
+        module: that is run; by default that of its name.
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+    minutes: float
+    run: str = ""
+
+    @property
+    def module(self) -> str:
+        return f"benchmarks.runs.{self.run or self.name}"
+
+    def __str__(self) -> str:
+        return " ".join((self.module, *self.arguments))
+
+
+# The arguments of each benchmark, and its minutes, by how long all may take.
+PARTS: Mapping[str, Mapping[str, tuple[str, float]]] = {
+    "quick": {
+        "offline": ("--quick --precisions int8 --batches 1 32", 10),
+        "without_vnni": ("--quick --precisions int8 --searches greedy --batches 1 32", 5),
+        "serving": ("--plan quick --models demo --precisions int8 --searches greedy", 5),
+        "growth": ("--models demo --rounds 2 --rows 1 8 32 128 --lengths 16 64", 4),
+        "products": ("--rounds 2 --rows 1 32", 1),
+    },
+    "usual": {
+        "offline": ("--quick --batches 1 8 32 64", 45),
+        "without_vnni": ("--quick --precisions int8 --batches 1 8 32", 18),
+        "serving": ("--plan usual --precisions int8", 45),
+        "growth": ("--rounds 3 --rows 1 8 32 128 --lengths 16 64 250", 12),
+        "products": ("--rounds 3 --rows 1 8 32 64", 3),
+    },
+    "full": {
+        "offline": ("", 180),
+        "without_vnni": ("--quick --batches 1 8 32 64", 60),
+        "serving": (f"--precisions {' '.join(PRECISIONS)}", 150),
+        "growth": ("", 45),
+        "products": ("--rounds 9", 10),
+    },
+}
+
+
+def parts(
+    length: str, device: str, sentences: Path, bundles: Mapping[str, Path], *, vnni: bool = False
+) -> Iterator[Part]:
+    """What is run, in order.
+
+    Args:
+        length: one of `PARTS`.
+        device: cpu or cuda.
+        sentences: file of what is translated.
+        bundles: of the models whose steps are measured, by name and precision.
+        vnni: whether the processor has VNNI.
+    """
+    on_cuda = device == "cuda"
+    texts = () if sentences == places.SENTENCES else ("--sentences", str(sentences))
+    for name, (words, minutes) in PARTS[length].items():
+        part = Part(name, tuple(words.split()), minutes)
+        if name in ("offline", "growth"):
+            part = replace(part, arguments=(*part.arguments, *(("--device", device) if on_cuda else ())))
+        elif on_cuda or (name == "without_vnni" and not vnni):
+            continue
+        if name in ("offline", "serving", "without_vnni"):
+            part = replace(part, arguments=(*part.arguments, *texts))
+        if name == "without_vnni":
+            hidden = ("python", "-m", "benchmarks.runs.offline", *part.arguments)
+            part = replace(part, run="avx2", arguments=(*hidden, "-o", str(places.result(name))))
+        if name != "products":
+            yield part
+            continue
+        for model, bundle in bundles.items():
+            output = ("-o", str(places.result(f"products-{model}")))
+            yield replace(part, arguments=(str(bundle), *part.arguments, *output))
 
 
 def run(part: Part, environment: Mapping[str, str]) -> int:
@@ -106,7 +188,7 @@ def remove(names: Collection[str], device: str) -> None:
     """Remove what these benchmarks wrote before, so that the report mixes no runs."""
     for name in names:
         folder = places.result(name, device).parent
-        for path in (folder / f"{name}.json", *(folder.glob(f"{name}-*.json") if name in EACH_MODEL else ())):
+        for path in (folder / f"{name}.json", *(folder.glob(f"{name}-*.json") if name == "products" else ())):
             path.unlink(missing_ok=True)
 
 
@@ -126,11 +208,11 @@ def sentences_of(path: Path | None, folder: Path) -> Path:
     return own
 
 
-def bundles_of(device: str, *, make: bool) -> dict[str, Path]:
+def bundles_of(*, make: bool) -> dict[str, Path]:
     """The bundles whose steps are measured, by name and precision; made where they are not there, if `make` is set."""
     bundles = {}
     for name in NAMES:
-        for precision in PRECISIONS if device == "cpu" else ON_CUDA:
+        for precision in PRECISIONS:
             try:
                 bundles[f"{name}-{precision}"] = (
                     prepare(name, precision, places.MODELS).bundle
@@ -148,10 +230,7 @@ def main() -> None:
     kinds.add_argument("--quick", dest="length", action="store_const", const="quick", help="fewer cells and rounds")
     kinds.add_argument("--full", dest="length", action="store_const", const="full", help="all cells, more rounds")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--only", nargs="+", choices=NAMES_OF_PARTS)
-    parser.add_argument(
-        "--student", type=Path, default=places.STUDENT, metavar="FOLDER", help="bundle of a student of the demo model"
-    )
+    parser.add_argument("--only", nargs="+", choices=PARTS["usual"])
     parser.add_argument("--sentences", type=Path, help="source, tab, reference on each line; gzip")
     parser.add_argument("--list", action="store_true", help="tell what would be run, and how long at most")
     arguments = parser.parse_args()
@@ -162,17 +241,12 @@ def main() -> None:
         except DeviceError as error:
             print(f"suite: skipped: {error}")
             return
-    wanted = arguments.only or NAMES_OF_PARTS
-    bundles = bundles_of(arguments.device, make=not arguments.list) if {*EACH_MODEL} & {*wanted} else {}
+    wanted = arguments.only or list(PARTS["usual"])
+    bundles = bundles_of(make=not arguments.list) if "products" in wanted else {}
     sentences = sentences_of(arguments.sentences, places.RESULTS)
-    student = arguments.student if (arguments.student / "manifest.json").is_file() else None
     vnni = has_vnni(processor())
     length = arguments.length or "usual"
-    chosen = [
-        part
-        for part in parts(length, arguments.device, sentences, bundles, student=student, vnni=vnni)
-        if part.name in wanted
-    ]
+    chosen = [part for part in parts(length, arguments.device, sentences, bundles, vnni=vnni) if part.name in wanted]
     print("\n".join(f"suite: {part}, {part.minutes:g} minutes at most" for part in chosen))
     print(f"suite: {MINUTES[length]:g} minutes at most, all together", flush=True)
     if arguments.list:

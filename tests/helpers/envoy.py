@@ -17,7 +17,7 @@ from typing import Any
 from urllib.request import urlopen
 
 from helpers.certificates import Authority
-from translane_plan.measuring.server import free_port
+from helpers.ports import free_port
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "envoy"
 STARTING_TIME = 30.0  # [seconds]

@@ -15,8 +15,8 @@ from pathlib import Path
 from helpers.envoy import NO_LIMIT, running_envoy
 from helpers.load_on_envoy import Answers, Load, Outcome
 from helpers.name_server import NameServer
+from helpers.ports import free_port
 from helpers.reliability.server_process import ServerProcess
-from translane_plan.measuring.server import free_port
 
 CALLS = 150  # after each event
 

@@ -14,7 +14,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from helpers.file_server import wait_until
-from translane_plan.measuring.server import free_port
+from helpers.ports import free_port
 
 BUCKET = "models"
 # All ports of the program have numbers of their own, so that several tests run beside each other.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,8 @@ _PROBE_CLIENTS = 64
 _PROBE_SECONDS = 5.0
 _PROBE_SHARE = 0.75
 """A search begins at this share of the rate that many clients get together."""
+_LOADED = 0.8
+"""The share of its highest rate that a machine is planned with: beyond it, a little more load doubles the queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,8 @@ class Plan:
     """The same seed gives the same times."""
     count_tokens: bool
     """Whether the table has a column of tokens."""
+    wanted_rate: float | None = None
+    """Sentences per second that machines like the measured one are to take together."""
 
 
 class Benchmark:
@@ -140,11 +145,23 @@ class Benchmark:
         self._show()
         if self._search and self.measurements:
             self._write(_found(self._search, self._plan.bound))
+            if (machines := self._machines) is not None:
+                self._write(
+                    f"machines for {self._plan.wanted_rate:.4g} sentences/s: {machines}, each at {_LOADED:.0%} of its "
+                    "highest rate at most; add one for the day on which one is away"
+                )
         for measurement in self.measurements:
             for each in notes(measurement):
                 note(each)
         for name, failure in self._load.failures.items():
             note(f"{name}: {failure}")
+
+    @property
+    def _machines(self) -> int | None:
+        """How many machines take the wanted rate; None without one, or without a rate that this one keeps."""
+        if self._plan.wanted_rate is None or self._search is None or self._search.kept is None:
+            return None
+        return math.ceil(self._plan.wanted_rate / (_LOADED * self._search.kept))
 
     def as_json(self) -> dict[str, Any]:
         """The measurements, and the outcome of the search, in base units."""
@@ -154,6 +171,8 @@ class Benchmark:
         }
         if self._search:
             report |= {"p95_bound_seconds": self._plan.bound.seconds, "highest_rate": self._search.kept}
+        if self._plan.wanted_rate is not None:
+            report |= {"wanted_rate": self._plan.wanted_rate, "load": _LOADED, "machines": self._machines}
         return report
 
 

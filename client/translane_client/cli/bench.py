@@ -50,6 +50,12 @@ def add_flags(parser: argparse.ArgumentParser, flags: Flags) -> None:
         help="clients that each wait for their last answer, one measurement for each N",
     )
     flags.switch("--find-rate", help="search the highest rate that keeps --p95, beginning with --rate where it is set")
+    flags.add(
+        "--machines-for",
+        type=positive,
+        metavar="R",
+        help="with --find-rate: tell how many machines like this one take R sentences per second",
+    )
     flags.add("--p95", type=duration, default="500ms", metavar="TIME", help="latency that 95%% of requests may reach")
     flags.add("--trials", type=count, default=12, metavar="N", help="most trials of --find-rate")
     flags.add("--duration", type=duration, default="10s", metavar="TIME", help="length of each measurement")
@@ -132,6 +138,7 @@ def _plan(arguments: argparse.Namespace) -> Plan:
         texts_per_request=arguments.texts_per_request,
         seed=arguments.schedule_seed,
         count_tokens=bool(arguments.tokens),
+        wanted_rate=arguments.machines_for,
     )
 
 
@@ -158,6 +165,8 @@ def _settle_load(arguments: argparse.Namespace) -> None:
         arguments.parser.error("--clients excludes --rate and --find-rate")
     if "find_rate" in chosen and len(arguments.rate or ()) > 1:
         arguments.parser.error("--find-rate takes one --rate, the rate to begin with")
+    if "machines_for" in arguments.given and "find_rate" not in chosen:
+        arguments.parser.error("--machines-for needs --find-rate")
     for name in kinds - chosen - ({"rate"} if "find_rate" in chosen else set()):
         setattr(arguments, name, None)
     if not chosen:

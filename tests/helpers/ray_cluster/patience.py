@@ -9,7 +9,7 @@ from typing import Any
 from ray._private import services
 from ray._private.parameter import RayParams
 
-from translane_plan.measuring.server import free_port
+from helpers.ports import free_port
 
 _PATIENCE = 60.0  # [seconds]
 # Ports of a node's agents. A raylet that has to learn them from an agent ends if the agent takes 15 seconds to start.

@@ -15,10 +15,10 @@ from typing import Any
 
 import psutil
 
+from helpers.ports import free_port
 from helpers.ray_cluster import processes
 from helpers.ray_cluster.programs import MARK, started
 from helpers.reliability.server_process import BUNDLE
-from translane_plan.measuring.server import free_port
 from translane_server.ray_serve.command import config_of
 
 # How long Ray and an application may take to start, and to end [seconds].

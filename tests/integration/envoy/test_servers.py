@@ -20,9 +20,9 @@ pytest.importorskip("trustme")
 from fakes.serving import serving
 from helpers.certificates import Authority
 from helpers.envoy import Answer, Envoy, program, running_envoy
+from helpers.ports import free_port
 from translane.v1 import translation_pb2_grpc as pb_grpc
 from translane_client import Client, RetryPolicy, Unauthenticated
-from translane_plan.measuring.server import free_port
 from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
 from translane_server.rpc.health import HealthService
 

@@ -24,7 +24,6 @@ PACKAGES = {
     "translane_server": "server",
     "translane_batch": "batch",
     "translane_export": "export",
-    "translane_plan": "plan",
 }
 
 
@@ -107,7 +106,7 @@ def test_its_commands_exist(wheel, info):
     commands = dict(line.split(" = ") for line in lines if " = " in line)
     assert set(commands) == {
         "translane", "translane-server", "translane-keys", "translane-ray", "translane-batch", "translane-train",
-        "translane-export", "translane-plan",
+        "translane-export",
     }  # fmt: skip
     for target in commands.values():
         module, function = target.split(":")

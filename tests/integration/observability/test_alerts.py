@@ -22,9 +22,9 @@ import psutil
 import pytest
 import yaml
 
-from benchmarks.measuring.prometheus import Prometheus
-from benchmarks.report.dashboard import FOLDER, rows
+from helpers.dashboard import FOLDER, queries
 from helpers.hasty_rules import hasty_rules
+from helpers.prometheus import Prometheus
 from helpers.reliability.load import CHANNEL_OPTIONS
 from helpers.reliability.server_process import BUNDLE, ServerProcess
 from helpers.reliability.versions import ModelFolder
@@ -263,12 +263,12 @@ async def test_every_alert_fires_and_every_query_has_data(prometheus, begin, tmp
 def check_queries(prometheus, rules):
     """The queries of panels, variables and recording rules that have no data. The rules themselves have no error."""
     assert [rule["lastError"] for rule in prometheus.rules() if rule["health"] != "ok"] == []
-    queries = [query.of_everything("5s") for row in rows() for panel in row.panels for query in panel.queries]
+    asked = queries("5s")
     recorded = [rule["record"] for rule in rules if "record" in rule]
     variables = json.loads((FOLDER / "dashboard.json").read_text(encoding="utf-8"))["templating"]["list"]
     for variable in variables:
         if variable["type"] == "query":
             series, label = label_values(variable["query"]["query"])
             assert all(found["metric"][label] for found in prometheus.query(series))
-            queries.append(series)
-    return without_data(prometheus, [*queries, *recorded])
+            asked.append(series)
+    return without_data(prometheus, [*asked, *recorded])

@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("ray.serve", reason="the extra ray is not installed")
 pytest.importorskip("helpers.ray_cluster.serve")
 
+from helpers.ports import free_port
 from helpers.ray_cluster.serve import ray_serve
 from helpers.reliability.answers import Oracle
 from helpers.reliability.cases import make_cases, single
@@ -19,7 +20,6 @@ from helpers.reliability.load import ask
 from helpers.reliability.server_process import BUNDLE
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
-from translane_plan.measuring.server import free_port
 from translane_server.embedded import EmbeddedServer
 from translane_server.model_places import ModelPlace
 from translane_server.settings import ServerSettings

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.engines.in_process import InProcess
 from helpers.bundles import SOURCES, random_bundle
 from helpers.demo import DEMO
+from helpers.in_process import InProcess
 from translane.v1 import translation_pb2 as pb
 
 pytestmark = pytest.mark.slow

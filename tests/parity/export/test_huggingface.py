@@ -1,6 +1,6 @@
 """Exports of Hugging Face models translate as `generate` does: token for token, greedily and with four beams.
 
-`python -m benchmarks.runs.architectures` counts over more sentences, and at full size.
+docs/export.md has counts over more sentences, and at full size.
 """
 
 import dataclasses

@@ -17,7 +17,6 @@ import pytest
 
 from translane_batch.command import run as batch
 from translane_client.__main__ import main
-from translane_plan.__main__ import main as plan
 from translane_server.access import key_command
 from translane_server.command import run as server
 from translane_server.errors import SettingsError
@@ -58,7 +57,6 @@ PROGRAMS: dict[str, Callable[[Sequence[str]], Any]] = {
     "translane-keys": lambda argv: key_command.run(argv, {}),
     "translane-ray": ray,
     "translane-batch": lambda argv: batch(argv, {}),
-    "translane-plan": plan,
     "translane-train": train,
     "translane-export": export,
 }
@@ -143,11 +141,6 @@ def test_files(complete, tmp_path: Path):
         (("translane-export", "shortlist", "--out"), {"--output"}),
         (("translane-train", "distill", "--encoder-l"), {"--encoder-layers"}),
         (("translane-ray", "--max-ser"), {"--max-serve-replicas"}),
-        (("translane-plan", ""), {"measure", "size"}),
-        (("translane-plan", "measure", "./expl"), {"./explained"}),
-        (("translane-plan", "measure", "--sec"), {"--seconds"}),
-        (("translane-plan", "size", "--form"), {"--format"}),
-        (("translane-plan", "size", "--format", "j"), {"json"}),
         (("translane-keys", "ro"), {"rotate"}),
         (("translane-keys", "add", "--sentences-in"), {"--sentences-in-flight"}),
     ],
@@ -192,10 +185,3 @@ def test_help_has_no_colours_where_they_are_not_wanted(monkeypatch, capsys, prog
     out = capsys.readouterr().out
     assert out.startswith("usage: ")
     assert "\x1b[" not in out
-
-
-def test_commands_have_no_script_of_their_own(capsys):
-    assert plan(["size", "--print-completion", "bash"]) == 2
-    assert "unknown argument --print-completion" in capsys.readouterr().err
-    assert plan(["--print-completion", "fish"]) == 2
-    assert "invalid choice: 'fish'" in capsys.readouterr().err

@@ -15,7 +15,6 @@ FOLDERS = {
     "translane_server": "server",
     "translane_batch": "batch",
     "translane_export": "export",
-    "translane_plan": "plan",
 }
 
 # What each package may import of the others, and the extras of pyproject.toml that hold what else it may import.
@@ -25,7 +24,6 @@ FIRST_PARTY = {
     "translane_server": {"translane"},
     "translane_batch": {"translane_client", "translane_server"},
     "translane_export": {"translane_server"},
-    "translane_plan": {"translane", "translane_client", "translane_server"},
 }
 EXTRAS = {
     "translane": [],
@@ -33,7 +31,6 @@ EXTRAS = {
     "translane_server": ["server-base", "server", "language-id", "completion", "http", "otel", "ray", "s3"],
     "translane_batch": ["server-base", "batch", "ray"],
     "translane_export": ["server-base", "server", "export", "plot"],
-    "translane_plan": ["server-base", "server"],
 }
 # What a distribution is imported as, where that is not its name.
 MODULES = {
@@ -231,22 +228,6 @@ ROOMS = {
             "checkpoint", "errors", "file_readers", "languages", "memory", "settings", "weights",
         },
     },
-    "translane_plan": {
-        "errors": set(),
-        "settings": set(),
-        "profile": {"errors"},
-        "lengths": {"errors", "profile"},
-        "simulation": {"lengths", "profile"},
-        "machines": {"errors", "profile", "simulation.shape"},
-        "sizing": {"machines", "profile", "simulation"},
-        "plan": {"errors", "machines", "profile", "simulation.outcome", "sizing"},
-        "report": {"plan"},
-        "measuring": {"errors", "profile", "settings", "simulation"},
-        "commands": {
-            "errors", "lengths", "machines", "measuring", "plan", "profile", "report", "settings", "sizing",
-        },
-        "__main__": {"commands"},
-    },
 }  # fmt: skip
 # Policy knows neither the clock nor gRPC nor ONNX Runtime, and neither does anything that it imports.
 PURE = ["sentence", "priority_queue", "backend", "batch", "decoding", "runtime.cache"]
@@ -328,7 +309,7 @@ def test_a_package_imports_what_it_may(package):
 
 def test_nothing_but_export_can_import_torch():
     assert "torch" in declared("translane_export")
-    packages = ("translane", "translane_client", "translane_server", "translane_batch", "translane_plan")
+    packages = ("translane", "translane_client", "translane_server", "translane_batch")
     for package in packages:
         assert not declared(package) & {"torch", "onnx", "onnxscript"}
 
@@ -366,7 +347,6 @@ def test_the_client_can_import_grpc_and_protobuf_alone_but_for_optional_parts():
         ("translane_export", "import requests"),
         ("translane_batch", "import torch"),
         ("translane_server", "import translane_batch"),
-        ("translane_plan", "import translane_export"),
     ],
 )
 def test_a_violation_is_found(package, source):

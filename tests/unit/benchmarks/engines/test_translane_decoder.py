@@ -1,18 +1,14 @@
 """Translane's part of the benchmarks: replicas in processes, which count as the decoder's own."""
 
-import os
 from typing import Any
 
 import psutil
-import pytest
 
-from benchmarks import machine
 from benchmarks.engines.decoder_process import DecoderProcess
 from benchmarks.engines.settings import TRANSLANE
 from benchmarks.engines.translane_decoder import TranslaneDecoder
 from benchmarks.models.workload import Load
 from benchmarks.places import DEMO
-from translane_server.errors import StartupError
 
 SOURCES = tuple((*range(100 + number, 105 + number), 0) for number in range(6))
 ROOM: dict[str, Any] = {"threads": 1, "rows": 2, "source_tokens": 16, "target_tokens": 20}
@@ -29,13 +25,6 @@ def test_two_replicas_translate_as_one_does():
         decoder.close()
     assert found[0] == found[1]
     assert len(found[0]) == len(SOURCES)
-
-
-def test_a_bundle_that_does_not_fit_is_no_decoder_and_leaves_no_process():
-    before = machine.family(os.getpid())
-    with pytest.raises(StartupError, match="memory"):
-        TranslaneDecoder(DEMO, replicas=1, ends=True, **ROOM | {"rows": 10**12})
-    assert machine.family(os.getpid()) == before
 
 
 def test_replicas_count_as_the_process_that_has_them():

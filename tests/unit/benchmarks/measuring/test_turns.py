@@ -1,32 +1,36 @@
-"""Ways to call a server that take turns."""
+"""How an engine's setting is chosen, and what counts of its rounds."""
 
-from functools import partial
+import itertools
 
-from benchmarks.measuring.turns import Way, table, take_turns
-
-
-def test_a_row_has_the_medians_and_what_each_round_has_more_than_the_first_way():
-    direct = Way("direct", lambda: None, (), waits=[1e-3, 3e-3, 2e-3], used=[(0.0, 1e-3)] * 3)
-    through = Way(
-        "through", lambda: None, (), waits=[2e-3, 3.5e-3, 3e-3], used=[(5e-4, 1e-3), (5e-4, 2e-3), (1e-3, 2e-3)]
-    )
-    lines = table({"call": [direct, through]}, ["Envoy", "server"]).splitlines()
-    assert lines[2] == "| call | direct | 2.00 | +0.00 | 0.00 | 1.00 |"
-    assert lines[3] == "| call | through | 3.00 | +1.00 | 0.50 | 2.00 |"
-    assert len(lines) == 4
-    assert lines[0] == "| call | way | median [ms] | to the first way [ms] | Envoy [ms] | server [ms] |"
+from benchmarks.engines.decoder_process import Decoded
+from benchmarks.engines.settings import Setting, splits
+from benchmarks.measuring.turns import NEAR, near_the_best, outcome, turns
 
 
-def test_a_way_counts_each_call():
-    calls = []
-    way = Way("direct", lambda: calls.append(1), ())
-    way.measure(3)
-    assert (len(calls), len(way.waits), way.used) == (3, 1, [()])
+def decoded(seconds, tokens=100):
+    return Decoded(seconds=seconds, cpu_seconds=2 * seconds, tokens=tokens)
 
 
-def test_each_way_is_first_in_its_turn():
-    order: list[str] = []
-    ways = [Way(name, partial(order.append, name), ()) for name in "abc"]
-    take_turns({"call": ways}, rounds=3, calls=1)
-    assert "".join(order) == "abcbcacab"
-    assert [len(way.waits) for way in ways] == [3, 3, 3]
+def test_every_split_uses_all_cores():
+    assert splits(1) == [(1, 1)]
+    assert splits(2) == [(2, 1), (1, 2)]
+    assert splits(6) == [(6, 1), (3, 2), (2, 3), (1, 6)]
+
+
+def test_settings_near_the_best_go_on():
+    best, near, far = (Setting("engine", name, 1, 1, "decoder", {}) for name in ("best", "near", "far"))
+    assert near_the_best({far: NEAR * 1.01, best: 1.0, near: NEAR * 0.99}) == {best, near}
+
+
+def test_turns_change_who_is_first():
+    order = turns(["a", "b", "c"], 4)
+    assert [list(of_round) for of_round in order] == [list("abc"), list("cba")] * 2
+
+
+def test_the_best_median_counts_and_all_rounds_are_kept():
+    steady, lucky = [decoded(2.0)] * 3, [decoded(1.0), decoded(4.0), decoded(5.0)]
+    for runs in itertools.permutations({"steady": steady, "lucky": lucky}.items()):
+        found = outcome(dict(runs), {"steady": 1.0}, 7)
+        assert (found.setting, found.rate, found.cpu_rate) == ("steady", 50.0, 25.0)
+        assert (found.tokens, found.sentences, found.trials) == (100, 7, {"steady": 1.0})
+        assert [run["seconds"] for run in found.rounds["lucky"]] == [1.0, 4.0, 5.0]

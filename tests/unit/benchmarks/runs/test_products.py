@@ -1,18 +1,12 @@
 """The graph of matrix products alone: those of the decoder's step, on its weights."""
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
-import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks.places import DEMO
-from benchmarks.runs.products import MatrixProducts, bind_step, products_of, seconds_of
+from benchmarks.runs.products import MatrixProducts, products_of
 from helpers.sessions import open_session
 from translane_server.bundle import load_bundle
-from translane_server.runtime.ort import OrtBackend
-from translane_server.runtime.sessions import Sessions
 
 
 def test_every_projection_of_the_demo_is_among_its_products():
@@ -55,24 +49,3 @@ def test_a_product_is_the_same_as_in_the_model():
     hidden, y = session.run(None, {"x8": x8, "x4": x4})
     np.testing.assert_allclose(hidden, x8 @ first.astype(np.float32).T, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(y, x4 @ second.astype(np.float32).T + bias, rtol=1e-4, atol=1e-5)
-
-
-def test_a_graph_without_products_is_refused():
-    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "model", [], [])
-    with pytest.raises(ValueError, match="no matrix product"):
-        products_of(helper.make_model(graph))
-
-
-def test_a_step_over_some_rows_can_be_repeated():
-    bundle = load_bundle(DEMO)
-    backend = OrtBackend(Sessions(bundle, threads=1), rows=4, source_capacity=32, target_capacity=32)
-    step: Callable[[], Any] = bind_step(backend, bundle, 3)
-    assert step().token_ids.shape == (3, 1)
-    first = step().token_ids.copy()
-    assert (step().token_ids == first).all()
-    backend.close()
-
-
-def test_the_least_time_counts():
-    ticks = iter([0.0, 0.5, 1.0, 1.2, 2.0, 2.3, 3.0, 3.4, 4.0, 4.5])
-    assert seconds_of(lambda: None, lambda: next(ticks)) == pytest.approx(0.2)

@@ -1,9 +1,8 @@
-"""What `make bench` runs, and how a part ends."""
+"""What `make bench` runs, how a part ends, and the page that is written in the end."""
 
 from __future__ import annotations
 
-import gzip
-import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -13,82 +12,39 @@ import psutil
 import pytest
 
 from benchmarks import places
-from benchmarks.machine import Usage
-from benchmarks.measuring import suite_parts
-from benchmarks.models.workload import read_pairs
+from benchmarks.report import page, results
 from benchmarks.runs import suite
-from translane_server.bundle import load_bundle
-
-BUNDLES = {"demo-fp32": Path("some-bundle")}
 
 
-SOURCES = places.SENTENCES
-
-
-def scripts(length, device, **found):
-    return [part.name for part in suite_parts.parts(length, device, SOURCES, BUNDLES, **found)]
-
-
-@pytest.mark.parametrize("length", suite_parts.LENGTHS)
-def test_every_length_runs_all_that_a_device_has(length):
-    left_out = {"front-ends"} if length == "quick" else set()
-    always = set(suite_parts.NAMES_OF_PARTS) - {"students", "without_vnni"}
-    assert set(scripts(length, "cpu")) == always - left_out
-    everything = set(scripts(length, "cpu", student=Path("student"), vnni=True))
-    assert everything == set(suite_parts.NAMES_OF_PARTS) - left_out
-    assert sorted(scripts(length, "cuda")) == ["offline", "scaling", "steps"]
-    for device in ("cpu", "cuda"):
-        for part in suite_parts.parts(length, device, places.SENTENCES, BUNDLES):
-            assert importlib.util.find_spec(part.module)
-            assert ("--device" in part.arguments) == (device == "cuda")
+@pytest.mark.slow  # each program imports what it measures
+def test_every_part_is_a_program_that_takes_its_arguments():
+    sentences, bundles = Path("mine.tsv.gz"), {"demo-int8": places.DEMO}
+    parts = [part for length in suite.PARTS for part in suite.parts(length, "cpu", sentences, bundles, vnni=True)]
+    parts += suite.parts("full", "cuda", sentences, {})
+    for words in {part.arguments if part.run else ("python", "-m", part.module, *part.arguments) for part in parts}:
+        done = subprocess.run([sys.executable, *words[1:], "--help"], cwd=places.ROOT, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
 
 
 def test_the_suite_ends_in_time(monkeypatch):
     given = []
     monkeypatch.setattr(suite, "run", lambda part, _environment: given.append(part.minutes) or 0)
     minutes = iter((0, 0, 30, 30, 58, 58, 60, 60))
-    parts = [suite_parts.Part(name, name, (), 40) for name in ("first", "second", "third", "fourth")]
+    parts = [suite.Part(name, (), 40) for name in ("first", "second", "third", "fourth")]
     codes = suite.run_all(parts, {}, 60, clock=lambda: 60.0 * next(minutes))
     assert given == [40, 30, 2]
     assert list(codes.values()) == [0, 0, 0, suite.ENDED]
 
 
-def test_without_vnni_the_offline_benchmark_runs_in_its_place(tmp_path):
-    (hidden,) = (
-        part for part in suite_parts.parts("usual", "cpu", tmp_path, {}, vnni=True) if part.name == "without_vnni"
-    )
-    assert hidden.arguments[:3] == ("python", "-m", "benchmarks.runs.offline")
-    assert hidden.arguments[-2:] == ("-o", str(places.result("without_vnni")))
-    assert str(tmp_path) in hidden.arguments
-
-
-def test_other_sentences_are_passed_on():
-    parts = list(suite_parts.parts("quick", "cpu", Path("mine.tsv.gz"), {}))
-    assert [part.name for part in parts if "mine.tsv.gz" in part.arguments] == ["offline", "serving"]
-
-
-def test_a_run_begins_its_files_anew_and_leaves_others(tmp_path, monkeypatch):
-    monkeypatch.setattr(places, "RESULTS", tmp_path)
-    for name in ("offline", "offline-mine", "products-demo-fp32", "steps-demo-fp32", "soak"):
-        (tmp_path / f"{name}.json").touch()
-    suite.remove({"offline", "products", "serving"}, "cpu")
-    assert {path.stem for path in tmp_path.iterdir()} == {"offline-mine", "steps-demo-fp32", "soak"}
-
-
-def test_there_are_sentences_without_the_test_set(tmp_path, monkeypatch):
-    monkeypatch.setattr(places, "SENTENCES", tmp_path / "away.tsv.gz")
-    path = suite.sentences_of(None, tmp_path)
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        assert all(len(line.split("\t")) == 2 for line in file)
-    if (places.DEMO / "manifest.json").exists():
-        assert all(pair.source and pair.reference_length for pair in read_pairs(path, load_bundle(places.DEMO)))
-    assert suite.sentences_of(Path("mine"), tmp_path) == Path("mine")
-
-
-def test_a_part_is_ended_at_its_limit(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("program", "code"), [("import time; time.sleep(600)", suite.ENDED), ("raise SystemExit(3)", 3)]
+)
+def test_a_part_is_ended_at_its_limit_and_its_exit_code_is_told(program, code, tmp_path, monkeypatch):
     monkeypatch.setattr(places, "ROOT", tmp_path)
-    (tmp_path / "endless.py").write_text("import time\ntime.sleep(600)\n")
-    assert suite.run(suite_parts.Part("endless", "endless", (), minutes=0.1 / 60), dict(os.environ)) == suite.ENDED
+    folder = tmp_path / "benchmarks" / "runs"
+    folder.mkdir(parents=True)
+    (folder / "part.py").write_text(program)
+    assert suite.run(suite.Part("part", (), minutes=5 / 60), dict(os.environ)) == code
 
 
 def test_what_a_part_has_started_ends_with_it():
@@ -108,13 +64,24 @@ def test_what_a_part_has_started_ends_with_it():
     assert alive == []
 
 
-def test_the_exit_code_of_a_part_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(places, "ROOT", tmp_path)
-    (tmp_path / "failing.py").write_text("import sys\nsys.exit(3)\n")
-    assert suite.run(suite_parts.Part("failing", "failing", (), minutes=1), dict(os.environ)) == 3
+def cell(ours, theirs, batch):
+    rates = {name: {"rate": rate, "cpu_rate": rate} for name, rate in (("translane", ours), ("ctranslate2", theirs))}
+    return {"model": "demo", "precision": "int8", "search": "greedy", "batch": batch} | rates
 
 
-def test_a_share_of_the_processors_is_one():
-    used = Usage().so_far()
-    assert 0 <= used["others"] <= 1
-    assert {"load_start", "load_end", "seconds"} <= set(used)
+def test_the_page_has_what_was_measured_names_what_was_not_and_keeps_the_rest(tmp_path):
+    machine = {"processor": "Some (avx2)", "cores": 2, "versions": {}, "load": 0.5, "time": "2026-01-01T00:00:00Z"}
+    usage = {"seconds": 60.0, "load_start": 0.5, "load_end": 2.0, "others": 0.4}
+    record = {"machine": machine, "usage": usage, "cells": [cell(150, 100, 1), cell(90, 100, 8)]}
+    (tmp_path / "offline.json").write_text(json.dumps(record))
+    (tmp_path / "growth.json").write_text("{")
+    parts = [f"{page.BEGIN.format(part=part)}\nold\n{page.END.format(part=part)}\n" for part in ("vnni", "avx2", "cpu")]
+    vnni, avx2, cpu = page.rewritten("before\n".join(parts), results.read(tmp_path), "cpu").split("before\n")
+    assert vnni == parts[0]
+    assert "| demo | int8 | greedy | 1.50 | **0.90** | – | – | – |" in avx2
+    assert "- demo int8 greedy: batch 8 **0.90**." in avx2
+    assert "| demo int8 greedy | 150 / 100, 1.50 (1.50) | 90 / 100, **0.90** (**0.90**) |" in cpu
+    assert "| 2.0 | 1 of 2 | 0.90 | demo int8 greedy batch 8 |" in cpu
+    assert "**The machine was in use**" in cpu
+    assert "- growth.json is not JSON" in cpu
+    assert "- Servers under load: `python -m benchmarks.runs.serving` has written nothing yet." in cpu

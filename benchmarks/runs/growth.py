@@ -1,7 +1,7 @@
 """How the time of a step, memory and start-up grow, in Translane and in CTranslate2.
 
-    python -m benchmarks.runs.scaling
-    python -m benchmarks.runs.scaling --models demo --rows 1 16 256 --lengths 16 64
+    python -m benchmarks.runs.growth
+    python -m benchmarks.runs.growth --models demo --rows 1 16 256 --lengths 16 64
 
 One worker of each engine decodes greedily. Neither engine tells how long a step takes. So the time of a step is the
 time that a longer translation takes beyond a shorter one, divided by the difference of their lengths: encoding and
@@ -40,8 +40,8 @@ from benchmarks.models.benchmarked import (
     prepare,
 )
 from benchmarks.models.workload import Load
+from benchmarks.report import tables
 from benchmarks.report.results import write
-from benchmarks.report.scaling_tables import ROWS_OF_LENGTHS, tables
 
 SOURCE_LENGTH = 12  # tokens, the last of which ends the sentence
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -156,7 +156,7 @@ def measure(model: BenchmarkedModel, precision: str, arguments: argparse.Namespa
             runners, [(count, length) for count in rows for length in (SHORT, LONG)], arguments.rounds, clock
         )
         by_length = measure_steps(
-            runners, [(ROWS_OF_LENGTHS, length) for length in (SHORT, *lengths)], arguments.rounds, clock
+            runners, [(tables.ROWS_OF_LENGTHS, length) for length in (SHORT, *lengths)], arguments.rounds, clock
         )
     return {
         "rows": {
@@ -188,10 +188,10 @@ def main() -> None:
     parser.add_argument("--library", choices=LIBRARIES, default="oneDNN", help="what CTranslate2 multiplies with")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--folder", type=Path, default=places.MODELS, help="of converted models")
-    parser.add_argument("-o", "--output", type=Path, help="runs/bench/scaling.json by default")
+    parser.add_argument("-o", "--output", type=Path, help="runs/bench/growth.json by default")
     arguments = parser.parse_args()
     on_cuda = arguments.device == "cuda"
-    output = arguments.output or places.result("scaling", arguments.device)
+    output = arguments.output or places.result("growth", arguments.device)
     record: dict[str, Any] = {"machine": describe(), "device": arguments.device, "threads": arguments.threads}
     if not on_cuda:
         record["library"] = arguments.library
@@ -203,10 +203,11 @@ def main() -> None:
             except Unavailable as reason:
                 print(f"skipped: {reason}", file=sys.stderr)
                 continue
-            record[f"{name}-{precision}"] = found = measure(model, precision, arguments)
-            print(tables(f"{name}, {precision}, {arguments.threads} threads", found), flush=True)
+            record[f"{name}-{precision}"] = measure(model, precision, arguments)
             record["usage"] = usage.so_far()
             write(output, record)
+            print(f"{name}-{precision}: measured", flush=True)
+    print("\n".join(tables.growth(record)))
 
 
 if __name__ == "__main__":

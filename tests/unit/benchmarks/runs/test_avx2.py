@@ -1,10 +1,7 @@
 """A processor without VNNI, on one that may have it."""
 
-import ctypes
 import json
 import os
-import platform
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.processors import avx2
+from benchmarks.runs import avx2
 
 pytestmark = pytest.mark.slow  # a disassembler reads all of ONNX Runtime
 
 ROOT = Path(__file__).parents[4]
-ALL = 0xFFFFFFFF
 # What a process finds: the flags, kernels as the server names them, how often the preloaded library has answered, and
 # which of four sums of products ONNX Runtime gets right. Weights of 8 bits overflow where no VNNI adds them up.
 PROGRAM = r"""
@@ -91,49 +87,7 @@ def test_everything_says_so(found, environment):
     assert (found["vnni"], found["kernels"]) == (False, "AVX2, 7-bit weights")
 
 
-def test_what_is_made_serves_again(environment, monkeypatch):
-    folder = Path(environment["PYTHONPATH"].split(os.pathsep)[0]).parent
-    monkeypatch.setattr(avx2, "_replace_instructions", None)
-    again = avx2.environment(folder, {"PYTHONPATH": "there", "OTHER": "kept"})
-    assert again["PYTHONPATH"].endswith(os.pathsep + "there")
-    assert (again["LD_PRELOAD"], again["OTHER"]) == (environment["LD_PRELOAD"].split(os.pathsep)[0], "kept")
-
-
-def test_only_what_is_hidden_is_taken_from_an_answer(environment):
-    names = ("eax", "ebx", "ecx", "edx")
-
-    class Registers(ctypes.Structure):
-        _fields_ = [(name, ctypes.c_uint32) for name in names]
-
-    # Loaded in this process, the library takes SIGTRAP, which nothing here uses.
-    library = ctypes.CDLL(environment["LD_PRELOAD"].split(os.pathsep)[0])
-    kept = {}
-    for leaf, subleaf in ((1, 0), (7, 0), (7, 1), (7, 2)):
-        registers = Registers(ALL, ALL, ALL, ALL)
-        library.hide(leaf, subleaf, ctypes.byref(registers))
-        kept[leaf, subleaf] = registers
-    for untouched in ((1, 0), (7, 2)):
-        assert [getattr(kept[untouched], name) for name in names] == [ALL] * 4
-    features, more = kept[7, 0], kept[7, 1]
-    assert features.ebx >> 5 & 1, "AVX2 stays"
-    assert not features.ebx >> 16 & 1, "AVX512F goes"
-    assert not features.ecx >> 11 & 1, "AVX512_VNNI goes"
-    assert not features.edx >> 24 & 3, "AMX-TILE and AMX-INT8 go"
-    assert not more.eax >> 4 & 1, "AVX-VNNI goes"
-
-
 def test_a_breakpoint_of_another_origin_still_ends_a_process(environment):
     program = "import os, signal; os.kill(os.getpid(), signal.SIGTRAP)"
     done = subprocess.run([sys.executable, "-c", program], env=environment, check=False)
     assert done.returncode == -signal.SIGTRAP
-
-
-def test_it_says_what_is_missing(tmp_path, monkeypatch):
-    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
-    with pytest.raises(avx2.CannotHide, match="x86-64"):
-        avx2.environment(tmp_path)
-    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
-    monkeypatch.setattr(shutil, "which", lambda tool: None if tool == "objdump" else tool)
-    with pytest.raises(avx2.CannotHide, match="there is no objdump"):
-        avx2.environment(tmp_path)
-    assert list(tmp_path.iterdir()) == []

@@ -1,1 +1,0 @@
-"""Other processors than this machine's, as programs see them."""

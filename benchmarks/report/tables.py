@@ -1,0 +1,166 @@
+"""What each benchmark measured, as the lines of a page."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from benchmarks.report.ratios import over, told
+from benchmarks.report.results import Record, circumstances, models_of
+
+ENGINES = ("translane", "ctranslate2")
+ROWS_OF_LENGTHS = 32  # at which steps are measured against the length of translations
+_MILLI, _MEGA = 1e3, 1e6
+
+
+def offline(record: Record) -> Iterator[str]:
+    """Target tokens/s of both engines, and their ratios by the clock and by processor time."""
+    yield circumstances(record)
+    if "sentences" in record:
+        yield f"The sentences, or their lengths, are those of `{record['sentences']}`."
+    yield from ("Translane / CTranslate2 [tokens/s], the ratio, and in parentheses that of processor time.", "")
+    batches = list(dict.fromkeys(cell["batch"] for cell in record["cells"]))
+    yield f"| model, precision, search | {' | '.join(f'batch {batch}' for batch in batches)} |"
+    yield f"|---|{'---:|' * len(batches)}"
+    rows: dict[str, dict[int, str]] = {}
+    for cell in record["cells"]:
+        ours, theirs = (cell[name] for name in ENGINES)
+        ratio, cpu = (told(over(ours[rate], theirs[rate])) for rate in ("rate", "cpu_rate"))
+        rows.setdefault(_name(cell), {})[cell["batch"]] = (
+            f"{ours['rate']:,.0f} / {theirs['rate']:,.0f}, {ratio} ({cpu})"
+        )
+    for name, cells in rows.items():
+        yield f"| {name} | {' | '.join(cells.get(batch, '–') for batch in batches)} |"
+    others = [
+        f"{_name(cell)} batch {cell['batch']} {cell['hugging_face']['rate']:,.0f}"
+        for cell in record["cells"]
+        if cell.get("hugging_face")
+    ]
+    if others:
+        yield from ("", f"Hugging Face's `generate` [tokens/s]: {', '.join(others)}.")
+
+
+def serving(record: Record) -> Iterator[str]:
+    """The highest rates, the latency of a sentence alone, and latencies against rates."""
+    yield circumstances(record)
+    yield f"Translane / CTranslate2, and their ratio. The highest rate keeps 95% within {record['bound'] * 1000:g} ms."
+    yield from ("", "| model, precision, search | highest rate [1/s] | p50 alone [ms] | CTranslate2's setting |")
+    yield "|---|---:|---:|---|"
+    for cell in record["cells"]:
+        highest = _both(*(cell["highest_rate"][name] for name in ENGINES), decimals=1)
+        low = cell["grid"][0]
+        alone = _both(*(median_of(low[name], "p50") for name in ENGINES), decimals=1, less=True)
+        yield f"| {_name(cell)} | {highest} | {alone} | {cell['setting']} |"
+    yield from ("", "| model, precision, search | rate [1/s] | p50 [ms] | p95 [ms] | processor [ms] | failed |")
+    yield "|---|---:|---:|---:|---:|---:|"
+    for cell, row in ((each, row) for each in record["cells"] for row in each["grid"]):
+        p50, p95 = (
+            _both(*(median_of(row[name], quantile) for name in ENGINES), decimals=0, less=True)
+            for quantile in ("p50", "p95")
+        )
+        cpu = _both(*(_cpu_milliseconds(row[name]) for name in ENGINES), decimals=1, less=True)
+        failed = " / ".join(str(sum(sum(each["errors"].values()) for each in row[name])) for name in ENGINES)
+        yield f"| {_name(cell)} | {row['rate']:.1f} | {p50} | {p95} | {cpu} | {failed} |"
+
+
+def median_of(measurements: Sequence[Mapping[str, Any]], name: str) -> float:
+    """The median of a quantile of the latency over the rounds [ms]; infinite where nothing was answered."""
+    found = [each["latency_seconds"][name] for each in measurements]
+    return 1000 * statistics.median(math.inf if value is None else value for value in found)
+
+
+def growth(record: Record) -> Iterator[str]:
+    """How steps, memory and start-up grow: both engines' values, and their ratio."""
+    models = models_of(record)
+    if not models:
+        return
+    yield circumstances(record)
+    library = record.get("library", "its own kernels")
+    yield f"One worker of {_counted(record['threads'], 'thread')} each; CTranslate2 multiplies with {library}."
+    yield "A cell has Translane's value, CTranslate2's, and theirs over ours: bold where Translane takes more."
+    if record["threads"] == 1 and record.get("device", "cpu") == "cpu":
+        yield "A step's time is processor time."
+    yield ""
+    parts = {"rows": "step [ms], rows", "lengths": f"step [ms], {ROWS_OF_LENGTHS} rows, tokens"}
+    for part, head in parts.items():
+        yield from _of_models(head, {title: _by_key(found[part]) for title, found in models.items()}, _MILLI, 2)
+    if all(found["memory"] for found in models.values()):
+        yield from _of_models("MB, rows", {title: found["memory"] for title, found in models.items()}, 1 / _MEGA, 0)
+    yield from _of_models("start-up [s]", {title: {"": found["start"]} for title, found in models.items()}, 1, 2)
+
+
+def products(records: Sequence[Record]) -> Iterator[str]:
+    """Steps over their matrix products."""
+    on = _counted(records[0]["threads"], "thread")
+    yield f"The products alone, run by ONNX Runtime on {on} over as many rows, are what no step can be faster than."
+    yield "A cell has how many times as long the step takes, and the step's time [ms]."
+    yield ""
+    columns = {f"{record['model']}, {record['precision']}": record["rows"] for record in records}
+    yield from _cells(
+        "rows", columns, lambda found: f"{over_products(found):.2f} ({_MILLI * _middle(found['step']):.2f})"
+    )
+    times = sorted(record["machine"]["time"] for record in records)
+    others = max(record.get("usage", {}).get("others", 0.0) for record in records)
+    yield f"Measured {times[0]} to {times[-1]}; others used up to {others:.0%} of the processors' time."
+
+
+def over_products(found: Mapping[str, Sequence[float]]) -> float:
+    """The median over the rounds of a step's time over that of its products."""
+    return statistics.median(step / products for step, products in zip(found["step"], found["products"], strict=True))
+
+
+def soak(record: Record) -> Iterator[str]:
+    """How memory and open files grow while a server translates."""
+    first, last = record["first"], record["last"]
+    yield from (circumstances(record), "")
+    yield (
+        f"{record['sentences']:,} sentences in {_counted(record['requests'], 'request')}, greedy, with beams, streamed,"
+        f" cancelled and refused: {first['bytes'] / _MEGA:.0f} MB and {first['files']:.0f} open files around a tenth of"
+        f" the run, {last['bytes'] / _MEGA:.0f} MB and {last['files']:.0f} at its end; growth {record['growth']:.1%}."
+    )
+
+
+def _of_models(head: str, models: Mapping[str, Mapping[str, Mapping[str, float]]], scale: float, decimals: int) -> Any:
+    def cell(found: Mapping[str, float]) -> str:
+        return _both(*(scale * found[name] for name in ENGINES), decimals=decimals, less=True)
+
+    return _cells(head, models, cell)
+
+
+def _cells(head: str, models: Mapping[str, Mapping[str, Any]], cell: Callable[[Any], str]) -> Iterator[str]:
+    """A table with a column for each model."""
+    yield f"| {head} | {' | '.join(models)} |"
+    yield f"|---:|{'---:|' * len(models)}"
+    for key in dict.fromkeys(key for found in models.values() for key in found):
+        yield f"| {key} | {' | '.join(cell(found[key]) if key in found else '–' for found in models.values())} |"
+    yield ""
+
+
+def _by_key(found: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """{engine: {key: value}} turned into {key: {engine: value}}."""
+    return {key: {name: found[name][key] for name in ENGINES} for key in found["translane"]}
+
+
+def _both(ours: float, theirs: float, *, decimals: int, less: bool = False) -> str:
+    """Both values, and their ratio: above 1 Translane is better. `less`: the smaller value is the better one."""
+    ratio = over(theirs, ours) if less else over(ours, theirs)
+    noise = min(ours, theirs) < 0  # a difference of times may be all noise
+    return f"{ours:,.{decimals}f} / {theirs:,.{decimals}f}, {told(None if noise else ratio)}"
+
+
+def _cpu_milliseconds(measurements: Iterable[Mapping[str, Any]]) -> float:
+    return _MILLI * statistics.median(each["cpu_seconds_per_sentence"] for each in measurements)
+
+
+def _middle(values: Sequence[float]) -> float:
+    return sorted(values)[len(values) // 2]
+
+
+def _name(cell: Record) -> str:
+    return f"{cell['model']} {cell['precision']} {cell['search']}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
