@@ -187,7 +187,7 @@ def main() -> None:
     arguments = parse()
     bundle = load_bundle(arguments.bundle)
     manifest = bundle.manifest
-    device = choose_device(getattr(arguments, "device", "cpu"), manifest.precision, manifest.schema_version)
+    device = choose_device(getattr(arguments, "device", "cpu"), manifest.precision)
     machine, usage = describe(), Usage()
     output = arguments.output or places.result(f"{arguments.kind}-{manifest.name}-{manifest.precision}", device)
     record: dict[str, Any] = {"machine": machine, "model": manifest.name, "precision": manifest.precision}
