@@ -239,7 +239,7 @@ class ModelInfo:
     glossaries: tuple[str, ...] = ()
     """Names of the stored glossaries for the model's languages."""
     int8_kernels: str = ""
-    """Of an int8 model on a CPU: what multiplies on the server's processor, such as "AVX2, 7-bit weights"."""
+    """Of an int8 model on a CPU: what multiplies on the server's processor, such as "AVX-512 VNNI"."""
 
 
 @dataclass(frozen=True, slots=True)

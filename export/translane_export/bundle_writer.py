@@ -264,15 +264,6 @@ def _quantize(
 def _write_manifest(form: Format, manifest: Manifest, folder: Path) -> None:
     """Write the manifest as the last file, and read everything back as the server will."""
     content = manifest.model_dump(mode="json")
-    for part, field in (("architecture", "kv_heads"), ("tokenizer", "target")):
-        if content[part].get(field, "") is None:
-            del content[part][field]  # older servers know no such field, and can serve the bundle without it
-    if manifest.shortlist is None:
-        del content["shortlist"], content["graphs"]["shortlist"]  # likewise
-    defaults = content["decoding_defaults"]
-    content["decoding_defaults"] = {name: value for name, value in defaults.items() if value is not None}  # likewise
-    if content["quality_estimation"] is None:
-        del content["quality_estimation"]  # neither does an older server know this one
     if form == "torchscript":
         content = {"format": "translane-torchscript", **content}
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"

@@ -14,8 +14,6 @@ from translane_export.graphs.numerics import Numerics
 from translane_export.model import Transformer, TransformerConfig
 from translane_export.settings import ExportSettings
 from translane_server.manifest import (
-    SCHEMA_VERSION,
-    SHORTLIST_SCHEMA_VERSION,
     Alignment,
     Architecture,
     DecodingDefaults,
@@ -23,6 +21,7 @@ from translane_server.manifest import (
     Graphs,
     Manifest,
     ModelLimits,
+    Provenance,
     SearchDefaults,
     SpecialIds,
 )
@@ -79,7 +78,6 @@ def _build(
     config, training = checkpoint.config, checkpoint.metadata
     limits = choose_limits(settings, config)
     return Manifest(
-        schema_version=SHORTLIST_SCHEMA_VERSION if graphs.shortlist else SCHEMA_VERSION,
         name=_name(settings, checkpoint),
         version=settings.model_version,
         source_languages=checkpoint.languages.source,
@@ -114,13 +112,13 @@ def _build(
         alignment=alignment,
         shortlist=SHORTLIST_FILE if graphs.shortlist else None,
         license=printable(settings.license or str(training.get("data_licence") or "unspecified")),
-        provenance={
-            "checkpoint": checkpoint.name or settings.checkpoint.resolve().name,
-            "attribution": settings.attribution,
-            "training": training,
-            "model": config.to_dict(),
-            "exporter": {"translane": version("translane"), "torch": torch.__version__},
-        },
+        provenance=Provenance(
+            checkpoint=checkpoint.name or settings.checkpoint.resolve().name,
+            attribution=settings.attribution,
+            training=training,
+            model=config.to_dict(),
+            exporter={"translane": version("translane"), "torch": torch.__version__},
+        ),
         parity=None,
         files=files,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from translane_server.manifest import Manifest, Precision, Quality, QualityEstimation
+from translane_server.manifest import Manifest, Precision, Provenance, Quality, QualityEstimation
 from translane_server.printable import printable
 
 # what a parity report is of, where that is not the bundle itself
@@ -26,7 +26,7 @@ def model_card(manifest: Manifest) -> str:
         "## Data",
         _list(_data_facts(manifest.provenance)),
     ]
-    if scores := _score_facts(manifest.provenance.get("training", {})):
+    if scores := _score_facts(manifest.provenance.training):
         sections += ["## Scores", _list(scores)]
     sections += ["## Limits", _list(_limit_facts(manifest))]
     if manifest.parity:
@@ -56,11 +56,11 @@ def _search_facts(manifest: Manifest) -> list[str]:
     return [] if search == "none" else [f"Search where a request sets nothing: {search.replace(',', ', ')}"]
 
 
-def _data_facts(provenance: dict[str, Any]) -> list[str]:
-    training = provenance.get("training", {})
+def _data_facts(provenance: Provenance) -> list[str]:
+    training = provenance.training
     facts = [f"Licence of the data: {training.get('data_licence') or 'not recorded'}"]
-    if attribution := provenance.get("attribution"):
-        facts.append(f"Attribution: {attribution}")
+    if provenance.attribution:
+        facts.append(f"Attribution: {provenance.attribution}")
     if pairs := training.get("training_pairs"):
         facts.append(f"Sentence pairs trained on: {f'{pairs:,}' if isinstance(pairs, int | float) else pairs}")
     return facts

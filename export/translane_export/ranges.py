@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -40,10 +40,9 @@ class Ranges:
     Attributes:
         encoder: weight, by its name in the graph, to the range of what it is multiplied with.
         decoder: the same for the decoder's graph.
-        keys_values: keys and values of cross-attention, by their names, to what a unit of them stands for; none where
-            they are not int8.
+        keys_values: keys and values of cross-attention, by their names, to what a unit of them stands for.
     """
 
     encoder: dict[str, Range]
     decoder: dict[str, Range]
-    keys_values: dict[str, np.float32] = field(default_factory=dict)
+    keys_values: dict[str, np.float32]

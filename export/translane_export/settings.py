@@ -24,8 +24,8 @@ class ExportSettings(Settings):
     """Exports a trained checkpoint as a model bundle. `translane-export explain BUNDLE TEXT` looks inside a bundle."""
 
     checkpoint: Annotated[Path, Flag(positional=True)] = Field(
-        description="Folder of the checkpoint: of translane-train, Hugging Face, fairseq, OpenNMT-py, OpenNMT-tf or"
-        " Marian, or a bundle."
+        description="Folder of the checkpoint: of translane-train, Hugging Face, fairseq, OpenNMT-py or Marian, or"
+        " a bundle."
     )
     output: Annotated[Path, Flag("FOLDER", short="-o")] = Field(
         description="Folder to write the bundle to; it appears once it is complete."

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from translane_server.errors import BundleError
 from translane_server.files import MOST_DESCRIPTION_BYTES, check_regular, open_regular, parse_json, read_regular
-from translane_server.manifest import READABLE_VERSIONS, FileEntry, Manifest
+from translane_server.manifest import SCHEMA_VERSION, FileEntry, Manifest
 
 MANIFEST = "manifest.json"
 
@@ -52,7 +52,7 @@ def load_bundle(folder: Path) -> Bundle:
     """Read and check the bundle in `folder`.
 
     Raises:
-        BundleError: the bundle is missing, corrupted, tampered with, or of an unsupported schema version.
+        BundleError: the bundle is missing, corrupted, tampered with, or of another schema version.
     """
     manifest = read_manifest(folder)
     for name, entry in sorted(manifest.files.items()):
@@ -64,7 +64,7 @@ def read_manifest(folder: Path) -> Manifest:
     """Read the manifest in `folder`. The files that the manifest lists are not checked.
 
     Raises:
-        BundleError: the manifest is missing, malformed, or of an unsupported schema version.
+        BundleError: the manifest is missing, malformed, or of another schema version.
     """
     path = folder / MANIFEST
     if not folder.is_dir():
@@ -83,7 +83,7 @@ def parse_manifest(text: bytes, place: str) -> Manifest:
     """Read the text of a manifest. `place` is the folder or the URL of the bundle, for messages.
 
     Raises:
-        BundleError: the manifest is malformed, or of an unsupported schema version.
+        BundleError: the manifest is malformed, or of another schema version.
     """
     try:
         content = parse_json(text)
@@ -92,15 +92,10 @@ def parse_manifest(text: bytes, place: str) -> Manifest:
     version = content.get("schema_version") if isinstance(content, dict) else None
     if not isinstance(version, int) or isinstance(version, bool):
         raise BundleError(f"model bundle {place}: {MANIFEST} has no schema_version")
-    if version not in READABLE_VERSIONS:
-        hint = (
-            "upgrade the server"
-            if version > READABLE_VERSIONS[-1]
-            else "export the checkpoint again with translane-export"
-        )
+    if version != SCHEMA_VERSION:
         raise BundleError(
-            f"model bundle {place}: this server reads schema versions"
-            f" {READABLE_VERSIONS[0]} to {READABLE_VERSIONS[-1]}, not {version}; {hint}"
+            f"model bundle {place}: it is of schema version {version}, and this release reads version"
+            f" {SCHEMA_VERSION}; 'translane-export CHECKPOINT --output FOLDER' of this release writes it anew"
         )
     try:
         return Manifest.model_validate_json(json.dumps(content), strict=True)

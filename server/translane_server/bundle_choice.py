@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 
 from translane_server.bundle import MANIFEST, Bundle, load_bundle, read_manifest
-from translane_server.devices import ON_CPU, ON_CUDA, Device, RequestedDevice, choose_precision
+from translane_server.devices import ON_CPU, ON_CUDA, Device, RequestedDevice, choose_device, choose_precision
 from translane_server.errors import BundleError
 
 # The names of the folders that a model's folder may have, one for each precision.
@@ -32,17 +32,13 @@ def choose_bundle(folder: Path, requested: RequestedDevice) -> tuple[Bundle, Dev
     names = [precision for precision in PRECISIONS if (folder / precision).is_dir()]
     if not names or (folder / MANIFEST).exists():
         bundle = load_bundle(folder)
-        manifest = bundle.manifest
-        _, device = choose_precision(requested, {manifest.precision: manifest.schema_version})
-        return bundle, device
-    versions = {}
+        return bundle, choose_device(requested, bundle.manifest.precision)
     for name in names:
         manifest = read_manifest(folder / name)
         if manifest.precision != name:
             raise BundleError(
                 f"model bundle {folder / name}: its precision is {manifest.precision}, unlike its folder's name"
             )
-        versions[name] = manifest.schema_version
-    precision, device = choose_precision(requested, versions)
+    precision, device = choose_precision(requested, names)
     _log.info("model bundle %s: taking %s of %s", folder, precision, ", ".join(names))
     return load_bundle(folder / precision), device

@@ -70,21 +70,15 @@ def adds_int8_exactly(cpuinfo: Path = _CPUINFO) -> bool:
 
 
 @cache
-def int8_kernels(weight_bits: int, cpuinfo: Path = _CPUINFO) -> str:
-    """Return in words what multiplies int8 on this processor; empty where that is not known.
-
-    Args:
-        weight_bits: of the weights: 7 or 8. Without VNNI, 8 bits take slower kernels: see `runtime.sessions`.
-        cpuinfo: where the system describes its processors.
-    """
+def int8_kernels(cpuinfo: Path = _CPUINFO) -> str:
+    """Return in words what multiplies int8 on this processor; empty where that is not known."""
     flags = _flags(cpuinfo)
     if not flags:  # a processor that is not x86
         return ""
     for flag, name in (("amx_int8", "AMX"), ("avx512_vnni", "AVX-512 VNNI"), ("avx_vnni", "AVX-VNNI")):
         if flag in flags:
             return name
-    widest = "AVX2" if "avx2" in flags else "SSE"
-    return f"{widest}, {weight_bits}-bit weights{'' if weight_bits < 8 else ': slower'}"
+    return "AVX2" if "avx2" in flags else "SSE"
 
 
 def _flags(cpuinfo: Path) -> frozenset[str]:

@@ -6,7 +6,7 @@ import logging
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Literal
 
 from translane_server.errors import DeviceError
@@ -19,7 +19,6 @@ RequestedDevice = Literal["auto", "cpu", "cuda"]
 ON_CUDA: tuple[Precision, ...] = ("fp16", "bf16")
 ON_CPU: tuple[Precision, ...] = ("int8", "fp32", "fp16")
 
-_CUDA_SCHEMA_VERSION = 5  # the first version whose half-precision graphs run on CUDA
 _FOR_CUDA, _FOR_CPU = "--precision fp16", "--precision int8"
 
 # -P: Python imports nothing from the working directory.
@@ -29,14 +28,12 @@ _PATIENCE = 120.0  # seconds; the libraries of CUDA take a while to load
 _log = logging.getLogger(__name__)
 
 
-def choose_device(
-    requested: RequestedDevice, precision: Precision, schema_version: int = _CUDA_SCHEMA_VERSION
-) -> Device:
-    """The device that runs a bundle of this precision and schema version; see `choose_precision`."""
-    return choose_precision(requested, {precision: schema_version})[1]
+def choose_device(requested: RequestedDevice, precision: Precision) -> Device:
+    """The device that runs a bundle of this precision; see `choose_precision`."""
+    return choose_precision(requested, [precision])[1]
 
 
-def choose_precision(requested: RequestedDevice, held: Mapping[Precision, int]) -> tuple[Precision, Device]:
+def choose_precision(requested: RequestedDevice, held: Sequence[Precision]) -> tuple[Precision, Device]:
     """Choose one of a model's bundles, and the device that runs it.
 
     "auto" means CUDA if there is a half-precision bundle and CUDA works; otherwise it means the CPU. If a
@@ -44,7 +41,7 @@ def choose_precision(requested: RequestedDevice, held: Mapping[Precision, int]) 
 
     Args:
         requested: the device that the operator asks for.
-        held: precision of each bundle -> schema version of its manifest; at least one bundle.
+        held: precision of each bundle; at least one.
 
     Raises:
         DeviceError: the requested device does not work, or cannot run any of the bundles.
@@ -54,7 +51,7 @@ def choose_precision(requested: RequestedDevice, held: Mapping[Precision, int]) 
     if requested != "cpu":
         for precision in ON_CUDA:
             if precision in held:
-                reason = _why_not_on_cuda(precision, held[precision])
+                reason = why_no_cuda(precision)
                 if not reason:
                     return precision, "cuda"
                 why_not = why_not or reason
@@ -72,16 +69,6 @@ def choose_precision(requested: RequestedDevice, held: Mapping[Precision, int]) 
     if why_not:
         _log.warning("running on the CPU, not on CUDA: %s", why_not)
     return for_cpu, "cpu"
-
-
-def _why_not_on_cuda(precision: Precision, schema_version: int) -> str:
-    """The reason why CUDA cannot run a half-precision bundle here, without a full stop; "" if CUDA can."""
-    if schema_version < _CUDA_SCHEMA_VERSION:
-        return (
-            f"the model bundle has schema version {schema_version}, and CUDA takes {_CUDA_SCHEMA_VERSION};"
-            f" 'translane-export BUNDLE --output NEW --precision {precision}' writes it anew"
-        )
-    return why_no_cuda(precision)
 
 
 def why_no_cuda(precision: Precision) -> str:

@@ -9,9 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from translane_server.printable import shown
 
-SCHEMA_VERSION: Final = 5
-SHORTLIST_SCHEMA_VERSION: Final = 6  # of bundles with a shortlist; all others keep the version that older servers read
-READABLE_VERSIONS = (1, 2, 3, 4, 5, 6)
+SCHEMA_VERSION: Final = 6
 
 Precision = Literal["fp32", "fp16", "bf16", "int8"]
 # The type in which attention and norms compute. The keys and values of self-attention have this type too.
@@ -346,6 +344,24 @@ class QualityEstimation(_Model):
     mean_error: float = Field(ge=0, le=1)
 
 
+class Provenance(_Model):
+    """Where a model comes from.
+
+    Attributes:
+        checkpoint: the name of the checkpoint.
+        attribution: whom to credit for the data.
+        training: what the checkpoint says of its training.
+        model: the model's whole configuration, of which `translane-export` makes the model again.
+        exporter: the versions of the programs that wrote the bundle.
+    """
+
+    checkpoint: str
+    attribution: str
+    training: dict[str, Any]
+    model: dict[str, Any]
+    exporter: dict[str, str]
+
+
 class FileEntry(_Model):
     """Size [bytes] and digest of a file of the bundle."""
 
@@ -356,7 +372,7 @@ class FileEntry(_Model):
 class Manifest(_Model):
     """The content of `manifest.json`."""
 
-    schema_version: Literal[1, 2, 3, 4, 5, 6] = 5
+    schema_version: Literal[6] = SCHEMA_VERSION
     name: str = Field(pattern=f"^{MODEL_NAME}$", max_length=LONGEST_MODEL_NAME)
     version: _Shown
     source_languages: tuple[_Shown, ...] = Field(min_length=1)
@@ -373,16 +389,11 @@ class Manifest(_Model):
     alignment: Alignment | None = None
     shortlist: str | None = None  # the file with the shortlist; see `translane_server.shortlist`
     license: _Shown
-    provenance: dict[str, Any]
+    provenance: Provenance
     parity: Parity | None
     quality: Quality | None = None
     quality_estimation: QualityEstimation | None = None
     files: dict[str, FileEntry]
-
-    @property
-    def int8_weight_bits(self) -> int:
-        """Bits of the weights of an int8 bundle: 7 where the exporter says so, else 8. For people."""
-        return 7 if self.provenance.get("weight_bits") == 7 else 8
 
     @model_validator(mode="after")
     def _ids_are_in_the_vocabularies(self) -> Manifest:
@@ -398,8 +409,6 @@ class Manifest(_Model):
     def _templates_fit(self) -> Manifest:
         sizes = self.architecture
         pairs = self.language_templates.pair_prefixes
-        if self.schema_version == 1 and self.language_templates != LanguageTemplates():
-            raise ValueError("language_templates: schema version 1 has none")
         for side, tags, templates, named in (
             ("source", self.source_languages, self.language_templates.source, list(pairs)),
             (
@@ -427,8 +436,6 @@ class Manifest(_Model):
             raise ValueError("alignment: must be given together with graphs.alignment")
         if alignment is None:
             return self
-        if self.schema_version == 1:
-            raise ValueError("alignment: schema version 1 has none")
         if alignment.layer >= sizes.decoder_layers:
             raise ValueError(f"alignment.layer: {alignment.layer} is not one of {sizes.decoder_layers} decoder layers")
         if len(set(alignment.heads)) < len(alignment.heads) or not set(alignment.heads) <= set(range(sizes.heads)):
@@ -438,8 +445,6 @@ class Manifest(_Model):
     @model_validator(mode="after")
     def _cuda_form_is_complete(self) -> Manifest:
         graphs = self.graphs
-        if self.schema_version < 5 and (graphs.greedy or graphs.vocabulary_blocks):
-            raise ValueError(f"graphs.greedy: schema version {self.schema_version} has none")
         takes_blocks = any(tensor.name == "num_blocks" for tensor in graphs.decoder.inputs)
         if takes_blocks != (graphs.vocabulary_blocks is not None):
             raise ValueError("graphs.vocabulary_blocks: must be given together with the decoder's input num_blocks")
@@ -447,7 +452,7 @@ class Manifest(_Model):
             raise ValueError(
                 f"graphs.vocabulary_blocks: {graphs.vocabulary_blocks} exceeds the size of the target vocabulary"
             )
-        for_cuda = self.schema_version >= 5 and self.precision in ("fp16", "bf16")
+        for_cuda = self.precision in ("fp16", "bf16")
         if for_cuda and graphs.decoder.file.endswith(".onnx") and graphs.greedy is None:
             raise ValueError(f"graphs.greedy: it is missing, and {self.precision} bundles have one")
         return self
@@ -460,8 +465,6 @@ class Manifest(_Model):
             raise ValueError("decoding_defaults.use_shortlist: the bundle has no shortlist")
         if self.shortlist is None:
             return self
-        if self.schema_version < SHORTLIST_SCHEMA_VERSION:
-            raise ValueError(f"shortlist: schema version {self.schema_version} has none")
         if self.precision not in ("fp32", "int8"):
             raise ValueError(f"shortlist: {self.precision} bundles have none")
         return self

@@ -75,7 +75,6 @@ def make_manifest(**changes: Any) -> Manifest:
     files = ("encoder.onnx", "decoder.onnx", "alignment.onnx", "source.spm", "target.spm")
     graph = {"inputs": [], "outputs": [{"name": "cross_key_0", "dtype": "float32", "shape": []}]}
     values = {
-        "schema_version": 2,
         "name": "fake",
         "version": "2.1",
         "source_languages": ["zh"],
@@ -101,7 +100,7 @@ def make_manifest(**changes: Any) -> Manifest:
         "graphs": {name: {"file": f"{name}.onnx", **graph} for name in ("encoder", "decoder", "alignment")},
         "alignment": {"layer": 0, "heads": [0]},
         "license": "CC-BY-4.0",
-        "provenance": {},
+        "provenance": {"checkpoint": "best", "attribution": "", "training": {}, "model": {}, "exporter": {}},
         "parity": None,
         "files": {name: {"size": 0, "sha256": "0" * 64} for name in files},
     }

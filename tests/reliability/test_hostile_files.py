@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from helpers.reliability.form import form
+from helpers.tiny_bundle import TINY
 from translane_server.printable import printable
 
-BUNDLE = Path(__file__).parents[1] / "data" / "bundles" / "v5"
 PATIENCE = 120  # seconds, on a busy machine
 COMMANDS = {
     "translane-export": ["-m", "translane_export", "FOLDER", "--output", "OUTPUT", "--threads", "1"],
@@ -76,7 +76,7 @@ HARMED = [("translane-server", harm) for harm in HARMS] + [("translane-export", 
 @pytest.mark.slow
 @pytest.mark.parametrize(("command", "harm"), HARMED)
 def test_a_manifest_that_is_none(command: str, harm: Callable[[Path], None], tmp_path: Path) -> None:
-    folder = shutil.copytree(BUNDLE, tmp_path / "bundle")
+    folder = shutil.copytree(TINY, tmp_path / "bundle")
     harm(folder / "manifest.json")
     said = sentence(command, folder)
     print(f"{command}, {harm.__name__}: {said}")
@@ -84,6 +84,6 @@ def test_a_manifest_that_is_none(command: str, harm: Callable[[Path], None], tmp
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_too_little_memory(command: str, tmp_path: Path) -> None:
-    folder = shutil.copytree(BUNDLE, tmp_path / "bundle")
+    folder = shutil.copytree(TINY, tmp_path / "bundle")
     said = sentence(command, folder, memory=60_000_000 if command == "translane-server" else 400_000_000)
     assert "memory" in said

@@ -64,7 +64,7 @@ def open_teacher(settings: DistillSettings, exported: Path, log: Log) -> TaughtP
             )
         folder = exported
     bundle = load_bundle(folder)
-    choose_device("cpu", bundle.manifest.precision, bundle.manifest.schema_version)  # refuses bundles for GPUs alone
+    choose_device("cpu", bundle.manifest.precision)  # refuses bundles for GPUs alone
     pairs = LanguagePairs(bundle.manifest.languages, load_tokenizer(bundle))
     languages, wrong = pairs.find(settings.source_language, settings.target_language)
     if wrong:

@@ -24,48 +24,22 @@ UNITS, SCALES = ".int8", ".scales"  # after a weight's name: what stands for it
 # without VNNI, processors add products of two pairs in int16, where two of 255 · 64 have room and two of 255 · 127 do
 # not (https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html, S8S8 and U8S8).
 _LARGEST = 63
-_LARGEST_OF_EIGHT_BITS = 127  # as older exporters have them
 
 
 def quantize_weights(weights: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
     """Return the weights [N, K] in units of each row's scale, and these scales [N].
 
     A scale has 17 significant bits, so that its product with a unit, of at most 7, is a float32 without rounding:
-    weights read back from a bundle give the same units and scales again. Weights that 7 bits would round, and 8 bits
-    hold as they are, come from a bundle of 8 bits: they stay so, and translate as before.
+    weights read back from a bundle give the same units and scales again.
     """
-    units, scales, whole = _rounded(weights, _LARGEST)
-    if not whole:
-        units_of_eight_bits, scales_of_eight_bits, whole = _rounded(weights, _LARGEST_OF_EIGHT_BITS)
-        if whole:
-            return units_of_eight_bits, scales_of_eight_bits
-    return units, scales
-
-
-def weight_bits(model: ir.Model) -> int:
-    """Return how many bits the weights of an int8 graph have: 7 or 8."""
-    tensors = (value.const_value for name, value in model.graph.initializers.items() if name.endswith(UNITS))
-    arrays = [tensor.numpy() for tensor in tensors if tensor is not None]
-    largest = max((max(int(units.max()), -int(units.min())) for units in arrays), default=0)
-    return 7 if largest <= _LARGEST else 8
-
-
-def _rounded(
-    weights: npt.NDArray[np.float32], largest: int
-) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32], bool]:
-    """Round weights to units of which a row's largest weight has `largest`; return whether nothing had to be rounded.
-
-    The units [N, K] come first, then the scales [N].
-    """
-    scales = np.maximum(weights.max(axis=1), -weights.min(axis=1)) / np.float32(largest)  # [N]
+    scales = np.maximum(weights.max(axis=1), -weights.min(axis=1)) / np.float32(_LARGEST)  # [N]
     scales = ((scales.view(np.uint32) + 0x40) & 0xFFFFFF80).view(np.float32)
     scales[scales == 0] = 1.0
-    units, whole = np.empty(weights.shape, np.int8), True
+    units = np.empty(weights.shape, np.int8)
     for first in range(0, len(weights), _ROWS_AT_ONCE):
         rows = slice(first, first + _ROWS_AT_ONCE)
         units[rows] = np.round(weights[rows] / scales[rows, None])
-        whole = whole and np.array_equal(units[rows] * scales[rows, None], weights[rows])
-    return units, scales, whole
+    return units, scales
 
 
 _ROWS_AT_ONCE = 4096  # of a large vocabulary a whole second copy would be as large as the model

@@ -26,7 +26,7 @@ from translane_export.graphs.signatures import (
 )
 from translane_export.int8.calibration import measure_ranges
 from translane_export.int8.keys_values import quantize_decoder, quantize_encoder
-from translane_export.int8.quantize import quantize_graph, weight_bits
+from translane_export.int8.quantize import quantize_graph
 from translane_export.memory import release_memory
 from translane_export.model import Transformer, TransformerConfig
 from translane_export.ranges import Ranges
@@ -126,9 +126,7 @@ def quantize_bundle(bundle: Bundle, ranges: Ranges, config: TransformerConfig) -
     models = [ir.load(bundle.folder / name) for name in names]
     for model, of_graph in zip(models, of_graphs.values(), strict=True):
         quantize_graph(model, of_graph)
-    bits = max(weight_bits(model) for model in models)
-    if ranges.keys_values:
-        graphs = _quantize_keys_values(bundle, models, ranges.keys_values, config)
+    graphs = _quantize_keys_values(bundle, models, ranges.keys_values, config)
     (weights,) = {name for name in bundle.manifest.files if name.endswith(".bin")}
     with tempfile.TemporaryDirectory(dir=bundle.folder) as scratch:
         written = Path(scratch)
@@ -137,8 +135,7 @@ def quantize_bundle(bundle: Bundle, ranges: Ranges, config: TransformerConfig) -
             ir.save(model, written / name)
         for name in (weights, *names):
             shutil.move(written / name, bundle.folder / name)
-    provenance = {**bundle.manifest.provenance, "weight_bits": bits}
-    changes = {"precision": "int8", "weight_storage": "int8", "graphs": graphs, "provenance": provenance}
+    changes = {"precision": "int8", "weight_storage": "int8", "graphs": graphs}
     files = {name: file_entry(bundle.folder / name) for name in bundle.manifest.files}
     return Bundle(bundle.folder, bundle.manifest.model_copy(update={**changes, "files": files}))
 

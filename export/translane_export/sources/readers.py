@@ -22,7 +22,6 @@ from translane_export.sources.marian import MARIAN
 from translane_export.sources.marian_npz import MarianNpzReader
 from translane_export.sources.mbart import MBART
 from translane_export.sources.opennmt import OpenNmtReader
-from translane_export.sources.opennmt_tf import OpenNmtTfReader
 from translane_export.sources.t5 import MT5, T5
 from translane_export.sources.translane import TranslaneReader
 from translane_server.bundle import MANIFEST
@@ -55,7 +54,6 @@ READERS: tuple[Reader, ...] = (
     *(HuggingFaceReader(architecture) for architecture in ARCHITECTURES),
     FairseqReader(),
     OpenNmtReader(),
-    OpenNmtTfReader(),
     MarianNpzReader(),
 )
 

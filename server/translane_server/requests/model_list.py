@@ -29,7 +29,7 @@ class ModelDescription:
 def kernels_of(manifest: Manifest, device: str) -> str:
     """Return in words what multiplies int8 on this processor; empty where nothing does."""
     computes = manifest.precision == "int8" and device == "cpu"
-    return int8_kernels(manifest.int8_weight_bits) if computes else ""
+    return int8_kernels() if computes else ""
 
 
 def model_message(model: ModelDescription, state: pb.ModelState, stored: StoredGlossaries) -> pb.Model:

@@ -8,7 +8,6 @@ import logging
 import ssl
 import sys
 from collections import Counter
-from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
@@ -19,6 +18,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from fakes.serving import serving
+from helpers.tiny_bundle import TINY
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
 from translane_server import command, healthcheck
@@ -28,8 +28,6 @@ from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, 
 from translane_server.errors import StartupError
 
 trustme = pytest.importorskip("trustme")
-
-BUNDLE = Path(__file__).parents[2] / "data" / "bundles" / "v5-int8"
 
 
 @pytest.fixture(autouse=True)
@@ -461,7 +459,7 @@ def _log_stays(monkeypatch):
 
 
 def check(capsys, *argv):
-    code = command.run(["--check", "--model", str(BUNDLE), *map(str, argv)], {})
+    code = command.run(["--check", "--model", str(TINY), *map(str, argv)], {})
     return code, capsys.readouterr()
 
 
@@ -476,7 +474,7 @@ def test_check_tells_what_it_found(secrets, tokens, capsys):
     assert certificate.startswith(f"certificate {secrets.cert}: for localhost; valid until ")
     assert callers == f"certificates of callers: those of {secrets.ca}"
     assert keys == f"keys {secrets.keys}: holders 2, keys 3, expired keys 0"
-    files = len(json.loads((BUNDLE / "manifest.json").read_text())["files"])
+    files = len(json.loads((TINY / "manifest.json").read_text())["files"])
     assert model.endswith(f"its {files} files are those that were exported")
     assert not any(token[3:] in said.out for token in tokens)
 

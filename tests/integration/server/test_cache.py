@@ -7,7 +7,6 @@ import random
 import shutil
 from collections import Counter
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -19,12 +18,12 @@ from fakes.backend import VOCAB_SIZE
 from fakes.serving import FakeModel, FakeTokenizer, make_manifest, serving
 from helpers.http_calls import call, until
 from helpers.real_server import serving_models
+from helpers.tiny_bundle import TINY
 from translane.v1 import translation_pb2 as pb
 from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
 from translane_server.observation.logs import PlainFormatter
 from translane_server.settings import ServerSettings
 
-BUNDLE = Path(__file__).parents[2] / "data" / "bundles" / "v5-int8"
 CACHE = 1 << 20
 TEXTS = [
     "", " ", "one", "two words", "a <b>bold</b> word", "one. Two! three?", "北京", "我们是大学。我爱北京。",
@@ -182,7 +181,7 @@ async def serving_library(library, **changes):
 
 def put(folder, **changes):
     """Write a bundle whose manifest has these changes."""
-    shutil.copytree(BUNDLE, folder)
+    shutil.copytree(TINY, folder)
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     (folder / "manifest.json").write_text(json.dumps(manifest | changes), encoding="utf-8")
 

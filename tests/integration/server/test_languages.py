@@ -4,20 +4,19 @@ import asyncio
 import json
 import shutil
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import grpc
 import pytest
 
 from helpers.otlp_receiver import Receiver, tree_of
 from helpers.real_server import serving_models
+from helpers.tiny_bundle import TINY
 from translane.v1 import translation_pb2 as pb
 from translane_server.observation.trace_setup import traces
 from translane_server.settings import ServerSettings
 
 pytestmark = pytest.mark.slow
 
-BUNDLE = Path(__file__).parents[2] / "data" / "bundles" / "v5-int8"
 PAIRS = {"de-en": ("de", "en"), "fr-en": ("fr", "en"), "en-zh": ("en", "zh")}
 GERMAN = "Das Wetter ist heute sehr schön, und wir gehen in den Park."
 FRENCH = "Il fait très beau aujourd'hui et nous allons au parc."
@@ -26,7 +25,7 @@ OPTIONS = pb.DecodingOptions(max_length=8, beam_size=2)
 
 def put(folder, source, target):
     """Write a bundle for a language pair; the weights are the same for all pairs."""
-    shutil.copytree(BUNDLE, folder)
+    shutil.copytree(TINY, folder)
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     changes = {"source_languages": [source], "target_languages": [target]}
     (folder / "manifest.json").write_text(json.dumps(manifest | changes), encoding="utf-8")

@@ -17,6 +17,7 @@ import pytest
 
 from helpers.file_server import FileServer, other, serving_files, silent, status, wait_until, whole
 from helpers.real_server import Running, serving_models
+from helpers.tiny_bundle import TINY
 from translane.v1 import translation_pb2 as pb
 from translane_server.bundle import load_bundle
 from translane_server.check import check
@@ -24,7 +25,6 @@ from translane_server.errors import BundleError
 from translane_server.model_places import ModelPlace
 from translane_server.settings import ServerSettings
 
-BUNDLE = Path(__file__).parents[2] / "data" / "bundles" / "v5-int8"
 PATIENCE = 60  # seconds, on a busy machine
 WEIGHTS = "zh-en/weights.bin"
 
@@ -32,7 +32,7 @@ WEIGHTS = "zh-en/weights.bin"
 @pytest.fixture
 def store():
     with serving_files() as server:
-        server.put(BUNDLE, "zh-en")
+        server.put(TINY, "zh-en")
         yield server
 
 
@@ -54,7 +54,7 @@ def settings_of(store: FileServer, cache: Path, digest: str = "") -> ServerSetti
 
 
 def settings_of_folder() -> ServerSettings:
-    return ServerSettings(model=(ModelPlace(BUNDLE),), port=0, metrics_port=0, replicas=1, threads=1, rows=4)
+    return ServerSettings(model=(ModelPlace(TINY),), port=0, metrics_port=0, replicas=1, threads=1, rows=4)
 
 
 async def translate(running: Running) -> list[str]:

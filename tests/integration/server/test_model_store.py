@@ -2,12 +2,12 @@
 
 import hashlib
 import shutil
-from pathlib import Path
 
 import pytest
 
 from helpers.object_store import BUCKET, SECRET, program, serving_objects
 from helpers.real_server import serving_models
+from helpers.tiny_bundle import TINY
 from translane.v1 import translation_pb2 as pb
 from translane_server.bundle import load_bundle
 from translane_server.errors import BundleError
@@ -17,8 +17,7 @@ from translane_server.store.cache import ModelCache
 from translane_server.store.downloads import Patience
 from translane_server.store.remote_model import RemoteModel
 
-BUNDLE = Path(__file__).parents[2] / "data" / "bundles" / "v5-int8"
-DIGEST = hashlib.sha256((BUNDLE / "manifest.json").read_bytes()).hexdigest()
+DIGEST = hashlib.sha256((TINY / "manifest.json").read_bytes()).hexdigest()
 PATIENCE = Patience(silence=10, beginning=20, pause=0.01)
 
 pytestmark = [
@@ -31,7 +30,7 @@ pytestmark = [
 def store(tmp_path_factory):
     pytest.importorskip("obstore", reason="needs the extra s3")
     with serving_objects(tmp_path_factory.mktemp("objects")) as running:
-        running.put(BUNDLE, "zh-en/8")
+        running.put(TINY, "zh-en/8")
         yield running
 
 
@@ -73,7 +72,7 @@ async def test_a_model_from_s3_translates(environ, tmp_path):
 
 
 def test_a_url_without_a_digest_follows_the_bucket(environ, store, cache, tmp_path):
-    changed = shutil.copytree(BUNDLE, tmp_path / "changed")
+    changed = shutil.copytree(TINY, tmp_path / "changed")
     manifest = (changed / "manifest.json").read_text(encoding="utf-8")
     store.put(changed, "follow me")
     model = model_of(cache, "follow%20me", "")
@@ -85,7 +84,7 @@ def test_a_url_without_a_digest_follows_the_bucket(environ, store, cache, tmp_pa
 
 
 def test_a_download_goes_on(environ, cache):
-    weights = (BUNDLE / "weights.bin").read_bytes()
+    weights = (TINY / "weights.bin").read_bytes()
     left = cache.unfinished(DIGEST)
     left.mkdir()
     (left / f"part-{hashlib.sha256(weights).hexdigest()}").write_bytes(weights[:3000])
@@ -99,7 +98,7 @@ def test_another_bundle_than_that_of_the_digest_is_refused(environ, cache):
 
 
 def test_broken_weights_are_refused(environ, store, cache, tmp_path):
-    broken = shutil.copytree(BUNDLE, tmp_path / "broken")
+    broken = shutil.copytree(TINY, tmp_path / "broken")
     (broken / "weights.bin").write_bytes(bytes(5120))
     store.put(broken, "broken")
     with pytest.raises(BundleError, match=r"weights.bin is not the file that was exported: its sha256 there is"):

@@ -16,12 +16,12 @@ import pytest
 from google.rpc import error_details_pb2, status_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from helpers.tiny_bundle import TINY
 from translane.v1 import models_pb2, models_pb2_grpc, translation_pb2_grpc
 from translane.v1 import translation_pb2 as pb
 
 pytestmark = pytest.mark.slow
 
-BUNDLE = Path(__file__).parents[2] / "data" / "bundles" / "v5-int8"
 SERVICE = "translane.v1.TranslationService"
 SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
 PATIENCE = 60  # seconds, on a busy machine
@@ -32,7 +32,7 @@ def put(folder: Path, **changes: object) -> Path:
     """Write a bundle to `folder`, all at once."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     hidden = folder.parent / f".{folder.name}"
-    shutil.copytree(BUNDLE, hidden)
+    shutil.copytree(TINY, hidden)
     manifest = json.loads((hidden / "manifest.json").read_text(encoding="utf-8"))
     (hidden / "manifest.json").write_text(json.dumps(manifest | changes), encoding="utf-8")
     hidden.rename(folder)
@@ -221,7 +221,7 @@ async def test_a_bad_version_is_refused_and_the_old_one_goes_on(library):
         assert (code, reason) == (grpc.StatusCode.FAILED_PRECONDITION, "MODEL_REFUSED")
         assert "weights.bin is not the file that was exported" in message
         # Its files are whole, but the graphs do not fit: only a replica notices.
-        manifest = json.loads((BUNDLE / "manifest.json").read_text(encoding="utf-8"))
+        manifest = json.loads((TINY / "manifest.json").read_text(encoding="utf-8"))
         architecture = manifest["architecture"] | {"decoder_layers": manifest["architecture"]["decoder_layers"] + 1}
         put(library / "zh-en" / "3", version="3", architecture=architecture)
         await running.reload()

@@ -11,6 +11,7 @@ from helpers.architectures import FOR_CUDA, VARIANTS
 from helpers.bundles import random_bundle
 from helpers.cuda_bundles import CUDA_MODELS
 from helpers.cuda_rules import OperatorTable, violations
+from helpers.tiny_bundle import TINY
 
 ROOT = Path(__file__).parents[3]
 TABLE = OperatorTable.load()
@@ -207,8 +208,7 @@ def test_k_that_is_the_lesser_of_two_is_found_as_what_it_is():
 
 
 def test_the_form_for_cpus_branches_and_that_is_found():
-    folder = ROOT / "tests" / "data" / "bundles" / "v4"
-    found = violations(onnx.load(folder / "decoder.onnx", load_external_data=False), TABLE)
+    found = violations(onnx.load(TINY / "decoder.onnx", load_external_data=False), TABLE)
     assert all(sentence.startswith("If ") and "condition" in sentence for sentence in found["branches"])
 
 

@@ -96,6 +96,6 @@ def test_the_command(tmp_path, capsys):
     manifest = load_bundle(output).manifest
     assert (manifest.source_languages, manifest.target_languages) == (("de", "en"), ("de", "en"))
     assert manifest.architecture.source_vocab_size < 1000
-    assert manifest.provenance["training"]["pruned_from"]["source_vocab_size"] == 1000
+    assert manifest.provenance.training["pruned_from"]["source_vocab_size"] == 1000
     assert main([*arguments[:-1], "tlh", "--force"]) == 1
     assert "'tlh' is not a language of the model" in capsys.readouterr().err

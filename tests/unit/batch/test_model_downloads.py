@@ -11,6 +11,7 @@ import pytest
 from unit.batch.fake_workers import FakeWorkers
 
 from helpers.file_server import FileServer, serving_files
+from helpers.tiny_bundle import TINY
 from translane_batch import run
 from translane_batch.errors import ResumeError
 from translane_batch.model_downloads import with_model_here
@@ -20,7 +21,6 @@ from translane_batch.settings import BatchSettings
 from translane_server.errors import BundleError
 from translane_server.model_places import ModelPlace, RemotePlace
 
-BUNDLE = Path(__file__).parents[2] / "data" / "bundles" / "v5-int8"
 MANIFEST = "zh-en/manifest.json"
 
 Make = Callable[..., BatchSettings]
@@ -34,7 +34,7 @@ def _no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def store() -> Iterator[FileServer]:
     with serving_files() as server:
-        server.put(BUNDLE, "zh-en")
+        server.put(TINY, "zh-en")
         yield server
 
 
@@ -68,7 +68,7 @@ def test_workers_get_the_version_that_was_downloaded(store: FileServer, remote: 
     assert lines == [f"the model is at {store.url}/zh-en", f"the model is @sha256:{digest}"]
     assert pinned.model == f"{store.url}/zh-en@sha256:{digest}"
     assert folder.name == digest
-    assert identity_of_folder(folder) == identity_of_folder(BUNDLE)
+    assert identity_of_folder(folder) == identity_of_folder(TINY)
     publish(store, "9")
     (place,) = server_settings(pinned).model or ()
     assert isinstance(place, RemotePlace)

@@ -15,6 +15,7 @@ from translane_export.__main__ import main
 from translane_export.graphs import writer
 from translane_export.graphs.shared_weights import share_weights
 from translane_server.bundle import load_bundle
+from translane_server.manifest import DecodingDefaults
 
 
 @pytest.fixture(autouse=True)
@@ -46,9 +47,9 @@ def test_exports_and_reports(checkpoint, tmp_path, capsys):
     manifest = load_bundle(output).manifest
     assert (manifest.name, manifest.version, manifest.license) == ("tiny", "7", "CC-BY-4.0")
     assert (manifest.source_languages, manifest.target_languages) == (("zh",), ("en",))
-    assert manifest.provenance["checkpoint"] == "best"
-    assert manifest.provenance["attribution"] == "Tatoeba"
-    assert manifest.provenance["training"]["data_licence"] == "CC0-1.0"
+    assert manifest.provenance.checkpoint == "best"
+    assert manifest.provenance.attribution == "Tatoeba"
+    assert manifest.provenance.training["data_licence"] == "CC0-1.0"
     assert manifest.decoding_defaults.max_length == manifest.limits.target_tokens == 16
     assert set(manifest.files) == {path.name for path in output.iterdir()} - {"manifest.json"}
     captured = capsys.readouterr()
@@ -77,18 +78,17 @@ def test_defaults_come_from_the_checkpoint(checkpoint, tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_the_search_of_requests_that_set_nothing(checkpoint, tmp_path, capsys):
     output, again = tmp_path / "bundle", tmp_path / "again"
-    plain = {"max_length": 16}
     assert main([str(checkpoint), "-o", str(output), "--decoding-defaults", "beam_size=4,length_penalty=0.6"]) == 0
-    content = json.loads((output / "manifest.json").read_text())
-    assert content["decoding_defaults"] == {"beam_size": 4, "length_penalty": 0.6, **plain}
+    assert load_bundle(output).manifest.decoding_defaults == DecodingDefaults(
+        max_length=16, beam_size=4, length_penalty=0.6
+    )
     assert "requests that set nothing are searched with beam_size=4,length_penalty=0.6" in capsys.readouterr().err
     assert "beam_size=4, length_penalty=0.6" in (output / "README.md").read_text(encoding="utf-8")
 
     assert main([str(output), "-o", str(again)]) == 0
     assert load_bundle(again).manifest.decoding_defaults == load_bundle(output).manifest.decoding_defaults
     assert main([str(output), "-o", str(again), "--force", "--decoding-defaults", "none"]) == 0
-    content = json.loads((again / "manifest.json").read_text())
-    assert content["decoding_defaults"] == plain  # older servers can read it
+    assert load_bundle(again).manifest.decoding_defaults == DecodingDefaults(max_length=16)
     assert "searched with" not in capsys.readouterr().err.rpartition("reading")[2]
 
 

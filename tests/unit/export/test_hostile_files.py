@@ -6,7 +6,6 @@ Every case is read, or refused in one printable sentence.
 import hashlib
 import json
 import shutil
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -14,8 +13,8 @@ import torch
 
 from helpers import hostile_files
 from helpers.marian_files import marian_folder
-from helpers.opennmt_tf_folders import FOLDERS
 from helpers.pickled_checkpoints import fairseq_checkpoint, opennmt_checkpoint
+from helpers.tiny_bundle import TINY
 from translane_export import bundle_writer
 from translane_export.bundle_writer import export_checkpoint
 from translane_export.errors import ExportError
@@ -24,7 +23,6 @@ from translane_server.bundle_choice import choose_bundle
 from translane_server.errors import StartupError
 from translane_server.text.tokenizer import load_tokenizer
 
-BUNDLES = Path(__file__).parents[2] / "data" / "bundles"
 CASES = 60  # of each folder
 LONGEST = 1200  # characters of a sentence, with its folder
 
@@ -36,9 +34,8 @@ def folders(tmp_path_factory, checkpoint):
     fairseq_checkpoint(made / "fairseq", "FSMT")
     opennmt_checkpoint(made / "opennmt")
     marian_folder(made / "marian")
-    shutil.copytree(FOLDERS / "base", made / "opennmt-tf", ignore=shutil.ignore_patterns("expected.json", "checkpoint"))
     shutil.copytree(checkpoint, made / "translane")
-    shutil.copytree(BUNDLES / "v5", made / "bundle")
+    shutil.copytree(TINY, made / "bundle")
     return made
 
 
@@ -46,7 +43,7 @@ def hostile_folder(folders, kind, number, work):
     pick = Random(number)
     folder = work / kind
     shutil.copytree(folders / kind, folder)
-    read = [path for path in folder.iterdir() if path.name not in ("README.md", "expected.json", "attention.json")]
+    read = [path for path in folder.iterdir() if path.name != "README.md"]
     path = pick.choice(sorted(read))
     content = hostile_files.mutant(pick, path.name, path.read_bytes())
     path.write_bytes(content)
@@ -64,7 +61,7 @@ def check(error):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("kind", ["translane", "bundle", "fairseq", "opennmt", "opennmt-tf", "marian"])
+@pytest.mark.parametrize("kind", ["translane", "bundle", "fairseq", "opennmt", "marian"])
 def test_the_exporter_refuses_in_a_sentence(folders, tmp_path, kind, monkeypatch):
     def reached(*_):
         raise ExportError("as far as the graphs")

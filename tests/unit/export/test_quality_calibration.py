@@ -2,7 +2,6 @@
 
 import dataclasses
 import gzip
-import json
 
 import numpy as np
 import pytest
@@ -201,10 +200,6 @@ def test_other_precisions_are_calibrated_by_their_own_probabilities(checkpoint, 
     found = load_bundle(tmp_path / "bundle").manifest.quality_estimation
     assert found is not None
     assert found != load_bundle(calibrated).manifest.quality_estimation
-
-
-def test_a_bundle_without_calibration_has_no_entry_so_that_older_servers_read_it(plain):
-    assert "quality_estimation" not in json.loads(plain.path("manifest.json").read_text())
 
 
 def test_probabilities_that_say_nothing_are_not_calibrated(plain, rated_pairs):

@@ -3,22 +3,20 @@
 import json
 import logging
 import shutil
-from pathlib import Path
 
 import pytest
 
+from helpers.tiny_bundle import TINY
 from translane_server import bundle_choice, devices
 from translane_server.bundle import load_bundle
 from translane_server.errors import BundleError, DeviceError
 
-REFERENCE = Path(__file__).parents[2] / "data" / "bundles" / "v4"
 ALL = ("fp32", "int8", "fp16", "bf16")
 
 
 @pytest.fixture
 def probe(monkeypatch):
-    """Sets what the probe of CUDA answers; the bundles here have a form that it runs."""
-    monkeypatch.setattr(devices, "_CUDA_SCHEMA_VERSION", 4)
+    """Sets what the probe of CUDA answers."""
     return lambda reason: monkeypatch.setattr(devices, "why_no_cuda", lambda precision: reason)
 
 
@@ -29,12 +27,14 @@ def log(caplog):
 
 
 def write(folder, precision):
-    shutil.copytree(REFERENCE, folder)
+    shutil.copytree(TINY, folder)
     path = folder / "manifest.json"
     content = json.loads(path.read_text()) | {"precision": precision}
     for tensor in content["graphs"]["decoder"]["inputs"]:
         if tensor["name"].startswith("self_"):
             tensor["dtype"] = {"fp16": "float16", "bf16": "bfloat16"}.get(precision, "float32")
+    if precision in ("fp16", "bf16"):
+        content["graphs"]["greedy"] = content["graphs"]["decoder"]
     path.write_text(json.dumps(content))
     return folder
 

@@ -9,7 +9,6 @@ from translane_server import devices
 from translane_server.errors import DeviceError
 
 WORKS, BROKEN = "", "CUDA finds no GPU"
-NEW, OLD = 5, 4
 
 
 def asked(script):
@@ -70,7 +69,7 @@ CHOICES: dict[tuple[tuple[str, ...], str, str | None], tuple[str, str]] = {
 def test_the_best_bundle_of_the_best_device_that_works_is_taken(probe, log, held, requested, answer):
     probe(answer)
     expected = CHOICES[held, requested, answer]
-    assert devices.choose_precision(requested, dict.fromkeys(held, NEW)) == expected
+    assert devices.choose_precision(requested, held) == expected
     if len(held) == 1:
         assert devices.choose_device(requested, held[0]) == expected[1]
     # Trying CUDA takes seconds, so nobody waits for it where the answer changes nothing.
@@ -92,7 +91,7 @@ def error(requested, held):
 @pytest.mark.parametrize("precision", ["fp16", "bf16"])
 def test_cuda_that_was_asked_for_and_does_not_work_is_refused_with_the_reason(probe, log, precision):
     probe(BROKEN)
-    assert error("cuda", {precision: NEW, "int8": NEW}) == f"device cuda: {BROKEN}"
+    assert error("cuda", (precision, "int8")) == f"device cuda: {BROKEN}"
     assert not log.records
 
 
@@ -102,7 +101,7 @@ def test_cuda_that_was_asked_for_and_does_not_work_is_refused_with_the_reason(pr
 )
 def test_bundles_that_cuda_does_not_run_are_refused_with_the_export_that_makes_one(probe, answer, held, named):
     probe(answer)
-    assert error("cuda", dict.fromkeys(held, NEW)) == (
+    assert error("cuda", held) == (
         f"device cuda: the model bundle is {named}, and CUDA runs fp16 and bf16 bundles;"
         " export the checkpoint with --precision fp16"
     )
@@ -113,22 +112,8 @@ def test_bf16_is_refused_on_a_cpu_with_the_export_that_makes_what_cpus_run(probe
     probe(BROKEN)
     runs = "CPUs run fp32, int8 and fp16 bundles; export the checkpoint with --precision int8"
     refused = f"the model bundle is bf16, and {runs}"
-    assert error("cpu", {"bf16": NEW}) == f"device cpu: {refused}"
-    assert error("auto", {"bf16": NEW}) == f"device auto: {refused} (CUDA is not used: {BROKEN})"
-
-
-def test_a_bundle_of_an_old_schema_is_not_run_on_cuda(probe, log):
-    probe(WORKS)
-    reason = (
-        "the model bundle has schema version 4, and CUDA takes 5;"
-        " 'translane-export BUNDLE --output NEW --precision fp16' writes it anew"
-    )
-    assert error("cuda", {"fp16": OLD}) == f"device cuda: {reason}"
-    assert devices.choose_device("auto", "fp16", OLD) == "cpu"
-    assert log.messages == [f"running on the CPU, not on CUDA: {reason}"]
-    assert devices.choose_device("cpu", "fp16", OLD) == "cpu"
-    assert len(log.messages) == 1
-    assert not probe.asked
+    assert error("cpu", ["bf16"]) == f"device cpu: {refused}"
+    assert error("auto", ["bf16"]) == f"device auto: {refused} (CUDA is not used: {BROKEN})"
 
 
 # What a process that tries CUDA may come to → what is said

@@ -65,10 +65,10 @@ def test_the_bundled_model(explain, tmp_path):
 
 
 def test_half_precision(explain, tmp_path):
-    folder = ROOT / "tests" / "data" / "bundles" / "v5-fp16"
+    folder = random_bundle(tmp_path / "bundle", export={"name": "half", "precision": "fp16"}, **TINY)
     code, report, _ = explain(folder, TEXT, "-o", tmp_path / "seen", "--threads", 1)
     assert code == 0
-    assert "reference 1, fp16; " in report
+    assert "half 1, fp16; " in report
 
 
 def test_only_its_own_output_is_replaced(explain, tiny, tmp_path):

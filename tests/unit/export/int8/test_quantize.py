@@ -29,8 +29,7 @@ def test_weights_are_within_half_a_unit_and_come_back_as_they_are(weights):
     assert units.dtype == np.int8
     restored = units * scales[:, None]
     assert restored.dtype == np.float32
-    if not np.array_equal(restored, weights):  # 8 bits are only for what they hold as it is
-        assert np.abs(units).max() <= 63
+    assert np.abs(units).max() <= 63
     half = np.abs(weights).max(axis=1, keepdims=True) / 126
     assert (np.abs(restored - weights) <= half * 1.002 + 1e-38).all()
     again, same_scales = quantize_weights(restored)
@@ -44,20 +43,6 @@ def test_each_row_has_its_own_scale_and_rows_of_zeros_stay_zeros():
     assert units.tolist() == [[63, -1], [0, 0], [0, 63]]
     assert scales[0] == 1.0
     assert np.isfinite(scales).all()
-
-
-def test_weights_of_an_older_bundle_keep_their_8_bits():
-    """They are rounded already, and a second rounding would change what the bundle translates."""
-    units = DRAW.integers(-127, 128, (6, 9)).astype(np.int8)
-    units[:, 4] = 127  # a row's largest weight had all units
-    scales = np.ldexp(DRAW.integers(1 << 16, 1 << 17, 6).astype(np.float32), -30)  # 17 significant bits
-    weights = np.asarray(units * scales[:, None], np.float32)
-    found, same_scales = quantize_weights(weights)
-    np.testing.assert_array_equal(found, units)
-    np.testing.assert_array_equal(same_scales, scales)
-    weights[:, 0] *= np.float32(1.001)
-    found, _ = quantize_weights(weights)
-    assert np.abs(found).max() == 63
 
 
 def test_many_rows_are_as_some():

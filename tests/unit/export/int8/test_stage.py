@@ -2,25 +2,21 @@
 
 import gzip
 import json
-from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 
 from helpers.bundles import SOURCES, TARGETS
-from helpers.reference_bundle import EXPECTED, decode
 from translane_export.__main__ import main
 from translane_export.int8 import stage
 from translane_export.int8.calibration import measure_ranges
 from translane_export.ranges import Range, Ranges
 from translane_export.sources.bundle import BundleReader
 from translane_server.bundle import load_bundle
-from translane_server.manifest import SCHEMA_VERSION
 
 pytestmark = pytest.mark.slow
 
-VERSION_3 = Path(__file__).parents[3] / "data" / "bundles" / "v3-int8"
 FLAGS = ("--precision", "int8", "--threads", "1")
 
 
@@ -47,7 +43,7 @@ def operators(path):
 
 def test_the_manifest_says_so(bundle):
     manifest = load_bundle(bundle).manifest
-    assert (manifest.schema_version, manifest.precision, manifest.weight_storage) == (SCHEMA_VERSION, "int8", "int8")
+    assert (manifest.precision, manifest.weight_storage) == ("int8", "int8")
     assert manifest.parity is not None
     assert manifest.parity.token_mismatches == 0
     quality = manifest.quality
@@ -120,23 +116,13 @@ def test_one_that_is_quantized_as_before_is_run_before_it_is_written(bundle, tmp
     assert not (tmp_path / "again").exists()
 
 
-def test_one_of_version_3_keeps_its_keys_and_values_as_they_are(tmp_path):
-    """They have no units in it, and nothing to find any with."""
-    again = tmp_path / "again"
-    assert main([str(VERSION_3), "-o", str(again), "--threads", "1"]) == 0
-    found = load_bundle(again)
-    assert (found.manifest.schema_version, found.manifest.graphs.cross_dtype) == (SCHEMA_VERSION, "float32")
-    recorded = json.loads((VERSION_3 / EXPECTED).read_text(encoding="utf-8"))
-    assert decode(again)[0] == recorded
-
-
 def test_a_loss_that_is_too_large_is_refused_and_nothing_is_left(checkpoint, tmp_path, pairs, capsys, monkeypatch):
     """With ranges in which nothing but zero has room."""
 
     def useless(model, of):
         found = measure_ranges(model, of)
         encoder, decoder = ({name: Range(0.0, 1e-9) for name in graph} for graph in (found.encoder, found.decoder))
-        return Ranges(encoder, decoder)
+        return Ranges(encoder, decoder, found.keys_values)
 
     monkeypatch.setattr(stage, "measure_ranges", useless)
     monkeypatch.setattr(stage, "score", lambda texts, _references, _language: Score(texts))

@@ -2,21 +2,19 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 
+from helpers.tiny_bundle import TINY
 from translane_server.errors import BundleError, SettingsError
 from translane_server.model_places import ModelPlace
 from translane_server.models.folders import find_models, fingerprint, manifest_names, pinned, versions
-
-BUNDLE = Path(__file__).parents[3] / "data" / "bundles" / "v5"
 
 
 def put(folder, **changes):
     """Write a manifest to `folder`; nothing else is needed to find a model."""
     folder.mkdir(parents=True)
-    manifest = json.loads((BUNDLE / "manifest.json").read_text(encoding="utf-8"))
+    manifest = json.loads((TINY / "manifest.json").read_text(encoding="utf-8"))
     (folder / "manifest.json").write_text(json.dumps(manifest | changes), encoding="utf-8")
     return folder
 
