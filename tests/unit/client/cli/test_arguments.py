@@ -80,16 +80,6 @@ def test_a_server_that_is_down_is_one_sentence(refused: str, tmp_path: Path):
     assert target.read_text() == "of before"
 
 
-def test_a_reader_that_left_ends_it_quietly(command: Command):
-    class Closed(io.BytesIO):
-        def write(self, data, /) -> int:
-            raise BrokenPipeError
-
-    command.stdout = Closed()
-    assert command("translate", "a") == 141
-    assert command.err == ""
-
-
 @pytest.mark.parametrize("flag", ["--version", "-V"])
 def test_version(capsys, flag: str):
     with pytest.raises(SystemExit) as caught:
