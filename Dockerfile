@@ -26,13 +26,11 @@ RUN case "$DEVICE" in \
  && /build/bin/python -m pip --python /opt/translane/bin/python install --no-cache-dir -c "$pins" \
       "$(echo /dist/*.whl)[$extra,$EXTRAS]"
 # Both stages have the same Debian packages, so this stage can list them.
-COPY scripts/write-notice scripts/write-sbom scripts/
+COPY scripts/write-contents scripts/
 COPY models/zh-en models/zh-en
 RUN mkdir -p /opt/translane/share/translane \
- && /build/bin/python scripts/write-notice /opt/translane/lib/python3.*/site-packages \
-      --output /opt/translane/share/translane/NOTICE \
- && /build/bin/python scripts/write-sbom /opt/translane/bin/python --model models/zh-en \
-      --output /opt/translane/share/translane/sbom.cdx.json
+ && /build/bin/python scripts/write-contents /opt/translane/bin/python --model models/zh-en \
+      --output /opt/translane/share/translane
 
 # The licences are Translane's and that of the model's data, which SPDX has no name for.
 FROM python:3.11-slim-bookworm

@@ -111,8 +111,20 @@ async def test_a_message_too_large():
         assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
-async def test_bytes_of_requests_in_flight():
-    async with serving(max_message_bytes=1024, max_bytes_in_flight=2500, caller_share=1.0) as running:
+async def test_of_a_stream_of_messages_the_last_one_counts():
+    async with serving(max_message_bytes=1024, max_bytes_in_flight=2048) as running:
+        call = running.channel.stream_stream("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", None, None)(
+            None
+        )
+        for _ in range(10):
+            await call.write(b"\x22\xc0\x02" + b"x" * 320)  # field 4, a name of no symbol
+            assert await call.read()
+        await call.done_writing()
+
+
+@pytest.mark.parametrize(("of_all", "share"), [(2500, 1.0), (5000, 0.5)])
+async def test_bytes_of_requests_in_flight(of_all, share):
+    async with serving(max_message_bytes=1024, max_bytes_in_flight=of_all, caller_share=share) as running:
         running.backend.hold()
         options = pb.DecodingOptions(suppressed_phrases=["z" * 100] * 9)  # bytes that are not decoded
         calls = [running.stub.Translate(pb.TranslateRequest(texts=["abc"], options=options)) for _ in range(3)]

@@ -229,14 +229,6 @@ async def test_score():
         assert (code, reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD")
 
 
-async def test_a_message_too_large():
-    async with serving(max_message_bytes=1024) as running:
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await translate(running, "x" * 2000)
-        assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert await translate(running, "x") == ["x"]
-
-
 @pytest.mark.parametrize("message", [b"\x0a\x02\xff\xfe", b"\xff"])
 async def test_a_malformed_message(message, caplog):
     async with serving() as running:

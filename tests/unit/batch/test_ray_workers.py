@@ -96,23 +96,6 @@ async def translated(cluster: Cluster, workers: int = 2) -> int:
     return sum(done)
 
 
-async def test_all_actors_work(cluster: Callable[..., Cluster]) -> None:
-    made = cluster()
-    assert await translated(made) == len(TASKS)
-    assert [bool(actor.tasks) for actor in made.actors] == [True, True]
-
-
-async def test_an_actor_that_is_lost_is_replaced_and_its_tasks_are_translated(cluster: Callable[..., Cluster]) -> None:
-    def act(actor: FakeActor, _: Task) -> None:
-        if actor.number in (0, 2) and actor.tasks >= 2:
-            raise ray_workers.RayActorError
-
-    made = cluster(act=act)
-    assert await translated(made) == len(TASKS)
-    assert len(made.actors) >= 3
-    assert "a worker is lost, and another one is started" in made.log
-
-
 async def test_actors_that_are_lost_while_they_start_are_started_again(cluster: Callable[..., Cluster]) -> None:
     def start(number: int) -> None:
         if number < 4:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-import threading
 from typing import Any
 
 import grpc
 import pytest
-from unit.client.fake_server import FakeServer, bad_fields, fails, reason, retry_in, scored
+from unit.client.fake_server import FakeServer, bad_fields, fails, reason
 
 from translane.v1 import translation_pb2 as pb
-from translane_client import AsyncClient, Internal, InvalidArgument, RetryPolicy, Score
+from translane_client import AsyncClient, Internal, InvalidArgument, Score
 
 
 def pairs_of(count: int) -> list[tuple[str, str]]:
@@ -38,28 +37,6 @@ def test_scores_come_in_order_and_in_batches(server: FakeServer, connect, count:
     assert [score.total_log_prob for score in client.score_iter(iter(pairs_of(count)))] == expected
     assert max(server.sizes(), default=0) <= 4
     assert server.most_running <= 3
-
-
-def test_the_first_batch_being_slowest_changes_no_order(server: FakeServer, connect):
-    others_arrived = threading.Event()
-
-    def slow(request, context):
-        others_arrived.wait(10)
-        return scored(request)
-
-    def last(request, context):
-        others_arrived.set()
-        return scored(request)
-
-    server.by_text(**{"source 0": slow, "source 2": last})
-    client = connect(server.address, batch_size=1, concurrency=3)
-    assert [score.total_log_prob for score in client.score(pairs_of(4))] == [-1.0, -2.0, -3.0, -4.0]
-
-
-def test_the_batches_fit_the_servers_limits(server: FakeServer, connect):
-    server.limits.texts_per_request = 3
-    assert len(connect(server.address).score(pairs_of(8))) == 8
-    assert max(server.sizes()) == 3
 
 
 def test_sources_and_targets_count_for_the_longest_message(server: FakeServer, connect):
@@ -117,14 +94,6 @@ def test_a_failed_batch_names_the_callers_index(server: FakeServer, connect):
     assert received == [-1.0, -2.0, -3.0, -4.0, -5.0]
     assert caught.value.field == "inputs[6].target"
     assert len(server.requests) <= 3
-
-
-def test_an_iteration_waits_for_room(server: FakeServer, connect, time):
-    full = fails(grpc.StatusCode.RESOURCE_EXHAUSTED, "full", reason("QUEUE_FULL"), retry_in(1))
-    server.script.extend([full] * 20)
-    client = connect(server.address, batch_size=1, concurrency=1, retry=RetryPolicy(attempts=2))
-    assert len(list(client.score_iter([("a", "b")]))) == 1
-    assert len(time.pauses) == 20
 
 
 def test_an_answer_of_another_length_is_refused(server: FakeServer, connect):

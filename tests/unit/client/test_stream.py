@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc
 import pytest
-from unit.client.fake_server import PATIENCE, FakeServer, bad_fields, breaks_off, fails, reason, retry_in
+from unit.client.fake_server import PATIENCE, FakeServer, breaks_off, fails, reason, retry_in
 
 from translane.v1 import translation_pb2 as pb
 from translane_client import (
@@ -21,7 +21,6 @@ from translane_client import (
     FinishReason,
     Internal,
     InvalidArgument,
-    QueueFull,
     RetryPolicy,
     Timing,
     Unavailable,
@@ -166,27 +165,6 @@ def test_attempts_of_a_stream_that_breaks_off_are_used_up(server: FakeServer, co
     assert len(server.requests) == 3
 
 
-def test_attempts_are_used_up(server: FakeServer, connect, time):
-    server.always = QUEUE_FULL
-    with pytest.raises(QueueFull):
-        list(connect(server.address, retry=RetryPolicy(attempts=3)).translate_stream("a"))
-    assert len(server.requests) == 3
-
-
-def test_a_server_that_is_down_is_told(connect, refused: str):
-    with pytest.raises(Unavailable, match=f"^cannot reach {refused}: connection refused$"):
-        list(connect(refused, retry=RetryPolicy(attempts=2)).translate_stream("a"))
-
-
-def test_errors_are_those_of_the_other_calls(server: FakeServer, connect):
-    server.always = fails(
-        grpc.StatusCode.INVALID_ARGUMENT, "text: too long", reason("INVALID_FIELD"), bad_fields(("text", "too long"))
-    )
-    with pytest.raises(InvalidArgument, match=r"^text: too long$") as caught:
-        next(connect(server.address).translate_stream("a"))
-    assert (caught.value.field, caught.value.reason) == ("text", "INVALID_FIELD")
-
-
 def test_the_deadline_is_that_of_the_whole_stream(server: FakeServer, connect):
     server.always = server.hang_after(1)
     stream = connect(server.address).translate_stream("a", timeout=0.3)
@@ -314,10 +292,3 @@ async def test_closing_during_a_pause_ends_the_attempts(server: FakeServer):
         with pytest.raises(Cancelled):
             await task
     assert len(server.requests) == 1
-
-
-def test_many_streams_run_side_by_side(server: FakeServer):
-    with Client(server.address) as client, ThreadPoolExecutor(6) as pool:
-        texts = [f"text {index}" for index in range(40)]
-        received = pool.map(lambda text: "".join(client.translate_stream(text)), texts)
-        assert list(received) == [f"<{text}>" for text in texts]

@@ -13,7 +13,6 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from unit.client.fake_server import FakeServer, answer, fails
 
 from translane_client import AsyncClient, Client, InvalidArgument, RetryPolicy
-from translane_client._tracing import in_context, traced
 
 TRANSLATE = "translane.v1.TranslationService/Translate"
 
@@ -128,13 +127,6 @@ def test_without_an_sdk_the_context_goes_on(server: FakeServer, parents):
             client.translate("x")
         client.translate("x")
     assert parents == [parent_of(trace.NonRecordingSpan(above)), None]
-
-
-def test_without_opentelemetry_nothing_is_wrapped(monkeypatch):
-    monkeypatch.delitem(sys.modules, "opentelemetry.trace")
-    method = object()
-    assert traced(method, "s/m", "x:1") is method
-    assert in_context(print) is print
 
 
 def test_the_client_imports_no_opentelemetry():

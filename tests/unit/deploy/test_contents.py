@@ -13,15 +13,14 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
+pytest.importorskip("cyclonedx_py", reason="cyclonedx-bom is not installed")
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[3]
-
-
-def run(script, *arguments, **environ):
-    command = [sys.executable, str(ROOT / "scripts" / script), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environ})
+SCRIPT = ROOT / "scripts" / "write-contents"
+MODEL = ROOT / "models" / "zh-en"
 
 
 def packages_of_the_image(*more):
@@ -54,60 +53,70 @@ def package(folder, name, metadata, licence=None):
     (info / "RECORD").write_text("".join(f"{info.name}/{file},,\n" for file in files))
 
 
-@pytest.mark.parametrize("more", [(), ("ray", "batch")], ids=["the image", "with Ray and Parquet"])
-def test_every_package_of_the_image_has_a_licence(more):
-    for name in more:
-        pytest.importorskip({"batch": "pyarrow"}.get(name, name), reason=f"the extra {name} is not installed")
-    script = runpy.run_path(str(ROOT / "scripts" / "write-notice"))
-    names = packages_of_the_image(*more)
-    assert {"grpcio", "onnxruntime", "numpy", "pydantic", "py3langid"} <= set(names)
-    text = script["notice"](script["read_package"](distribution(name)) for name in names)
-    assert all(f"\n{distribution(name).metadata['Name']} {distribution(name).version} " in text for name in names)
-
-
-def test_the_notice_has_names_licences_and_texts(tmp_path):
-    package(tmp_path, "Bee", "License-Expression: MIT\nProject-URL: Homepage, https://bee.example\n", "Do as you like.")
-    package(tmp_path, "ant", "Classifier: License :: OSI Approved :: BSD License\n")
-    text = run("write-notice", tmp_path).stdout
-    assert re.search(r"^ant 1\.0  BSD License\nBee 1\.0  MIT  https://bee\.example$", text, re.MULTILINE)
-    assert text.endswith("Do as you like.\n")
-    assert "Apache License" in text
-    assert "CC-BY 2.0" in text
-
-
-def test_a_package_without_a_licence_is_refused(tmp_path):
-    package(tmp_path, "ant", "License: MIT\n")
-    package(tmp_path, "cat", "License: UNKNOWN\n")
-    made = run("write-notice", tmp_path, "--output", tmp_path / "NOTICE")
-    assert (made.returncode, made.stderr) == (1, "write-notice: no licence is known of cat\n")
-    assert not (tmp_path / "NOTICE").exists()
-
-
-def test_a_package_that_is_not_there_is_refused(tmp_path):
-    made = run("write-notice", tmp_path, "--package", "dog")
-    assert made.returncode == 1
-    assert "does not have dog" in made.stderr
-
-
-@pytest.mark.slow
-def test_the_bill_lists_packages_interpreter_model_and_system(tmp_path):
-    pytest.importorskip("cyclonedx_py", reason="cyclonedx-bom is not installed")
+@pytest.fixture
+def image(tmp_path):
+    """An environment without packages, a command that lists Debian's, and what writes the contents of both."""
     environment = tmp_path / "environment"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
-    (site_packages,) = environment.glob("lib/python3*/site-packages")
-    package(site_packages, "ant", "License-Expression: MIT\n")
     system = tmp_path / "bin" / "dpkg-query"
     system.parent.mkdir()
     system.write_text("#!/bin/sh\nprintf 'libc6\\t2.36-9+deb12u1\\tamd64\\n'\n")
     system.chmod(0o755)
+    (site_packages,) = environment.glob("lib/python3*/site-packages")
 
-    bill = tmp_path / "sbom.cdx.json"
-    model = ROOT / "models" / "zh-en"
-    path = f"{system.parent}:{os.environ['PATH']}"
-    made = run("write-sbom", environment / "bin" / "python", "--model", model, "--output", bill, PATH=path)
+    def write(model=MODEL):
+        command = [sys.executable, SCRIPT, environment / "bin" / "python", "--model", model, "--output", tmp_path]
+        environ = {**os.environ, "PATH": f"{system.parent}:{os.environ['PATH']}"}
+        return subprocess.run(command, capture_output=True, text=True, env=environ)
+
+    return site_packages, write
+
+
+@pytest.mark.parametrize("more", [(), ("ray", "batch")], ids=["the image", "with Ray and Parquet"])
+def test_every_package_of_the_image_has_a_licence(more):
+    for name in more:
+        pytest.importorskip({"batch": "pyarrow"}.get(name, name), reason=f"the extra {name} is not installed")
+    script = runpy.run_path(str(SCRIPT))
+    names = packages_of_the_image(*more)
+    assert {"grpcio", "onnxruntime", "numpy", "pydantic", "py3langid"} <= set(names)
+    listed = {canonicalize_name(each["name"]): each for each in script["python_packages"](sys.executable)["components"]}
+    text = script["notice"]([listed[canonicalize_name(name)] for name in names], script["licence_texts"](sys.path))
+    assert all(f"\n{distribution(name).metadata['Name']} {distribution(name).version} " in text for name in names)
+
+
+def test_the_notice_has_names_licences_and_texts(tmp_path, image):
+    site_packages, write = image
+    package(site_packages, "Bee", "License-Expression: MIT\nProject-URL: Homepage, https://bee.example\n", "Do it.")
+    package(site_packages, "ant", "Classifier: License :: OSI Approved :: BSD License\n")
+    assert write().returncode == 0
+    text = (tmp_path / "NOTICE").read_text()
+    assert re.search(r"^ant 1\.0  BSD License\nBee 1\.0  MIT  https://bee\.example$", text, re.MULTILINE)
+    assert text.endswith("Do it.\n")
+    assert "Apache License" in text
+    assert "CC-BY 2.0" in text
+
+
+def test_every_licence_file_of_a_package_is_in_the_notice():
+    texts = runpy.run_path(str(SCRIPT))["licence_texts"](sys.path)
+    assert {"LICENSE", "LICENSE.APACHE", "LICENSE.BSD"} == {file for file, _ in texts["packaging"]}
+
+
+def test_a_package_without_a_licence_is_refused(tmp_path, image):
+    site_packages, write = image
+    package(site_packages, "ant", "License: MIT\n")
+    package(site_packages, "cat", "License: UNKNOWN\n")
+    made = write()
+    assert (made.returncode, made.stderr) == (1, "write-contents: no licence is known of cat\n")
+    assert not (tmp_path / "NOTICE").exists()
+
+
+def test_the_bill_lists_packages_interpreter_model_and_system(tmp_path, image):
+    site_packages, write = image
+    package(site_packages, "ant", "License-Expression: MIT\n")
+    made = write()
     assert made.returncode == 0, made.stderr
 
-    written = json.loads(bill.read_text())
+    written = json.loads((tmp_path / "sbom.cdx.json").read_text())
     assert written["specVersion"] == "1.6"
     assert written["metadata"]["component"]["name"] == "translane"
     components = {component["name"]: component for component in written["components"]}
@@ -116,13 +125,12 @@ def test_the_bill_lists_packages_interpreter_model_and_system(tmp_path):
     assert components["libc6"]["purl"] == "pkg:deb/debian/libc6@2.36-9%2Bdeb12u1?arch=amd64"
     assert components["CPython"]["version"] == ".".join(map(str, sys.version_info[:3]))
     for file in components["zh-en"]["components"]:
-        digest = hashlib.sha256((model / file["name"]).read_bytes()).hexdigest()
+        digest = hashlib.sha256((MODEL / file["name"]).read_bytes()).hexdigest()
         assert file["hashes"] == [{"alg": "SHA-256", "content": digest}]
 
 
-def test_a_model_that_is_not_there_is_refused(tmp_path):
-    pytest.importorskip("cyclonedx_py", reason="cyclonedx-bom is not installed")
-    made = run("write-sbom", sys.executable, "--model", tmp_path, "--output", tmp_path / "bill")
+def test_a_model_that_is_not_there_is_refused(tmp_path, image):
+    made = image[1](tmp_path)
     assert made.returncode == 1
     assert "manifest.json" in made.stderr
     assert "Traceback" not in made.stderr
@@ -130,10 +138,9 @@ def test_a_model_that_is_not_there_is_refused(tmp_path):
 
 def test_the_image_holds_both():
     dockerfile = (ROOT / "Dockerfile").read_text()
-    for script, file in (("write-notice", "NOTICE"), ("write-sbom", "sbom.cdx.json")):
-        assert f"scripts/{script}" in dockerfile
+    assert "python scripts/write-contents /opt/translane/bin/python" in dockerfile
+    for file in ("NOTICE", "sbom.cdx.json"):
         assert f'="/opt/translane/share/translane/{file}"' in dockerfile
-        assert f"!scripts/{script}\n" in (ROOT / ".dockerignore").read_text()
 
 
 def test_the_build_gets_every_file_that_the_dockerfile_copies():

@@ -1,9 +1,7 @@
-"""The dashboard, the rules and docs/dashboards.md name what there is."""
+"""The dashboard and the rules name what there is."""
 
 import json
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -23,13 +21,6 @@ RULES = [rule for group in GROUPS for rule in group["rules"]]
 ALERTS = [rule for rule in RULES if "alert" in rule]
 RECORDED = [rule["record"] for rule in RULES if "record" in rule]
 PAGE = (ROOT / "docs" / "dashboards.md").read_text(encoding="utf-8")
-LARGEST_PICTURE = 100_000  # [bytes]
-
-
-def table(heading):
-    section = PAGE.split(f"\n## {heading}\n")[1].split("\n## ")[0]
-    lines = [line for line in section.splitlines() if line.startswith("|")][2:]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
 def series_names():
@@ -46,10 +37,6 @@ def named(query):
     return set(re.findall(r"(?<![:\w$])(?:translane_|grpc_server_|process_|up\b)\w*(?![\w:])", query)) - {"grpc_code"}
 
 
-def test_the_dashboard_is_what_its_panels_make():
-    subprocess.run([sys.executable, ROOT / "scripts" / "make-dashboard", "--check"], check=True)
-
-
 def test_panels_have_their_own_places():
     taken: set[tuple[int, int]] = set()
     for panel in DASHBOARD["panels"]:
@@ -60,12 +47,6 @@ def test_panels_have_their_own_places():
         taken |= places
     numbers = [panel["id"] for panel in DASHBOARD["panels"]]
     assert len(set(numbers)) == len(numbers)
-
-
-def test_panels_say_what_they_show():
-    assert all(panel["description"].endswith(".") for panel in PANELS)
-    titles = [panel["title"] for panel in PANELS]
-    assert len(set(titles)) == len(titles)
 
 
 def test_queries_keep_to_what_is_chosen():
@@ -100,29 +81,7 @@ def test_an_alert_says_what_to_do(alert):
     assert set(annotations) == {"summary", "description", "runbook_url"}
     assert annotations["runbook_url"] == f"{urls['Source']}/blob/main/docs/dashboards.md#{name.lower()}"
     assert f"\n### {name}\n\n1. " in PAGE.split("\n## Runbook\n")[1]
-    assert len(annotations["description"]) > len(annotations["summary"])
     assert alert["labels"]["severity"] in ("critical", "warning")
-
-
-def test_the_page_lists_the_alerts():
-    told = [(name, severity, after) for name, severity, _, after in table("Alerts")]
-    assert told == [
-        (f"[{alert['alert']}](#{alert['alert'].lower()})", alert["labels"]["severity"], alert.get("for", "at once"))
-        for alert in ALERTS
-    ]
-
-
-def test_the_page_lists_the_recorded_series():
-    assert [name.strip("`") for name, _ in table("Recording rules")] == RECORDED
-
-
-def test_the_page_shows_each_row():
-    titles = [panel["title"] for panel in DASHBOARD["panels"] if panel["type"] == "row"]
-    section = PAGE.split("\n## Panels\n")[1].split("\n## ")[0]
-    assert re.findall(r"^### (.*)$", section, re.MULTILINE) == titles
-    pictures = re.findall(r"^!\[.+\]\((.+)\)$", section, re.MULTILINE)
-    assert [Path(picture).stem for picture in pictures] == [title.lower().replace(" ", "-") for title in titles]
-    assert all((ROOT / "docs" / picture).stat().st_size < LARGEST_PICTURE for picture in pictures)
 
 
 def test_prometheus_and_grafana_are_told_of_these_files():

@@ -52,22 +52,10 @@ def test_every_requirement_is_pinned_within_its_range(set_up):
             assert requirement.specifier.contains(pinned[name]), requirement
 
 
-@pytest.mark.parametrize("name", ["constraints.txt", "constraints-cuda.txt"])
-def test_pins_are_exact_and_sorted(name):
-    found = [line for line in lines(name) if not line.startswith("-c ")]
-    assert found == sorted(found)
-    assert all(re.fullmatch(r"[a-z0-9-]+==[0-9][0-9a-z.]*", line) for line in found)
-
-
 def test_the_cuda_pins_extend_the_others():
     assert lines("constraints-cuda.txt")[0] == "-c constraints.txt"
     assert "onnxruntime" not in pins("constraints-cuda.txt")
     assert ALL["onnxruntime-gpu"] == ALL["onnxruntime"]
-
-
-def test_torch_is_the_version_whose_exporter_is_tested():
-    assert BASE["torch"] == Version("2.13.0")
-    assert "torch==2.13.0 " in (ROOT / "scripts" / "update-pins").read_text(encoding="utf-8")
 
 
 def test_what_the_makefile_installed_is_what_is_pinned():

@@ -10,7 +10,7 @@ import grpc
 import pytest
 from unit.client.fake_server import FakeServer, bad_fields, fails, reason
 
-from helpers.client_command import Command, Terminal
+from helpers.client_command import Command
 from translane.v1 import translation_pb2 as pb
 
 
@@ -204,22 +204,3 @@ def test_files_that_cannot_be_used_are_named(command: Command, files):
         assert command("score", *argv) == 1
         assert command.err == f"translane: {message}\n"
     assert Path(target).read_text() == "cat\na dog\n\n"
-
-
-def test_progress_over_both_files(command: Command, files):
-    command.stderr = Terminal()
-    assert command("score", "-s", files[0], "-t", files[1]) == 0
-    bar, summary = command.err.rsplit("\n", 2)[:2]
-    assert "3 sentences" in bar
-    assert "100%" in bar
-    assert summary.startswith("3 pairs")
-
-
-def test_a_reader_that_left_ends_it_quietly(command: Command):
-    class Closed(io.BytesIO):
-        def write(self, data, /) -> int:
-            raise BrokenPipeError
-
-    command.stdout = Closed()
-    assert command("score", "a", "b") == 141
-    assert command.err == ""

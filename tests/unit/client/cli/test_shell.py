@@ -12,7 +12,6 @@ import pytest
 from unit.client.fake_server import PATIENCE, FakeServer
 
 from helpers.client_command import shell
-from translane_client.__main__ import main
 
 
 def test_the_shell_sees_utf8_whatever_the_locale(server: FakeServer):
@@ -49,30 +48,12 @@ def test_ctrl_c_ends_it_quietly(server: FakeServer):
     assert server.cancelled.wait(PATIENCE)
 
 
-def test_ctrl_c_during_the_start_is_quiet(monkeypatch: pytest.MonkeyPatch, capsys):
-    class Interrupted:
-        def find_spec(self, name, *_):
-            if name == "translane_client.cli.command":
-                raise KeyboardInterrupt
-
-    monkeypatch.delitem(sys.modules, "translane_client.cli.command", raising=False)
-    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
-    assert main(["translate", "a"]) == 130
-    assert capsys.readouterr() == ("", "")
-
-
 @pytest.mark.parametrize("package", ["grpc", "google.rpc", "grpc_status"])
 def test_a_missing_package_is_one_sentence(package: str):
     code = f"import sys; sys.modules[{package!r}] = None\nfrom translane_client.__main__ import main; sys.exit(main())"
     done = subprocess.run([sys.executable, "-c", code, "models"], capture_output=True, text=True, timeout=60)
     sentence = f"translane: {package} is not installed; install translane with its dependencies\n"
     assert (done.returncode, done.stdout, done.stderr) == (1, "", sentence)
-
-
-def test_a_missing_module_of_our_own_is_no_missing_package(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "translane_client.cli.command", None)
-    with pytest.raises(ModuleNotFoundError, match=r"translane_client\.cli\.command"):
-        main(["models"])
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,8 @@ from pathlib import Path
 import pytest
 
 from fakes.models import Model, turns
-from translane.v1 import translation_pb2 as pb
 from translane_server.errors import (
     BundleError,
-    InvalidRequestError,
     ModelNotFoundError,
     SettingsError,
     UnavailableError,
@@ -53,27 +51,6 @@ async def registry(library):
     await registry.start()
     yield registry
     await registry.stop()
-
-
-async def test_by_name_and_by_languages(registry):
-    assert registry.choose("de-en", "zh", "xx").name == "de-en"
-    assert registry.choose("", "zh", "").name == "zh-en"
-    assert registry.choose("", "DE-at", "en").name == "de-en"
-    with pytest.raises(ModelNotFoundError, match="there is no model 'xx'; this server has zh-en, de-en"):
-        registry.choose("xx", "", "")
-    with pytest.raises(ModelNotFoundError, match="no model translates 'fr' to 'en'; this server has"):
-        registry.choose("", "fr", "en")
-    with pytest.raises(InvalidRequestError, match="model: is needed, several models fit: zh-en, de-en"):
-        registry.choose("", "", "en")
-    with pytest.raises(ModelNotFoundError, match="no model translates"):
-        registry.choose("", "a-" * 40_000, "en")
-
-
-async def test_one_model_takes_every_language(metrics):
-    library = Library(metrics, ["zh-en"])
-    registry = Registry(library.find, library.serve)
-    registry.add(library.serve("zh-en", Path()))
-    assert registry.choose("", "fr", "x" * 1000).name == "zh-en"
 
 
 async def test_models_come_and_go_at_a_reload(registry, library, metrics):
@@ -144,17 +121,6 @@ async def test_a_change_goes_on_if_its_caller_goes_away(registry, library):
     model.loader.gate.set()
     await turns()
     assert model.ready.manifest.version == "2"
-
-
-async def test_the_operator_names_models_only(registry, library):
-    library.names.append("de-fr")
-    assert (await registry.load("de-fr")).state == pb.MODEL_STATE_READY
-    assert (await registry.unload("de-fr")).state == pb.MODEL_STATE_UNLOADED
-    assert await registry.reload("zh-en") == (library.models["zh-en"], False)
-    for name in ("", "none", "../zh-en", "x" * 1000):
-        for change in (registry.load, registry.unload, registry.reload):
-            with pytest.raises(ModelNotFoundError):
-                await change(name)
 
 
 async def test_no_change_before_the_start_and_after_closing(library, registry):

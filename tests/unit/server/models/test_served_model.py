@@ -8,7 +8,6 @@ from fakes.models import request_to, turns
 from translane.v1 import translation_pb2 as pb
 from translane_server.errors import BundleError, QueueFullError
 from translane_server.models import served_model
-from translane_server.text.stored_glossaries import StoredGlossaries
 
 
 async def test_before_the_first_load_requests_are_refused(model):
@@ -20,44 +19,6 @@ async def test_before_the_first_load_requests_are_refused(model):
     assert await model.wait_until_ready() is model.ready
     await model.load()
     assert model.loader.loads == 1
-
-
-async def test_a_reload_serves_the_old_version_until_the_new_one_is_loaded(model):
-    await model.load()
-    old = model.ready
-    model.loader.newest = "2"
-    model.loader.gate.clear()
-    with request_to(old):
-        reloading = asyncio.create_task(model.reload())
-        await turns()
-        assert model.ready is old
-        model.loader.gate.set()
-        assert await reloading
-        assert model.ready.manifest.version == model.message(StoredGlossaries()).version == "2"
-        await turns()
-        assert not old.dispatcher.stopped, "a request uses it"
-    await model.reload()
-    assert old.dispatcher.stopped
-
-
-async def test_the_same_version_is_not_loaded_again(model):
-    await model.load()
-    old = model.ready
-    assert not await model.reload()
-    assert model.ready is old
-
-
-async def test_a_bad_version_is_refused(model, caplog):
-    await model.load()
-    old = model.ready
-    model.loader.newest = BundleError("it is broken")
-    with pytest.raises(BundleError):
-        await model.reload()
-    assert model.ready is old
-    assert model.can_translate
-    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == [
-        "a new version is refused, and version 1 goes on: it is broken"
-    ]
 
 
 async def test_changes_wait_for_each_other_and_for_the_version_before(model):
@@ -72,22 +33,6 @@ async def test_changes_wait_for_each_other_and_for_the_version_before(model):
         assert model.loader.loads == 2, "two versions are in memory"
     assert await waiting
     assert model.ready.manifest.version == "3"
-
-
-async def test_unloading_finishes_requests_and_refuses_others(model):
-    await model.load()
-    old = model.ready
-    with request_to(old):
-        unloading = asyncio.create_task(model.unload())
-        await turns()
-        assert await model.refuses() == "the model m is unloaded"
-        assert not old.dispatcher.stopped
-    await unloading
-    assert old.dispatcher.stopped
-    assert model.state == pb.MODEL_STATE_UNLOADED
-    assert not await model.reload(), "it stays unloaded"
-    await model.load()
-    assert model.can_translate
 
 
 async def test_a_model_in_use_is_not_unloaded(model):

@@ -1,7 +1,6 @@
 """What a scrape shows."""
 
 import os
-from importlib.metadata import version
 
 import pytest
 from prometheus_client import generate_latest
@@ -110,32 +109,6 @@ def test_reasons_are_there_before_anything_is_rejected(metrics):
     text = generate_latest(metrics.registry).decode()
     for reason in REJECTIONS:
         assert f'translane_rejected_total{{reason="{reason}"}} 0.0' in text
-
-
-def test_request_buckets_fit_translation(model):
-    (family,) = model.requests.collect()
-    bounds = [float(sample.labels["le"]) for sample in family.samples if sample.name.endswith("_bucket")]
-    assert bounds == sorted(bounds)
-    assert bounds[0] == 0.0005
-    assert bounds[-2:] == [10.0, float("inf")]
-
-
-@pytest.mark.usefixtures("model")
-def test_servers_have_registries_of_their_own(metrics):
-    Metrics().of_model("m").observe(Measurements([], [], [(0.1, 1)], [], []))
-    assert 'translane_row_steps_total{model="m"} 0.0' in lines(metrics)
-
-
-def test_the_process_is_measured_too(metrics):
-    text = generate_latest(metrics.registry).decode()
-    for name in ("process_cpu_seconds_total", "python_info", "python_gc_objects_collected_total"):
-        assert name in text
-
-
-def test_what_is_built(metrics):
-    (line,) = [each for each in lines(metrics) if each.startswith("translane_build_info{")]
-    runtime = version("onnxruntime")
-    assert line == f'translane_build_info{{onnxruntime="{runtime}",version="{version("translane")}"}} 1.0'
 
 
 def test_no_series_tells_when_another_one_began(metrics, model):

@@ -99,19 +99,6 @@ def test_fields_do_not_flow_into_each_other(cache, one, other):
     assert known(cache, other) == 0
 
 
-def test_known_texts_of_a_request_are_not_translated_again(cache):
-    assert known(cache, request("one", "two")) == 0
-    recalled = cache.recall(request("zero", "two", "one", "three"), "me")
-    assert list(recalled.request.texts) == ["zero", "", "", "three"]
-    assert recalled.count == 2
-    assert recalled.size > 0
-    whole = recalled.whole(translated(recalled.request))
-    assert [each.hypotheses[0].text for each in whole] == ["ZERO", "TWO", "ONE", "THREE"]
-    assert cache.recall(request("zero"), "me").count == 0  # nothing is kept before `keep`
-    recalled.keep()
-    assert cache.recall(request("zero", "three"), "me").count == 2
-
-
 def test_the_request_of_the_caller_stays_as_it_is(cache):
     known(cache, request("one"))
     asked = request("one", "two")
@@ -164,30 +151,8 @@ def test_a_stream_that_is_to_be_refused_finds_nothing(cache):
     assert known(cache, stream(options=several)) == 0
 
 
-@pytest.mark.parametrize("name", SAMPLED)
-def test_samples_are_kept_if_they_have_a_seed(cache, name):
-    option = {name: SAMPLED[name]}
-    for _ in range(2):
-        assert known(cache, request(options=option)) == 0
-    seeded = request(options={**option, "seed": 0})
-    assert [known(cache, seeded), known(cache, seeded)] == [0, 1]
-
-
 def test_no_default_of_a_model_samples():
     assert not SAMPLED.keys() & SearchDefaults.model_fields.keys()
-
-
-def test_callers_find_their_own_answers_alone(cache):
-    assert known(cache, request(), "me") == 0
-    assert known(cache, request(), "you") == 0
-    assert known(cache, request(), "me") == 1
-    assert known(cache, request(), "you") == 1
-
-
-def test_callers_find_each_others_answers_where_the_cache_is_shared():
-    cache = AnswerCache(1_000_000, shared=True)
-    assert known(cache, request(), "me") == 0
-    assert known(cache, request(), "you") == 1
 
 
 def test_a_change_of_glossaries_makes_requests_that_name_any_unknown():
@@ -211,22 +176,6 @@ def test_reports_of_terms_depend_on_the_number_of_texts(cache):
     assert known(cache, request(*["x"] * many, options=terms)) == 0
     assert known(cache, request("x")) == 0
     assert known(cache, request(*["x"] * many)) == many
-
-
-def test_texts_and_evictions_are_counted_once_the_request_is_answered():
-    texts: list[tuple[int, int]] = []
-    evictions: list[int] = []
-    cache = AnswerCache(
-        3000, count_texts=lambda hits, misses: texts.append((hits, misses)), count_evictions=evictions.append
-    )
-    known(cache, request("one", "two"))
-    cache.recall(request("one", "two", "three"), "me")  # is not answered
-    known(cache, request("one", "two", "three"))
-    assert texts == [(0, 2), (2, 1)]
-    for number in range(20):
-        known(cache, request(str(number)))
-    assert 10 < sum(evictions) < 23
-    assert cache.store.bytes <= 3000
 
 
 def test_a_request_that_ends_after_its_version_leaves_nothing(cache):

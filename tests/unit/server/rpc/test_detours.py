@@ -12,7 +12,7 @@ from translane.v1 import translation_pb2 as pb
 from translane_server import errors
 from translane_server.access.allowances import Account, Allowance
 from translane_server.access.keys import KeyHolder
-from translane_server.errors import FieldViolation, InvalidRequestError, ModelNotFoundError, QueueFullError
+from translane_server.errors import FieldViolation, InvalidRequestError, QueueFullError
 from translane_server.models.registry import Registry
 from translane_server.observation.metrics import Metrics
 from translane_server.rpc import current_call
@@ -22,7 +22,6 @@ from translane_server.rpc.text_workers import TextWorkers
 from translane_server.text.language_tags import is_auto
 
 GERMAN = "Das Wetter ist heute sehr schön, und wir gehen in den Park."
-ENGLISH = "The weather is very nice today, and we are going to the park."
 FRENCH = "Il fait très beau aujourd'hui et nous allons au parc."
 CUT = pb.FINISH_REASON_MAX_LENGTH
 
@@ -130,10 +129,6 @@ def make_detours(steps):
     workers.stop()
 
 
-def texts_of(response):
-    return [translation.hypotheses[0].text for translation in response.translations]
-
-
 def pivoted(*texts, **fields):
     return pb.TranslateRequest(texts=texts, source_language="de", target_language="zh", **fields)
 
@@ -153,18 +148,6 @@ async def collect(detours, request):
 
 
 # Two models
-
-
-async def test_the_second_model_translates_what_the_first_one_did(make_detours, steps):
-    request = pivoted("a", "b", priority=-2, format=pb.FORMAT_HTML)
-    response = await make_detours("de--en", "en--zh").translate(request)
-    assert texts_of(response) == ["en--zh(de--en(a))", "en--zh(de--en(b))"]
-    assert response.model == "de--en + en--zh"
-    (_, first), (_, second) = steps.requests
-    assert (first.source_language, first.target_language, first.model) == ("de", "en", "de--en")
-    assert (second.source_language, second.target_language, second.model) == ("en", "zh", "en--zh")
-    assert {(each.priority, each.format) for each in (first, second)} == {(-2, pb.FORMAT_HTML)}
-    assert request.texts == ["a", "b"]
 
 
 @pytest.mark.parametrize("streams", [False, True])
@@ -281,19 +264,6 @@ def test_each_option_is_of_both_steps_of_the_second_or_of_none(make_detours):
     assert second_step(request, pivot, answer).options == options
 
 
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("terminology", pb.DecodingOptions(terminology=[pb.Term(source="a", target="b")])),
-        ("glossaries", pb.DecodingOptions(glossaries=["g"])),
-    ],
-)
-async def test_terms_are_refused(make_detours, steps, name, options):
-    with pytest.raises(InvalidRequestError, match=f"^options.{name}: cannot be kept through a third language, en: "):
-        await make_detours("de--en", "en--zh").translate(pivoted("a", options=options))
-    assert steps.requests == []
-
-
 async def test_a_request_that_the_second_model_refuses_takes_no_work(make_detours, steps):
     steps.checks["en--zh"] = QueueFullError("full", retry_after=1)
     with pytest.raises(QueueFullError):
@@ -322,16 +292,6 @@ async def test_a_caller_who_goes_ends_the_step_that_runs(make_detours, steps):
     assert len(steps.requests) == 1
 
 
-async def test_the_second_step_of_a_stream_streams(make_detours, steps):
-    request = pb.TranslateStreamRequest(text="a", source_language="de", target_language="zh", priority=-1)
-    first, last = await collect(make_detours("de--en", "en--zh"), request)
-    assert first.text_delta + last.text_delta == last.hypothesis.text == "en--zh(de--en(a))"
-    assert not first.HasField("treatment")
-    assert (last.treatment.pivot_language, last.treatment.source_language) == ("en", "")
-    assert seconds(last.timing.queue) == 12
-    assert [request.priority for _, request in steps.requests] == [-1, -1]
-
-
 @pytest.mark.parametrize(
     ("model", "expected"),
     [("de--en", "text: has 99 tokens"), ("en--zh", "text: its translation into en has 99 tokens")],
@@ -348,42 +308,12 @@ async def test_errors_of_a_stream_name_its_text(make_detours, steps, model, expe
 # The language of the source
 
 
-async def test_texts_of_each_language_are_a_request_of_their_own(make_detours, steps):
-    request = automatic(GERMAN, FRENCH, GERMAN, "1 + 1", options=pb.DecodingOptions(beam_size=2))
-    response = await make_detours("fr--en", "de--en").translate(request)
-    assert [translation.treatment.source_language for translation in response.translations] == ["de", "fr", "de", "fr"]
-    assert texts_of(response) == [
-        f"de--en({GERMAN})",
-        f"fr--en({FRENCH})",
-        f"de--en({GERMAN})",
-        "fr--en(1 + 1)",
-    ]
-    assert response.model == "de--en, fr--en"
-    assert [list(each.texts) for _, each in steps.requests] == [[GERMAN, GERMAN], [FRENCH, "1 + 1"]]
-    assert {each.options.beam_size for _, each in steps.requests} == {2}
-    assert seconds(response.timing.queue) == 6
-
-
-async def test_one_language_of_one_model_is_one_request(make_detours, steps):
-    response = await make_detours("de.fr--en").translate(automatic(GERMAN, GERMAN, target=""))
-    assert [(name, each.source_language) for name, each in steps.requests] == [("de.fr--en", "de")]
-    assert response.model == "de.fr--en"
-
-
 async def test_the_only_language_needs_no_library(make_detours, steps, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "py3langid", None)
     response = await make_detours("de--en").translate(automatic(FRENCH))
     assert response.translations[0].treatment.source_language == "de"
     with pytest.raises(InvalidRequestError, match=r"translane\[language-id\]"):
         await make_detours("de.fr--en").translate(automatic(FRENCH))
-
-
-async def test_a_language_may_need_two_models(make_detours, steps):
-    response = await make_detours("de--en", "en--zh").translate(automatic(GERMAN, ENGLISH, target="zh"))
-    assert texts_of(response) == [f"en--zh(de--en({GERMAN}))", f"en--zh({ENGLISH})"]
-    treatments = [translation.treatment for translation in response.translations]
-    assert [(each.source_language, each.pivot_language) for each in treatments] == [("de", "en"), ("en", "")]
-    assert response.model == "de--en + en--zh, en--zh"
 
 
 async def test_errors_name_the_texts_of_the_whole_request(make_detours, steps):
@@ -421,41 +351,3 @@ async def test_refusals(make_detours, steps, request_, expected):
         await make_detours("fr--en", "de--en").translate(request_)
     assert str(caught.value) == expected
     assert steps.requests == []
-
-
-async def test_the_language_of_a_stream(make_detours, steps):
-    request = pb.TranslateStreamRequest(text=GERMAN, source_language="auto", target_language="en")
-    messages = await collect(make_detours("fr--en", "de--en"), request)
-    assert "".join(each.text_delta for each in messages) == f"de--en({GERMAN})"
-    assert [each.treatment.source_language for each in messages] == ["", "de"]
-    assert steps.requests[0][1].source_language == "de"
-
-
-async def test_a_stream_finds_its_language_and_takes_two_models(make_detours, steps):
-    request = pb.TranslateStreamRequest(text=GERMAN, source_language="auto", target_language="zh")
-    *_, last = await collect(make_detours("de--en", "en--zh", "ja--zh"), request)
-    assert last.hypothesis.text == f"en--zh(de--en({GERMAN}))"
-    assert (last.treatment.source_language, last.treatment.pivot_language) == ("de", "en")
-
-
-@pytest.mark.parametrize(
-    ("fields", "expected"),
-    [
-        ({"source_language": "de", "target_language": "zh"}, True),
-        ({"source_language": "de", "target_language": "zh", "model": "de--en"}, False),
-        ({"source_language": "zh", "target_language": "de"}, False),
-    ],
-)
-def test_only_requests_without_a_model_take_two(make_detours, fields, expected):
-    request = {"model": "", **fields}
-    names = request["model"], request["source_language"], request["target_language"]
-    if expected:
-        route = make_detours("de--en", "en--zh").models.route(*names)
-        assert (route.first.name, route.second.name, route.language) == ("de--en", "en--zh", "en")
-        with pytest.raises(ModelNotFoundError, match="no model translates 'de' to 'zh'"):
-            make_detours("de--en", "en--zh", pivots=False).models.route(*names)
-    elif request["model"]:
-        assert make_detours("de--en", "en--zh").models.route(*names).name == "de--en"
-    else:
-        with pytest.raises(ModelNotFoundError, match="no model translates 'zh' to 'de'"):
-            make_detours("de--en", "en--zh").models.route(*names)

@@ -9,7 +9,6 @@ from translane_server.rpc.health import HealthService
 
 SERVING = pb.HealthCheckResponse.SERVING
 NOT_SERVING = pb.HealthCheckResponse.NOT_SERVING
-SERVICE_UNKNOWN = pb.HealthCheckResponse.SERVICE_UNKNOWN
 
 
 class Watcher:
@@ -43,17 +42,6 @@ async def watch():
 async def turns():
     for _ in range(10):
         await asyncio.sleep(0)
-
-
-async def test_a_watcher_gets_the_state_and_every_change(watch):
-    health = HealthService()
-    watcher, other = watch(health), watch(health, "b")
-    for state in (NOT_SERVING, SERVING, SERVING, NOT_SERVING):
-        await turns()
-        health.set("a", state)
-    await turns()
-    assert watcher.states == [SERVICE_UNKNOWN, NOT_SERVING, SERVING, NOT_SERVING]
-    assert other.states == [SERVICE_UNKNOWN]
 
 
 async def test_a_watcher_who_does_not_read_keeps_nobody_from_news_and_gets_the_last_state(watch):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from fakes.backend import EOS
-from fakes.serving import UNKNOWN, FakeModel, FakeTokenizer, make_manifest, make_model, make_registry, make_settings
+from fakes.serving import FakeModel, FakeTokenizer, make_manifest, make_model, make_registry, make_settings
 from translane.v1 import translation_pb2 as pb
 from translane_server import errors
 from translane_server.models.glossary_folder import GlossaryFolder
@@ -116,16 +116,6 @@ async def violations(service, *texts, **fields):
     return {violation.field: violation.description for violation in caught.value.violations}
 
 
-async def test_translations_in_order(make_service):
-    response = await translate(await make_service(), "one", "", "three", "  ")
-    assert [t.hypotheses[0].text for t in response.translations] == ["one", "", "three", ""]
-    assert [t.hypotheses[0].score for t in response.translations] == [-3, 0, -5, 0]
-    assert [t.source_tokens for t in response.translations] == [4, 0, 6, 0]
-    reasons = [t.hypotheses[0].finish_reason for t in response.translations]
-    assert reasons == [pb.FINISH_REASON_MAX_LENGTH, pb.FINISH_REASON_END_OF_SENTENCE] * 2
-    assert response.model == "fake"
-
-
 @pytest.mark.parametrize(("characters", "thread"), [(300, "MainThread"), (1200, "texts")])
 async def test_long_requests_are_prepared_away_from_the_event_loop(engine, characters, thread):
     """And answered there; short ones are not, as there and back takes longer than their tokens."""
@@ -195,33 +185,6 @@ async def test_the_language_of_a_model_of_one_language_needs_no_finding(make_ser
     assert len(engine.requests) == 1
 
 
-async def test_a_request_of_several_steps_is_not_idle(make_service, engine):
-    engine.hold = True
-    service = await make_service()
-    task = asyncio.create_task(translate(service, "one", source_language="auto"))
-    await engine.submitted()
-    service.close()
-    assert not service._idle.is_set()
-    engine.released.set()
-    assert (await task).translations[0].treatment.source_language == "zh"
-    await asyncio.wait_for(service.idle(), 1)
-
-
-async def test_timing_is_the_slowest_of_each_phase(make_service):
-    timing = (await translate(await make_service(), "ab", "abcd")).timing
-    assert timing.queue.ToTimedelta().total_seconds() == 0.4
-    assert timing.encode.ToTimedelta().total_seconds() == 1.0
-    assert timing.decode.ToTimedelta().total_seconds() == 0.5
-    assert 0 < timing.total.ToTimedelta().total_seconds() < 5
-
-
-async def test_texts_without_tokens_never_enter_the_engine(make_service, engine):
-    response = await translate(await make_service(), "", " \t")
-    assert [t.hypotheses[0].text for t in response.translations] == ["", ""]
-    await translate(await make_service(), "", "x")
-    assert [len(request.sentences) for request in engine.requests] == [1]
-
-
 async def test_what_the_engine_gets(make_service, engine):
     await translate(await make_service(), "hi", priority=-3, options=pb.DecodingOptions(max_length=7))
     await translate(await make_service(), "hi")
@@ -229,14 +192,6 @@ async def test_what_the_engine_gets(make_service, engine):
     assert (first.priority, first.sentences[0].options.max_length) == (-3, 7)
     assert (second.priority, second.sentences[0].options.max_length) == (0, 20)
     assert first.sentences[0].source_ids == FakeTokenizer().encode(["hi"])[0]
-
-
-@pytest.mark.parametrize(
-    "text", ["日本語と汉字", "👩‍👩‍👧‍👦🏳️‍🌈", "a\x00b\x1b[0m\r\n", "\u202eright to left", "e\u0301", "\U0010ffff"]
-)
-async def test_any_unicode(make_service, text):
-    response = await translate(await make_service(), text)
-    assert response.translations[0].hypotheses[0].text == text
 
 
 async def test_wrong_texts(make_service):
@@ -263,94 +218,6 @@ async def test_a_full_queue_refuses_before_the_work_of_making_tokens(make_servic
     engine.refusal = errors.QueueFullError("full", retry_after=1.0)
     with pytest.raises(errors.QueueFullError):
         await translate(await make_service(), "x")
-
-
-async def test_all_violations_are_collected(make_service):
-    options = pb.DecodingOptions(max_length=0, beam_size=7, split_sentences=False)
-    found = await violations(
-        await make_service(), "x" * 40, source_language="de", target_language="fr", options=options
-    )
-    assert set(found) == {
-        "texts[0]",
-        "source_language",
-        "target_language",
-        "options.max_length",
-        "options.beam_size",
-    }
-
-
-@pytest.mark.parametrize("max_length", [-1, 0, 25, 2**31 - 1])
-async def test_wrong_max_length(make_service, max_length):
-    found = await violations(await make_service(), "x", options=pb.DecodingOptions(max_length=max_length))
-    assert found == {"options.max_length": f"is {max_length}, it must be from 1 to 24"}
-
-
-async def test_languages(make_service):
-    service = await make_service()
-    await translate(service, "x", source_language="ZH-Hans-CN", target_language="en-GB")
-    found = await violations(service, "x", source_language="xx")
-    assert found == {"source_language": "'xx' is not a language of the model, which has: zh"}
-    found = await violations(service, "x", target_language="y" * 100)
-    assert len(found["target_language"]) < 120
-    found = await violations(service, "x", target_language="y" * 101)
-    assert found == {"target_language": "has 101 characters, at most 100 are accepted"}
-
-
-async def test_a_language_is_needed_where_there_are_several(make_service):
-    service = await make_service(model=make_model(source_languages=("de", "fr")))
-    assert await violations(service, "x") == {"source_language": "is needed, the model has several: de, fr"}
-    await translate(service, "x", source_language="fr")
-
-
-async def test_models(make_service):
-    await translate(await make_service(), "x", model="fake")
-    with pytest.raises(errors.ModelNotFoundError, match="there is no model 'other'; this server has fake"):
-        await translate(await make_service(), "x", model="other")
-
-
-async def test_refused_before_open_and_after_close(make_service):
-    service = await make_service(open_=False)
-    with pytest.raises(errors.UnavailableError, match="starting"):
-        await translate(service, "x")
-    service = await make_service()
-    service.close()
-    with pytest.raises(errors.UnavailableError, match="shutting down"):
-        await translate(service, "")
-
-
-async def test_the_engines_errors_reach_the_caller(make_service, engine):
-    engine.error = errors.EngineError("broken")
-    with pytest.raises(errors.EngineError):
-        await translate(await make_service(), "x")
-    engine.refusal = errors.QueueFullError("full", retry_after=1)
-    with pytest.raises(errors.QueueFullError):
-        await translate(await make_service(), "x")
-
-
-async def test_cancellation_reaches_the_engine(make_service, engine):
-    engine.hold = True
-    service = await make_service()
-    task = asyncio.create_task(translate(service, "x"))
-    await engine.submitted()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert engine.cancelled == engine.requests
-    await asyncio.wait_for(service.idle(), 1)
-
-
-async def test_idle_waits_for_accepted_requests(make_service, engine):
-    engine.hold = True
-    service = await make_service()
-    await asyncio.wait_for(service.idle(), 1)
-    task = asyncio.create_task(translate(service, "x"))
-    await engine.submitted()
-    service.close()
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(service.idle(), 0.02)
-    engine.released.set()
-    assert (await task).translations[0].hypotheses[0].text == "x"
-    await asyncio.wait_for(service.idle(), 1)
 
 
 async def test_list_models_fills_every_field(make_service, tmp_path):
@@ -406,16 +273,6 @@ async def test_a_score_is_told_where_it_was_computed(make_service, engine):
     assert engine.requests[-1].sentences[0].options.scores
 
 
-async def test_unknown_tokens_are_replaced_by_their_source(make_service, engine):
-    aligned = (AlignedToken(1, 0.5), AlignedToken(0, 0.75))
-    ids = (UNKNOWN, *FakeTokenizer().encode_target(["y"])[0])
-    hypothesis = Hypothesis(ids, -1.5, False, (-1.0, -0.5), aligned)
-    engine.outcome = (SentenceResult((hypothesis,), Timing(0, 0, 0)),)
-    options = pb.DecodingOptions(replace_unknowns=True)
-    response = await translate(await make_service(), "a\u03c0", options=options)
-    assert response.translations[0].hypotheses[0].text == "\u03c0y"
-
-
 async def test_an_empty_text_has_one_empty_hypothesis_whatever_the_options(make_service):
     options = pb.DecodingOptions(beam_size=4, num_hypotheses=3, target_prefix="x", return_tokens=True)
     (translation,) = (await translate(await make_service(), "", options=options)).translations
@@ -428,19 +285,6 @@ async def test_sentences_of_a_split_text_are_decoded_side_by_side(make_service, 
     response = await translate(await make_service(), "one\n\ntwo", "three", options=options)
     assert [each.hypotheses[0].text for each in response.translations] == ["one\n\ntwo", "three"]
     assert [len(request.sentences) for request in engine.requests] == [3]
-
-
-async def test_wrong_options_and_texts_are_named_together(make_service):
-    options = pb.DecodingOptions(target_prefix="\u03c0", max_length=0)
-    assert set(await violations(await make_service(), "x" * 40, options=options)) == {
-        "texts[0]",
-        "options.max_length",
-    }
-    options = pb.DecodingOptions(target_prefix="\u03c0")
-    assert set(await violations(await make_service(), "x" * 40, options=options)) == {
-        "texts[0]",
-        "options.target_prefix",
-    }
 
 
 MULTILINGUAL = {

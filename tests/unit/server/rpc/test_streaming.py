@@ -7,7 +7,7 @@ import pytest
 from fakes.backend import EOS, OFFSET, FakeBackend
 from fakes.replicas import fake_replica
 from translane_server.dispatch.dispatcher import Dispatcher
-from translane_server.errors import EngineError, QueueFullError, UnavailableError
+from translane_server.errors import QueueFullError, UnavailableError
 from translane_server.options import DecodingOptions
 from translane_server.rpc.streaming import StreamedSentence, stream_text
 from translane_server.sentence import Sentence
@@ -78,67 +78,12 @@ async def until(condition):
             await asyncio.sleep(0.001)
 
 
-async def test_text_is_sent_while_decoding_goes_on(engine, backend):
-    backend.hold()
-    reader = Reader(engine, [sentence(5, 6, 7, 8)])
-    backend.release(3)
-    await reader.arrived.acquire()
-    assert translation(5, 6, 7).startswith("".join(reader.deltas))
-    assert len(backend.step_rows) <= 3 < 5, "the sentence has not ended"
-    assert not reader.task.done()
-    backend.release()
-    assert await reader.text() == translation(5, 6, 7, 8)
-
-
 async def test_the_end_has_the_result_and_the_text_of_each_sentence(engine):
     reader = Reader(engine, [sentence(5, 6), sentence(7, max_length=1)], gaps=["> ", "\n\n", " <"])
     assert await reader.text() == f"> {translation(5, 6)}\n\n{translation(7)} <"
     end = reader.task.result()
     assert [result.hypotheses[0].is_complete for result in end.results] == [True, False]
     assert "" not in reader.deltas
-
-
-async def test_sentences_are_decoded_side_by_side_and_sent_in_order(engine, backend):
-    sources = [(5,), (6, 7, 8, 9, 10), (11,), (12, 13)]
-    reader = Reader(engine, [sentence(*source) for source in sources])
-    assert await reader.text() == " ".join(translation(*source) for source in sources)
-    assert 4 in backend.step_rows
-
-
-async def test_a_sentence_is_sent_when_it_ends_although_others_go_on(engine, backend):
-    backend.hold()
-    reader = Reader(engine, [sentence(5), sentence(6, 7, 8)])
-    backend.release(2)
-    await reader.arrived.acquire()
-    assert reader.deltas[0] == translation(5)
-    assert not reader.task.done()
-    backend.release()
-    assert await reader.text() == f"{translation(5)} {translation(6, 7, 8)}"
-
-
-async def test_more_sentences_than_rows(engine):
-    sources = [tuple(range(5, 6 + n)) for n in range(8)]
-    reader = Reader(engine, [sentence(*source) for source in sources])
-    assert await reader.text() == " ".join(translation(*source) for source in sources)
-
-
-async def test_nothing_to_decode_is_its_gap(engine, backend):
-    reader = Reader(engine, [], gaps=[" \n"])
-    assert await reader.text() == " \n"
-    assert reader.deltas == backend.log == []
-
-
-async def test_cancelling_frees_the_rows_at_the_next_step(engine, backend):
-    backend.hold()
-    reader = Reader(engine, [sentence(*range(5, 25)), sentence(*range(5, 25))])
-    await until(lambda: engine.active_rows == 2)
-    reader.task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await reader.task
-    steps = len(backend.step_rows)
-    backend.release()
-    await until(lambda: engine.active_rows == 0)
-    assert len(backend.step_rows) <= steps + 1
 
 
 async def test_a_caller_who_goes_while_text_is_sent_frees_the_row(engine, backend):
@@ -165,13 +110,6 @@ async def test_a_slow_reader_holds_up_no_step_and_gets_the_rest_at_once(engine, 
     slow.read_on()
     assert await slow.text() == translation(*range(5, 25))
     assert len(slow.deltas) == 1
-
-
-async def test_a_failing_engine_ends_the_stream_with_its_error(engine, backend):
-    backend.fail_at_step = 3
-    reader = Reader(engine, [sentence(5, 6, 7, 8, 9), sentence(5, 6)])
-    with pytest.raises(EngineError):
-        await reader.task
 
 
 async def test_an_engine_that_stops_ends_the_stream(engine, backend):
