@@ -109,7 +109,7 @@ def _code() -> dict[Path, bytes]:
 @cache
 def _imports(source: bytes) -> frozenset[str]:
     """Return the modules that a module imports anywhere, with their packages, and names that may be modules."""
-    names = set()
+    names: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             names.update(each.name for each in node.names)
