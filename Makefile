@@ -1,6 +1,7 @@
 # Needs CPython 3.11 or newer; everything else is set up in .venv, at the versions of constraints.txt.
 # PYTHON=… chooses the interpreter, PYTEST_ARGS=… what pytest gets, SERVER_ARGS=… what the served model's server gets,
-# SOAK_SECONDS=… how long the soak lasts, BENCH_ARGS=… what the benchmarks get, NOX_ARGS=… what nox gets.
+# MARKS=slow runs the slow tests and MARKS= all, SOAK_SECONDS=… how long the soak lasts, BENCH_ARGS=… what the benchmarks get,
+# NOX_ARGS=… what nox gets.
 
 .DEFAULT_GOAL := help
 .PHONY: help demo serve test soak check format coverage matrix bench docs stubs pins wheel image sbom clean
@@ -9,6 +10,7 @@
 MODEL  ?= models/zh-en
 DEVICE ?= cpu
 SOAK_SECONDS ?= 1800
+MARKS ?= not slow
 ENGINE ?= $(firstword $(notdir $(shell command -v docker podman 2>/dev/null)) docker)
 
 # Builds of ONNX Runtime report their use to their vendor unless this is set.
@@ -17,6 +19,8 @@ export ORT_DISABLE_TELEMETRY := 1
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt --build-constraint constraints.txt
 CUDA_PIP := .venv-cuda/bin/python -m pip install -qq --disable-pip-version-check --build-constraint constraints.txt
+# Tests that share something form a group, which one process runs: see tests/helpers/groups.py.
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadgroup --no-loadscope-reorder
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
 help:  ## what can be made
@@ -29,10 +33,11 @@ serve: .venv/.server  ## serve the bundled model (MODEL=… another) until Ctrl-
 	@exec $(BIN)/translane-server --model $(MODEL) $(SERVER_ARGS)
 
 test: .venv/.everything .venv/.system examples/node/node_modules  ## set up everything, PyTorch included, and run all tests but the slow ones
-	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m 'not slow' $(PYTEST_ARGS)
+	$(PYTEST) -m '$(MARKS)' $(PYTEST_ARGS)
 
-soak: .venv/.everything  ## load, kill and reload a server for SOAK_SECONDS; exit code 1 if anything is lost or grows
+soak: .venv/.everything  ## load, kill and reload a server for SOAK_SECONDS, then the long tests of reliability
 	@PYTHONPATH=tests:$(PYTHONPATH) $(BIN)/python -m reliability.soak --seconds $(SOAK_SECONDS)
+	RELIABILITY=long $(BIN)/python -m pytest tests/reliability $(PYTEST_ARGS)
 
 check: .venv/.everything  ## lint, format, types, generated code, policies of deployments
 	$(BIN)/ruff check .
@@ -51,8 +56,8 @@ format: .venv/.everything  ## let ruff fix and format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-coverage: .venv/.everything .venv/.system examples/node/node_modules  ## run all tests, the slow ones too, and hold client and server to the floor of branch coverage in pyproject.toml
-	$(BIN)/python -m pytest --numprocesses auto --dist worksteal --cov --cov-report= --cov-fail-under=0 $(PYTEST_ARGS)
+coverage: .venv/.everything  ## run the unit tests, and hold client and server to the floor of branch coverage in pyproject.toml
+	$(PYTEST) --cov --cov-report= --cov-fail-under=0 tests/unit $(PYTEST_ARGS)
 	$(BIN)/coverage report --skip-covered --skip-empty --sort=cover --fail-under=0
 	$(BIN)/coverage report --include='client/*,server/*' --format=total
 

@@ -15,7 +15,8 @@ nox.options.download_python = "never"
 
 PYPROJECT = nox.project.load_toml("pyproject.toml")
 EXTRAS = ("export", "batch", "ray", "s3")  # of `lowest`
-PYTEST = ("python", "-m", "pytest", "--numprocesses", "auto", "--dist", "worksteal", "-p", "no:cacheprovider")
+SHARED = ("--numprocesses", "auto", "--dist", "loadgroup", "--no-loadscope-reorder")
+PYTEST = ("python", "-m", "pytest", *SHARED, "-p", "no:cacheprovider")
 
 
 @nox.session(python=["3.11", "3.12", "3.13"])

@@ -1,4 +1,4 @@
-"""What holds for all tests: one thread for PyTorch, no time limits of Hypothesis, one store of exported models."""
+"""What holds for all tests: one thread for PyTorch, no limits of Hypothesis, one store of exports, and the groups."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ import gc
 import os
 import signal
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
 
-from helpers import store
+from helpers import groups, store
+
+if TYPE_CHECKING:
+    from helpers.ray_cluster.serve import RayServe
 
 # Set before PyTorch reads it. On tiny tensors a second thread only costs time, above all beside other processes.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -28,7 +33,28 @@ def pytest_configure(config: pytest.Config) -> None:
         cache = getattr(config, "cache", None)  # which pytest can be told to do without
         folder = cache.mkdir("models") if cache else Path(opened.enter_context(tempfile.TemporaryDirectory()))
         opened.enter_context(store.opened(folder))
+        groups.hand_over_in(Path(opened.enter_context(tempfile.TemporaryDirectory())) / "groups.json")
         config.add_cleanup(opened.close)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if getattr(config.option, "loadgroup", False):  # in the processes that xdist starts
+        groups.distribute(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> groups.GroupScheduling | None:
+    return groups.GroupScheduling(config, log) if config.getvalue("dist") == "loadgroup" else None
+
+
+@pytest.fixture(scope="session")
+def ray_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayServe]:
+    """One cluster of Ray, where each module deploys its application. Its tests have the group "ray"."""
+    pytest.importorskip("ray.serve", reason="the extra ray is not installed")
+    from helpers.ray_cluster.serve import ray_serve
+
+    with ray_serve(tmp_path_factory.mktemp("ray"), cpus=16) as running:
+        yield running
 
 
 def pytest_collection_finish() -> None:

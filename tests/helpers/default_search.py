@@ -23,7 +23,6 @@ from transformers import GenerationConfig
 from helpers import hugging_face
 from helpers.driver import BundleDecoder
 from helpers.real_server import AS_THEY_ARE
-from helpers.store import stored
 from translane.v1 import translation_pb2 as pb
 from translane_export.sources.generation_config import generation_settings, read_search
 from translane_export.sources.huggingface import CONFIG, GENERATION_CONFIG, read_lengths, read_settings
@@ -136,11 +135,7 @@ def exported(name: str, *, renormalize: bool) -> tuple[Any, Bundle, Path]:
     generation = {**chosen.generation, **({"renormalize_logits": True} if renormalize else {})}
     model = hugging_face.draw(dataclasses.replace(chosen, generation=generation), seed=1)
 
-    def make(folder: Path) -> None:
-        model.save_pretrained(folder / "model")
-        hugging_face.export(folder / "model", folder / "bundle", threads=1)
-
-    folder = stored(("default search", name, renormalize), make)
+    folder = hugging_face.stored_export(("default search", name, renormalize), model)
     return model, load_bundle(folder / "bundle"), folder / "model"
 
 

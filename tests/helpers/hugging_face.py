@@ -317,13 +317,18 @@ def export_drawn(
     changes = dict(config or {})
     chosen = MODELS[name]
     model = draw(dataclasses.replace(chosen, config={**chosen.config, **changes}), seed)
+    key = ("hugging face", name, seed, sorted(changes.items()), sorted(settings.items()))
+    return model, load_bundle(stored_export(key, model, **settings) / "bundle")
+
+
+def stored_export(key: object, model: Any, **settings: Any) -> Path:
+    """Return a folder with the folder `model` of a model, and its `bundle`; they are made once for a test session."""
 
     def make(folder: Path) -> None:
         model.save_pretrained(folder / "model")
         export(folder / "model", folder / "bundle", threads=1, **settings)
 
-    key = ("hugging face", name, seed, sorted(changes.items()), sorted(settings.items()))
-    return model, load_bundle(stored(key, make) / "bundle")
+    return stored(key, make)
 
 
 def _letters(_folder: Path, _config: Mapping[str, Any]) -> ForeignTokenizer:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from helpers.reliability.server_process import running_server
+from helpers.reliability.server_process import BUNDLE, running_server
+
+if TYPE_CHECKING:
+    from helpers.ray_cluster.serve import RayServe
 
 # One engine is as small as can be, so that a caller can fill it. Limits that callers meet have their defaults.
 _ENGINE = ("--threads=1", "--replicas=1", "--rows=16")
@@ -41,29 +45,31 @@ def _two_servers(folder: Path, flags: Sequence[str]) -> Iterator[Target]:
         yield Target(",".join(server.address for server in servers), engines=2)
 
 
-@contextmanager
-def _ray_serve(folder: Path, flags: Sequence[str]) -> Iterator[Target]:
-    pytest.importorskip("ray.serve", reason="the extra ray is not installed")
-    ray_serve = pytest.importorskip("helpers.ray_cluster.serve")
-    with ray_serve.running_ray_serve(folder, replicas=2, flags=(*_ENGINE, *flags)) as address:
-        yield Target(address, engines=2)
+def _ray_serve(cluster: RayServe, flags: Sequence[str]) -> Target:
+    cluster.deploy(["--model", str(BUNDLE), *_ENGINE, "--metrics-port=0", "--serve-replicas=2", *flags])
+    cluster.settled(2)
+    return Target(cluster.address, engines=2)
 
 
-# The last one runs until all tests have ended, beside the others. So Ray, which has some twenty processes, is first.
-_TARGETS: dict[str, Callable[[Path, Sequence[str]], AbstractContextManager[Target]]] = {
-    "Ray Serve": _ray_serve,
+_SERVERS: dict[str, Callable[[Path, Sequence[str]], AbstractContextManager[Target]]] = {
     "server": _one_server,
     "two servers": _two_servers,
 }
-NAMES = tuple(_TARGETS)
+# The parameters of a fixture that has `running_target`. The last one runs until all tests have ended, so Ray is first.
+TARGETS = (
+    pytest.param("Ray Serve", marks=pytest.mark.xdist_group("ray")),
+    *(pytest.param(name, marks=pytest.mark.xdist_group("targets")) for name in _SERVERS),
+)
 
 
-def running_target(name: str, folder: Path, *flags: str) -> AbstractContextManager[Target]:
+def running_target(request: pytest.FixtureRequest, folder: Path, *flags: str) -> AbstractContextManager[Target]:
     """Start a service with the bundled model, and stop it at the end.
 
     Args:
-        name: of the way to serve, one of NAMES.
+        request: of a fixture with the parameters TARGETS.
         folder: for logs; is there.
         flags: of `translane-server`, which every way understands.
     """
-    return _TARGETS[name](folder, flags)
+    if start := _SERVERS.get(request.param):
+        return start(folder, flags)
+    return nullcontext(_ray_serve(request.getfixturevalue("ray_cluster"), flags))

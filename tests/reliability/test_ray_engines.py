@@ -6,9 +6,7 @@ from functools import partial
 import pytest
 
 pytest.importorskip("ray.serve", reason="the extra ray is not installed")
-pytest.importorskip("helpers.ray_cluster.serve")
 
-from helpers.ray_cluster.serve import ray_serve
 from helpers.reliability.form import form
 from helpers.reliability.load import Load
 from helpers.reliability.server_process import BUNDLE
@@ -16,7 +14,7 @@ from helpers.reliability.versions import ModelFolder, served_versions
 from helpers.reliability.waiting import within
 from translane.v1 import translation_pb2 as pb
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(form(580, 1800))]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray"), pytest.mark.timeout(form(580, 1800))]
 
 ENGINE = ("--replicas=1", "--threads=1", "--metrics-port=0")
 DEMO = (f"--model={BUNDLE}", *ENGINE)
@@ -27,13 +25,12 @@ DEADLINE = 90.0  # of a call [seconds]
 RECOVERY = 60.0  # until Serve has replaced what was lost [seconds]
 
 
-@pytest.fixture(scope="module")
-def serving(tmp_path_factory):
-    """Ray with the application, which each test deploys as it needs it."""
+@pytest.fixture
+def serving(ray_cluster):
+    """Ray, where each test deploys the application as it needs it."""
     if not BUNDLE.exists():
         pytest.skip("the bundled model is not in this tree")
-    with ray_serve(tmp_path_factory.mktemp("ray"), DEMO) as running:
-        yield running
+    return ray_cluster
 
 
 @pytest.fixture

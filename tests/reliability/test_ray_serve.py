@@ -11,17 +11,15 @@ import psutil
 import pytest
 
 pytest.importorskip("ray.serve", reason="the extra ray is not installed")
-pytest.importorskip("helpers.ray_cluster.serve")
 
 from helpers.client_calls import LONG_STREAMS
-from helpers.ray_cluster.serve import ray_serve
 from helpers.reliability.client_load import ClientLoad
 from helpers.reliability.form import form
 from helpers.reliability.server_process import BUNDLE
 from helpers.reliability.stream_cut import cut_stream
 from helpers.reliability.waiting import within
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(form(580, 1800))]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray"), pytest.mark.timeout(form(580, 1800))]
 
 CALLERS = 8
 FAULTS = form(2, 10)
@@ -38,10 +36,11 @@ def argv(client_flags):
 
 
 @pytest.fixture(scope="module")
-def serving(argv, client_oracle, tmp_path_factory):
+def serving(argv, client_oracle, ray_cluster):
     """An application of two Serve replicas, for all tests, which leave it as it was."""
-    with ray_serve(tmp_path_factory.mktemp("ray"), [*argv, "--serve-replicas=2"]) as running:
-        yield running
+    ray_cluster.deploy([*argv, "--serve-replicas=2"])
+    ray_cluster.settled(2)
+    return ray_cluster
 
 
 def engine_processes(replica):

@@ -9,7 +9,8 @@ calls what it names; that is how a pickle runs code. Here it cannot:
 - Beforehand the file's opcodes are read as data, for the names they hold. Names of the packages below are entered into
   the table, each as a `Record` made on the spot: a class that keeps the arguments and the state which the pickle gives
   it, as they are, and does nothing else. The packages themselves, installed or not, are never imported, and none of
-  these names stands for what it names.
+  these names stands for what it names. CPython before 3.11.4 pickles a member of an enumeration as a call of `getattr`;
+  that name stands for `_member`, which gets nothing from anywhere.
 
 So whatever a file holds, PyTorch's rebuilding of tensors and these records are all that is called. `plain` makes
 dictionaries, lists and numbers of the records that settings are made of.
@@ -37,7 +38,11 @@ from translane_server.printable import printable
 # What settings and vocabularies are made of.
 _PACKAGES = frozenset({"argparse", "fairseq", "omegaconf", "onmt", "torchtext", "typing"})
 _TYPES = frozenset({"bool", "bytes", "dict", "float", "int", "list", "object", "str", "tuple"})
-_NAMES = frozenset({"functools.partial", "pathlib.Path", "pathlib.PosixPath"} | {f"builtins.{name}" for name in _TYPES})
+_NAMES = frozenset(
+    {"builtins.getattr", "collections.defaultdict", "functools.partial", "pathlib.Path", "pathlib.PosixPath"}
+    | {f"builtins.{name}" for name in _TYPES}
+)
+_ENUMERATING = frozenset({"fairseq", "omegaconf"})  # those of the packages whose settings have enumerations
 _LEGACY_PICKLES = 4  # PyTorch before 1.6 wrote a magic number, a version, sizes, and then the content, one by one
 _LARGEST_PICKLE = 1 << 26  # bytes of a zip archive's pickle, which may be compressed; tensors are beside it
 _DEEPEST = 32  # settings are a few levels deep; a file may as well contain itself
@@ -125,18 +130,32 @@ def plain(value: Any, depth: int = 0) -> Any:
 
 
 def _is_of_settings(name: str) -> bool:
-    return name in _NAMES or name == "collections.defaultdict" or name.partition(".")[0] in _PACKAGES
+    return name in _NAMES or name.partition(".")[0] in _PACKAGES
 
 
 def _stand_in(name: str) -> Callable[..., Any]:
     """What the unpickler finds under `name`."""
     if name == "collections.defaultdict":
         return _dictionary  # the unpickler adds items to nothing but dictionaries
+    if name == "builtins.getattr":
+        return _member
     return type("Record", (Record,), {"pickled_name": name})
 
 
 def _dictionary(*_factory: Any) -> dict[Any, Any]:
     return {}
+
+
+def _member(enumeration: object, name: object, *more: object) -> Record:
+    """Return what a pickle says of a member of an enumeration; its value is taken to be its name, as in fairseq's."""
+    if (
+        more
+        or not (isinstance(enumeration, type) and issubclass(enumeration, Record))
+        or enumeration.pickled_name.partition(".")[0] not in _ENUMERATING
+        or not (isinstance(name, str) and name.isidentifier() and not name.startswith("_"))
+    ):
+        raise pickle.UnpicklingError("GLOBAL builtins.getattr")
+    return enumeration(name)
 
 
 def _load(path: Path, table: Sequence[Callable[..., Any] | tuple[Callable[..., Any], str]] = ()) -> Any:

@@ -1,1 +1,1 @@
-"""The HTTP port: Connect, gRPC-Web and plain JSON, each call of which goes on to the server's own gRPC service."""
+"""The HTTP port: Connect and plain JSON, each call of which goes on to the server's own gRPC service."""

@@ -38,8 +38,8 @@ _log = logging.getLogger(__name__)
 
 Receive = Callable[[], Awaitable[Any]]
 
-# The headers that Connect and gRPC-Web read, and the headers that go on to the gRPC service.
-_READ = {b"content-type", b"connect-protocol-version", b"connect-timeout-ms", b"grpc-timeout", *COMPRESSED}
+# The headers that Connect reads, and the headers that go on to the gRPC service.
+_READ = {b"content-type", b"connect-protocol-version", b"connect-timeout-ms", *COMPRESSED}
 _FORWARDED = {b"authorization", b"traceparent", b"tracestate"}
 
 # The body of a refused request is received up to this size, and beyond it the connection is closed [bytes].

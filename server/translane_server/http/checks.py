@@ -12,12 +12,11 @@ from translane_server.http.pages import JSON_TYPE
 
 Scope = Mapping[str, Any]
 
-_WEB_TYPES = ("application/grpc-web", "application/grpc-web+proto", "application/grpc-web+json")
-_UNARY_TYPES = (JSON_TYPE, "application/proto", *_WEB_TYPES)
-_STREAM_TYPES = (JSON_TYPE, "application/connect+json", "application/connect+proto", *_WEB_TYPES)
+_UNARY_TYPES = (JSON_TYPE, "application/proto")
+_STREAM_TYPES = (JSON_TYPE, "application/connect+json", "application/connect+proto")
 
 # The headers that name a compression, and the compressions.
-COMPRESSED = (b"content-encoding", b"connect-content-encoding", b"grpc-encoding")
+COMPRESSED = (b"content-encoding", b"connect-content-encoding")
 _ENCODINGS = (b"identity", b"gzip")
 
 # Largest headers of a call that are read or forwarded, counted as gRPC counts metadata [bytes]. The gRPC port takes

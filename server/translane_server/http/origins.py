@@ -9,12 +9,9 @@ Headers = list[tuple[bytes, bytes]]
 ANY_ORIGIN = "*"
 
 _METHODS = b"GET, POST"
-# The headers that a page may send: those of Connect, gRPC-Web and W3C's trace context, and the key.
-_SENT = (
-    b"authorization, content-type, connect-protocol-version, connect-timeout-ms, grpc-timeout, traceparent, tracestate,"
-    b" x-grpc-web, x-user-agent"
-)
-_READ = b"retry-after, grpc-status, grpc-message, grpc-status-details-bin"
+# The headers that a page may send: those of Connect and W3C's trace context, and the key.
+_SENT = b"authorization, content-type, connect-protocol-version, connect-timeout-ms, traceparent, tracestate"
+_READ = b"retry-after"
 _REMEMBERED = b"7200"  # seconds
 
 

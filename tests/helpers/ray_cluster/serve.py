@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +19,6 @@ import psutil
 from helpers.ports import free_port
 from helpers.ray_cluster import processes
 from helpers.ray_cluster.programs import MARK, started
-from helpers.reliability.server_process import BUNDLE
 from translane_server.ray_serve.command import config_of
 
 # How long Ray and an application may take to start, and to end [seconds].
@@ -31,7 +31,7 @@ class RayServe:
 
     Args:
         folder: a folder for files of the run.
-        argv: arguments of `translane-ray`, without ports.
+        argv: arguments of `translane-ray`, without ports; none if the application is deployed later.
         cpus: how many CPUs Ray thinks it has; they are more than there are, where tests start many replicas.
         environment: variables of Ray's processes.
         change: see `deploy`.
@@ -61,7 +61,8 @@ class RayServe:
         self._told: Queue[str] = Queue()
         threading.Thread(target=self._listen, daemon=True).start()
         try:
-            self.deploy(argv, change)
+            if argv:
+                self.deploy(argv, change)
         except BaseException:
             self.close()
             raise
@@ -104,6 +105,15 @@ class RayServe:
         """Return the processes of the Serve replicas, of one deployment or of all."""
         return processes.replicas(self.pid, deployment)
 
+    def settled(self, count: int, deployment: str = "") -> list[psutil.Process]:
+        """Return `replicas` once there are so many: those of an application before may take their time to end."""
+        end = time.monotonic() + _ENDING_TIME
+        while len(found := self.replicas(deployment)) != count:
+            if time.monotonic() > end:
+                raise RuntimeError(f"there are {len(found)} Serve replicas, and not {count}")
+            time.sleep(0.1)
+        return found
+
     def close(self) -> None:
         """End all processes."""
         children = processes.below(self.pid) if self._driver.poll() is None else []
@@ -133,7 +143,7 @@ class RayServe:
 @contextmanager
 def ray_serve(
     folder: Path,
-    argv: Sequence[str],
+    argv: Sequence[str] = (),
     *,
     cpus: int = 8,
     environment: Mapping[str, str] | None = None,
@@ -145,21 +155,3 @@ def ray_serve(
         yield running
     finally:
         running.close()
-
-
-@contextmanager
-def running_ray_serve(
-    folder: Path, *, models: Sequence[Path] = (BUNDLE,), replicas: int = 1, flags: Sequence[str] = ()
-) -> Iterator[str]:
-    """Run Ray Serve with models; yield the address of its gRPC proxy, `127.0.0.1:PORT`.
-
-    Args:
-        folder: a folder for files of the run.
-        models: folders of bundles.
-        replicas: number of Serve replicas, each with one engine of one replica and one thread.
-        flags: further flags of `translane-ray`, among them the server's own.
-    """
-    places = [part for model in models for part in ("--model", str(model))]
-    engine = ["--replicas", "1", "--threads", "1", "--metrics-port", "0"]
-    with ray_serve(folder, [*places, *engine, "--serve-replicas", str(replicas), *flags]) as running:
-        yield running.address

@@ -4,9 +4,7 @@ import grpc
 import pytest
 
 pytest.importorskip("ray.serve", reason="the extra ray is not installed")
-pytest.importorskip("helpers.ray_cluster.serve")
 
-from helpers.ray_cluster.serve import ray_serve
 from helpers.reliability.failures import failure_of
 from helpers.reliability.server_process import BUNDLE
 from translane.v1 import translation_pb2 as pb
@@ -16,6 +14,7 @@ from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, 
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.xdist_group("ray"),
     pytest.mark.timeout(240),
     pytest.mark.skipif(not BUNDLE.exists(), reason="the bundled model is not in this tree"),
 ]
@@ -29,16 +28,16 @@ def token():
 
 
 @pytest.fixture(scope="module")
-def address(token, tmp_path_factory):
+def address(ray_cluster, token, tmp_path_factory):
     folder = tmp_path_factory.mktemp("ray")
     keys = folder / "keys.toml"
     keys.write_text(write_keys({"me": KeyHolder(keys=(Key(sha256=digest_of(token).hex()),))}))
     engine = ["--replicas", "1", "--threads", "1", "--metrics-port", "0", "--keys-file", str(keys)]
     models = ["--model", f"a={BUNDLE}", "--model", f"b={BUNDLE}", "--separate-models"]
-    with ray_serve(folder, [*models, *engine]) as running:
-        assert len(running.replicas("a")) == len(running.replicas("b")) == 1
-        assert len(running.replicas("router")) == 2
-        yield running.address
+    ray_cluster.deploy([*models, *engine])
+    for deployment, replicas in (("a", 1), ("b", 1), ("router", 2), ("", 4)):
+        ray_cluster.settled(replicas, deployment)
+    return ray_cluster.address
 
 
 @pytest.fixture

@@ -9,10 +9,8 @@ import grpc
 import pytest
 
 pytest.importorskip("ray.serve", reason="the extra ray is not installed")
-pytest.importorskip("helpers.ray_cluster.serve")
 
 from helpers.ports import free_port
-from helpers.ray_cluster.serve import ray_serve
 from helpers.reliability.answers import Oracle
 from helpers.reliability.cases import make_cases, single
 from helpers.reliability.failures import failure_of
@@ -26,6 +24,7 @@ from translane_server.settings import ServerSettings
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.xdist_group("ray"),
     pytest.mark.timeout(240),
     pytest.mark.skipif(not BUNDLE.exists(), reason="the bundled model is not in this tree"),
 ]
@@ -79,9 +78,10 @@ def metrics_port():
 
 
 @pytest.fixture(scope="module")
-def serving(tmp_path_factory, metrics_port):
-    with ray_serve(tmp_path_factory.mktemp("ray"), [*ENGINE, "--metrics-port", str(metrics_port)]) as running:
-        yield running
+def serving(ray_cluster, metrics_port):
+    ray_cluster.deploy([*ENGINE, "--metrics-port", str(metrics_port)])
+    ray_cluster.settled(1)
+    return ray_cluster
 
 
 @pytest.fixture(scope="module")

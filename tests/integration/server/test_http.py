@@ -1,4 +1,4 @@
-"""The HTTP port answers what the gRPC port answers, in JSON, to curl, to Connect's clients and to gRPC-Web's."""
+"""The HTTP port answers what the gRPC port answers, in JSON, to curl and to Connect's clients."""
 
 import asyncio
 import base64
@@ -14,7 +14,6 @@ from connectrpc.client import ConnectClient
 from connectrpc.compat import google_protobuf_binary_codec, google_protobuf_json_codec
 from connectrpc.errors import ConnectError
 from connectrpc.method import IdempotencyLevel, MethodInfo, StreamType
-from connectrpc.protocol import ProtocolType
 from google.protobuf import json_format
 from google.rpc import status_pb2
 from grpc_status import rpc_status
@@ -189,14 +188,13 @@ def method(name, asked, answered, kind=StreamType.UNARY):
     )
 
 
-@pytest.mark.parametrize("protocol", [ProtocolType.CONNECT, ProtocolType.GRPC_WEB])
 @pytest.mark.parametrize("codec", [google_protobuf_binary_codec, google_protobuf_json_codec])
-async def test_the_client_of_connectrpc_calls_it(protocol, codec):
+async def test_the_client_of_connectrpc_calls_it(codec):
     translate = method("Translate", pb.TranslateRequest, pb.TranslateResponse)
     stream = method("TranslateStream", pb.TranslateStreamRequest, pb.TranslateStreamResponse, StreamType.SERVER_STREAM)
     async with serving(http_port=0) as running:
         address = f"http://127.0.0.1:{running.server.http_port}"
-        async with ConnectClient(address, codec=codec(), protocol=protocol) as client:
+        async with ConnectClient(address, codec=codec()) as client:
             answer = await client.execute_unary(request=pb.TranslateRequest(texts=["hello"]), method=translate)
             assert answer.translations[0].hypotheses[0].text == "hello"
             asked = pb.TranslateStreamRequest(text="hello")

@@ -13,7 +13,7 @@ import pytest
 from helpers.blocking_client import Blocking
 from helpers.client_calls import ask, write_glossary
 from helpers.reliability.server_process import BUNDLE, running_server
-from helpers.targets import NAMES, running_target
+from helpers.targets import TARGETS, running_target
 from translane_client import Client
 
 
@@ -29,10 +29,10 @@ def flags(tmp_path_factory):
     return (f"--glossaries={write_glossary(tmp_path_factory.mktemp('targets') / 'glossaries')}",)
 
 
-@pytest.fixture(scope="session", params=NAMES)
+@pytest.fixture(scope="session", params=TARGETS)
 def target(request, tmp_path_factory, flags):
     """A running service."""
-    with running_target(request.param, tmp_path_factory.mktemp("target"), *flags) as running:
+    with running_target(request, tmp_path_factory.mktemp("target"), *flags) as running:
         yield running
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from helpers.client_calls import CALLS, ask
-from helpers.targets import NAMES, running_target
+from helpers.targets import TARGETS, running_target
 from translane_client import Client, RetryPolicy, Unauthenticated
 from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
 
@@ -19,13 +19,13 @@ def token():
     return make_token()
 
 
-@pytest.fixture(scope="module", params=NAMES)
+@pytest.fixture(scope="module", params=TARGETS)
 def guarded(request, tmp_path_factory, token):
     """A service that knows one key, and the folder of the key's file."""
     folder = tmp_path_factory.mktemp("guarded")
     keys = folder / "keys.toml"
     keys.write_text(write_keys({"ours": KeyHolder(keys=(Key(sha256=digest_of(token).hex()),))}))
-    with running_target(request.param, folder, f"--keys-file={keys}") as running:
+    with running_target(request, folder, f"--keys-file={keys}") as running:
         yield running
 
 

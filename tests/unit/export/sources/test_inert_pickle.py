@@ -58,10 +58,11 @@ def test_what_settings_are_made_of(saved):
 
 
 class _Choice(Enum):
-    FIRST = "first"
+    first = "first"
 
 
-def test_omegaconf_trees(saved):
+@pytest.mark.parametrize("member", [_Choice.first, Calls(getattr, _Choice, "first")], ids=["value", "CPython 3.11.2"])
+def test_omegaconf_trees(saved, member):
     container, node, kind = (type(name, (), {}) for name in ("DictConfig", "AnyNode", "ContainerMetadata"))
     with modules(
         ("omegaconf.dictconfig.DictConfig", container),
@@ -71,7 +72,7 @@ def test_omegaconf_trees(saved):
     ):
         tree, inside, leaf, choice = container(), container(), node(), node()
         leaf.__dict__.update(_val=6, _parent=inside, _metadata=kind())
-        choice.__dict__.update(_val=_Choice.FIRST, _parent=tree, _metadata=kind())
+        choice.__dict__.update(_val=member, _parent=tree, _metadata=kind())
         inside.__dict__.update(_content={"layers": leaf}, _parent=tree, _metadata=kind())
         tree.__dict__.update(_content={"encoder": inside, "choice": choice}, _parent=None, _metadata=kind())
         path = saved({"cfg": tree})
@@ -88,6 +89,8 @@ def test_omegaconf_trees(saved):
         (partial(open, mode="w"), "{}"),
         (argparse.FileType("w"), "{}"),
         (builtins.getattr, argparse.Namespace, "__init__"),
+        (builtins.getattr, argparse.Namespace, "layers"),
+        (builtins.getattr, torch.Tensor, "numpy"),
         (torch.load, "{}"),
     ],
     ids=lambda call: getattr(call[0], "__name__", type(call[0]).__name__),
@@ -100,6 +103,14 @@ def test_a_pickle_that_would_run_code_is_refused(saved, tmp_path, call):
     with pytest.raises(ExportError, match=rf"{path}: it is refused"):
         read_inert(path)
     assert not proof.exists()
+
+
+@pytest.mark.parametrize("arguments", [("__init__",), ("first.value",), ("_name_",), ("first", None), (1,)], ids=repr)
+def test_getattr_gets_nothing_but_members_of_enumerations(saved, arguments):
+    with modules(("fairseq.dataclass.constants.CHOICE", _Choice)):
+        path = saved({"cfg": Calls(getattr, _Choice, *arguments)})
+    with pytest.raises(ExportError, match="it is refused"):
+        read_inert(path)
 
 
 def test_the_code_of_packages_that_settings_name_never_runs(saved, tmp_path):
