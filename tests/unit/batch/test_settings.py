@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import re
-import typing
 from pathlib import Path
 
 import pytest
 
 from translane_batch.settings import ENV_PREFIX, BatchSettings
-from translane_batch.tasks import BUCKET_BYTES, MOST_BUCKETS, TASK_BYTES
-from translane_batch.translator import TEXTS
 from translane_server.errors import SettingsError
 from translane_server.settings import ServerSettings
-from translane_server.settings_loader import flag_name, load_settings
+from translane_server.settings_loader import load_settings
 
 NEEDED = ["corpus", "--output=out", "--model=models/zh-en"]
-DOCS = (Path(__file__).parents[3] / "docs" / "batch.md").read_text(encoding="utf-8")
 
 
 def load(argv: list[str], environ: dict[str, str] | None = None) -> BatchSettings:
@@ -102,30 +98,3 @@ def test_all_that_decides_the_outputs_is_compared() -> None:
 def test_settings_of_the_cache_are_those_of_the_server(name: str) -> None:
     own, other = BatchSettings.model_fields[name], ServerSettings.model_fields[name]
     assert (own.description, own.default, own.metadata) == (other.description, other.default, other.metadata)
-
-
-def test_the_docs_have_every_setting_with_its_default_and_its_meaning() -> None:
-    expected = {}
-    for name, field in BatchSettings.model_fields.items():
-        default = "" if field.is_required() or field.default in (None, "", ()) else str(field.default).lower()
-        choices: list[str] = []
-        if typing.get_origin(field.annotation) is typing.Literal:
-            choices = list(typing.get_args(field.annotation))
-        elif name == "leave_out":
-            choices = list(typing.get_args(typing.get_args(field.annotation)[0]))
-        shown = f" ({', '.join(f'`{choice}`' for choice in choices)})" if choices else ""
-        expected[flag_name(BatchSettings, name)] = (default, f"{field.description}{shown}")
-    rows = re.findall(r"^\| `(CORPUS|--[a-z-]+)` \| (.*?) \| (.*) \|$", DOCS, re.MULTILINE)
-    assert {flag: (default.strip("` "), meaning) for flag, default, meaning in rows} == expected
-    assert [flag for flag, _, _ in rows] == list(expected)
-
-
-def test_the_docs_have_the_numbers() -> None:
-    text = re.sub(r"\s+", " ", DOCS)
-    for number in (
-        f"{BUCKET_BYTES >> 20} MiB of text",
-        f"at most {MOST_BUCKETS}",
-        f"at most {TASK_BYTES >> 20} MiB",
-        f"{TEXTS} texts",
-    ):
-        assert number in text

@@ -1,7 +1,6 @@
 """The Helm chart: what it renders is valid Kubernetes, and says what the values say. Wrong values are refused."""
 
 import json
-import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -505,20 +504,3 @@ def test_values_are_described_in_the_readme():
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     readme = Path(CHART / "README.md").read_text()
     assert [name for name in values if f"`{name}" not in readme] == []
-
-
-def test_the_page_names_values_that_are_there():
-    page = (ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8")
-    values = yaml.safe_load((CHART / "values.yaml").read_text())
-    for name in re.findall(rf"`((?:{'|'.join(values)})\.\w+)\b", page):
-        part, _, key = name.partition(".")
-        assert key in (ServerSettings.model_fields if part == "settings" else values[part]), name
-    chosen = values["autoscaling"]
-    for text in (
-        f"`autoscaling.busyRows` {chosen['busyRows']}%",
-        f"`autoscaling.sentencesWaiting` {chosen['sentencesWaiting']}",
-        f"`minReadySeconds`, {values['minReadySeconds']} s",
-        f"`preStopSeconds`, {values['preStopSeconds']} s",
-        f"`settings.grace_period`, {values['settings']['grace_period']} s",
-    ):
-        assert text in page

@@ -7,26 +7,15 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from pydantic import BaseModel
 
 import translane_client
-from translane_batch.settings import BatchSettings
-from translane_export.settings import ExportSettings
-from translane_export.train.settings import TrainSettings
 from translane_server.model_places import ModelPlace
-from translane_server.observation.metrics import Metrics
 from translane_server.settings import ServerSettings
 
 ROOT = Path(__file__).parents[3]
 PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs/architecture.md"]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 VERSION = PROJECT["version"]
-SETTINGS: dict[str, type[BaseModel]] = {
-    "translane-server": ServerSettings,
-    "translane-batch": BatchSettings,
-    "translane-export": ExportSettings,
-    "translane-train": TrainSettings,
-}
 
 
 def read(name):
@@ -58,47 +47,6 @@ def test_help_lists_every_target():
     targets = set(re.findall(r"^([a-z]+):", read("Makefile"), re.MULTILINE))
     done = subprocess.run(["make", "--no-print-directory", "help"], cwd=ROOT, capture_output=True, text=True)
     assert set(re.findall(r"^  make ([a-z]+) {2,}\S", done.stdout, re.MULTILINE)) == targets
-
-
-@pytest.mark.parametrize("command", SETTINGS)
-def test_the_commands_shown_have_these_flags(command):
-    page = read("README.md").replace("\\\n", " ")
-    shown = re.findall(rf"^    {command} (.*)", page, re.MULTILINE)
-    assert shown
-    known = {"--" + name.replace("_", "-") for name in SETTINGS[command].model_fields}
-    assert {flag for line in shown for flag in re.findall(r"--[a-z-]+", line)} <= known
-
-
-def test_the_settings_shown_have_these_defaults():
-    fields = ServerSettings.model_fields
-    for flags, defaults, _ in table("README.md", "Settings"):
-        if defaults == "required":
-            assert flags == "`--model`, or `--models`"
-            continue
-        for flag, default in zip(re.findall(r"`--([a-z-]+)`", flags), defaults.split(", "), strict=True):
-            field = fields[flag.replace("-", "_")]
-            assert not field.is_required()
-            if field.default is None:
-                assert default in ("CPUs granted", "by the model")
-            else:
-                assert type(field.default)(default) == field.default
-
-
-def test_the_metrics_shown_exist():
-    suffixes = {"counter": "_total", "info": "_info"}
-    declared = {family.name + suffixes.get(family.type, "") for family in Metrics().registry.collect()}
-    shown = set(re.findall(r"`((?:translane|grpc_server)_\w+)`", read("README.md").split("\n## Metrics\n")[1]))
-    assert shown
-    assert shown <= declared
-
-
-def test_layout_names_every_top_level_folder():
-    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
-    if tracked.returncode != 0:
-        pytest.skip("not a git repository")
-    folders = {line.split("/")[0] for line in tracked.stdout.splitlines() if "/" in line}
-    listed = {row[0].strip("`/") for row in table("CONTRIBUTING.md", "Layout")}
-    assert {folder for folder in folders if not folder.startswith(".")} - {"docs", "scripts"} <= listed
 
 
 def test_the_architecture_names_every_module_of_the_server():

@@ -1,9 +1,5 @@
 """`/status.json`: what ListModels lists, with the figures of the metrics."""
 
-import json
-import re
-from pathlib import Path
-
 import grpc
 import pytest
 from google.protobuf import json_format
@@ -12,7 +8,6 @@ from google.rpc import code_pb2
 from translane.v1 import translation_pb2 as pb
 from translane_server.http.status_report import StatusReport, report
 from translane_server.observation.load import ModelLoad, ServerLoad
-from translane_server.observation.metrics import Metrics
 
 LISTED = pb.ListModelsResponse(
     models=[
@@ -106,18 +101,3 @@ async def test_a_refusal_is_that_of_list_models(code, status, name):
     assert name in page.body
     assert b"models" not in page.body
     assert ("www-authenticate" in page.headers) == (code == code_pb2.Code.Name(code_pb2.UNAUTHENTICATED))
-
-
-def test_the_document_names_every_figure():
-    page = (Path(__file__).parents[4] / "docs/status-page.md").read_text(encoding="utf-8")
-    content = report(LISTED, LOAD, 1.0)
-    figures = content["models"][0]["load"].keys() | content.keys() - {"models", "serverVersion", "limits"}
-    example = json.loads(re.findall(r"```json\n(.*?)```", page, re.DOTALL)[0])
-    assert example["models"][0]["load"].keys() | example.keys() - {"models", "serverVersion"} == figures
-    table = re.findall(r"^\| (`.*?) \| .*? \|$", page, re.MULTILINE)
-    assert {name for cell in table for name in re.findall(r"`(\w+)`", cell)} == figures - {"uptimeSeconds"}
-    metrics = {
-        name for line in re.findall(r"^\| `.*$", page, re.MULTILINE) for name in re.findall(r"translane_\w+", line)
-    }
-    families = {family.name for family in Metrics().registry.collect()}
-    assert {name.removesuffix("_total") for name in metrics} <= families
