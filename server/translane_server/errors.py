@@ -107,7 +107,7 @@ class RequestError(ServerError):
 class InvalidRequestError(RequestError):
     """A field of the request is wrong, or the message cannot be parsed.
 
-    Such fields are too many texts, a text of too many tokens, an option out of its range or beside one that it excludes,
+    Such fields are too many texts, a text of too many tokens, an option out of its range or beside one it excludes,
     a language that the model does not have. Texts that take too long to read are wrong, too: their limit counts
     processor time, so a retry would exceed it again.
     """
