@@ -4,7 +4,7 @@
 # NOX_ARGS=… what nox gets.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test soak check format coverage matrix bench docs stubs pins wheel image sbom clean
+.PHONY: help demo serve test soak check format coverage matrix bench docs tables stubs pins wheel image sbom clean
 .DELETE_ON_ERROR:
 
 MODEL  ?= models/zh-en
@@ -47,6 +47,7 @@ check: .venv/.everything  ## lint, format, types, generated code, policies of de
 	scripts/generate-stubs --check
 	scripts/build-kernels --check
 	$(BIN)/python scripts/generate-chart --check
+	$(BIN)/python scripts/generate-docs --check
 	@$(BIN)/python scripts/check-policies
 	$(BIN)/buf lint
 	$(BIN)/buf format --diff --exit-code
@@ -75,6 +76,9 @@ endif
 
 docs: .venv/.docs  ## make the site of the documents in build/site; a broken link fails
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -c docs -d build/site-cache . build/site
+
+tables:  ## write the tables of the documents that follow from code
+	$(BIN)/python scripts/generate-docs
 
 stubs:  ## generate the gRPC stubs from the .proto file
 	scripts/generate-stubs

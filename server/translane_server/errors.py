@@ -99,16 +99,17 @@ class FieldViolation:
 
 
 class RequestError(ServerError):
-    """A request failed. `reason` is stable: clients may switch on it."""
+    """A request failed. `reason` is stable: clients may switch on it. docs/server.md shows the docstrings below."""
 
     reason = "INTERNAL"
 
 
 class InvalidRequestError(RequestError):
-    """One or more fields of the request are invalid.
+    """A field of the request is wrong, or the message cannot be parsed.
 
-    Texts that take too long to read are invalid, too. Their limit counts processor time, so the same request would
-    exceed it again, and a caller must not retry it as a caller retries what a busy server refuses.
+    Such fields are too many texts, a text of too many tokens, an option out of its range or beside one it excludes,
+    a language that the model does not have. Texts that take too long to read are wrong, too: their limit counts
+    processor time, so a retry would exceed it again.
     """
 
     reason = "INVALID_FIELD"
@@ -119,13 +120,13 @@ class InvalidRequestError(RequestError):
 
 
 class ModelNotFoundError(RequestError):
-    """No model has the requested name, or the requested languages."""
+    """No model has the name that the request asks for, or its languages."""
 
     reason = "MODEL_NOT_FOUND"
 
 
 class ModelRefusedError(RequestError):
-    """A model cannot be loaded. The message is that of the StartupError."""
+    """`ModelService` alone: the model cannot be loaded. What was loaded goes on."""
 
     reason = "MODEL_REFUSED"
 
@@ -137,37 +138,37 @@ class UnknownMethodError(RequestError):
 
 
 class MissingKeyError(RequestError):
-    """The server asks callers for keys, and the call has none."""
+    """The server has `keys_file`, and the call has no `authorization: Bearer` with a key."""
 
     reason = "MISSING_KEY"
 
 
 class UnknownKeyError(RequestError):
-    """The server does not know the key of the call. The message never shows the key."""
+    """The key of the call is not in the file of keys."""
 
     reason = "UNKNOWN_KEY"
 
 
 class ExpiredKeyError(RequestError):
-    """The key of the call has expired."""
+    """The key of the call has expired; the message names its holder and the time."""
 
     reason = "EXPIRED_KEY"
 
 
 class MessageTooLargeError(RequestError):
-    """The message of a call is larger than any message may be."""
+    """The message is larger than `max_message_bytes`; a retry does not help."""
 
     reason = "MESSAGE_TOO_LARGE"
 
 
 class MessageTimeoutError(RequestError):
-    """The message of a call did not come in time."""
+    """The message of the call did not come within `message_timeout`."""
 
     reason = "MESSAGE_TIMEOUT"
 
 
 class RequestTimeoutError(RequestError):
-    """The call took longer than any call may, whatever its deadline."""
+    """The call was not answered within `request_timeout`, whatever its deadline."""
 
     reason = "REQUEST_TIMEOUT"
 
@@ -181,49 +182,61 @@ class _RetryableError(RequestError):
 
 
 class QueueFullError(_RetryableError):
-    """The request would exceed the limit of waiting sentences."""
+    """More sentences would wait than `sentences_waiting`, or than the caller's part of it.
+
+    Or too many requests wait to be read, or for their model.
+    """
 
     reason = "QUEUE_FULL"
 
 
 class TooManyCallsError(_RetryableError):
-    """Too many calls are open: all together, of one caller, or without a message."""
+    """More calls would be open than `max_calls`, or than the caller's share of it.
+
+    Or the message of the call had not come when many newer calls waited for theirs.
+    """
 
     reason = "TOO_MANY_CALLS"
 
 
 class TooManyBytesError(_RetryableError):
-    """The messages of the open calls have too many bytes: all together, or of one caller."""
+    """The messages of open calls would be larger than `max_bytes_in_flight`, or than the caller's share of it."""
 
     reason = "TOO_MANY_BYTES"
 
 
 class TooManySentencesError(_RetryableError):
-    """The sentences of a key's open calls are as many as its limit allows."""
+    """The sentences of open calls with the holder's keys would be more than its `sentences_in_flight`."""
 
     reason = "TOO_MANY_SENTENCES"
 
 
 class SentenceRateError(_RetryableError):
-    """The callers with a key have sent more sentences than the key may send in this time."""
+    """The holder's keys have sent more than its `sentences_per_second`.
+
+    The RetryInfo says when that much time has passed.
+    """
 
     reason = "TOO_MANY_SENTENCES_PER_SECOND"
 
 
 class UnavailableError(_RetryableError):
-    """The model is not loaded, or the server is starting or shutting down."""
+    """The model is unloaded or cannot be loaded, or the server starts or shuts down."""
 
     reason = "UNAVAILABLE"
 
 
 class EngineError(RequestError):
-    """Decoding failed, and not because of the request."""
+    """A step of a sentence failed twice, or replicas of the model were lost too often.
+
+    In the second case a server of one model ends with exit code 1.
+    """
 
     reason = "ENGINE_FAILURE"
 
 
 class PoisonedError(RequestError):
-    """A sentence of the request has ended two replicas that decoded nothing else. It is not decoded again."""
+    """A sentence has ended two replicas that decoded nothing else. It is not decoded again; do not retry it."""
 
     reason = "POISONED"
 

@@ -73,7 +73,7 @@ class Metrics:
         )
         for reason in REJECTIONS:
             self.rejected.labels(reason)
-        build = Info("translane_build", "The versions of Translane and of ONNX Runtime.", registry=registry)
+        build = Info("translane_build", "The versions of Translane and of ONNX Runtime, as labels.", registry=registry)
         build.info({"version": version("translane"), "onnxruntime": _runtime_version()})
         self.http_requests = Counter(
             "translane_http_requests_total", "Requests that the HTTP port answered.", ("status",), registry=registry

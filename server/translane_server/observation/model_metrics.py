@@ -101,7 +101,12 @@ class ModelFamilies:
             "outcome",
             _OUTCOMES,
         )
-        self.info = Info("translane_model", "The model served.", ("model",), registry=registry)
+        self.info = Info(
+            "translane_model",
+            "The model served: version, precision and device, as labels.",
+            ("model",),
+            registry=registry,
+        )
         self._all.append((self.info, ()))
         self.replicas = _ReplicaProcesses()
         registry.register(self.replicas)

@@ -1,28 +1,12 @@
 """The settings of `translane-export shortlist`, and what the exporter refuses about shortlists."""
 
-import re
-from pathlib import Path
-
 import pytest
 
 from translane_export.combinations import check_settings
 from translane_export.errors import ExportError
 from translane_export.settings import ExportSettings
 from translane_export.shortlists.settings import ENV_PREFIX, ShortlistSettings
-from translane_server.settings_loader import flag_name, load_settings
-
-DOCS = Path(__file__).parents[4] / "docs" / "export.md"
-
-
-def test_the_docs_have_every_setting_with_its_default_and_its_meaning():
-    expected = {}
-    for name, field in ShortlistSettings.model_fields.items():
-        default = "" if field.is_required() or field.default == "" else str(field.default).lower()
-        expected[flag_name(ShortlistSettings, name)] = (default, field.description)
-    section = DOCS.read_text(encoding="utf-8").partition("## Shortlists\n")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| `(CHECKPOINT|--[a-z-]+)` \| (.*?) ?\| (.*) \|$", section, re.MULTILINE)
-    assert {flag: (default.strip("` "), meaning) for flag, default, meaning in rows} == expected
-    assert [flag for flag, _, _ in rows] == list(expected)
+from translane_server.settings_loader import load_settings
 
 
 def test_the_environment_sets_what_flags_do():

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from translane_server.text.markup import document, html, markdown
 from translane_server.text.markup.html import parse_html
 from translane_server.text.markup.markdown import parse_markdown
 from translane_server.text.markup.xliff import parse_xliff
@@ -25,12 +24,3 @@ def test_examples(heading, parse, rows):
     assert len(found) == rows
     for _, source, translated in found:
         assert [block.text for block in parse(source).blocks] == re.findall(r"`([^`]*)`", translated)
-
-
-def test_limits():
-    section = DOCS.split("\n## Limits\n")[1].split("\n## ")[0]
-    for limit in (
-        document.MOST_BLOCKS, document.MOST_TAGS, document.MOST_DEPTH, html._MOST_OPEN, html._MOST_CDATA,
-        markdown._MOST_SIGNS, markdown._MOST_BRACKETS,
-    ):  # fmt: skip
-        assert f"{limit:,}" in section
