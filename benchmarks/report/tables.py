@@ -150,7 +150,8 @@ def _cpu_milliseconds(measurements: Iterable[Mapping[str, Any]]) -> float:
 
 
 def _middle(values: Sequence[float]) -> float:
-    return sorted(values)[len(values) // 2]
+    middle: float = sorted(values)[len(values) // 2]
+    return middle
 
 
 def _name(cell: Record) -> str:
