@@ -16,7 +16,6 @@ COPY client client
 COPY server server
 COPY batch batch
 COPY export export
-COPY plan plan
 RUN case "$DEVICE" in \
       cpu) extra=server; pins=constraints.txt ;; \
       cuda) extra=server-cuda; pins=constraints-cuda.txt ;; \

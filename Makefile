@@ -128,7 +128,7 @@ examples/node/node_modules: examples/node/package-lock.json
 	@touch $@
 
 .venv/.bench: .venv/.everything
-	@echo 'installing what benchmarks compare with, and draw with …'
+	@echo 'installing what benchmarks compare with …'
 	@$(PIP) --group bench
 	@touch $@
 

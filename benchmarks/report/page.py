@@ -78,7 +78,7 @@ def rewritten(page: str, results: Results, device: str) -> str:
     """
     for family in summary.FAMILIES if device == "cpu" else ():
         if records := summary.records_of(results, family):
-            page = replace_part(page, family, "\n".join(summary.lines(records, summary.growth_of(results, family))))
+            page = replace_part(page, family, "\n".join(summary.lines(records)))
     return replace_part(page, device, "\n".join(details(results)))
 
 

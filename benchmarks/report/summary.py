@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from benchmarks.machine import has_vnni
 from benchmarks.report.ratios import LOST, over, told
-from benchmarks.report.results import BUSY, Record, Results, models_of
+from benchmarks.report.results import BUSY, Record, Results
 from benchmarks.report.tables import ENGINES, median_of
 
 FAMILIES = {"vnni": "with VNNI", "avx2": "without VNNI"}
@@ -49,33 +49,9 @@ def _serving(cell: Record) -> Iterator[tuple[str, float]]:
         yield ALONE, over(theirs, ours)
 
 
-def ratios_of_growth(growth: Sequence[Record]) -> dict[str, dict[str, float]]:
-    """Steps, start-up and memory of growth records: CTranslate2's over Translane's."""
-    found: dict[str, dict[str, float]] = {}
-    for record in growth:
-        for title, model in models_of(record).items():
-            row = found.setdefault(f"{title.replace(',', '')} on {record['threads']} threads", {})
-            row |= {f"step of {rows} row{'s' * (int(rows) > 1)}": over(*times) for rows, times in _pairs(model["rows"])}
-            row |= {f"step at token {length}": over(*times) for length, times in _pairs(model["lengths"])}
-            row["start-up"] = _backwards(model["start"])
-            if model["memory"]:
-                row["memory at worst"] = min(map(_backwards, model["memory"].values()))
-    return found
-
-
-def _pairs(times: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str, tuple[float, float]]]:
-    ours, theirs = (times[name] for name in ENGINES)
-    yield from ((key, (theirs[key], ours[key])) for key in ours if min(theirs[key], ours[key]) > 0)  # else it is noise
-
-
-def _backwards(taken: Mapping[str, float]) -> float:
-    ours, theirs = (taken[name] for name in ENGINES)
-    return over(theirs, ours)
-
-
-def lines(records: Sequence[Record], growth: Sequence[Record] = ()) -> Iterator[str]:
-    """The short table of records of one kind of processors, what it says in a sentence or two, and the lost cells."""
-    found, grown = ratios(records), ratios_of_growth(growth)
+def lines(records: Sequence[Record]) -> Iterator[str]:
+    """The short table of records of one kind of processors, and what it says in a sentence or two."""
+    found = ratios(records)
     machines = dict.fromkeys(
         f"{record['machine']['processor']}, {record['machine']['cores']} cores" for record in records
     )
@@ -91,21 +67,6 @@ def lines(records: Sequence[Record], growth: Sequence[Record] = ()) -> Iterator[
         yield f"| {model} | {precision} | {search} | {cells} |"
     yield ""
     yield from _sentences(found)
-    if lost := [(name, dict(_lost(row))) for name, row in {**found, **grown}.items() if dict(_lost(row))]:
-        yield from ("", "Every comparison that is lost:", "")
-        for name, row in lost:
-            yield f"- {name}: {', '.join(f'{where} {told(value)}' for where, value in row.items())}."
-
-
-def _lost(row: Mapping[str, float]) -> Iterator[tuple[str, float]]:
-    for where, value in row.items():
-        if value < LOST:
-            yield where, value
-
-
-def growth_of(results: Results, family: str) -> list[Record]:
-    """The growth records of a kind of processors."""
-    return [record for record in results["growth"] if has_vnni(record["machine"]["processor"]) == (family == "vnni")]
 
 
 def _sentences(found: Ratios) -> Iterator[str]:

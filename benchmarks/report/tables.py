@@ -11,7 +11,6 @@ from benchmarks.report.ratios import over, told
 from benchmarks.report.results import Record, circumstances, models_of
 
 ENGINES = ("translane", "ctranslate2")
-ROWS_OF_LENGTHS = 32  # at which steps are measured against the length of translations
 _MILLI, _MEGA = 1e3, 1e6
 
 
@@ -53,16 +52,13 @@ def serving(record: Record) -> Iterator[str]:
         low = cell["grid"][0]
         alone = _both(*(median_of(low[name], "p50") for name in ENGINES), decimals=1, less=True)
         yield f"| {_name(cell)} | {highest} | {alone} | {cell['setting']} |"
-    yield from ("", "| model, precision, search | rate [1/s] | p50 [ms] | p95 [ms] | processor [ms] | failed |")
-    yield "|---|---:|---:|---:|---:|---:|"
+    yield from ("", "| model, precision, search | rate [1/s] | p95 [ms] | processor [ms] | failed |")
+    yield "|---|---:|---:|---:|---:|"
     for cell, row in ((each, row) for each in record["cells"] for row in each["grid"]):
-        p50, p95 = (
-            _both(*(median_of(row[name], quantile) for name in ENGINES), decimals=0, less=True)
-            for quantile in ("p50", "p95")
-        )
+        p95 = _both(*(median_of(row[name], "p95") for name in ENGINES), decimals=0, less=True)
         cpu = _both(*(_cpu_milliseconds(row[name]) for name in ENGINES), decimals=1, less=True)
         failed = " / ".join(str(sum(sum(each["errors"].values()) for each in row[name])) for name in ENGINES)
-        yield f"| {_name(cell)} | {row['rate']:.1f} | {p50} | {p95} | {cpu} | {failed} |"
+        yield f"| {_name(cell)} | {row['rate']:.1f} | {p95} | {cpu} | {failed} |"
 
 
 def median_of(measurements: Sequence[Mapping[str, Any]], name: str) -> float:
@@ -83,9 +79,8 @@ def growth(record: Record) -> Iterator[str]:
     if record["threads"] == 1 and record.get("device", "cpu") == "cpu":
         yield "A step's time is processor time."
     yield ""
-    parts = {"rows": "step [ms], rows", "lengths": f"step [ms], {ROWS_OF_LENGTHS} rows, tokens"}
-    for part, head in parts.items():
-        yield from _of_models(head, {title: _by_key(found[part]) for title, found in models.items()}, _MILLI, 2)
+    rows = {title: _by_key(found["rows"]) for title, found in models.items()}
+    yield from _of_models("step [ms], rows", rows, _MILLI, 2)
     if all(found["memory"] for found in models.values()):
         yield from _of_models("MB, rows", {title: found["memory"] for title, found in models.items()}, 1 / _MEGA, 0)
     yield from _of_models("start-up [s]", {title: {"": found["start"]} for title, found in models.items()}, 1, 2)
@@ -155,7 +150,8 @@ def _cpu_milliseconds(measurements: Iterable[Mapping[str, Any]]) -> float:
 
 
 def _middle(values: Sequence[float]) -> float:
-    return sorted(values)[len(values) // 2]
+    middle: float = sorted(values)[len(values) // 2]
+    return middle
 
 
 def _name(cell: Record) -> str:

@@ -1,7 +1,7 @@
 """How the time of a step, memory and start-up grow, in Translane and in CTranslate2.
 
     python -m benchmarks.runs.growth
-    python -m benchmarks.runs.growth --models demo --rows 1 16 256 --lengths 16 64
+    python -m benchmarks.runs.growth --models demo --rows 1 16 256
 
 One worker of each engine decodes greedily. Neither engine tells how long a step takes. So the time of a step is the
 time that a longer translation takes beyond a shorter one, divided by the difference of their lengths: encoding and
@@ -16,7 +16,6 @@ translation. Translane's process starts another one meanwhile, which decodes.
 from __future__ import annotations
 
 import argparse
-import itertools
 import os
 import statistics
 import sys
@@ -45,7 +44,6 @@ from benchmarks.report.results import write
 
 SOURCE_LENGTH = 12  # tokens, the last of which ends the sentence
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-LENGTHS = (16, 32, 64, 128, 250)
 SHORT, LONG = 8, 32  # lengths that a step over many rows is measured between
 
 
@@ -82,13 +80,9 @@ def load_of(rows: int, length: int) -> Load:
     return Load(sources, (length,) * rows, length, rows, 1)
 
 
-def per_step(times: dict[int, list[float]], lengths: Sequence[int]) -> dict[int, float]:
-    """Seconds of a step between each length and the one before it, of the medians."""
-    medians = {length: statistics.median(times[length]) for length in lengths}
-    return {
-        longer: (medians[longer] - medians[shorter]) / (longer - shorter)
-        for shorter, longer in itertools.pairwise(lengths)
-    }
+def per_step(short: Sequence[float], long: Sequence[float]) -> float:
+    """Seconds of a step between the two lengths, of the medians."""
+    return (statistics.median(long) - statistics.median(short)) / (LONG - SHORT)
 
 
 def measure_steps(
@@ -149,26 +143,16 @@ def measure(model: BenchmarkedModel, precision: str, arguments: argparse.Namespa
             bundle = model.converted
         return Runner(name, processes.enter_context(process), bundle, options)
 
-    rows, lengths = arguments.rows, arguments.lengths
+    rows = arguments.rows
     with ExitStack() as processes:
         runners = [runner_of(name, processes) for name in ("translane", "ctranslate2")]
         by_rows = measure_steps(
             runners, [(count, length) for count in rows for length in (SHORT, LONG)], arguments.rounds, clock
         )
-        by_length = measure_steps(
-            runners, [(tables.ROWS_OF_LENGTHS, length) for length in (SHORT, *lengths)], arguments.rounds, clock
-        )
     return {
         "rows": {
-            name: {
-                count: per_step({length: found[count, length] for length in (SHORT, LONG)}, (SHORT, LONG))[LONG]
-                for count in rows
-            }
+            name: {count: per_step(found[count, SHORT], found[count, LONG]) for count in rows}
             for name, found in by_rows.items()
-        },
-        "lengths": {
-            name: per_step({length: seconds for (_, length), seconds in found.items()}, (SHORT, *lengths))
-            for name, found in by_length.items()
         },
         "memory": {} if on_cuda else dict(measure_memory(runner_of, rows, LONG)),  # which is not on the device
         "start": measure_start(runner_of, arguments.rounds),
@@ -181,7 +165,6 @@ def main() -> None:
     parser.add_argument("--precisions", nargs="+", choices=COMPUTE_TYPES, help="fp32 and int8, or fp16 on CUDA")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--rows", type=int, nargs="+", default=ROWS)
-    parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS)
     parser.add_argument(
         "--threads", type=int, default=len(os.sched_getaffinity(0)), help="1: processor time is counted"
     )

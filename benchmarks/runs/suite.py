@@ -68,14 +68,14 @@ PARTS: Mapping[str, Mapping[str, tuple[str, float]]] = {
         "offline": ("--quick --precisions int8 --batches 1 32", 10),
         "without_vnni": ("--quick --precisions int8 --searches greedy --batches 1 32", 5),
         "serving": ("--plan quick --models demo --precisions int8 --searches greedy", 5),
-        "growth": ("--models demo --rounds 2 --rows 1 8 32 128 --lengths 16 64", 4),
+        "growth": ("--models demo --rounds 2 --rows 1 8 32 128", 4),
         "products": ("--rounds 2 --rows 1 32", 1),
     },
     "usual": {
         "offline": ("--quick --batches 1 8 32 64", 45),
         "without_vnni": ("--quick --precisions int8 --batches 1 8 32", 18),
         "serving": ("--plan usual --precisions int8", 45),
-        "growth": ("--rounds 3 --rows 1 8 32 128 --lengths 16 64 250", 12),
+        "growth": ("--rounds 3 --rows 1 8 32 128", 12),
         "products": ("--rounds 3 --rows 1 8 32 64", 3),
     },
     "full": {
