@@ -23,7 +23,7 @@ from translane_export.several_precisions import export_precisions
 from translane_export.shortlists.build import build_shortlist
 from translane_export.shortlists.settings import ENV_PREFIX as SHORTLIST_PREFIX
 from translane_export.shortlists.settings import ShortlistSettings
-from translane_server.errors import SettingsError, StartupError, first_line, is_about_memory
+from translane_server.errors import StartupError, first_line, is_about_memory
 from translane_server.manifest import Manifest
 from translane_server.printable import printable
 from translane_server.settings_loader import Settings, load_settings
@@ -32,7 +32,6 @@ _PROGRAM = "translane-export"
 _EXPLAIN = "explain"  # the first argument; a checkpoint in a folder of this name is ./explain
 _SHORTLIST = "shortlist"  # likewise
 _DONE = {_EXPLAIN: "explained", _SHORTLIST: "aligned"}  # what cannot be done with a model, in a message
-_PICTURES = "matplotlib"
 
 
 class _Terminated(BaseException):
@@ -74,14 +73,8 @@ def _export(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
 def _explain(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
     prog = f"{_PROGRAM} {_EXPLAIN}"
     settings = load_settings(ExplainSettings, arguments, environ, prog=prog, env_prefix=EXPLAIN_PREFIX)
-    try:
-        from translane_export.explain.explain import explain
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != _PICTURES:
-            raise
-        raise SettingsError(
-            f"{_PICTURES} is not installed, and {_EXPLAIN} draws with it: pip install 'translane[plot]'"
-        ) from None
+    from translane_export.explain.explain import explain
+
     return explain(settings, log=_progress)
 
 

@@ -1,1 +1,1 @@
-"""Looking inside a bundle: what one sentence does to its model, as pictures, tables and a page."""
+"""Looking inside a bundle: what one sentence does to its model, as a page."""

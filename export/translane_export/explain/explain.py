@@ -1,4 +1,4 @@
-"""Bundle and text to a folder: translate, profile, record, draw. The folder appears when all of it is there."""
+"""Bundle and text to a folder: translate, profile, record. The folder appears when all of it is there."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ import torch
 from translane_export.errors import ExportError
 from translane_export.explain.attention import check_size, record_translation
 from translane_export.explain.findings import Findings
-from translane_export.explain.labels import Fonts, choose_fonts
 from translane_export.explain.operators import profile_graphs
 from translane_export.explain.page import make_page
-from translane_export.explain.pictures import MOST_HEADS, MOST_LAYERS, Painter
 from translane_export.explain.positions import position_tables
 from translane_export.explain.report import as_json, as_text
 from translane_export.explain.settings import ExplainSettings
@@ -28,7 +26,6 @@ from translane_export.sources.readers import read_checkpoint
 from translane_export.torch_model import build_model
 from translane_server.bundle import MANIFEST, Bundle
 from translane_server.bundle_choice import choose_bundle
-from translane_server.printable import printable
 from translane_server.runtime.sessions import Sessions
 from translane_server.text.tokenizer import load_tokenizer
 
@@ -42,7 +39,7 @@ Log = Callable[[str], None]
 
 
 def explain(settings: ExplainSettings, log: Log = lambda _line: None) -> str:
-    """Write the page and the pictures of a sentence, and return what to print.
+    """Write the page of a sentence, and return what to print.
 
     Raises:
         SettingsError: a setting does not fit the bundle, or the text is too long.
@@ -59,11 +56,8 @@ def explain(settings: ExplainSettings, log: Log = lambda _line: None) -> str:
         target_language=settings.target_language,
     )
     findings = look(bundle, source, settings, log)
-    log("drawing")
-    fonts = choose_fonts([*source.pieces, *findings.translated.fed_pieces, *findings.translated.chosen_pieces])
-    files = _draw(findings, settings, fonts)
-    _write(settings.output, files, as_json(findings))
-    return "\n".join([as_text(findings), *_notes(findings, settings, fonts), f"{settings.output}: {', '.join(files)}"])
+    _write(settings.output, make_page(findings), as_json(findings))
+    return f"{as_text(findings)}\n{settings.output}: {PAGE}"
 
 
 def _open(folder: Path) -> Bundle:
@@ -101,35 +95,9 @@ def look(bundle: Bundle, source: SourceText, settings: ExplainSettings, log: Log
     )
 
 
-def _draw(findings: Findings, settings: ExplainSettings, fonts: Fonts) -> dict[str, bytes]:
-    """Return the files by name: the page, and the pictures."""
-    painter = Painter(settings.format, fonts)
-    pictures = {"operators": painter.operators(findings.graphs)}
-    if findings.tables:
-        pictures["positions"] = painter.positions(findings.tables)
-    page = make_page(findings, pictures, settings.format)
-    pictures |= {f"attention-{each.kind}": painter.attention(each) for each in findings.attention.kinds}
-    named = {f"{name}.{settings.format}": content for name, content in sorted(pictures.items())}
-    return {PAGE: page.encode(), **named}
-
-
-def _notes(findings: Findings, settings: ExplainSettings, fonts: Fonts) -> list[str]:
-    """What the pictures lack."""
-    sizes, notes = findings.manifest.architecture, []
-    if settings.format == "png" and fonts.missing:
-        notes.append(
-            f"no font here has {printable(''.join(sorted(fonts.missing)), 40)}, so the pictures show code points;"
-            f" {PAGE} and --format svg show the letters"
-        )
-    if sizes.heads > MOST_HEADS or max(sizes.encoder_layers, sizes.decoder_layers) > MOST_LAYERS:
-        notes.append(f"the pictures show the first {MOST_LAYERS} layers and {MOST_HEADS} heads; {PAGE} shows all")
-    return notes
-
-
-def _write(output: Path, files: Mapping[str, bytes], content: Mapping[str, object]) -> None:
-    """Write the files, and what `check_replaceable` knows an earlier output by."""
-    described = {"schema_version": _SCHEMA_VERSION, "files": {name: {} for name in files}, **content}
+def _write(output: Path, page: str, content: Mapping[str, object]) -> None:
+    """Write the page, and what `check_replaceable` knows an earlier output by."""
+    described = {"schema_version": _SCHEMA_VERSION, "files": {PAGE: {}}, **content}
     with staged(output) as folder:
-        for name, data in files.items():
-            (folder / name).write_bytes(data)
+        (folder / PAGE).write_text(page, encoding="utf-8")
         (folder / DESCRIPTION).write_text(json.dumps(described, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

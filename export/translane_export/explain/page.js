@@ -180,8 +180,61 @@ function start(kinds) {
   choose({ kind: 0, layer: middle, head: kinds[0].heads });
 }
 
+// The numbers of a table, [rows, columns], from base64 of 32-bit floats, the lowest byte first.
+function readNumbers(base64) {
+  const bytes = Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
+  const view = new DataView(bytes.buffer);
+  return Float32Array.from({ length: bytes.length / 4 }, (_, place) => view.getFloat32(4 * place, true));
+}
+
+// Draws a table of positions: numbers above 0 in one colour, those below 0 in another, both stronger away from it.
+function showTable(canvas, readout, table) {
+  const [rows, columns] = table.shape;
+  const values = table.values;
+  const most = values.reduce((largest, value) => Math.max(largest, Math.abs(value)), 0) || 1;
+  const width = Math.max(1, Math.min(30, Math.floor(1000 / columns)));
+  const height = Math.max(2, Math.min(30, Math.floor(400 / rows)));
+  const context = canvas.getContext("2d");
+  canvas.width = width * columns;
+  canvas.height = height * rows;
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+  function draw() {
+    context.clearRect(0, 0, canvas.width, canvas.height);
+    values.forEach((value, place) => {
+      context.fillStyle = colour(value < 0 ? "--bar" : "--mark");
+      context.globalAlpha = Math.abs(value) / most;
+      context.fillRect(width * (place % columns), height * Math.floor(place / columns), width, height);
+    });
+  }
+
+  const last = table.first + columns - 1;
+  const legend =
+    `Down: ${table.rows}, 0 to ${rows - 1}. Across: ${table.columns}, ${table.first} to ${last}. ` +
+    `The strongest colours are ${most.toPrecision(3)} and -${most.toPrecision(3)}.`;
+  readout.textContent = legend;
+  canvas.addEventListener("pointermove", (event) => {
+    const edge = canvas.getBoundingClientRect();
+    const row = Math.floor((event.clientY - edge.top) / height);
+    const column = Math.floor((event.clientX - edge.left) / width);
+    const inside = row >= 0 && column >= 0 && row < rows && column < columns;
+    readout.textContent = inside
+      ? `${table.rows} ${row}, ${table.columns} ${table.first + column}: ${values[row * columns + column].toPrecision(4)}`
+      : legend;
+  });
+  canvas.addEventListener("pointerleave", () => (readout.textContent = legend));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  draw();
+}
+
 if (typeof document !== "undefined") {
   const kinds = JSON.parse(document.getElementById("attention").textContent);
   for (const kind of kinds) kind.weights = readWeights(kind.weights);
   start(kinds);
+  const tables = JSON.parse(document.getElementById("positions").textContent);
+  document.querySelectorAll("canvas.positions").forEach((canvas, number) => {
+    const table = tables[number];
+    table.values = readNumbers(table.values);
+    showTable(canvas, canvas.parentElement.nextElementSibling, table);
+  });
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from itertools import groupby
 from pathlib import Path
@@ -19,33 +19,26 @@ import numpy as np
 from translane_export.explain.attention import AttentionWeights
 from translane_export.explain.findings import Findings
 from translane_export.explain.operators import GraphTime
-from translane_export.explain.settings import PictureFormat
+from translane_export.explain.positions import PositionTable
 from translane_export.explain.tensor_steps import SYMBOLS, TensorStep
 from translane_server.printable import printable
 
 _UNITS = 10_000  # of a weight of 1; page.js has the same number
 _MOST_CHARACTERS = 2000  # of a text that is quoted
 _HERE = Path(__file__).parent
-_MEDIA: Mapping[PictureFormat, str] = {"svg": "image/svg+xml", "png": "image/png"}
-# No script but the page's own, no picture but those in it, and no request.
-_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{}'"
+# No script but the page's own, and no request.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{}'"
 
 
-def make_page(findings: Findings, pictures: Mapping[str, bytes], form: PictureFormat) -> str:
-    """Return the page as HTML.
-
-    Args:
-        findings: what it shows.
-        pictures: the pictures of positions and operators by name; the page draws attention itself.
-        form: the format of `pictures`.
-    """
+def make_page(findings: Findings) -> str:
+    """Return the page as HTML. It draws attention and positions itself."""
     script = f"\n{_asset('page.js')}"
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     title = f"{findings.name}: {printable(findings.translated.source.text, 60)}"
     sections = (
         _sentence(findings),
         _attention(findings.attention.kinds),
-        _positions(findings, pictures, form),
+        _positions(findings),
         _operators(findings.graphs),
         _shapes(findings),
     )
@@ -63,6 +56,7 @@ def make_page(findings: Findings, pictures: Mapping[str, bytes], form: PictureFo
 <h1>Inside {_text(findings.name)}</h1>
 {"".join(sections)}
 <script type="application/json" id="attention">{_data(findings.attention.kinds)}</script>
+<script type="application/json" id="positions">{_tables(findings.tables)}</script>
 <script>{script}</script>
 </body>
 </html>
@@ -88,7 +82,7 @@ def _attention(kinds: Sequence[AttentionWeights]) -> str:
 <p>Choose a kind, then a layer and a head; point at a cell for its number. The numbers of a
 row sum to 1, or to less with softmax₁. A cell's colour grows with the square root of its number.</p>
 <ul class="faint">{rows}</ul>
-<noscript><p>The script of this page draws attention. The pictures beside the page need none.</p></noscript>
+<noscript><p>The script of this page draws attention and positions.</p></noscript>
 <div id="kinds"></div>
 <div id="heads"></div>
 <p id="readout" aria-live="polite"></p>
@@ -96,9 +90,14 @@ row sum to 1, or to less with softmax₁. A cell's colour grows with the square 
 """
 
 
-def _positions(findings: Findings, pictures: Mapping[str, bytes], form: PictureFormat) -> str:
-    picture = _picture(pictures["positions"], form, findings.positions) if "positions" in pictures else ""
-    return f"<h2>Positions</h2>\n<p>{_text(findings.positions)}</p>\n{picture}"
+def _positions(findings: Findings) -> str:
+    shown = "".join(
+        f"<h3>{_text(each.title)}</h3>\n"
+        '<div class="wide"><canvas class="positions" role="img" aria-label="numbers by position"></canvas></div>\n'
+        '<p class="faint"></p>\n'
+        for each in findings.tables
+    )
+    return f"<h2>Positions</h2>\n<p>{_text(findings.positions)}</p>\n{shown}"
 
 
 def _operators(graphs: Sequence[GraphTime]) -> str:
@@ -158,13 +157,27 @@ def _data(kinds: Sequence[AttentionWeights]) -> str:
         }
         for each in kinds
     ]
-    # Within a script, "<" may begin an end tag or a comment; JSON may spell it in another way.
+    return _json(content)
+
+
+def _tables(tables: Sequence[PositionTable]) -> str:
+    return _json(
+        [
+            {
+                "rows": each.rows,
+                "columns": each.columns,
+                "first": each.first_column,
+                "shape": each.values.shape,
+                "values": base64.b64encode(each.values.astype("<f4").tobytes()).decode(),
+            }
+            for each in tables
+        ]
+    )
+
+
+def _json(content: object) -> str:
+    """Return JSON for within a script, where "<" may begin an end tag or a comment; it is spelled in another way."""
     return json.dumps(content).replace("<", "\\u003c")
-
-
-def _picture(content: bytes, form: PictureFormat, description: str) -> str:
-    data = base64.b64encode(content).decode()
-    return f'<img src="data:{_MEDIA[form]};base64,{data}" alt="{_text(description)}">\n'
 
 
 def _pieces(pieces: Sequence[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
@@ -12,8 +12,6 @@ from translane_server.settings_loader import Flag, Settings
 
 ENV_PREFIX = "TRANSLANE_EXPLAIN_"
 
-PictureFormat = Literal["svg", "png"]
-
 
 class ExplainSettings(Settings):
     """Shows what a bundle's model does with one sentence: attention, positions, operators and shapes."""
@@ -21,13 +19,9 @@ class ExplainSettings(Settings):
     bundle: Annotated[Path, Flag(positional=True)] = Field(description="Folder of a model bundle with ONNX graphs.")
     text: Annotated[str, Flag(positional=True)] = Field(min_length=1, description="The sentence to translate.")
     output: Annotated[Path, Flag("FOLDER", short="-o")] = Field(
-        description="Folder to write the page and the pictures to; it appears once it is complete."
+        description="Folder to write the page to; it appears once it is complete."
     )
     force: bool = Field(default=False, description="Replace an earlier output of this command.")
-    format: PictureFormat = Field(
-        default="svg",
-        description="Format of the pictures. The viewer's fonts draw the letters of svg; png needs them here.",
-    )
     threads: int | None = Field(
         default=None, ge=1, le=1024, description="Threads to compute with; by default the CPUs granted."
     )

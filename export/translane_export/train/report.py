@@ -1,4 +1,4 @@
-"""What a run tells while it goes on: progress, history, event files and a picture."""
+"""What a run tells while it goes on: progress, history and event files."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from translane_export.train.update import Update
 
 def check_extras(settings: TrainSettings) -> None:
     """Raise SettingsError where a package is missing that the settings ask for."""
-    if settings.plot:
-        require("matplotlib", extra="plot", flag="--plot")
     if settings.tensorboard:
         require("tensorboard", extra="tensorboard", flag="--tensorboard")
 
@@ -32,7 +30,7 @@ class Report:
     """
 
     def __init__(self, settings: TrainSettings, output: Path, state: RunState, limit: TimeLimit) -> None:
-        self._settings, self._output, self._state, self._limit = settings, output, state, limit
+        self._settings, self._state, self._limit = settings, state, limit
         self._history = History(output / HISTORY_FILE, last_step=state.step)
         self._events = None
         if settings.tensorboard:  # imported late: it is an extra
@@ -45,7 +43,7 @@ class Report:
             done_steps=state.step,
             done_seconds=limit.seconds,
         )
-        self._begin_window()
+        self.begin_window()
 
     def last_validation(self) -> ValidationRecord | None:
         """Return the history's validation at the state's step, if there is one."""
@@ -75,7 +73,7 @@ class Report:
                     tokens_per_second=round(self._window_tokens / seconds, 1),
                 )
             )
-        self._begin_window()
+        self.begin_window()
 
     def validation(self, evaluation: Evaluation) -> None:
         """Tell of a validation; the state knows the best one already."""
@@ -97,14 +95,6 @@ class Report:
             f" (best {state.best_bleu:.2f} at step {state.best_step:,})"
         )
 
-    def draw(self) -> None:
-        """Draw the history, where the settings ask for it, and begin to time updates anew."""
-        if self._settings.plot:  # imported late: it is an extra
-            from translane_export.train.plot import PLOT_FILE, draw_history
-
-            draw_history(self._history.records, self._output / PLOT_FILE)
-        self._begin_window()
-
     def close(self) -> None:
         """Close the files, and leave the last state of the progress bar on the screen."""
         self.progress.close()
@@ -117,7 +107,8 @@ class Report:
         if self._events:
             self._events.add(record)
 
-    def _begin_window(self) -> None:
+    def begin_window(self) -> None:
+        """Begin to time updates anew."""
         self._window_started = self._limit.clock()
         self._window_loss, self._window_tokens = 0.0, 0
         self._learning_rate = 0.0

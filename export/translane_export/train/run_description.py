@@ -13,7 +13,7 @@ from translane_export.train.state import FREE_ON_RESUME, RunState
 
 # Settings that the weights do not depend on.
 _ELSEWHERE = {
-    *("output", "resume", "log_every", "plot", "tensorboard"),
+    *("output", "resume", "log_every", "tensorboard"),
     *("evaluate", "test", "beam_size", "length_penalty", "output_translations"),
 }
 

@@ -164,7 +164,6 @@ class TrainSettings(Settings):
     log_every: Annotated[int, Flag(heading="history of the run")] = Field(
         50, ge=1, description="Steps between two records of the history, each an average over them."
     )
-    plot: bool = Field(False, description="Draw history.png at each validation; needs the extra plot.")
     tensorboard: bool = Field(False, description="Write event files for TensorBoard; needs the extra tensorboard.")
 
     evaluate: Annotated[Path | None, Flag("FOLDER", heading="evaluation instead of training")] = Field(

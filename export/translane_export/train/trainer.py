@@ -190,7 +190,7 @@ class Trainer:
                 # Weights that no later average takes go once the state that leaves them out is on disk.
                 self._kept.delete(self._state.checkpoints[: -self._settings.average])
                 self._state.checkpoints = self._state.checkpoints[-self._settings.average :]
-                report.draw()
+                report.begin_window()
         self._follow()
         seed_others(self._settings.seed, self._state.step, self._parallel)
 
@@ -206,7 +206,7 @@ class Trainer:
                 state.best_bleu, state.best_step = validated.best_bleu, validated.best_step
             elif state.step and state.step % self._settings.valid_every:
                 self._validate(report)
-            report.draw()
+            report.begin_window()
         self._follow()
 
     def _follow(self) -> None:

@@ -30,7 +30,7 @@ EXTRAS = {
     "translane_client": ["files", "completion", "otel"],
     "translane_server": ["server-base", "server", "language-id", "completion", "http", "otel", "ray", "s3"],
     "translane_batch": ["server-base", "batch", "ray"],
-    "translane_export": ["server-base", "server", "export", "plot"],
+    "translane_export": ["server-base", "server", "export"],
 }
 # What a distribution is imported as, where that is not its name.
 MODULES = {

@@ -57,12 +57,12 @@ def hostile(findings):
 
 
 def read(findings):
-    return Reader(make_page(findings, {"positions": b"<svg/>", "operators": b""}, "svg"))
+    return Reader(make_page(findings))
 
 
 def test_texts_are_no_elements(findings, hostile):
     ordinary, page = read(findings), read(hostile)
-    assert len(page.scripts) == len(ordinary.scripts) == 2
+    assert len(page.scripts) == len(ordinary.scripts) == 3
     assert [tag for tag, _ in page.elements] == [tag for tag, _ in ordinary.elements]
     assert not any(name.startswith("on") for _, attributes in page.elements for name in attributes)
     data = json.loads(page.scripts[0])
@@ -72,10 +72,9 @@ def test_texts_are_no_elements(findings, hostile):
 def test_it_asks_the_network_for_nothing(findings):
     page = read(findings)
     for _, attributes in page.elements:
-        assert not {"href", "srcset", "action"} & attributes.keys()
-        assert attributes.get("src", "data:").startswith("data:")
+        assert not {"href", "src", "srcset", "action"} & attributes.keys()
     (policy,) = [each["content"] for tag, each in page.elements if each.get("http-equiv") == "Content-Security-Policy"]
-    digest = base64.b64encode(hashlib.sha256(page.scripts[1].encode()).digest()).decode()
+    digest = base64.b64encode(hashlib.sha256(page.scripts[2].encode()).digest()).decode()
     assert policy.startswith("default-src 'none'; ")
     assert policy.endswith(f"script-src 'sha256-{digest}'")
 
@@ -88,8 +87,16 @@ def test_it_holds_the_weights_to_four_digits(findings):
         assert (kind["layers"], kind["heads"]) == expected.weights.shape[:2]
 
 
+def test_it_holds_the_positions(findings):
+    page = read(findings)
+    (table,), (expected,) = json.loads(page.scripts[1]), findings.tables
+    assert [attributes.get("class") for tag, attributes in page.elements if tag == "canvas"].count("positions") == 1
+    values = np.frombuffer(base64.b64decode(table["values"]), "<f4").reshape(table["shape"])
+    np.testing.assert_array_equal(values, expected.values)
+
+
 def test_it_holds_every_step_and_operator(findings):
-    content = make_page(findings, {}, "svg")
+    content = make_page(findings)
     for step in findings.way.steps:
         assert step.module in content
     for graph in findings.graphs:
@@ -111,3 +118,27 @@ console.log(JSON.stringify([[...weightsOf(kind, 1, 0)], [...weightsOf(kind, 1, k
     head, mean = (np.array(values).reshape(kind.weights.shape[2:]) for values in json.loads(ran.stdout))
     assert np.abs(head - kind.weights[1, 0]).max() < 1e-4
     assert np.abs(mean - kind.weights[1].mean(0)).max() < 1e-4
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="node is not installed")
+def test_the_script_draws_the_positions(findings):
+    """The strength of each cell is its number, and the colour is its sign."""
+    (table,) = json.loads(read(findings).scripts[1])
+    program = f"""{SCRIPT.read_text(encoding="utf-8")}
+globalThis.getComputedStyle = () => ({{ getPropertyValue: (name) => name }});
+globalThis.matchMedia = () => ({{ addEventListener() {{}} }});
+const cells = [];
+const signed = (cell) => cell.globalAlpha * (cell.fillStyle === "--bar" ? -1 : 1);
+const context = {{ clearRect() {{}}, fillRect() {{ cells.push(signed(this)); }} }};
+const canvas = {{ getContext: () => context, addEventListener() {{}} }};
+const readout = {{}};
+const table = {json.dumps(table)};
+globalThis.document = {{ documentElement: null }};
+table.values = readNumbers(table.values);
+showTable(canvas, readout, table);
+console.log(JSON.stringify([cells, readout.textContent]));"""
+    ran = subprocess.run(["node", "-e", program], capture_output=True, text=True, check=True, timeout=60)
+    cells, legend = json.loads(ran.stdout)
+    values = findings.tables[0].values
+    np.testing.assert_allclose(np.array(cells).reshape(values.shape), values / np.abs(values).max(), atol=1e-6)
+    assert legend.startswith(f"Down: position, 0 to {len(values) - 1}. Across: dimension, 0 to {values.shape[1] - 1}.")
