@@ -104,7 +104,7 @@ def node():
     return ["node", EXAMPLES / "node/translate.js"]
 
 
-@pytest.mark.parametrize("program", [python, pytest.param(node, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("program", [python, node])
 class TestPrograms:
     async def test_translate_and_stream(self, program, place):
         output, code = await run(*program(), *TEXTS, variables=place.variables)

@@ -44,7 +44,6 @@ async def test_commands():
     assert answered == shown
 
 
-@pytest.mark.slow  # and so .ci/run has it on a machine with Node.js
 @pytest.mark.skipif(not shutil.which("node"), reason="node is not installed")
 async def test_javascript():
     (script,) = blocks("js")

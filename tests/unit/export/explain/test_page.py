@@ -99,7 +99,6 @@ def test_it_holds_every_step_and_operator(findings):
     )
 
 
-@pytest.mark.slow  # and so .ci/run has it on a machine with Node.js
 @pytest.mark.skipif(not shutil.which("node"), reason="node is not installed")
 def test_the_script_reads_the_weights(findings):
     kind = findings.attention.kinds[0]
