@@ -9,7 +9,6 @@ from collections.abc import Sequence
 _USAGE = """\
 usage: translane-plan measure --output FILE [options] BUNDLE
        translane-plan size [options] PROFILE
-       translane-plan --print-completion {bash,zsh,tcsh}
 
 measure   what sentences of a model cost on this machine
 size      how many machines a load needs; what rate they keep; or what latency they have
@@ -31,8 +30,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             return commands.measure(argv[1:], os.environ)
         if command == "size":
             return commands.size(argv[1:], os.environ)
-        if command.partition("=")[0] == "--print-completion":
-            return commands.print_completion(argv)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("translane"):
             raise

@@ -21,12 +21,10 @@ from translane_plan.settings import MEASURE_PREFIX, SIZE_PREFIX, MeasureSettings
 from translane_plan.sizing import MOST_SENTENCES, Demand
 from translane_server.errors import SettingsError, StartupError, is_about_memory
 from translane_server.printable import printable
-from translane_server.settings_loader import Settings, load_settings
-from translane_server.settings_loader import print_completion as print_script
+from translane_server.settings_loader import load_settings
 from translane_server.standard_output import write_output
 
 PROGRAM = "translane-plan"
-_COMMANDS: dict[str, type[Settings]] = {"measure": MeasureSettings, "size": SizeSettings}
 _LONGEST_MEAN = 65536  # tokens
 
 
@@ -97,15 +95,6 @@ def size(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     except OSError as error:
         return _fail(program, f"standard output cannot be written: {error.strerror}", 1)
     return 0 if plan.is_kept else 1
-
-
-def print_completion(arguments: Sequence[str]) -> int:
-    """Print the script that completes the program in a shell; return the exit code: 0 done, 2 wrong arguments."""
-    try:
-        print_script(arguments, prog=PROGRAM, commands=_COMMANDS)
-    except SettingsError as error:
-        return _fail(PROGRAM, str(error), error.exit_code)
-    return 0
 
 
 def _front_ends(settings: SizeSettings, profile: Profile, lengths: Sequence[Length]) -> int:

@@ -1,14 +1,10 @@
 """The command line of `translane-server`: its help, its version, and a missing package."""
 
-import re
 import subprocess
 import sys
 from importlib.metadata import version
 
 import pytest
-
-from translane_server.settings import ServerSettings
-from translane_server.settings_loader import flag_name
 
 
 def run(*argv, without=None):
@@ -28,15 +24,3 @@ def test_a_missing_package_is_one_sentence(package):
 def test_the_version():
     ended = run("--version")
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, f"translane-server {version('translane')}\n", "")
-
-
-def test_the_help_has_every_setting_and_words_for_values():
-    ended = run("--help")
-    assert (ended.returncode, ended.stderr) == (0, "")
-    assert ended.stdout.startswith("usage: translane-server --model FOLDER [options]\n")
-    flags = dict(re.findall(r"^  (--[\w-]+)(?:, --no-[\w-]+| (\S+))?(?:  |$)", ended.stdout, re.MULTILINE))
-    assert set(flags) == {flag_name(ServerSettings, name) for name in ServerSettings.model_fields} - {
-        "--model-settings"
-    } | {"--config", "--print-completion"}
-    words = {word for word in flags.values() if not word.startswith("{")}
-    assert words == {"", "FILE", "FOLDER", "HOST", "PORT", "N", "SECONDS", "BYTES", "SHARE", "KEY", "ORIGIN"}

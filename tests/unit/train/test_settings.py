@@ -97,16 +97,6 @@ def test_the_docs_have_every_setting_with_its_default_its_choices_and_its_meanin
     assert [list(section) for section in documented.values()] == [list(section) for section in expected.values()]
 
 
-def test_the_docs_and_the_help_list_the_same_flags(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        _load(["--help"])
-    helped = re.findall(r"^  (?:-\w, )?(--[a-z0-9-]+)", capsys.readouterr().out, flags=re.MULTILINE)
-    listed = [flag for section in _documented().values() for flag in section]
-    assert helped == ["--help", "--version", "--print-completion", "--config", *listed]
-    introduction = DOCS.read_text(encoding="utf-8").split("\n## Settings\n")[1].split("**Data**")[0]
-    assert all(f"`{flag}`" in introduction for flag in helped[:4])
-
-
 @pytest.mark.parametrize(
     ("argv", "sentence"),
     [

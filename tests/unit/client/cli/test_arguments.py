@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 from collections import deque
 from importlib.metadata import version
 from pathlib import Path
@@ -97,54 +96,6 @@ def test_version(capsys, flag: str):
         main([flag])
     assert caught.value.code == 0
     assert capsys.readouterr().out == f"translane {version('translane')}\n"
-
-
-@pytest.mark.parametrize(
-    ("name", "usage"),
-    [
-        ("translate", "usage: translane translate [options] [TEXT ...]"),
-        ("score", "usage: translane score [options] [SOURCE TARGET]"),
-        ("models", "usage: translane models [options]"),
-        ("bench", "usage: translane bench [options]"),
-    ],
-)
-def test_help_has_words_for_values_and_each_default_once(capsys, name: str, usage: str):
-    with pytest.raises(SystemExit) as caught:
-        main([name, "--help"])
-    assert caught.value.code == 0
-    page = capsys.readouterr().out
-    assert page.splitlines()[0] == usage
-    words = set(re.findall(r"^  (?:-\w \S+, )?--[a-z0-9-]+ ([^ \n]+)", page, re.MULTILINE))
-    assert words <= {
-        "FILE",
-        "HOST:PORT",
-        "N",
-        "N,N",
-        "NAME",
-        "R",
-        "REGEX",
-        "SECONDS",
-        "TAG",
-        "TEXT",
-        "TIME",
-        "WHEN",
-        "X",
-    }
-    entries = [" ".join(entry.split()) for entry in re.split(r"\n  (?=-)|\n\n", page)]
-    assert (
-        "--server HOST:PORT address of the server, or of several with commas between them, which requests take in turn"
-        " (default: localhost:50051)"
-    ) in entries
-    assert max(entry.count("default:") for entry in entries) == 1
-    assert "None" not in page
-
-
-def test_help_shows_defaults_as_they_are_typed(capsys):
-    with pytest.raises(SystemExit):
-        main(["bench", "--help"])
-    page = " ".join(capsys.readouterr().out.split())
-    assert "latency that 95% of requests may reach (default: 500ms)" in page
-    assert "texts of a higher priority go first (default: 0)" in page
 
 
 def test_scripted_failures_are_ridden_out(server: FakeServer, command: Command):
