@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -36,6 +36,11 @@ _OF_THIS_MACHINE = ("model_cache", "model_cache_bytes", "device", "replicas", "t
 
 class BatchSettings(Settings):
     """Translates a corpus, a file or a folder of files, and writes a file of the same records for each of its files."""
+
+    short_help: ClassVar = (
+        *("kind", "field", "output_field", "source_language", "target_language", "beam_size"),
+        *("leave_out", "device", "replicas", "rows", "server", "token_file", "ray"),
+    )
 
     corpus: Annotated[Path, Flag(positional=True)] = Field(
         description="File or folder to translate: lines, TSV or JSON lines, each also gzipped, or Parquet."

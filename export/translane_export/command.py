@@ -26,7 +26,7 @@ from translane_export.shortlists.settings import ShortlistSettings
 from translane_server.errors import StartupError, first_line, is_about_memory
 from translane_server.manifest import Manifest
 from translane_server.printable import printable
-from translane_server.settings_loader import Settings, load_settings
+from translane_server.settings_loader import load_settings
 
 _PROGRAM = "translane-export"
 _EXPLAIN = "explain"  # the first argument; a checkpoint in a folder of this name is ./explain
@@ -62,10 +62,7 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def _export(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
-    commands: dict[str, type[Settings]] = {_EXPLAIN: ExplainSettings, _SHORTLIST: ShortlistSettings}
-    settings = load_settings(
-        ExportSettings, arguments, environ, prog=_PROGRAM, env_prefix=ENV_PREFIX, commands=commands
-    )
+    settings = load_settings(ExportSettings, arguments, environ, prog=_PROGRAM, env_prefix=ENV_PREFIX)
     torch.set_num_threads(settings.computing_threads)
     return _report(settings, export_precisions(settings, log=_progress))
 

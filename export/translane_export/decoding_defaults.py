@@ -6,9 +6,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from translane.arguments import hint
 from translane_server.manifest import SearchDefaults
 from translane_server.printable import shown
-from translane_server.settings_loader import hint
 
 _GREEDY = ("", "none")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import BeforeValidator, Field, field_validator
 
@@ -22,6 +22,11 @@ Format = Literal["onnx", "torchscript"]
 
 class ExportSettings(Settings):
     """Exports a trained checkpoint as a model bundle. `translane-export explain BUNDLE TEXT` looks inside a bundle."""
+
+    short_help: ClassVar = (
+        *("precision", "force", "threads", "name", "license", "source_language", "target_language", "languages"),
+        *("decoding_defaults", "shortlist", "test"),
+    )
 
     checkpoint: Annotated[Path, Flag(positional=True)] = Field(
         description="Folder of the checkpoint: of translane-train, Hugging Face, fairseq, OpenNMT-py or Marian, or"

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
+from translane.arguments import hint
 from translane_server.manifest import MODEL_NAME
 from translane_server.model_places import ModelPlace, RemotePlace, read_folder, read_places
-from translane_server.settings_loader import Flag, Settings, hint, what_is_wrong
+from translane_server.settings_loader import Flag, Settings, what_is_wrong
 
 ENV_PREFIX = "TRANSLANE_"
 
@@ -45,6 +46,11 @@ PER_MODEL = (
 
 class ServerSettings(Settings):
     """Serves translations of model bundles over gRPC."""
+
+    short_help: ClassVar = (
+        *("models", "host", "port", "http_port", "tls_cert", "tls_key", "keys_file"),
+        *("device", "replicas", "threads", "rows", "check", "log_level"),
+    )
 
     model: Annotated[
         tuple[ModelPlace | RemotePlace, ...] | None,

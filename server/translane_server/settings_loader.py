@@ -10,19 +10,17 @@ import argparse
 import re
 import tomllib
 import typing
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
-from importlib.metadata import version
 from pathlib import Path
 from types import NoneType
-from typing import Any, Literal, NoReturn, TypeVar
+from typing import Any, ClassVar, Literal, NoReturn, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from translane_server.completion import add_flag
+from translane.arguments import Parser, hint, with_default
 from translane_server.errors import SettingsError
 from translane_server.files import read_regular
 from translane_server.printable import shown
@@ -42,6 +40,9 @@ class Settings(BaseModel):
     """Base of the settings of a command. `load_settings` builds them; programs may also pass them by keyword."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
+
+    short_help: ClassVar[tuple[str, ...]] = ()
+    """Settings that `--help` shows beside those that the usage names, where not all of them fit on a page."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,6 @@ def load_settings(
     *,
     prog: str,
     env_prefix: str,
-    commands: Mapping[str, type[Settings]] | None = None,
 ) -> SettingsT:
     """Build settings from arguments, environment variables and the settings file that either of them names.
 
@@ -101,13 +101,12 @@ def load_settings(
         environ: environment variables.
         prog: name of the program; of one of its commands: both names, with a space between them.
         env_prefix: prefix of the program's environment variables.
-        commands: settings of the program's commands, by name, for the script that completes them.
 
     Raises:
         SettingsError: a setting is unknown, missing or invalid; the message is one sentence.
         SystemExit: ``--help`` or ``--version`` was given, and its text is printed.
     """
-    flags = _read_flags(cls, argv, _parser(cls, prog, env_prefix, commands))
+    flags = _read_flags(cls, argv, _parser(cls, prog, env_prefix))
     variables = _read_environment(cls, environ, env_prefix)
     layers = _Layers()
     if file := flags.pop(_CONFIG, variables.pop(_CONFIG, None)):
@@ -128,31 +127,11 @@ def flag_name(cls: type[Settings], name: str) -> str:
     return name.upper() if _flag(cls.model_fields[name]).positional else "--" + name.replace("_", "-")
 
 
-class _Parser(argparse.ArgumentParser):
+class SettingsParser(Parser):
+    """A parser whose errors are about settings."""
+
     def error(self, message: str) -> NoReturn:
-        # Only the first unrecognized argument is surely wrong: the next one may be its value.
-        prefix, _, rest = message.partition("unrecognized arguments: ")
-        if not prefix and rest:
-            raise SettingsError(f"unknown argument {rest.split()[0]}; --help lists the known ones")
         raise SettingsError(message.removeprefix("argument "))
-
-
-def print_completion(argv: Sequence[str], *, prog: str, commands: Mapping[str, type[Settings]]) -> None:
-    """Print the script that completes a program which only has commands.
-
-    Args:
-        argv: command-line arguments; the first one is ``--print-completion``.
-        prog: name of the program.
-        commands: settings of its commands, by name.
-
-    Raises:
-        SettingsError: the arguments are wrong.
-        SystemExit: the script is printed.
-    """
-    parser = _Parser(prog=prog, allow_abbrev=False)
-    parser.add_argument("-V", "--version", action="version", help="show the version")
-    add_flag(parser, lambda: _add_commands(parser, commands))
-    parser.parse_args(argv)
 
 
 def _read_flags(cls: type[Settings], argv: Sequence[str], parser: argparse.ArgumentParser) -> dict[str, Any]:
@@ -170,38 +149,23 @@ def _items(cls: type[Settings], name: str, value: str) -> list[str]:
     return re.split(_flag(cls.model_fields[name]).separator, value)
 
 
-def _parser(
-    cls: type[Settings], prog: str, env_prefix: str, commands: Mapping[str, type[Settings]] | None
-) -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog=prog,
+def _parser(cls: type[Settings], prog: str, env_prefix: str) -> Parser:
+    parser = SettingsParser(
+        prog,
         usage=" ".join([prog, *_usage(cls)]),
         description=(cls.__doc__ or "").strip(),
-        epilog=f"Every flag has an environment twin: {_variable(env_prefix, _CONFIG)} is --{_CONFIG}. A flag wins over"
-        " the environment, the environment over the file, the file over the default.",
-        formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=30),
+        epilog=f"Environment twins: {_variable(env_prefix, _CONFIG)} is --{_CONFIG}. A flag wins over the"
+        " environment, the environment over the file, the file over the default.",
         argument_default=argparse.SUPPRESS,
-        allow_abbrev=False,
     )
-    parser.add_argument(
-        "-V", "--version", action="version", version=f"{prog} {version('translane')}", help="show the version"
-    )
-    if " " not in prog:  # the program's own script completes its commands, too
-        add_flag(parser, (lambda: _add_commands(parser, commands)) if commands else None)
+    parser.short_help = (*_named_in_usage(cls), *cls.short_help) if cls.short_help else ()
     _add_settings(parser, cls)
     return parser
 
 
-def _add_commands(parser: argparse.ArgumentParser, commands: Mapping[str, type[Settings]]) -> None:
-    """Add a parser for each command of a program, as far as completion needs it."""
-    parsers = parser.add_subparsers(prog=parser.prog)
-    for name, cls in commands.items():
-        _add_settings(parsers.add_parser(name, help=cls.__doc__, description=cls.__doc__), cls)
-
-
 def _add_settings(parser: argparse.ArgumentParser, cls: type[Settings]) -> None:
     """Add a flag for each setting, and one for the settings file."""
-    parser.add_argument(f"--{_CONFIG}", metavar="FILE", help="TOML file of settings; its keys are flags with _ for -")
+    parser.add_argument(f"--{_CONFIG}", metavar="FILE", help="TOML file of settings; a key is a flag with _ for -")
     section: argparse._ActionsContainer = parser
     for name, setting in cls.model_fields.items():
         flag = _flag(setting)
@@ -224,10 +188,14 @@ def _add_settings(parser: argparse.ArgumentParser, cls: type[Settings]) -> None:
 
 def _usage(cls: type[Settings]) -> Iterator[str]:
     """The words after the command's name: flags of the usage, [options], positional arguments."""
-    required = [name for name, setting in cls.model_fields.items() if setting.is_required() or _flag(setting).in_usage]
-    yield from (f"{flag_name(cls, name)} {_metavar(cls, name)}" for name in required if not _is_positional(cls, name))
+    named = _named_in_usage(cls)
+    yield from (f"{flag_name(cls, name)} {_metavar(cls, name)}" for name in named if not _is_positional(cls, name))
     yield "[options]"
     yield from (_metavar(cls, name) for name in cls.model_fields if _is_positional(cls, name))
+
+
+def _named_in_usage(cls: type[Settings]) -> list[str]:
+    return [name for name, setting in cls.model_fields.items() if setting.is_required() or _flag(setting).in_usage]
 
 
 def _flag(setting: FieldInfo) -> Flag:
@@ -263,15 +231,8 @@ def _kinds(annotation: Any) -> Iterator[Any]:
 
 def _help(setting: FieldInfo) -> str:
     """The description of a setting, and its default if it has one."""
-    default = setting.default
-    if setting.is_required():
-        shown = " (required)"
-    elif isinstance(default, bool):
-        shown = f" (default: {'yes' if default else 'no'})"
-    else:
-        number = f"{default:g}" if isinstance(default, float) else default
-        shown = "" if default in (None, "", ()) else f" (default: {number})"
-    return (setting.description or "").replace("%", "%%") + shown
+    description = (setting.description or "").replace("%", "%%")
+    return f"{description} (required)" if setting.is_required() else with_default(description, setting.default)
 
 
 def _read_environment(cls: type[Settings], environ: Mapping[str, str], env_prefix: str) -> dict[str, Any]:
@@ -321,7 +282,10 @@ def what_is_wrong(problem: ErrorDetails) -> str:
     if not problem["loc"]:
         return message
     message = message[:1].lower() + message[1:]
-    return message if problem["type"] == UNQUOTED else f"{message}, not {shown(problem['input'])}"
+    if problem["type"] == UNQUOTED:
+        return message
+    choices = re.findall("'(.*?)'", problem["ctx"]["expected"]) if problem["type"] == "literal_error" else ()
+    return f"{message}, not {shown(problem['input'])}{hint(str(problem['input']), choices)}"
 
 
 def _is_list(cls: type[Settings], name: str) -> bool:
@@ -332,9 +296,3 @@ def _is_list(cls: type[Settings], name: str) -> bool:
 
 def _variable(env_prefix: str, name: str) -> str:
     return env_prefix + name.upper()
-
-
-def hint(name: str, known: Iterable[str]) -> str:
-    """The end of a sentence about an unknown `name`: which of the `known` names may be meant, if any is alike."""
-    close = get_close_matches(name, known, n=1, cutoff=0.8)
-    return f"; did you mean {close[0]}?" if close else ""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+from translane.arguments import Parser
 from translane_client._requests import RequestSettings
 from translane_client.bench.benchmark import Benchmark, Plan
 from translane_client.bench.load import Bound, Load
@@ -27,7 +28,7 @@ from translane_client.results import ServerInfo
 from translane_client.retry import RetryPolicy
 
 
-def add_flags(parser: argparse.ArgumentParser, flags: Flags) -> None:
+def add_flags(parser: Parser, flags: Flags) -> None:
     """Declares the arguments of the command."""
     parser.description = (
         f"{parser.description} Latency counts from the moment when a request is due. No request is tried again."
@@ -84,6 +85,10 @@ def add_flags(parser: argparse.ArgumentParser, flags: Flags) -> None:
         help=f"write the measurements as JSON, too (environment: {ENV_PREFIX}JSON_FILE)",
     )
     decoding_flags.add_flags(flags)
+    parser.short_help = (
+        *("server", "ca", "token_file", "rate", "clients", "find_rate", "p95", "duration", "warm_up"),
+        *("input", "texts_per_request", "model", "source_language", "target_language", "json_file", "beam_size"),
+    )
 
 
 def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:

@@ -7,11 +7,10 @@ import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from functools import partial
-from importlib.metadata import version
 from typing import BinaryIO, TextIO
 
-from translane_client.cli import bench, completion, connection_flags, decoding_flags, models, score, translate
+from translane.arguments import Parser
+from translane_client.cli import bench, connection_flags, decoding_flags, models, score, translate
 from translane_client.cli.bulk import CommandError
 from translane_client.cli.flags import ENV_PREFIX, Flags, count, seconds
 from translane_client.cli.printable import printable
@@ -21,7 +20,6 @@ from translane_client.errors import TranslaneError
 from translane_client.retry import RetryPolicy
 
 _BROKEN_PIPE = 141  # 128 + SIGPIPE
-_HelpFormatter = partial(argparse.HelpFormatter, max_help_position=30)
 
 
 def run(
@@ -70,13 +68,7 @@ def _forget_unwritten(stdout: BinaryIO | None) -> None:
 
 def parse_arguments(argv: Sequence[str], environ: Mapping[str, str]) -> argparse.Namespace:
     """The command's arguments; the environment, or else a default, fills those left out. Exits on wrong usage."""
-    parser = argparse.ArgumentParser(
-        "translane", description="Client of the Translane translation service.", formatter_class=_HelpFormatter
-    )
-    parser.add_argument(
-        "-V", "--version", action="version", version=f"translane {version('translane')}", help="show the version"
-    )
-    completion.add_flag(parser)
+    parser = Parser("translane", description="Client of the Translane translation service.")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     for name, command, operands, help, description in (
@@ -108,7 +100,6 @@ def parse_arguments(argv: Sequence[str], environ: Mapping[str, str]) -> argparse
             name,
             help=help,
             description=description,
-            formatter_class=_HelpFormatter,
             usage=f"translane {name} [options] {operands}".rstrip(),
             epilog=f"Every flag has an environment twin: {ENV_PREFIX}SERVER is --server. A flag wins over its twin.",
         )
@@ -121,7 +112,7 @@ def parse_arguments(argv: Sequence[str], environ: Mapping[str, str]) -> argparse
     return arguments
 
 
-def _server_flags(parser: argparse.ArgumentParser, *, retries: bool) -> Flags:
+def _server_flags(parser: Parser, *, retries: bool) -> Flags:
     flags = Flags(parser)
     flags.section("connection")
     connection_flags.add_flags(flags)

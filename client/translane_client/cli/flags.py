@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from translane.arguments import Parser, with_default
 from translane_client.options import FLOAT_MAX
 
 ENV_PREFIX = "TRANSLANE_CLIENT_"
@@ -23,7 +24,7 @@ class Flags:
     spaces between them.
     """
 
-    def __init__(self, parser: argparse.ArgumentParser) -> None:
+    def __init__(self, parser: Parser) -> None:
         self._parser = parser
         self._section: argparse._ActionsContainer = parser
         self._defaults: dict[str, tuple[argparse.Action, Any]] = {}
@@ -41,8 +42,7 @@ class Flags:
             help: The text of the help, which also shows the default.
             settings: Further arguments of `add_argument`.
         """
-        shown = "" if default is None or default is False or default == "" else f" (default: {default})"
-        action = self._section.add_argument(*names, default=None, help=help + shown, **settings)
+        action = self._section.add_argument(*names, default=None, help=with_default(help, default), **settings)
         convert = settings.get("type")
         self._defaults[action.dest] = (action, convert(default) if convert and isinstance(default, str) else default)
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict
 
+from translane.arguments import Parser
 from translane_client.cli.flags import Flags
 from translane_client.cli.printable import printable
 from translane_client.cli.standard_streams import StandardStreams
@@ -18,7 +19,7 @@ from translane_client.retry import RetryPolicy
 _COLUMNS = ("NAME", "VERSION", "LANGUAGES", "PRECISION", "DEVICE", "PARAMETERS", "SOURCE TOKENS", "TARGET TOKENS")
 
 
-def add_flags(parser: argparse.ArgumentParser, flags: Flags) -> None:
+def add_flags(parser: Parser, flags: Flags) -> None:
     """Declares the arguments of the command."""
     flags.section("output")
     flags.switch("--json", help="write JSON")

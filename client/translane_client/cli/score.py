@@ -6,6 +6,7 @@ import argparse
 from contextlib import ExitStack
 from pathlib import Path
 
+from translane.arguments import Parser
 from translane_client.cli import bulk, formats
 from translane_client.cli.flags import Flags, unicode
 from translane_client.cli.inputs import Arguments, Inputs, ParallelLines, TabbedPairs
@@ -13,7 +14,7 @@ from translane_client.cli.standard_streams import StandardStreams
 from translane_client.results import Score, perplexity_of
 
 
-def add_flags(parser: argparse.ArgumentParser, flags: Flags) -> None:
+def add_flags(parser: Parser, flags: Flags) -> None:
     """Declares the arguments of the command."""
     parser.add_argument(
         "pair",

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterable
 from contextlib import ExitStack
 
+from translane.arguments import Parser
 from translane_client.cli import bulk, decoding_flags, formats
 from translane_client.cli.bulk import Output
 from translane_client.cli.files import flags as file_flags
@@ -21,7 +22,7 @@ from translane_client.options import DecodingOptions
 from translane_client.results import Translation
 
 
-def add_flags(parser: argparse.ArgumentParser, flags: Flags) -> None:
+def add_flags(parser: Parser, flags: Flags) -> None:
     """Declares the arguments of the command."""
     parser.add_argument(
         "texts", nargs="*", metavar="TEXT", help="text to translate; without one, -i or standard input is read"
@@ -35,6 +36,10 @@ def add_flags(parser: argparse.ArgumentParser, flags: Flags) -> None:
     bulk.add_request_flags(flags)
     flags.add("--priority", type=integer, default=0, metavar="N", help="texts of a higher priority go first")
     decoding_flags.add_flags(flags)
+    parser.short_help = (
+        *("server", "token_file", "input", "output", "json", "file_format", "format", "model"),
+        *("source_language", "target_language", "beam_size", "split_sentences", "terms", "glossary", "nbest"),
+    )
 
 
 def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:

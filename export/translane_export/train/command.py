@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from translane_export.distill.settings import DistillSettings
 from translane_export.errors import ExportError
 from translane_export.train.corpus import build_corpus, read_texts
 from translane_export.train.data import Columns, read_parallel_text
@@ -23,7 +22,6 @@ from translane_server.errors import SettingsError, is_about_memory
 from translane_server.settings_loader import load_settings
 
 _PROGRAM = "translane-train"
-_COMMANDS = {"distill": DistillSettings}
 
 
 def run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -31,9 +29,7 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     rank = environ.get("RANK", "0")  # as torchrun numbers several processes
     program = _PROGRAM if rank == "0" else f"{_PROGRAM} (process {rank[:10]})"
     try:
-        settings = load_settings(
-            TrainSettings, arguments, environ, prog=_PROGRAM, env_prefix=ENV_PREFIX, commands=_COMMANDS
-        )
+        settings = load_settings(TrainSettings, arguments, environ, prog=_PROGRAM, env_prefix=ENV_PREFIX)
         if settings.threads:
             torch.set_num_threads(settings.threads)
         if settings.evaluate:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -35,6 +35,12 @@ _KEPT_BY_INIT = (
 
 class TrainSettings(Settings):
     """Trains a Transformer on parallel text, or scores a trained one (--evaluate)."""
+
+    short_help: ClassVar = (
+        *("train", "valid", "output", "source_language", "target_language", "source_vocabulary_size"),
+        *("target_vocabulary_size", "init", "preset", "max_tokens", "device", "max_epochs", "resume"),
+        *("evaluate", "test"),
+    )
 
     train: Annotated[Path | None, Flag("FILE", heading="data")] = Field(
         None, description="Parallel text to train on: TSV, gzipped when it ends in .gz."

@@ -8,12 +8,12 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
 
 from pydantic import ValidationError
 
+from translane.arguments import Parser
 from translane_server.access.key_file import change_keys
 from translane_server.access.keys import (
     MOST_HOLDERS,
@@ -26,8 +26,8 @@ from translane_server.access.keys import (
     make_token,
     without_secrets,
 )
-from translane_server.completion import add_flag
 from translane_server.errors import KeysError, SettingsError, StartupError
+from translane_server.settings_loader import SettingsParser
 
 _PROG = "translane-keys"
 _FILE_VARIABLE = "TRANSLANE_KEYS_FILE"
@@ -203,15 +203,13 @@ def _limit(kind: type[int] | type[float]) -> Any:
     return read
 
 
-class _Parser(argparse.ArgumentParser):
+class _Parser(SettingsParser):
     def error(self, message: str) -> NoReturn:
-        raise SettingsError(without_secrets(message.removeprefix("argument ")))
+        super().error(without_secrets(message))
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog=_PROG, description=__doc__, allow_abbrev=False)
-    parser.add_argument("-V", "--version", action="version", version=f"{_PROG} {version('translane')}")
-    add_flag(parser)
+def _parser() -> Parser:
+    parser = _Parser(_PROG, description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, text in (
         ("add", "give NAME a key, and print the key; nothing shows it again"),
@@ -220,7 +218,7 @@ def _parser() -> argparse.ArgumentParser:
         ("remove", "remove NAME, or one of its keys"),
         ("list", "show holders, limits, and the beginnings of hashes"),
     ):
-        _add_arguments(name, commands.add_parser(name, help=text, description=text, allow_abbrev=False))
+        _add_arguments(name, commands.add_parser(name, help=text, description=text))
     return parser
 
 

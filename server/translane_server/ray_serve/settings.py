@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -36,6 +36,11 @@ _REFUSED: Mapping[str, str] = {
 
 class RaySettings(ServerSettings):
     """Writes the configuration of Ray Serve that serves translations of model bundles over gRPC."""
+
+    short_help: ClassVar = (
+        *("models", "port", "metrics_port", "keys_file", "device", "replicas", "threads", "rows"),
+        *("serve_replicas", "max_serve_replicas", "serve_cpus", "serve_gpus", "separate_models"),
+    )
 
     serve_replicas: Annotated[int, Flag(heading="Ray Serve")] = Field(
         default=1,

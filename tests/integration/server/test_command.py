@@ -253,13 +253,6 @@ def test_foreseeable_problems_are_one_sentence(tmp_path):
 
 
 @pytest.mark.slow
-def test_help():
-    answer = run("--help")
-    assert answer.returncode == 0
-    assert "--metrics-port" in answer.stdout
-
-
-@pytest.mark.slow
 def test_a_service_manager_hears_when_the_model_translates_and_when_the_server_stops(start, call, tmp_path):
     path = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:

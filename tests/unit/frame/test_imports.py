@@ -23,12 +23,12 @@ FIRST_PARTY = {
     "translane_client": {"translane"},
     "translane_server": {"translane"},
     "translane_batch": {"translane_client", "translane_server"},
-    "translane_export": {"translane_server"},
+    "translane_export": {"translane", "translane_server"},
 }
 EXTRAS = {
     "translane": [],
-    "translane_client": ["files", "completion", "otel"],
-    "translane_server": ["server-base", "server", "language-id", "completion", "http", "otel", "ray", "s3"],
+    "translane_client": ["files", "otel"],
+    "translane_server": ["server-base", "server", "language-id", "http", "otel", "ray", "s3"],
     "translane_batch": ["server-base", "batch", "ray"],
     "translane_export": ["server-base", "server", "export"],
 }
@@ -78,12 +78,11 @@ ROOMS = {
         "model_urls": set(),
         "model_places": {"manifest", "model_urls", "settings_loader"},
         "settings": {"manifest", "model_places", "settings_loader"},
-        "completion": set(),
-        "settings_loader": {"completion", "errors", "files", "printable"},
+        "settings_loader": {"errors", "files", "printable"},
         "devices": {"errors", "manifest"},
         "bundle_choice": {"bundle", "devices", "errors"},
         "descriptors": {"observation"},
-        "access": {"completion", "errors", "file_changes", "files", "observation", "settings"},
+        "access": {"errors", "file_changes", "files", "observation", "settings", "settings_loader"},
         "check": {"access", "cpus", "errors", "front_ends", "models", "observation", "server", "settings", "store"},
         "store": {
             "bundle", "errors", "files", "manifest", "model_places", "model_urls", "printable", "settings",
@@ -213,7 +212,7 @@ ROOMS = {
             "model", "sources", "errors", "memory", "output_folder", "torch_model",
         },
         "train.__main__": {"distill", "train", "missing_packages"},
-        "train": {"graphs", "model", "checkpoint", "distill.settings", "errors", "file_readers", "languages"},
+        "train": {"graphs", "model", "checkpoint", "errors", "file_readers", "languages"},
         "distill": {"checks", "model", "sources", "train", "bundle_writer", "checkpoint", "errors", "settings"},
         "int8": {"checks", "graphs", "model", "train", "errors", "memory", "ranges"},
         "sources": {
@@ -317,7 +316,6 @@ def test_nothing_but_export_can_import_torch():
 def test_the_client_can_import_grpc_and_protobuf_alone_but_for_optional_parts():
     optional = {
         "polib": {"translane_client.cli.files.gettext_catalogs"},
-        "shtab": {"translane_client.cli.completion"},
         "opentelemetry": {"translane_client._tracing"},
     }
     assert declared("translane_client") == {"grpc", "grpc_status", "google.protobuf", "google.rpc", *optional}

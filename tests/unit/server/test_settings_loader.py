@@ -84,9 +84,9 @@ def test_the_constructor_reads_no_environment(monkeypatch):
     ("argv", "environ", "sentence"),
     [
         ((), {}, "SOURCE is required (or TRANSLANE_SOURCE, or source in the settings file)"),
-        (("x", "--sped", "9"), {}, "unknown argument --sped; --help lists the known ones"),
-        (("x", "--batch", "9"), {}, "unknown argument --batch; --help lists the known ones"),
-        (("x", "y"), {}, "unknown argument y; --help lists the known ones"),
+        (("x", "--sped", "9"), {}, "unknown argument --sped; --help-all lists the known ones"),
+        (("x", "--batch", "9"), {}, "unknown argument --batch; --help-all lists the known ones"),
+        (("x", "y"), {}, "unknown argument y; --help-all lists the known ones"),
         (("x", "--group-size"), {}, "--group-size: expected one argument"),
         (("x", "--group-size", "0"), {}, "--group-size: input should be greater than or equal to 1, not '0'"),
         (
@@ -150,34 +150,6 @@ def printed(capsys, *argv):
         load(*argv)
     assert caught.value.code == 0
     return capsys.readouterr().out
-
-
-def test_help(capsys):
-    text = printed(capsys, "--help")
-    assert text.startswith("usage: example [options] SOURCE\n\nAn example of a command.\n")
-    lines = [" ".join(line.split()) for line in text.splitlines()]
-    for line in (
-        "SOURCE What to read. (required)",
-        "-o FOLDER, --output FOLDER What to write. (default: out)",
-        "speed:",
-        "--group-size N How many at once. (default: 8)",
-        "--share X At most 100% of it. (default: 0.5)",
-        "--mode {slow,quick} How.",
-        "--languages TEXT Which ones.",
-        "--fast, --no-fast Hurry. (default: no)",
-        "--threads N By default all.",
-    ):
-        assert line in lines
-    assert "None" not in text
-
-
-def test_required_flags_are_in_the_usage(capsys):
-    class Required(Settings):
-        folder: Annotated[Path, Flag("FOLDER")] = Field(description="Where.")
-
-    with pytest.raises(SystemExit):
-        load_settings(Required, ["-h"], {}, prog="required", env_prefix="TRANSLANE_")
-    assert capsys.readouterr().out.startswith("usage: required --folder FOLDER [options]\n")
 
 
 def test_version(capsys):

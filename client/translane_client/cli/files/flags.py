@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable
 from typing import TypedDict
 
+from translane.arguments import one_of
 from translane_client.cli.files.kinds import KINDS, Kind, Settings, kind_of
 from translane_client.cli.flags import Flags, count, unicode
 from translane_client.cli.formats import TranslationFormat
@@ -20,7 +20,7 @@ def add_flags(flags: Flags) -> None:
     flags.section("files")
     flags.add(
         "--file-format",
-        type=_one_of(KINDS),
+        type=one_of(KINDS),
         metavar="NAME",
         help=f"kind of the input: {', '.join(KINDS)} (default: by its extension, or else lines)",
     )
@@ -33,7 +33,7 @@ def add_flags(flags: Flags) -> None:
     flags.switch("--resume", help="go on where the same command was interrupted; needs -o")
     flags.add(
         "--format",
-        type=_one_of(Format),
+        type=one_of(Format),
         metavar="NAME",
         help=f"what each text is written in: {', '.join(Format)} (default: text, or by the kind of the file)",
     )
@@ -100,17 +100,6 @@ def request_settings(arguments: argparse.Namespace, kind: Kind | None = None) ->
 
 def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
-
-
-def _one_of(names: Iterable[str]) -> Callable[[str], str]:
-    choices = {str(name): name for name in names}
-
-    def convert(text: str) -> str:
-        if text not in choices:
-            raise argparse.ArgumentTypeError(f"one of {', '.join(choices)} is needed, not {text!r}")
-        return choices[text]
-
-    return convert
 
 
 def _columns(text: str) -> tuple[int, ...]:
