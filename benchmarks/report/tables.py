@@ -146,7 +146,7 @@ def _both(ours: float, theirs: float, *, decimals: int, less: bool = False) -> s
 
 
 def _cpu_milliseconds(measurements: Iterable[Mapping[str, Any]]) -> float:
-    return _MILLI * statistics.median(each["cpu_seconds_per_sentence"] for each in measurements)
+    return _MILLI * statistics.median(float(each["cpu_seconds_per_sentence"]) for each in measurements)
 
 
 def _middle(values: Sequence[float]) -> float:
