@@ -9,7 +9,7 @@ import pytest
 
 from translane_export.distill.settings import ENV_PREFIX, DistillSettings
 from translane_server.errors import SettingsError
-from translane_server.settings_loader import flag_name, load_settings
+from translane_server.settings_loader import load_settings
 
 NEEDED = ["models/zh-en", "--train=a.tsv", "--output=out"]
 DOCS = Path(__file__).parents[3] / "docs" / "distillation.md"
@@ -40,29 +40,9 @@ def test_wrong_settings_are_refused_in_one_sentence(argv: list[str], sentence: s
     assert "\n" not in str(caught.value)
 
 
-def test_the_environment_has_every_setting_and_no_other() -> None:
-    settings = _load(
-        [], {"TRANSLANE_DISTILL_TEACHER": "t", "TRANSLANE_DISTILL_TRAIN": "a", "TRANSLANE_DISTILL_OUTPUT": "o"}
-    )
-    assert (settings.teacher, settings.decoder_layers) == (Path("t"), 1)
-    with pytest.raises(SettingsError, match="TRANSLANE_DISTILL_BEAMS"):
-        _load(NEEDED, {"TRANSLANE_DISTILL_BEAMS": "1"})
-
-
 def test_targets_are_read_where_they_are_needed() -> None:
     assert [_load([*NEEDED, *more]).reads_targets for more in ([], ["--nbest=2"], ["--with-references"])] == [
         False,
         True,
         True,
     ]
-
-
-def test_the_docs_have_every_setting_with_its_default_and_its_meaning() -> None:
-    expected = {}
-    for name, field in DistillSettings.model_fields.items():
-        default = "" if field.is_required() or field.default in (None, "") else str(field.default).lower()
-        choices = " (`refuse`, `skip`)" if name == "bad_lines" else ""
-        expected[flag_name(DistillSettings, name)] = (default, f"{field.description}{choices}")
-    rows = re.findall(r"^\| `(TEACHER|--[a-z-]+)` \| (.*?) \| (.*) \|$", DOCS.read_text(encoding="utf-8"), re.MULTILINE)
-    assert {flag: (default.strip("` "), meaning) for flag, default, meaning in rows} == expected
-    assert [flag for flag, _, _ in rows] == list(expected)

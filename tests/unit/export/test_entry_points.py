@@ -1,6 +1,5 @@
 """`translane-export` and `translane-train` alike: help, version, and what they say where a package is missing."""
 
-import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -39,28 +38,3 @@ def test_the_version(program, capsys):
         COMMANDS[program].main(["--version"])
     assert ended.value.code == 0
     assert capsys.readouterr().out == f"{program} {version('translane')}\n"
-
-
-@both
-def test_the_help_speaks_of_files_and_numbers(program, capsys):
-    with pytest.raises(SystemExit) as ended:
-        COMMANDS[program].main(["--help"])
-    assert ended.value.code == 0
-    page = capsys.readouterr().out
-    values = set(re.findall(r"^ +(?:-\w \S+, )?--[a-z0-9-]+ (\S+)", page, flags=re.MULTILINE))
-    words = {value for value in values if not value.startswith("{")}
-    assert {"FILE", "FOLDER", "TAG", "N", "X"} <= words
-    assert words <= {
-        "FILE",
-        "FOLDER",
-        "TAG",
-        "N",
-        "X",
-        "TEXT",
-        "NAME",
-        "NAMES",
-        "MINUTES",
-        "FILES",
-        "TAGS",
-        "NAME=VALUE,…",
-    }

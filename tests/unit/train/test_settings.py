@@ -1,12 +1,11 @@
 import re
 from pathlib import Path
-from typing import Literal, get_args, get_origin
 
 import pytest
 
 from translane_export.train.settings import ENV_PREFIX, TrainSettings
 from translane_server.errors import SettingsError
-from translane_server.settings_loader import Flag, flag_name, load_settings
+from translane_server.settings_loader import load_settings
 
 NEEDED = ["--train=a.tsv", "--valid=b.tsv", "--output=run", "--source-language=zh-Hans", "--target-language=en"]
 DOCS = Path(__file__).parents[3] / "docs" / "training.md"
@@ -69,42 +68,6 @@ def test_unknown_variables_and_keys_are_refused(tmp_path: Path) -> None:
 def test_presets_are_overridden_by_single_sizes() -> None:
     config = _load([*NEEDED, "--preset=base", "--d-model=128"]).transformer_config(source_size=50, target_size=60)
     assert (config.d_model, config.encoder_layers, config.source_vocab_size) == (128, 6, 50)
-
-
-def _documented() -> dict[str, dict[str, tuple[str, str]]]:
-    """Section -> flag -> default and meaning, as the tables of docs/training.md have them."""
-    settings = DOCS.read_text(encoding="utf-8").split("\n## Settings\n")[1]
-    sections = re.split(r"^\*\*(.+)\*\*$", settings, flags=re.MULTILINE)[1:]
-    row = re.compile(r"^\| `(--[a-z0-9-]+)` \| (.*?) \| (.*) \|$", re.MULTILINE)
-    return {
-        heading: {flag: (default.strip("` "), meaning) for flag, default, meaning in row.findall(text)}
-        for heading, text in zip(sections[::2], sections[1::2], strict=True)
-    }
-
-
-def test_the_docs_have_every_setting_with_its_default_its_choices_and_its_meaning() -> None:
-    expected: dict[str, dict[str, tuple[str, str]]] = {}
-    for name, field in TrainSettings.model_fields.items():
-        heading = next((flag.heading for flag in field.metadata if isinstance(flag, Flag) and flag.heading), None)
-        if heading:
-            expected[heading.capitalize()] = {}
-        choices = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
-        named = f" ({', '.join(f'`{choice}`' for choice in choices)})" if choices else ""
-        default = "" if field.default is None else str(field.default).lower()
-        expected[list(expected)[-1]][flag_name(TrainSettings, name)] = (default, f"{field.description}{named}")
-    documented = _documented()
-    assert documented == expected
-    assert [list(section) for section in documented.values()] == [list(section) for section in expected.values()]
-
-
-def test_the_docs_and_the_help_list_the_same_flags(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        _load(["--help"])
-    helped = re.findall(r"^  (?:-\w, )?(--[a-z0-9-]+)", capsys.readouterr().out, flags=re.MULTILINE)
-    listed = [flag for section in _documented().values() for flag in section]
-    assert helped == ["--help", "--version", "--print-completion", "--config", *listed]
-    introduction = DOCS.read_text(encoding="utf-8").split("\n## Settings\n")[1].split("**Data**")[0]
-    assert all(f"`{flag}`" in introduction for flag in helped[:4])
 
 
 @pytest.mark.parametrize(
