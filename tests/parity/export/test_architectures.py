@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.architectures import ARCHITECTURES
+from helpers.architectures import ARCHITECTURES, TRAINED
 from helpers.bundles import bundle_model, random_bundle, random_model
 from helpers.parity import check_parity
 from helpers.sessions import open_session
@@ -30,17 +30,19 @@ LENGTHS = (9, 1, 24, 16, 2, 7)
 CAPACITY = 24  # twice what relative positions tell apart
 VOCABULARY = 40
 
-every_architecture = pytest.mark.parametrize("name", ARCHITECTURES)
+EVERY = ARCHITECTURES | TRAINED
+
+every_architecture = pytest.mark.parametrize("name", EVERY)
 
 
 def checkpoint_of(name):
-    return {**SIZES, **ARCHITECTURES[name]}
+    return {**SIZES, **EVERY[name]}
 
 
 def model_of(name, **changes):
     sizes = {"d_model": 32, "heads": 2, "ffn_size": 64, **SIZES, "tie_embeddings": "none"}
     config = TransformerConfig(
-        source_vocab_size=VOCABULARY, target_vocab_size=VOCABULARY, **{**sizes, **ARCHITECTURES[name], **changes}
+        source_vocab_size=VOCABULARY, target_vocab_size=VOCABULARY, **{**sizes, **EVERY[name], **changes}
     )
     return random_model(config)
 
@@ -153,7 +155,7 @@ def test_a_bundle_reads_back_as_the_model(bundles, name):
         assert torch.equal(checkpoint.state_dict[key], tensor), key
 
 
-@every_architecture
+@pytest.mark.parametrize("name", ARCHITECTURES)
 def test_torchscript(tmp_path, name):
     model = model_of(name)
     with torch.no_grad():

@@ -188,18 +188,6 @@ def test_attention_weights_are_pytorchs_whatever_lies_behind_a_source(heads, dty
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_no_step_waits_for_the_host(written, name):
-    """Neither by a branch, nor by a number that a node computes and another one takes as a length."""
-    _, folder, graphs, _ = written(name)
-    given = {"num_candidates", "num_blocks"}
-    for graph in filter(None, (graphs.decoder, graphs.greedy, graphs.alignment)):
-        nodes = list(ir.load(folder / graph.file).graph)
-        assert not {node.op_type for node in nodes} & {"If", "Min", "NonZero"}
-        counts = [node.inputs[1] for node in nodes if node.op_type in ("TopK", "Pad")]
-        assert all(count is not None and (count.name in given or count.is_initializer()) for count in counts)
-
-
-@pytest.mark.parametrize("name", KINDS)
 def test_cuda_finds_all_that_its_attention_needs(written, name):
     _, folder, graphs, _ = written(name)
     nodes = [node for node in ir.load(folder / graphs.encoder.file).graph if "Attention" in node.op_type]

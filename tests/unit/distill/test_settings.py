@@ -39,15 +39,6 @@ def test_wrong_settings_are_refused_in_one_sentence(argv: list[str], sentence: s
     assert "\n" not in str(caught.value)
 
 
-def test_the_environment_has_every_setting_and_no_other() -> None:
-    settings = _load(
-        [], {"TRANSLANE_DISTILL_TEACHER": "t", "TRANSLANE_DISTILL_TRAIN": "a", "TRANSLANE_DISTILL_OUTPUT": "o"}
-    )
-    assert (settings.teacher, settings.decoder_layers) == (Path("t"), 1)
-    with pytest.raises(SettingsError, match="TRANSLANE_DISTILL_BEAMS"):
-        _load(NEEDED, {"TRANSLANE_DISTILL_BEAMS": "1"})
-
-
 def test_targets_are_read_where_they_are_needed() -> None:
     assert [_load([*NEEDED, *more]).reads_targets for more in ([], ["--nbest=2"], ["--with-references"])] == [
         False,

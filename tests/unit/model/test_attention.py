@@ -11,7 +11,6 @@ import torch
 from translane_export.model import Transformer
 from translane_export.model.attention import MultiHeadAttention
 from translane_export.model.attention_kernels import Formula, attend, attend_by_blocks, attend_fused, attend_plainly
-from translane_export.model.masks import CausalRule, padding_mask
 from translane_export.model.views import View
 
 B, H, T, S, D = 2, 3, 4, 5, 6
@@ -80,24 +79,6 @@ def test_blocks_drop_the_same_weights_once_more_in_the_backward_pass():
     torch.testing.assert_close((gradient * values).sum(), context.sum(), **EXACT)
 
 
-def test_projecting_then_attending_is_forward():
-    attention = MultiHeadAttention(d_model=8, heads=2, head_size=6).double()
-    x, memory = random(B, T, 8), random(B, S, 8)
-
-    queries, kept = attention.project_queries(x), attention.project_keys_values(memory)
-
-    assert queries.shape == (B, 2, T, 6)
-    assert kept.keys.shape == kept.values.shape == (B, 2, S, 6)
-    assert torch.equal(attention.attend(queries, kept, PADDED), attention(x, memory, PADDED))
-
-
-def test_head_size_is_free_of_d_model():
-    attention = MultiHeadAttention(d_model=8, heads=3, head_size=5)
-    assert attention.q_proj.weight.shape == (15, 8)
-    assert attention.out_proj.weight.shape == (8, 15)
-    assert attention(torch.randn(B, T, 8), torch.randn(B, S, 8), EVERYTHING).shape == (B, T, 8)
-
-
 def test_every_size_is_free_of_the_others():
     attention = MultiHeadAttention(
         d_model=8, heads=6, head_size=5, value_size=3, kv_heads=2, out_size=7, biases=False
@@ -150,14 +131,3 @@ def test_proximal_init_starts_with_keys_projected_as_queries_are(make_config, pr
     assert torch.equal(attention.k_proj.weight, attention.q_proj.weight) == proximal
     assert torch.equal(attention.k_proj.bias, attention.q_proj.bias)
     assert attention.k_proj.weight.data_ptr() != attention.q_proj.weight.data_ptr()
-
-
-def test_masks():
-    lengths = torch.tensor([1, 3])
-    padding = torch.tensor([[True, False, False], [True, True, True]])
-    causal = torch.tensor([[True, False, False], [True, True, False], [True, True, True]])
-
-    assert torch.equal(padding_mask(lengths, 3), padding[:, None, None, :])
-    seen = View(3, 3, lengths, [CausalRule()]).whole.mask
-    assert seen is not None
-    assert torch.equal(seen, padding[:, None, None, :] & causal)

@@ -12,43 +12,10 @@ import torch
 from local_attention import LocalAttention
 
 from translane_export.model.attention_kernels import Formula, attend_plainly
-from translane_export.model.distance_biases import Alibi, DistanceBias, ProximalBias
-from translane_export.model.masks import BlockRule, CausalRule, MaskRule, WindowRule
+from translane_export.model.masks import CausalRule, MaskRule, WindowRule
 from translane_export.model.views import View
 
 LENGTHS = torch.tensor([7, 3])
-
-
-def test_all_rules_must_agree():
-    view = View(5, 7, LENGTHS, [CausalRule(), BlockRule(2)])
-    mask = view.whole.mask
-    assert mask is not None
-    assert mask.shape == (2, 1, 5, 7)
-    for row, i, j in ((row, i, j) for row in range(2) for i in range(5) for j in range(7)):
-        assert mask[row, 0, i, j] == (j < LENGTHS[row] and i - 2 <= j <= i)
-
-
-def test_nothing_is_hidden_or_raised_without_a_reason():
-    seen = View(5, 7).whole
-    assert seen.mask is None
-    assert seen.bias is None
-    assert seen.query_positions.shape == (5, 1)
-    assert seen.key_positions.shape == (7,)
-    assert not View(5, 7).has_biases
-
-
-@pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["all", "padded"])
-@pytest.mark.parametrize("block", [1, 2, 5, 8])
-def test_blocks_are_parts_of_the_whole(lengths, block):
-    rules: list[MaskRule] = [CausalRule(), WindowRule(2, 1, 0, exact=True)]
-    biases: list[DistanceBias] = [Alibi(3), ProximalBias()]
-    view = View(7, 7, lengths, rules, biases)
-    parts = [view.block(first, min(first + block, 7)) for first in range(0, 7, block)]
-    for name in ("mask", "bias", "query_positions"):
-        whole = getattr(view.whole, name)
-        joined = torch.cat([getattr(part, name) for part in parts], dim=-2)
-        assert torch.equal(joined, whole)
-    assert view.whole is view.whole
 
 
 def test_a_bias_that_is_trained_gets_the_gradients_of_every_layer(make_model):

@@ -1,5 +1,4 @@
 import re
-import sys
 import time
 
 import pytest
@@ -32,26 +31,3 @@ def test_the_nearest_limit_says_how_long_it_takes(clock: list[float], capfd: pyt
     clock[0] += 450
     progress.update(1.0, 10)
     assert re.findall(r"[\d:]+ left", capfd.readouterr().err) == ["04:30 left", "00:30 left"]
-
-
-def test_without_a_limit_nobody_knows(clock: list[float], capfd: pytest.CaptureFixture[str]) -> None:
-    progress = Progress(max_steps=0, max_seconds=0, done_steps=0, done_seconds=0)
-    clock[0] += 31
-    progress.update(1.0, 10)
-    assert "unknown time left" in capfd.readouterr().err
-
-
-def test_a_terminal_gets_a_bar(
-    clock: list[float], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    progress = Progress(max_steps=2, max_seconds=0, done_steps=0, done_seconds=0)
-    for _ in range(2):
-        clock[0] += 1
-        progress.update(3.0, 10)
-    progress.say("a line")
-    progress.close()
-    shown = capfd.readouterr().err
-    assert "2/2" in shown
-    assert "loss 3.000, 10 tokens/s, 00:00 left" in shown
-    assert "a line" in shown

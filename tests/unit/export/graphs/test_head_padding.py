@@ -9,9 +9,8 @@ import torch
 
 from helpers.architectures import VARIANTS
 from helpers.bundles import random_model
-from translane_export.graphs.head_padding import key_places, pad_heads, padded_config, unpad_heads
+from translane_export.graphs.head_padding import pad_heads, unpad_heads
 from translane_export.model import TransformerConfig
-from translane_export.model.attention import MultiHeadAttention
 
 SIZES: dict[str, Any] = {
     "source_vocab_size": 13, "target_vocab_size": 17, "d_model": 12, "ffn_size": 10, "heads": 3,
@@ -65,40 +64,3 @@ def test_weights_come_back_to_the_bit(variant):
     assert actual.keys() == expected.keys()
     for name, tensor in expected.items():
         assert torch.equal(actual[name], tensor), name
-
-
-@every_variant
-def test_sizes_are_those_that_the_operator_takes(variant):
-    model = model_of(variant)
-    padded = pad_heads(model)
-    config = padded.config
-    assert padded_config(config) == config
-    assert config.head_dim == config.value_dim
-    assert config.head_dim % (16 if config.positions == "rotary" else 8) == 0
-    assert not config.rotary_interleaved
-    assert config.score_scale == model.config.score_scale
-    for module in padded.modules():
-        if isinstance(module, MultiHeadAttention):
-            assert module.head_size == module.value_size == config.head_dim
-            assert module.scale == config.score_scale
-            assert module.q_proj.weight.shape == (config.heads * config.head_dim, config.d_model)
-            assert module.v_proj.weight.shape == (config.key_value_heads * config.head_dim, config.d_model)
-    places = key_places(model.config)
-    assert len(set(places)) == model.config.head_dim
-    assert max(places) < config.head_dim
-
-
-def test_all_other_weights_are_shared():
-    model = model_of({"head_size": 5})
-    padded = dict(pad_heads(model).named_parameters())
-    apart = {name for name, tensor in model.named_parameters() if padded[name].data_ptr() != tensor.data_ptr()}
-    own = ("q_proj.weight", "q_proj.bias", "k_proj.weight", "k_proj.bias", "v_proj.weight", "v_proj.bias")
-    assert {name.split("attention.")[1] for name in apart} == {*own, "out_proj.weight"}
-    assert all("_attention." in name for name in apart)
-
-
-@pytest.mark.parametrize("variant", [{"head_size": 8}, {"head_size": 16, "positions": "rotary"}])
-def test_heads_that_fit_are_left_alone(variant):
-    model = model_of(variant)
-    assert padded_config(model.config) is model.config
-    assert pad_heads(model) is model
