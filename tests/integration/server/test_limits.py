@@ -122,18 +122,20 @@ async def test_of_a_stream_of_messages_the_last_one_counts():
         await call.done_writing()
 
 
-@pytest.mark.parametrize(("of_all", "share"), [(2500, 1.0), (5000, 0.5)])
-async def test_bytes_of_requests_in_flight(of_all, share):
-    async with serving(max_message_bytes=1024, max_bytes_in_flight=of_all, caller_share=share) as running:
+@pytest.mark.parametrize(("of_all", "callers"), [(2500, "abc"), (5000, "aaa")], ids=["of all", "of one caller"])
+async def test_bytes_of_requests_in_flight(of_all, callers):
+    limits = {"max_bytes_in_flight": of_all, "caller_share": 0.5, "caller_header": "x-caller"}
+    async with serving(max_message_bytes=1024, **limits) as running:
         running.backend.hold()
         options = pb.DecodingOptions(suppressed_phrases=["z" * 100] * 9)  # bytes that are not decoded
-        calls = [running.stub.Translate(pb.TranslateRequest(texts=["abc"], options=options)) for _ in range(3)]
+        request = pb.TranslateRequest(texts=["abc"], options=options)
+        calls = [running.stub.Translate(request, metadata=[("x-caller", caller)]) for caller in callers]
         refused, *others = asyncio.as_completed([outcome(call) for call in calls])
         assert await refused == ("RESOURCE_EXHAUSTED", "TOO_MANY_BYTES", True)
         assert rejected(running, "TOO_MANY_BYTES") == 1
         running.backend.release()
         assert [await other for other in others] == ["OK", "OK"]
-        assert await outcome(running.stub.Translate(pb.TranslateRequest(texts=["abc"], options=options))) == "OK"
+        assert await outcome(running.stub.Translate(request)) == "OK"
 
 
 async def test_calls_of_one_caller_leave_room_for_health():

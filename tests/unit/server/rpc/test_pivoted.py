@@ -10,6 +10,7 @@ from translane_server.errors import FieldViolation, InvalidRequestError
 from translane_server.models.pivots import Pivot
 from translane_server.rpc.pivoted import (
     add_first_step,
+    check_pivoted,
     first_step,
     of_the_text_between,
     renamed,
@@ -40,10 +41,36 @@ def answer(*texts):
     return pb.TranslateResponse(translations=[pb.Translation(hypotheses=[pb.Hypothesis(text=text)]) for text in texts])
 
 
+def test_the_first_step_goes_to_the_first_model_with_the_options_of_the_source():
+    first = first_step(request(beam_size=3, preserve=["x+"], target_prefix="p", max_length=4), PIVOT)
+    assert (first.model, first.source_language, first.target_language) == ("de-en", "de", "en")
+    assert (list(first.texts), first.priority, first.format) == (["a", "b"], 3, pb.FORMAT_HTML)
+    assert first.options == pb.DecodingOptions(beam_size=3, preserve=["x+"])
+
+
 @pytest.mark.parametrize("wanted", [True, False])
 def test_both_steps_have_shortlists_or_neither(wanted: bool):
     asked = request(use_shortlist=wanted)
     assert first_step(asked, PIVOT).options == second_step(asked, PIVOT, answer("c", "d")).options == asked.options
+
+
+def test_the_second_step_translates_the_translations_with_all_options():
+    asked = request(beam_size=3, target_prefix="p")
+    second = second_step(asked, PIVOT, answer("c", "d"))
+    assert (second.model, second.source_language, second.target_language) == ("en-zh", "en", "zh")
+    assert (list(second.texts), second.options) == (["c", "d"], asked.options)
+    assert list(asked.texts) == ["a", "b"]
+
+
+def test_the_second_step_of_a_stream_has_one_text():
+    asked = pb.TranslateStreamRequest(text="a", source_language="de", target_language="zh")
+    assert second_step(asked, PIVOT, answer("c")).text == "c"
+
+
+@pytest.mark.parametrize("options", [{"terminology": [pb.Term(source="a", target="b")]}, {"glossaries": ["g"]}])
+def test_terms_are_refused_because_no_step_sees_both_sides(options):
+    with pytest.raises(InvalidRequestError, match="cannot be kept through a third language, en: the second model"):
+        check_pivoted(pb.DecodingOptions(**options), PIVOT)
 
 
 @pytest.mark.parametrize("reason", [pb.FINISH_REASON_END_OF_SENTENCE, CUT])

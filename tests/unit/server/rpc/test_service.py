@@ -31,11 +31,9 @@ class FakeDispatcher:
 
     def __init__(self):
         self.requests = []
-        self.cancelled = []
         self.hold = False
         self.released = asyncio.Event()
         self.outcome = None
-        self.error = None
         self.refusal = None
         self.failed = asyncio.Event()
         self.is_available = True
@@ -55,13 +53,7 @@ class FakeDispatcher:
         if not sentences:
             return ()
         self.requests.append(Asked(sentences, priority))
-        try:
-            await (self.released.wait() if self.hold else asyncio.sleep(0))
-        except asyncio.CancelledError:
-            self.cancelled.append(self.requests[-1])
-            raise
-        if self.error:
-            raise self.error
+        await (self.released.wait() if self.hold else asyncio.sleep(0))
         return self.outcome or tuple(map(self._result, sentences))
 
     async def submitted(self):
@@ -183,6 +175,18 @@ async def test_the_language_of_a_model_of_one_language_needs_no_finding(make_ser
     with pytest.raises(errors.UnavailableError):
         await translate(service, "one", source_language="auto")
     assert len(engine.requests) == 1
+
+
+async def test_a_request_of_several_steps_is_not_idle(make_service, engine):
+    engine.hold = True
+    service = await make_service()
+    task = asyncio.create_task(translate(service, "one", source_language="auto"))
+    await engine.submitted()
+    service.close()
+    assert not service._idle.is_set()
+    engine.released.set()
+    assert (await task).translations[0].treatment.source_language == "zh"
+    await asyncio.wait_for(service.idle(), 1)
 
 
 async def test_what_the_engine_gets(make_service, engine):
