@@ -2,7 +2,7 @@
 # CPUs, and needs the NVIDIA Container Toolkit where it runs. EXTRAS names what else of the package the image has.
 FROM python:3.11-slim-bookworm AS build
 ARG DEVICE=cpu
-ARG EXTRAS=http,language-id,otel,s3
+ARG EXTRAS=language-id,otel,s3
 WORKDIR /src
 COPY constraints.txt constraints-cuda.txt ./
 # One environment builds; the other is what the image gets, without pip.

@@ -147,7 +147,6 @@ examples/node/node_modules: examples/node/package-lock.json
 .venv-cuda/.bench: constraints.txt constraints-cuda.txt pyproject.toml
 	@echo 'setting up .venv-cuda, with PyTorch and the libraries of CUDA …'
 	@scripts/make-venv .venv-cuda
-	@$(CUDA_PIP) -c constraints.txt -e '.[all]' --group dev --group bench
-	@.venv-cuda/bin/python -m pip uninstall -qq -y onnxruntime
+	@$(CUDA_PIP) -c constraints.txt -e '.[export,batch,language-id,otel,ray,s3,tensorboard]' --group dev --group bench
 	@$(CUDA_PIP) -c constraints-cuda.txt -e '.[server-cuda]' nvidia-cublas-cu12
 	@touch $@

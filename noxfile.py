@@ -14,7 +14,7 @@ nox.options.error_on_missing_interpreters = False
 nox.options.download_python = "never"
 
 PYPROJECT = nox.project.load_toml("pyproject.toml")
-EXTRAS = ("export", "batch", "ray", "s3")  # of `lowest`
+EXTRAS = ("server", "export", "batch", "ray", "s3")  # of `lowest`
 SHARED = ("--numprocesses", "auto", "--dist", "loadgroup", "--no-loadscope-reorder")
 PYTEST = ("python", "-m", "pytest", *SHARED, "-p", "no:cacheprovider")
 
@@ -50,7 +50,7 @@ def lowest_versions() -> list[str]:
     project = PYPROJECT["project"]
     groups = [
         project["dependencies"],
-        *(project["optional-dependencies"][name] for name in ("server-base", "server", *EXTRAS)),
+        *(project["optional-dependencies"][name] for name in ("server-base", *EXTRAS)),
     ]
     requirements = [Requirement(text) for group in groups for text in group]
     return [

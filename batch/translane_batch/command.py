@@ -1,48 +1,62 @@
-"""What `translane-batch` does with its arguments."""
+"""`translane batch`: translates a corpus."""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 
+from translane.command_error import packages_load
 from translane_batch.corpus import STANDARD_OUTPUT
 from translane_batch.errors import BatchError
-from translane_batch.run import run as run_batch
 from translane_batch.settings import ENV_PREFIX, BatchSettings
 from translane_batch.summary import Summary
 from translane_client.errors import TranslaneError
-from translane_server.errors import SettingsError, StartupError, is_about_memory
+from translane_server.errors import is_about_memory
 from translane_server.model_places import users_cache
 from translane_server.printable import printable
 from translane_server.settings_loader import load_settings
 from translane_server.whole_files import written_whole
 
-_PROGRAM = "translane-batch"
+_PROGRAM = "translane batch"
 _AGAIN = "the same command goes on"
+_INTERRUPTED = 130  # 128 + SIGINT
 
 
-def run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Translate a corpus; return the exit code: 0 done, 1 failed, 2 wrong settings, 130 interrupted."""
+def batch(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Translate a corpus; return the exit code: 0 done, 1 failed, 130 interrupted.
+
+    Raises:
+        CommandError: a setting is wrong, or the run cannot go on.
+        ModuleNotFoundError: a package is missing.
+    """
+    settings = load_settings(BatchSettings, arguments, environ, prog=_PROGRAM, env_prefix=ENV_PREFIX)
+    settings = settings.model_copy(update={"model_cache": settings.model_cache or users_cache(environ)})
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray sends figures to its makers otherwise
+    # SIGTERM interrupts a run as Ctrl-C does, so that replicas end and sockets are removed.
+    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
-        settings = load_settings(BatchSettings, arguments, environ, prog=_PROGRAM, env_prefix=ENV_PREFIX)
-        settings = settings.model_copy(update={"model_cache": settings.model_cache or users_cache(environ)})
-        _show(settings, run_batch(settings, _log))
-    except (SettingsError, StartupError, BatchError) as error:
-        return _fail(str(error), error.exit_code)
+        with packages_load():
+            from translane_batch.run import run
+        _show(settings, run(settings, _log))
     except TranslaneError as error:
-        return _fail(f"{error}; {_AGAIN}", 1)
+        raise BatchError(f"{error}; {_AGAIN}") from error
     except OSError as error:
         sentence = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        return _fail(f"{sentence}; {_AGAIN}", 1)
+        raise BatchError(f"{sentence}; {_AGAIN}") from error
     except (RuntimeError, MemoryError) as error:
         if not is_about_memory(error):
             raise
-        return _fail(f"there is not enough memory; lower --rows or --replicas, and {_AGAIN}", 1)
+        raise BatchError(f"there is not enough memory; lower --rows or --replicas, and {_AGAIN}") from error
     except KeyboardInterrupt:
-        return _fail(f"interrupted; {_AGAIN}", 130)
+        _log(f"interrupted; {_AGAIN}")
+        return _INTERRUPTED
+    finally:
+        signal.signal(signal.SIGTERM, before)
     return 0
 
 
@@ -62,8 +76,3 @@ def _log(line: str) -> None:
     if sys.stderr:  # None if the descriptor was closed before the start
         with suppress(OSError, ValueError):
             print(f"{_PROGRAM}: {printable(line)}", file=sys.stderr, flush=True)
-
-
-def _fail(message: str, code: int) -> int:
-    _log(message)
-    return code

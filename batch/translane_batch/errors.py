@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from translane.command_error import CommandError
 from translane_server.printable import printable
 
 
-class BatchError(Exception):
+class BatchError(CommandError):
     """A run ends early. The same command goes on, once the reason is gone.
 
     Attributes:

@@ -1,4 +1,7 @@
-"""What `translane-export` does with its arguments: one export or explanation, or one sentence about what is wrong."""
+"""`translane export`, `translane explain` and `translane shortlist`, each in a process of its own.
+
+PyTorch is imported only once the settings are right, so that a mistake and the help need no seconds.
+"""
 
 from __future__ import annotations
 
@@ -7,78 +10,91 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-import torch
-
+from translane.command_error import CommandError, packages_load
 from translane_export.errors import ExportError
 from translane_export.explain.settings import ENV_PREFIX as EXPLAIN_PREFIX
 from translane_export.explain.settings import ExplainSettings
 from translane_export.model_card import VERIFIED_AS
 from translane_export.settings import ENV_PREFIX, ExportSettings
-from translane_export.several_precisions import export_precisions
-from translane_export.shortlists.build import build_shortlist
 from translane_export.shortlists.settings import ENV_PREFIX as SHORTLIST_PREFIX
 from translane_export.shortlists.settings import ShortlistSettings
-from translane_server.errors import StartupError, first_line, is_about_memory
+from translane_export.supervision import supervise
+from translane_server.errors import first_line, is_about_memory
 from translane_server.manifest import Manifest
 from translane_server.printable import printable
 from translane_server.settings_loader import load_settings
 
-_PROGRAM = "translane-export"
-_EXPLAIN = "explain"  # the first argument; a checkpoint in a folder of this name is ./explain
-_SHORTLIST = "shortlist"  # likewise
-_DONE = {_EXPLAIN: "explained", _SHORTLIST: "aligned"}  # what cannot be done with a model, in a message
+_DONE = {"export": "exported", "explain": "explained", "shortlist": "aligned"}  # what cannot be done, in a message
 
 
 class _Terminated(BaseException):
     """SIGTERM arrived. As an exception it passes the code that removes half-written files."""
 
 
-def run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Export, explain or align; return 0 done, 1 failed, 2 wrong settings, 130 interrupted, 143 terminated."""
+def run(name: str, arguments: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Run the command `name`; return 0 done, 1 failed, 2 wrong settings, 130 interrupted, 143 terminated."""
     signal.signal(signal.SIGTERM, _terminate)
-    first = arguments[0] if arguments else ""
     try:
-        if first == _EXPLAIN:
-            report = _explain(arguments[1:], environ)
-        elif first == _SHORTLIST:
-            report = _shortlist(arguments[1:], environ)
-        else:
-            report = _export(arguments, environ)
-    except (StartupError, ExportError) as error:
-        return _fail(str(error), error.exit_code)
+        report = _COMMANDS[name](arguments, environ)
+    except (CommandError, ModuleNotFoundError):
+        raise
     except KeyboardInterrupt:
-        return _fail("interrupted; nothing is written", 128 + signal.SIGINT)
+        return _fail(name, "interrupted; nothing is written", 128 + signal.SIGINT)
     except _Terminated:
-        return _fail("ended by SIGTERM; nothing is written", 128 + signal.SIGTERM)
+        return _fail(name, "ended by SIGTERM; nothing is written", 128 + signal.SIGTERM)
     except Exception as error:  # noqa: BLE001 (a library's, about what nobody foresees in a file)
-        return _fail(_sentence(error, _DONE.get(first, "exported")), ExportError.exit_code)
+        return _fail(name, _sentence(error, _DONE[name]), ExportError.exit_code)
     _print(report)
     return 0
 
 
+def _run_apart(name: str, arguments: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Run the command `name` in a process of its own, and return its exit code."""
+    code = supervise(f"translane {name}")
+    return run(name, arguments, environ) if code is None else code
+
+
+export, explain, shortlist = (partial(_run_apart, name) for name in _DONE)
+
+
 def _export(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
-    settings = load_settings(ExportSettings, arguments, environ, prog=_PROGRAM, env_prefix=ENV_PREFIX)
+    settings = load_settings(ExportSettings, arguments, environ, prog="translane export", env_prefix=ENV_PREFIX)
+    with packages_load():
+        import torch
+
+        from translane_export.several_precisions import export_precisions
+
     torch.set_num_threads(settings.computing_threads)
-    return _report(settings, export_precisions(settings, log=_progress))
+    return _report(settings, export_precisions(settings, log=partial(_progress, "export")))
 
 
 def _explain(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
-    prog = f"{_PROGRAM} {_EXPLAIN}"
-    settings = load_settings(ExplainSettings, arguments, environ, prog=prog, env_prefix=EXPLAIN_PREFIX)
-    from translane_export.explain.explain import explain
-
-    return explain(settings, log=_progress)
+    settings = load_settings(ExplainSettings, arguments, environ, prog="translane explain", env_prefix=EXPLAIN_PREFIX)
+    with packages_load():
+        from translane_export.explain.explain import explain
+    return explain(settings, log=partial(_progress, "explain"))
 
 
 def _shortlist(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
-    prog = f"{_PROGRAM} {_SHORTLIST}"
+    prog = "translane shortlist"
     settings = load_settings(ShortlistSettings, arguments, environ, prog=prog, env_prefix=SHORTLIST_PREFIX)
-    return build_shortlist(settings, log=_progress)
+    with packages_load():
+        from translane_export.shortlists.build import build_shortlist
+
+    return build_shortlist(settings, log=partial(_progress, "shortlist"))
+
+
+_COMMANDS: Mapping[str, Callable[[Sequence[str], Mapping[str, str]], str]] = {
+    "export": _export,
+    "explain": _explain,
+    "shortlist": _shortlist,
+}
 
 
 def _sentence(error: Exception, what: str) -> str:
@@ -133,10 +149,10 @@ def _print(report: str) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it again as it ends
 
 
-def _progress(line: str) -> None:
-    print(f"{_PROGRAM}: {printable(line)}", file=sys.stderr, flush=True)
+def _progress(name: str, line: str) -> None:
+    print(f"translane {name}: {printable(line)}", file=sys.stderr, flush=True)
 
 
-def _fail(message: str, code: int) -> int:
-    print(f"{_PROGRAM}: {printable(message)}", file=sys.stderr)
+def _fail(name: str, message: str, code: int) -> int:
+    _progress(name, message)
     return code

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from translane.command_error import CommandError
 from translane_server.printable import printable
 
 
-class ExportError(Exception):
+class ExportError(CommandError):
     """The checkpoint cannot be exported; the message is one sentence for whoever ran the command."""
-
-    exit_code = 1
 
     def __init__(self, message: str) -> None:
         super().__init__(printable(message))  # it may quote a file

@@ -13,7 +13,6 @@ from translane_server.front_ends.front_end import refuse_cuda
 from translane_server.front_ends.shares import shares_of
 from translane_server.models.build import build_registry
 from translane_server.observation.metrics import Metrics
-from translane_server.server import http_port_type
 from translane_server.settings import ServerSettings
 from translane_server.store.remote_model import remote_models
 
@@ -24,8 +23,6 @@ def check(settings: ServerSettings) -> Iterator[str]:
     Raises:
         StartupError: something is wrong, so that a server would not start, or would serve nobody.
     """
-    if settings.http_port is not None:
-        http_port_type()
     shares = shares_of(settings, available_cpus()) if settings.front_ends > 1 else []
     yield "settings: right"
     if shares:

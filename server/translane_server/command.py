@@ -1,122 +1,71 @@
-"""Runs `translane-server`: loads settings, checks models, starts the server, waits for a signal, and drains."""
+"""`translane serve`: reads the settings, then loads the server, and ends the process although a thread may hang."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import signal
+import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import NoReturn
 
-from translane_server.access.shared_allowances import SharedAllowances
-from translane_server.check import check
-from translane_server.errors import StartupError
-from translane_server.front_ends.parent import Parent
+from translane.command_error import packages_load
+from translane_server.errors import StartupError, is_about_memory
 from translane_server.model_places import users_cache
-from translane_server.models.build import build_registry
-from translane_server.observation.log_writer import written_in_background
-from translane_server.observation.logs import configure_logging
-from translane_server.observation.metrics import Metrics
-from translane_server.observation.trace_setup import traces
-from translane_server.server import Server
-from translane_server.service_manager import ServiceManager
 from translane_server.settings import ENV_PREFIX, ServerSettings
 from translane_server.settings_loader import load_settings
 
-_PROG = "translane-server"
-_log = logging.getLogger(__name__)
+PROGRAM = "translane serve"
+_NEEDED_BY_REPLICAS = ("numpy", "onnxruntime")  # imported only in the replicas' processes
+_INTERRUPTED = 130  # 128 + SIGINT
 
 
-def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Serve until SIGTERM or SIGINT, and return the exit code.
-
-    With `--check`, return as soon as everything is looked at. If the server cannot start, one sentence on standard
-    error says why.
+def serve(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Serve until SIGTERM or SIGINT, and return the exit code; with `--check`, once everything is looked at.
 
     Args:
         argv: command-line arguments, without the name of the program.
         environ: environment variables.
+
+    Raises:
+        StartupError: the server cannot start.
+        CommandError, ModuleNotFoundError: a package does not load, or is missing.
     """
+    settings = load_settings(ServerSettings, argv, environ, prog=PROGRAM, env_prefix=ENV_PREFIX)
+    settings = settings.model_copy(update={"model_cache": settings.model_cache or users_cache(environ)})
+    with packages_load():
+        from translane_server.rpc.text_workers import any_thread_runs
+        from translane_server.serving import run
+    for name in _NEEDED_BY_REPLICAS:
+        if find_spec(name) is None:
+            raise ModuleNotFoundError(name=name)
     try:
-        settings = load_settings(ServerSettings, argv, environ, prog=_PROG, env_prefix=ENV_PREFIX)
-        settings = settings.model_copy(update={"model_cache": settings.model_cache or users_cache(environ)})
-        if settings.check:
-            configure_logging(settings.log_format, "error")
-            for line in check(settings):
-                print(line, flush=True)
-            return 0
-        configure_logging(settings.log_format, settings.log_level)
-        manager = ServiceManager(environ.get("NOTIFY_SOCKET"))
-        if settings.front_ends > 1:
-            shared = SharedAllowances.create(settings.front_ends) if settings.keys_file else None
-            with written_in_background():
-                return asyncio.run(_serve(settings, Parent(settings, shared), manager))
-        with written_in_background(), traces(environ) as tracer:
-            metrics = Metrics()
-            server = Server(settings, build_registry(settings, metrics), metrics, tracer)
-            return asyncio.run(_serve(settings, server, manager))
+        code = run(settings, environ)
+    except KeyboardInterrupt:  # the server does not handle signals yet
+        code = _INTERRUPTED
     except StartupError as error:
-        print(f"{_PROG}: {error}", file=sys.stderr)
-        return error.exit_code
+        code = _fail(str(error), error.exit_code)
+    except (MemoryError, OSError, RuntimeError) as error:
+        if not is_about_memory(error):
+            raise
+        code = _fail("there is not enough memory, or the limit of threads is reached", 1)
+    if any_thread_runs():
+        _end_at_once(code)
+    return code
 
 
-class _Signals:
-    """Handles SIGTERM and SIGINT. The first signal sets `stop`, the second sets `hurry`, and a third kills.
+def _fail(sentence: str, code: int) -> int:
+    print(f"{PROGRAM}: {sentence}", file=sys.stderr)
+    return code
 
-    SIGHUP calls `reload`.
+
+def _end_at_once(code: int) -> NoReturn:
+    """End the process, although a thread is within a library's call, which nothing can end.
+
+    An ordinary exit takes the interpreter from under the thread. If the thread then returns from the call, the process
+    may abort.
     """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, reload: Callable[[], None]) -> None:
-        self.stop = asyncio.Event()
-        self.hurry = asyncio.Event()
-        self.number = 0
-        self._loop = loop
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._received, number)
-        loop.add_signal_handler(signal.SIGHUP, reload)
-
-    def _received(self, number: int) -> None:
-        self.number = number
-        if self.stop.is_set():
-            self.hurry.set()
-            for each in (signal.SIGTERM, signal.SIGINT):
-                self._loop.remove_signal_handler(each)
-        self.stop.set()
-
-
-async def _serve(settings: ServerSettings, server: Server | Parent, manager: ServiceManager) -> int:
-    signals = _Signals(asyncio.get_running_loop(), server.request_reload)
-    try:
-        await server.start()
-        opening = asyncio.create_task(server.open())
-        stopping = asyncio.create_task(signals.stop.wait())
-        failing = asyncio.create_task(server.failed.wait())
-        await asyncio.wait([opening, stopping, failing], return_when=asyncio.FIRST_COMPLETED)
-        if opening.done():
-            await opening
-            manager.ready()
-            await asyncio.wait([stopping, failing], return_when=asyncio.FIRST_COMPLETED)
-        else:
-            opening.cancel()
-            await asyncio.wait([opening])
-            if not server.can_translate:  # no request was accepted yet
-                await server.stop(grace=0)
-                return 0
-        if failing.done():
-            await server.stop(grace=0)
-            return 1  # the supervisor of the process restarts it
-        failing.cancel()
-    except BaseException:
-        await server.stop(grace=0)
-        raise
-    manager.stopping()
-    _log.info("%s: finishing what is running", signal.Signals(signals.number).name)
-    drained = await server.stop(settings.grace_period, signals.hurry)
-    if signals.hurry.is_set():
-        _log.warning("stopped at once")
-        return 128 + signals.number
-    if not drained:
-        _log.warning("stopped after the grace period of %g seconds, with requests unfinished", settings.grace_period)
-    else:
-        _log.info("stopped; every accepted request is answered")
-    return 0
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -36,6 +36,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from translane.command_error import CommandError
 from translane_server.printable import printable
 
 # How long a caller should wait before it tries again, while a server starts, or another server takes over from one that
@@ -53,10 +54,8 @@ class ServerError(Exception):
     """Base of all errors that this package raises on purpose."""
 
 
-class StartupError(ServerError):
+class StartupError(ServerError, CommandError):
     """The server cannot start. The message is one sentence for the operator, fit for a terminal."""
-
-    exit_code = 1
 
     def __init__(self, message: str) -> None:
         super().__init__(printable(message))  # it may quote a file

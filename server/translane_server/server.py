@@ -14,7 +14,6 @@ from translane.v1.translation_pb2_grpc import add_TranslationServiceServicer_to_
 from translane_server.access.certificates import Certificates
 from translane_server.access.guard import Guard, warn_of_what_is_missing
 from translane_server.descriptors import connection_limit, watch_connections
-from translane_server.errors import SettingsError
 from translane_server.forwarding.private_socket import PrivateSocket
 from translane_server.listening import Ports, address_of, listening_on, log_addresses
 from translane_server.models.registry import Registry
@@ -256,21 +255,6 @@ async def _first(wanted: Coroutine[Any, Any, None], hurry: asyncio.Event | None,
     return done.done() and not done.cancelled()
 
 
-def http_port_type() -> type[HttpPort]:
-    """Return the HTTP port, which is imported only where it is wanted.
-
-    Raises:
-        SettingsError: what the port needs is not installed.
-    """
-    try:
-        from translane_server.http.port import HttpPort
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("translane"):
-            raise
-        raise SettingsError("--http-port needs packages of its own: install translane[server,http]") from None
-    return HttpPort
-
-
 def _http_port(
     settings: ServerSettings,
     metrics: Metrics,
@@ -283,10 +267,10 @@ def _http_port(
 
     Raises:
         StartupError: the server cannot listen on the port.
-        SettingsError: see `http_port_type`.
     """
     if settings.http_port is None:
         return None
-    port = http_port_type()
+    from translane_server.http.port import HttpPort  # late: other servers do without its packages' memory
+
     with listening_on(settings.host, settings.http_port):
-        return port(settings, metrics, connections, certificates, shares_port=shares_port)
+        return HttpPort(settings, metrics, connections, certificates, shares_port=shares_port)

@@ -55,10 +55,10 @@ class ServerSettings(Settings):
     model: Annotated[
         tuple[ModelPlace | RemotePlace, ...] | None,
         BeforeValidator(read_places),
-        Flag("FOLDER", separator=f",(?={MODEL_NAME}=)", in_usage=True, heading="models", unquoted=True),
+        Flag("MODEL", separator=f",(?={MODEL_NAME}=)", positional=True, heading="models", unquoted=True),
     ] = Field(
         default=None,
-        description="Folder or URL of a model bundle to serve; NAME=FOLDER serves it under this name; may be repeated.",
+        description="Folders or URLs of model bundles to serve; NAME=FOLDER serves one under this name.",
     )
     models: Annotated[Path | None, BeforeValidator(read_folder), Flag("FOLDER", unquoted=True)] = Field(
         default=None, description="Folder of models to serve: each folder in it is a model of that name."
@@ -298,7 +298,7 @@ class ServerSettings(Settings):
     def _a_model_is_named(self) -> ServerSettings:
         if not self.model and self.models is None:
             raise ValueError(
-                "--model is required (or TRANSLANE_MODEL, or model in the settings file), or --models for a folder of"
+                "MODEL is required (or TRANSLANE_MODEL, or model in the settings file), or --models for a folder of"
                 " models"
             )
         return self

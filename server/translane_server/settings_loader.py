@@ -57,7 +57,7 @@ class Flag:
     short: str | None = None
     """A second spelling, such as ``-o``."""
     positional: bool = False
-    """Whether the value stands alone, without ``--name``."""
+    """Whether the value, or each of a list, stands alone, without ``--name``."""
     heading: str | None = None
     """The heading of a section of the help. This setting is the first of the section."""
     separator: str = ","
@@ -135,7 +135,8 @@ class SettingsParser(Parser):
 
 
 def _read_flags(cls: type[Settings], argv: Sequence[str], parser: argparse.ArgumentParser) -> dict[str, Any]:
-    values = vars(parser.parse_args(argv))
+    # Positional arguments may stand on both sides of a flag; of what comes after "--", argparse reads only one way.
+    values = vars(parser.parse_args(argv) if "--" in argv else parser.parse_intermixed_args(argv))
     return {
         name: [part for value in values[name] for part in _items(cls, name, value)]
         if _is_list(cls, name)
@@ -181,7 +182,8 @@ def _add_settings(parser: argparse.ArgumentParser, cls: type[Settings]) -> None:
         if _is_list(cls, name):
             keywords |= {"action": "append"}
         if flag.positional:
-            section.add_argument(name, nargs="?", **keywords)  # the environment or the file may have it
+            many = {"nargs": "*", "action": "extend"} if _is_list(cls, name) else {"nargs": "?"}
+            section.add_argument(name, **keywords | many)  # the environment or the file may have it
         else:
             section.add_argument(*([flag.short] if flag.short else []), flag_name(cls, name), dest=name, **keywords)
 
@@ -191,7 +193,9 @@ def _usage(cls: type[Settings]) -> Iterator[str]:
     named = _named_in_usage(cls)
     yield from (f"{flag_name(cls, name)} {_metavar(cls, name)}" for name in named if not _is_positional(cls, name))
     yield "[options]"
-    yield from (_metavar(cls, name) for name in cls.model_fields if _is_positional(cls, name))
+    for name in cls.model_fields:
+        if _is_positional(cls, name):
+            yield _metavar(cls, name) + (" ..." if _is_list(cls, name) else "")
 
 
 def _named_in_usage(cls: type[Settings]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The command line of `translane`: its commands, their arguments, and the exit codes."""
+"""The commands of the client: `translane translate`, `score`, `models` and `bench`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import BinaryIO, TextIO
+from functools import partial
+from importlib import import_module
+from typing import BinaryIO, NamedTuple, TextIO
 
 from translane.arguments import Parser
-from translane_client.cli import bench, connection_flags, decoding_flags, models, score, translate
+from translane_client.cli import connection_flags, decoding_flags
 from translane_client.cli.bulk import CommandError
 from translane_client.cli.flags import ENV_PREFIX, Flags, count, seconds
 from translane_client.cli.printable import printable
@@ -22,22 +24,45 @@ from translane_client.retry import RetryPolicy
 _BROKEN_PIPE = 141  # 128 + SIGPIPE
 
 
+class _Command(NamedTuple):
+    operands: str
+    description: str
+    retries: bool = True
+
+
+# Each is a module beside this one, which is imported when it is asked for.
+_COMMANDS = {
+    "translate": _Command("[TEXT ...]", "Translates the TEXTs, or each line of a file or of standard input, in order."),
+    "score": _Command(
+        "[SOURCE TARGET]", "Writes the log-probability of the TARGET, or of each target in a file, in order."
+    ),
+    "models": _Command("", "Lists the server's models and limits."),
+    "bench": _Command(
+        "",
+        "Sends sentences at given rates, or from a number of clients, and measures how long the answers take; or"
+        " searches the highest rate that keeps a latency.",
+        retries=False,
+    ),
+}
+
+
 def run(
+    name: str,
     argv: Sequence[str],
     environ: Mapping[str, str],
     *,
-    stdin: BinaryIO | None,
-    stdout: BinaryIO | None,
-    stderr: TextIO | None,
+    stdin: BinaryIO | None = None,
+    stdout: BinaryIO | None = None,
+    stderr: TextIO | None = None,
 ) -> int:
-    """Runs the command; returns the exit code: 0 done, 1 failed, 2 wrong usage, 141 nobody reads the output."""
+    """Runs the command `name`; returns the exit code: 0 done, 1 failed, 2 wrong usage, 141 nobody reads the output."""
     # Python has None for a standard stream that the process was started without (`<&-`, `>&-`, `2>&-`).
     streams = StandardStreams(
         stdin or getattr(sys.stdin, "buffer", None),
         stdout or getattr(sys.stdout, "buffer", None),
         stderr or sys.stderr or io.StringIO(),
     )
-    arguments = parse_arguments(argv, environ)
+    arguments = parse_arguments(name, argv, environ)
     try:
         arguments.connection = connection_flags.connection_of(arguments)
     except ValueError as error:
@@ -66,47 +91,19 @@ def _forget_unwritten(stdout: BinaryIO | None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def parse_arguments(argv: Sequence[str], environ: Mapping[str, str]) -> argparse.Namespace:
+def parse_arguments(name: str, argv: Sequence[str], environ: Mapping[str, str]) -> argparse.Namespace:
     """The command's arguments; the environment, or else a default, fills those left out. Exits on wrong usage."""
-    parser = Parser("translane", description="Client of the Translane translation service.")
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-
-    for name, command, operands, help, description in (
-        (
-            "translate",
-            translate,
-            "[TEXT ...]",
-            "translate texts, or the lines of a file",
-            "Translates the TEXTs, or each line of a file or of standard input, in order.",
-        ),
-        (
-            "score",
-            score,
-            "[SOURCE TARGET]",
-            "score given translations: how probable the model finds them",
-            "Writes the log-probability of the TARGET, or of each target in a file, in order.",
-        ),
-        ("models", models, "", "list the server's models and limits", "Lists the server's models and limits."),
-        (
-            "bench",
-            bench,
-            "",
-            "put load on a server and measure its latency",
-            "Sends sentences at given rates, or from a number of clients, and measures how long the answers take; or"
-            " searches the highest rate that keeps a latency.",
-        ),
-    ):
-        subparser = commands.add_parser(
-            name,
-            help=help,
-            description=description,
-            usage=f"translane {name} [options] {operands}".rstrip(),
-            epilog=f"Every flag has an environment twin: {ENV_PREFIX}SERVER is --server. A flag wins over its twin.",
-        )
-        flags = _server_flags(subparser, retries=command is not bench)
-        command.add_flags(subparser, flags)
-        subparser.set_defaults(run=command.run, parser=subparser, flags=flags)
-
+    command = _COMMANDS[name]
+    module = import_module(f"translane_client.cli.{name}")
+    parser = Parser(
+        f"translane {name}",
+        description=command.description,
+        usage=f"translane {name} [options] {command.operands}".rstrip(),
+        epilog=f"Every flag has an environment twin: {ENV_PREFIX}SERVER is --server. A flag wins over its twin.",
+    )
+    flags = _server_flags(parser, retries=command.retries)
+    module.add_flags(parser, flags)
+    parser.set_defaults(run=module.run, parser=parser, flags=flags)
     arguments = parser.parse_args(decoding_flags.with_values(argv))
     arguments.flags.fill(arguments, environ)
     return arguments
@@ -121,3 +118,6 @@ def _server_flags(parser: Parser, *, retries: bool) -> Flags:
     flags.add("--timeout", type=seconds, metavar="SECONDS", help="deadline of each request, retries included")
     flags.add("--attempts", type=count, default=RetryPolicy().attempts, metavar="N", help="attempts at each request")
     return flags
+
+
+translate, score, models, bench = (partial(run, name) for name in _COMMANDS)

@@ -25,10 +25,15 @@ loss                 label-smoothed cross-entropy
 word_vectors         pretrained word vectors for the embeddings
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from translane_export.model.config import PRESETS, TransformerConfig
-from translane_export.model.loss import TokenLoss, label_smoothed_cross_entropy
-from translane_export.model.transformer import Transformer
-from translane_export.model.word_vectors import load_word_vectors
+
+if TYPE_CHECKING:
+    from translane_export.model.loss import TokenLoss, label_smoothed_cross_entropy
+    from translane_export.model.transformer import Transformer
+    from translane_export.model.word_vectors import load_word_vectors
 
 __all__ = [
     "PRESETS",
@@ -38,3 +43,17 @@ __all__ = [
     "label_smoothed_cross_entropy",
     "load_word_vectors",
 ]
+
+# Settings need the configuration alone, and the help of a command waits for no PyTorch.
+_MODULES = {
+    "TokenLoss": "loss",
+    "Transformer": "transformer",
+    "label_smoothed_cross_entropy": "loss",
+    "load_word_vectors": "word_vectors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

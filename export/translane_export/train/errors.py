@@ -9,8 +9,10 @@
 
 from __future__ import annotations
 
+from translane.command_error import CommandError
 
-class TrainError(Exception):
+
+class TrainError(CommandError):
     """Base of every error this package raises on purpose."""
 
 

@@ -17,11 +17,7 @@ import opencc
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
-BUILT_IN = ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity")
-"""Rules SentencePiece knows by name; see its doc/normalization.md."""
-
-SIMPLIFYING_SUFFIX = "_t2s"
-NORMALIZATIONS = (*BUILT_IN, *(name + SIMPLIFYING_SUFFIX for name in BUILT_IN))
+from translane_export.train.settings import NORMALIZATIONS, SIMPLIFYING_SUFFIX
 
 _IDEOGRAPH_RANGES = ((0x3400, 0xA000), (0xF900, 0xFB00), (0x20000, 0x32400))
 

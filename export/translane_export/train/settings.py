@@ -20,11 +20,17 @@ from translane_export.model.config import (
     Tying,
 )
 from translane_export.train.data import BadLines
-from translane_export.train.normalization import NORMALIZATIONS
-from translane_export.train.vocabulary import VocabularyKind
 from translane_server.settings_loader import Flag, Settings, flag_name
 
 ENV_PREFIX = "TRANSLANE_TRAIN_"
+
+VocabularyKind = Literal["unigram", "bpe", "char", "word"]
+
+BUILT_IN = ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity")
+"""Rules SentencePiece knows by name; see its doc/normalization.md."""
+
+SIMPLIFYING_SUFFIX = "_t2s"
+NORMALIZATIONS = (*BUILT_IN, *(name + SIMPLIFYING_SUFFIX for name in BUILT_IN))
 
 _KEPT_BY_INIT = (
     *("vocabulary", "joint_vocabulary", "source_vocabulary_size", "target_vocabulary_size"),

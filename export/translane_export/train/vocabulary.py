@@ -7,17 +7,16 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
 from translane_export.file_readers import load_sentencepiece
 from translane_export.train.errors import DataError
-from translane_export.train.normalization import SIMPLIFYING_SUFFIX, rules_tsv
+from translane_export.train.normalization import rules_tsv
+from translane_export.train.settings import SIMPLIFYING_SUFFIX, VocabularyKind
 from translane_server.whole_files import replaced_whole
-
-VocabularyKind = Literal["unigram", "bpe", "char", "word"]
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
 

@@ -1,4 +1,4 @@
-"""The command `translane-keys`: makes, lists and removes the keys of callers."""
+"""`translane keys`: makes, lists and removes the keys of callers."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from translane_server.access.keys import (
     make_token,
     without_secrets,
 )
-from translane_server.errors import KeysError, SettingsError, StartupError
+from translane_server.errors import KeysError, SettingsError
 from translane_server.settings_loader import SettingsParser
 
-_PROG = "translane-keys"
+_PROG = "translane keys"
 _FILE_VARIABLE = "TRANSLANE_KEYS_FILE"
 
 _TIME = re.compile(r"([1-9][0-9]{0,5})([mhd])")
@@ -40,25 +40,24 @@ _MAKERS = ("add", "rotate")  # the commands that make a key
 _LIMITS = ("sentences_in_flight", "sentences_per_second", "note")  # what set changes, and makers may set
 
 
-def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+def keys(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """Do what the arguments say, and return the exit code.
 
     Args:
         argv: command-line arguments, without the name of the program.
         environ: environment variables; TRANSLANE_KEYS_FILE names the file if the arguments do not.
+
+    Raises:
+        StartupError: the arguments are wrong, or the file cannot be read or written.
     """
-    try:
-        arguments = _parser().parse_args(argv)
-        file = arguments.file or environ.get(_FILE_VARIABLE)
-        if not file:
-            raise SettingsError(f"--file is required (or {_FILE_VARIABLE})")
-        if sys.stdout is None:
-            raise KeysError("standard output is closed, so nobody would see the answer")
-        for line in _COMMANDS[arguments.command](Path(file), arguments):
-            _show(line, is_key=arguments.command in _MAKERS)
-    except StartupError as error:
-        print(f"{_PROG}: {error}", file=sys.stderr)
-        return error.exit_code
+    arguments = _parser().parse_args(argv)
+    file = arguments.file or environ.get(_FILE_VARIABLE)
+    if not file:
+        raise SettingsError(f"--file is required (or {_FILE_VARIABLE})")
+    if sys.stdout is None:
+        raise KeysError("standard output is closed, so nobody would see the answer")
+    for line in _COMMANDS[arguments.command](Path(file), arguments):
+        _show(line, is_key=arguments.command in _MAKERS)
     return 0
 
 

@@ -120,7 +120,7 @@ def _name_of(folder: Path) -> str:
 
 def _in_library(library: Path) -> Iterator[tuple[str, Path]]:
     if _holds_bundle(library):
-        raise SettingsError(f"--models {library}: this folder is a model bundle itself; --model serves it")
+        raise SettingsError(f"--models {library}: this folder is a model bundle itself; name it without --models")
     try:
         folders = _folders(library)
     except OSError as error:

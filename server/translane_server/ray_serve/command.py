@@ -1,22 +1,21 @@
-"""What `translane-ray` does with its arguments: it writes the configuration of Ray Serve."""
+"""`translane ray`: writes the configuration of Ray Serve."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
 
-from translane_server.errors import SettingsError, StartupError
+from translane.command_error import CommandError
+from translane_server.errors import SettingsError
 from translane_server.model_places import ModelPlace, RemotePlace
 from translane_server.models.folders import find_models
 from translane_server.ray_serve.settings import ENV_PREFIX, RaySettings, written
 from translane_server.settings_loader import load_settings
 from translane_server.standard_output import write_output
 
-_PROG = "translane-ray"
-_INTERRUPTED = 130  # 128 + SIGINT
+_PROG = "translane ray"
 
 # The name of the application, and of its deployment where all models share one.
 APPLICATION = "translane"
@@ -28,25 +27,21 @@ _SURGE = 25
 _LATER = 5.0
 
 
-def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+def ray(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """Write the configuration on standard output, and return the exit code.
 
     Args:
         argv: command-line arguments, without the name of the program.
         environ: environment variables.
+
+    Raises:
+        CommandError: see `config_of`; or the configuration cannot be written.
     """
-    try:
-        config = config_of(argv, environ)
-    except StartupError as error:
-        print(f"{_PROG}: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        return _INTERRUPTED
+    config = config_of(argv, environ)
     try:
         write_output(yaml.safe_dump(config, sort_keys=False, allow_unicode=True).removesuffix("\n"))
     except OSError as error:
-        print(f"{_PROG}: standard output cannot be written: {error.strerror}", file=sys.stderr)
-        return 1
+        raise CommandError(f"standard output cannot be written: {error.strerror}") from None
     return 0
 
 
@@ -113,7 +108,7 @@ def _places(settings: RaySettings) -> dict[str, ModelPlace | RemotePlace]:
     for place in settings.model or ():
         if isinstance(place, RemotePlace):
             if not place.name:
-                raise SettingsError(f"--model {place.url}: --separate-models takes the name of a model, too: NAME=URL")
+                raise SettingsError(f"MODEL {place.url}: --separate-models takes the name of a model, too: NAME=URL")
             places.append(place)
     if local or settings.models:
         places += [ModelPlace(folder, name) for name, folder in find_models(local, settings.models).items()]

@@ -114,7 +114,7 @@ def misplaced(settings: ServerSettings) -> str | None:
     for place in settings.model or ():
         if isinstance(place, RemotePlace) and (place.url.user or place.url.query):
             return (
-                f"--model {place.url}: Ray Serve shows its configuration, so a URL may have no password and no query;"
+                f"MODEL {place.url}: Ray Serve shows its configuration, so a URL may have no password and no query;"
                 " take s3://, with keys in the environment of Ray, or a folder"
             )
     return None

@@ -6,7 +6,6 @@ import itertools
 import json
 import logging
 import ssl
-import sys
 from collections import Counter
 from typing import Any
 from urllib.request import urlopen
@@ -477,15 +476,6 @@ def test_check_tells_what_it_found(secrets, tokens, capsys):
     files = len(json.loads((TINY / "manifest.json").read_text())["files"])
     assert model.endswith(f"its {files} files are those that were exported")
     assert not any(token[3:] in said.out for token in tokens)
-
-
-@pytest.mark.usefixtures("_log_stays")
-def test_check_names_what_the_http_port_needs(capsys, monkeypatch):
-    monkeypatch.delitem(sys.modules, "translane_server.http.port", raising=False)
-    monkeypatch.setitem(sys.modules, "uvicorn.config", None)  # as if it was not installed
-    code, said = check(capsys, "--http-port", "0")
-    assert (code, said.out) == (2, "")
-    assert "install translane[server,http]" in said.err
 
 
 @pytest.mark.usefixtures("_log_stays")

@@ -78,7 +78,7 @@ def _entries(document: Document) -> Sequence[polib.POEntry]:
     try:
         import polib
     except ModuleNotFoundError:
-        raise FileError(f"{document.name}: files of gettext need polib; install translane[files]") from None
+        raise FileError(f"{document.name}: files of gettext need polib: pip install polib") from None
     text = "\n".join(document.text[line.start : line.end] for line in document.lines).translate(str.maketrans(_HIDDEN))
     try:
         return list(

@@ -154,5 +154,5 @@ def test_another_file_is_refused(data: bytes, problem: str):
 
 def test_a_missing_library_is_one_sentence(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "polib", None)
-    with pytest.raises(FileError, match=r"f: files of gettext need polib; install translane\[files\]"):
+    with pytest.raises(FileError, match=r"f: files of gettext need polib: pip install polib"):
         texts("po", CATALOGUE.encode())

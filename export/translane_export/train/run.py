@@ -1,0 +1,89 @@
+"""A training run or an evaluation, as the settings say."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+import torch
+
+from translane_export.train.corpus import build_corpus, read_texts
+from translane_export.train.data import Columns, read_parallel_text
+from translane_export.train.errors import ResumeError
+from translane_export.train.evaluate import evaluate_checkpoint, write_translations
+from translane_export.train.fine_tuning import read_start
+from translane_export.train.parallel import Parallel, joined
+from translane_export.train.report import check_extras
+from translane_export.train.settings import TrainSettings
+from translane_export.train.time_limit import TimeLimit
+from translane_export.train.trainer import LATEST, STATE_FILE, Trainer
+
+
+def run(settings: TrainSettings, environ: Mapping[str, str]) -> None:
+    """Train or evaluate.
+
+    Raises:
+        CommandError: the settings or the data cannot be used.
+    """
+    if settings.threads:
+        torch.set_num_threads(settings.threads)
+    if settings.evaluate:
+        _evaluate(settings)
+        return
+    limit = TimeLimit(settings.max_minutes * 60)
+    check_extras(settings)
+    with joined(environ) as parallel:
+        _train(settings, parallel, limit)
+
+
+def _train(settings: TrainSettings, parallel: Parallel, limit: TimeLimit) -> None:
+    assert settings.output
+    output = settings.output
+    (resuming,) = parallel.share([(output / STATE_FILE).exists()])
+    if resuming and not settings.resume:
+        raise ResumeError(f"{output}: holds a run already; --resume continues it, another --output starts anew")
+    start = None
+    if settings.init:
+        own = output / LATEST
+        start = read_start(settings, settings.init, own if resuming and own.exists() else None)
+        settings = start.settings
+    assert settings.train
+    assert settings.valid
+    texts = read_texts(settings, settings.train, settings.valid)
+    first = parallel.rank == 0
+    if first:
+        for text in texts:
+            print(text.summary(), file=sys.stderr)
+        output.mkdir(parents=True, exist_ok=True)
+        vocabularies = start.vocabularies if start else ()
+        corpus = build_corpus(settings, *texts, output, reuse=bool(resuming), given=vocabularies)
+        parallel.barrier()
+    else:
+        parallel.barrier()  # until the vocabularies are there
+        corpus = build_corpus(settings, *texts, output, reuse=True)
+    trainer = Trainer(settings, corpus, output, start=start, parallel=parallel, limit=limit)
+    if first:
+        print(trainer.describe(), file=sys.stderr, flush=True)
+    outcome = trainer.run()
+    if first:
+        print(f"ended: {outcome.reason}, after {outcome.step:,} steps")
+        print(f"best: {outcome.best} (valid BLEU {outcome.best_bleu:.2f} at step {outcome.best_step:,})")
+
+
+def _evaluate(settings: TrainSettings) -> None:
+    assert settings.evaluate
+    assert settings.test
+    columns = Columns(settings.source_column, settings.target_column)
+    text = read_parallel_text(settings.test, columns, settings.bad_lines)
+    if settings.beam_size == 1:
+        evaluation = evaluate_checkpoint(settings.evaluate, text)
+    else:
+        from translane_export.train.beams import Beams, beam_search  # late: with it comes the exporter
+
+        beams = Beams(settings.beam_size, settings.length_penalty)
+        evaluation = evaluate_checkpoint(
+            settings.evaluate, text, lambda model, sources: beam_search(model, sources, beams)
+        )
+    if settings.output_translations:
+        write_translations(settings.output_translations, evaluation)
+    print(evaluation)
