@@ -28,7 +28,11 @@ def main(folder: str, cpus: str) -> None:
     _start(folder, int(cpus))
     try:
         for line in sys.stdin:
-            told = _deployed(json.loads(Path(line.strip()).read_text(encoding="utf-8")))
+            config = json.loads(Path(line.strip()).read_text(encoding="utf-8"))
+            try:
+                told = _deployed(config)
+            except Exception as error:  # noqa: BLE001  the next application may be deployed all the same
+                told = f"failed: {str(error)[-1000:]!r}"
             print(f"\n{MARK}{told}", flush=True)
     finally:
         serve.shutdown()

@@ -20,6 +20,7 @@ _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "GRPC_VERBOSITY": "NONE",
     "RAY_AUTH_MODE": "disabled",
+    "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",  # Serve kills a proxy that takes 15 s to start, and gives up
     "RAY_worker_niceness": "0",  # with Ray's own 15, Serve hardly gets a processor beside other tests
     "RAY_prestart_worker_first_driver": "0",  # no test waits for workers, and each takes seconds to start
     "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])]),
