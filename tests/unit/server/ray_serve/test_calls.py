@@ -1,11 +1,15 @@
 """What of a call goes on to the engine, and what of its answer goes back."""
 
 import pickle
+from typing import Any
 
+import grpc
 import pytest
+from google.rpc import error_details_pb2, status_pb2
 
 from translane.v1 import translation_pb2 as pb
-from translane_server.ray_serve.calls import REMAINING, Call
+from translane_server.errors import FieldViolation, InvalidRequestError
+from translane_server.ray_serve.calls import REMAINING, Answer, Call
 
 MESSAGE = pb.TranslateRequest(texts=["你好"]).SerializeToString()
 
@@ -53,3 +57,39 @@ def test_a_parsed_message_is_the_same_call():
 @pytest.mark.parametrize(("value", "seconds"), [("-1", 0.0), ("nan", None), ("inf", None), ("soon", None), (b"1", 1.0)])
 def test_a_deadline_that_is_none(value, seconds):
     assert Call.of(MESSAGE, Context((REMAINING, value))).seconds == seconds
+
+
+def test_an_answer_leaves_the_context_alone():
+    context = Context()
+    Answer(b"message").put_on(context)
+    assert context.set == {}
+    assert Answer(b"message").SerializeToString() == b"message"
+
+
+def test_an_error_keeps_its_details():
+    answer = Answer.failed(InvalidRequestError(FieldViolation("texts[0]", "is empty")))
+    assert pickle.loads(pickle.dumps(answer)) == answer
+    context = Context()
+    answer.put_on(context)
+    assert context.set["set_code"] is grpc.StatusCode.INVALID_ARGUMENT
+    assert context.set["set_details"] == "texts[0]: is empty"
+    ((key, packed),) = context.set["set_trailing_metadata"]
+    assert key == "grpc-status-details-bin"
+    bad = error_details_pb2.BadRequest()
+    assert any(detail.Unpack(bad) for detail in status_pb2.Status.FromString(packed).details)
+    assert bad.field_violations[0].field == "texts[0]"
+    assert answer.SerializeToString() == b""
+
+
+def test_an_error_of_a_call_is_passed_on():
+    trailers = grpc.aio.Metadata(("grpc-status-details-bin", b"\x08\x05"), ("x", "y"))
+    error: Any = grpc.aio.AioRpcError  # whose types ask for more than it does
+    error = error(grpc.StatusCode.NOT_FOUND, grpc.aio.Metadata(), trailers, details="no such model")
+    answer = Answer.of_call(error)
+    assert (answer.code, answer.details) == (grpc.StatusCode.NOT_FOUND, "no such model")
+    assert dict(answer.trailers) == {"grpc-status-details-bin": b"\x08\x05", "x": "y"}
+
+
+def test_a_bug_tells_nothing():
+    assert Answer.bug().code is grpc.StatusCode.INTERNAL
+    assert Answer.bug().details == "internal error; the server's log has the details"

@@ -97,6 +97,14 @@ async def told(serve, context):
     return [message async for message in streaming(serve.stream)(b"request", context)]
 
 
+async def test_an_answer_passes():
+    serve, context = Serve(b"answer"), Context()
+    assert await answering(serve.unary)(b"request", context) == b"answer"
+    assert serve.seen == [(b"request", ())]
+    assert context.status == 0
+    assert await told(Serve([b"a", b"b"]), Context()) == [b"a", b"b"]
+
+
 async def test_the_deadline_goes_on_and_a_caller_does_not_set_it():
     serve = Serve(b"answer", [b"answer"])
     context = Context(1.5, (("x", "y"), (REMAINING, "1000")))
@@ -127,6 +135,13 @@ async def test_a_call_that_ends_every_engine_is_unavailable():
         assert context.failure.code is grpc.StatusCode.UNAVAILABLE
         assert context.failure.is_refusal
         assert "trace" not in context.failure.message
+
+
+async def test_a_stream_that_has_begun_is_not_repeated():
+    serve, context = Serve([b"a", LOST], [b"a", b"b"]), Context()
+    assert await told(serve, context) == [b"a"]
+    assert context.failure.is_refusal
+    assert len(serve.results) == 1
 
 
 async def test_an_error_of_the_engine_is_not_repeated_and_keeps_its_details():
@@ -176,6 +191,22 @@ async def test_the_end_of_a_call_is_left_as_it_is(code):
     context = Context()
     await answering(Serve(code, b"answer").unary)(b"request", context)
     assert (context.failure.code, context.trailers) == (code, ())
+
+
+async def test_a_caller_who_goes_closes_serves_generator():
+    closed = asyncio.Event()
+
+    async def serve(request, context):
+        try:
+            yield b"a"
+            yield b"b"
+        finally:
+            closed.set()
+
+    answers = streaming(serve)(b"request", Context())
+    assert await anext(answers) == b"a"
+    await answers.aclose()
+    assert closed.is_set()
 
 
 def test_an_unknown_version_of_serve_gets_the_generated_service(caplog):

@@ -1,6 +1,7 @@
 """The deployment before several others: where it sends a call, and what it does with lost engines."""
 
 import asyncio
+from typing import Any
 
 import grpc
 import pytest
@@ -16,7 +17,7 @@ from translane_server.manifest import Languages
 from translane_server.ray_serve.application import build
 from translane_server.ray_serve.calls import ATTEMPTS, Answer, Call
 from translane_server.ray_serve.router import Router
-from translane_server.ray_serve.rpcs import MODELS, STREAM, TRANSLATE
+from translane_server.ray_serve.rpcs import MODELS, SCORE, STREAM, TRANSLATE
 
 LOST = ActorUnavailableError("the node is gone", None)
 MESSAGE_BYTES = 1000
@@ -84,6 +85,27 @@ def call(request):
 
 
 TEXT = call(pb.TranslateRequest(texts=["a"], model="one"))
+
+
+async def test_the_model_or_the_languages_decide():
+    one, two = Handle("one", ("zh", "en")), Handle("other", ("en", "fr"))
+    router = Router({"a": one, "b": two}, MESSAGE_BYTES)
+    assert await router.answer_unary(TRANSLATE, TEXT) == Answer(b"one")
+    assert one.calls == [("answer_unary", TRANSLATE, TEXT)]
+    languages: Any = {"source_language": "en", "target_language": "fr"}
+    scored = call(pb.ScoreRequest(inputs=[pb.ScoreInput(source="a", target="b")], **languages))
+    assert await router.answer_unary(SCORE, scored) == Answer(b"other")
+    streamed = call(pb.TranslateStreamRequest(text="a", **languages))
+    two.results = [[Answer(b"1"), Answer(b"2")]]
+    assert [each async for each in router.answer_stream(STREAM, streamed)] == [Answer(b"1"), Answer(b"2")]
+    assert not two.responses[-1].cancelled
+
+
+async def test_the_models_of_all_deployments_are_listed():
+    router = Router({"b": Handle("other", ("en", "fr")), "a": Handle("one", ("zh", "en"))}, MESSAGE_BYTES)
+    listed = pb.ListModelsResponse.FromString((await router.answer_unary(MODELS, call(pb.ListModelsRequest()))).message)
+    assert [model.name for model in listed.models] == ["one", "other"]
+    assert (listed.limits.texts_per_request, listed.limits.beam_size) == (3, 1)
 
 
 async def test_one_deployment_that_refuses_to_list_is_the_answer():
