@@ -1,7 +1,7 @@
 """Runs another benchmark, or any program, as on a processor with AVX2 but without AVX-512, VNNI and AMX.
 
     python -m benchmarks.runs.avx2 python -m benchmarks.runs.offline --quick -o runs/bench/avx2/offline.json
-    python -m benchmarks.runs.avx2 translane-server --model models/zh-en
+    python -m benchmarks.runs.avx2 translane serve models/zh-en
 
 Processes that the program starts are hidden from these instructions, too. It takes a C compiler and objdump, and 70 MB
 in runs/bench/processors.

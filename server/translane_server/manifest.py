@@ -351,7 +351,7 @@ class Provenance(_Model):
         checkpoint: the name of the checkpoint.
         attribution: whom to credit for the data.
         training: what the checkpoint says of its training.
-        model: the model's whole configuration, of which `translane-export` makes the model again.
+        model: the model's whole configuration, of which `translane export` makes the model again.
         exporter: the versions of the programs that wrote the bundle.
     """
 

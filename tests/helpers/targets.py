@@ -68,7 +68,7 @@ def running_target(request: pytest.FixtureRequest, folder: Path, *flags: str) ->
     Args:
         request: of a fixture with the parameters TARGETS.
         folder: for logs; is there.
-        flags: of `translane-server`, which every way understands.
+        flags: of `translane serve`, which every way understands.
     """
     if start := _SERVERS.get(request.param):
         return start(folder, flags)

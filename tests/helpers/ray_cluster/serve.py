@@ -31,7 +31,7 @@ class RayServe:
 
     Args:
         folder: a folder for files of the run.
-        argv: arguments of `translane-ray`, without ports; none if the application is deployed later.
+        argv: arguments of `translane ray`, without ports; none if the application is deployed later.
         cpus: how many CPUs Ray thinks it has; they are more than there are, where tests start many replicas.
         environment: variables of Ray's processes.
         change: see `deploy`.
@@ -71,7 +71,7 @@ class RayServe:
         """Deploy the application with other arguments, and wait until all of it is new.
 
         Args:
-            argv: arguments of `translane-ray`, without ports.
+            argv: arguments of `translane ray`, without ports.
             change: changes each deployment of the configuration, as an operator does by hand.
         """
         config = config_of([*self._ports, *argv], {})
@@ -149,7 +149,7 @@ def ray_serve(
     environment: Mapping[str, str] | None = None,
     change: Callable[[dict[str, Any]], object] = lambda _: None,
 ) -> Iterator[RayServe]:
-    """Run Ray with the application that `translane-ray` makes of `argv`. See `RayServe`."""
+    """Run Ray with the application that `translane ray` makes of `argv`. See `RayServe`."""
     running = RayServe(folder, argv, cpus, environment or {}, change)
     try:
         yield running

@@ -33,7 +33,7 @@ def address(ray_cluster, token, tmp_path_factory):
     keys = folder / "keys.toml"
     keys.write_text(write_keys({"me": KeyHolder(keys=(Key(sha256=digest_of(token).hex()),))}))
     engine = ["--replicas", "1", "--threads", "1", "--metrics-port", "0", "--keys-file", str(keys)]
-    models = ["--model", f"a={BUNDLE}", "--model", f"b={BUNDLE}", "--separate-models"]
+    models = [f"a={BUNDLE}", f"b={BUNDLE}", "--separate-models"]
     ray_cluster.deploy([*models, *engine])
     for deployment, replicas in (("a", 1), ("b", 1), ("router", 2), ("", 4)):
         ray_cluster.settled(replicas, deployment)

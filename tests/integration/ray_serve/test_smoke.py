@@ -17,7 +17,7 @@ pytestmark = [
 
 
 def test_an_engine_answers_and_nothing_is_left_of_it(ray_cluster):
-    engine = ["--model", str(BUNDLE), "--replicas", "1", "--threads", "1", "--metrics-port", "0"]
+    engine = [str(BUNDLE), "--replicas", "1", "--threads", "1", "--metrics-port", "0"]
     ray_cluster.deploy(engine)
     (replica,) = ray_cluster.settled(1)
     processes = [replica, *replica.children(recursive=True)]

@@ -144,7 +144,7 @@ def test_another_schema_version_says_to_export_again(folder, version):
     change(folder, schema_version=version)
     assert error(folder) == (
         f"model bundle {folder}: it is of schema version {version}, and this release reads version {SCHEMA_VERSION};"
-        " 'translane-export CHECKPOINT --output FOLDER' of this release writes it anew"
+        " 'translane export CHECKPOINT --output FOLDER' of this release writes it anew"
     )
 
 

@@ -1,4 +1,4 @@
-"""The command line of `translane-server`: its help, its version, and a missing package."""
+"""The command line of `translane serve`: its help, its version, and a missing package."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ import pytest
 
 
 def run(*argv, without=None):
-    """Runs `translane-server` in an interpreter that cannot import the package `without`."""
+    """Runs `translane serve` in an interpreter that cannot import the package `without`."""
     code = f"import sys; sys.modules.update({dict.fromkeys([without] if without else [])})\n"
     code += "from translane_server.__main__ import main; sys.exit(main())"
     return subprocess.run([sys.executable, "-c", code, *argv], capture_output=True, text=True, check=False, timeout=60)
@@ -16,11 +16,11 @@ def run(*argv, without=None):
 
 @pytest.mark.parametrize("package", ["grpc", "pydantic", "numpy", "onnxruntime"])
 def test_a_missing_package_is_one_sentence(package):
-    ended = run("--model", "bundle", without=package)
+    ended = run("bundle", without=package)
     sentence = f"{package} is not installed; install translane[server], or translane[server-cuda] for GPUs"
-    assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", f"translane-server: {sentence}\n")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", f"translane serve: {sentence}\n")
 
 
 def test_the_version():
     ended = run("--version")
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, f"translane-server {version('translane')}\n", "")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, f"translane serve {version('translane')}\n", "")

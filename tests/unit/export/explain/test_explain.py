@@ -1,4 +1,4 @@
-"""`translane-export explain`: a folder and a report, or one sentence, an exit code and nothing left behind."""
+"""`translane explain`: a folder and a report, or one sentence, an exit code and nothing left behind."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from helpers.bundles import random_bundle
-from translane_export.__main__ import main
+from helpers.commands import explain as main
 
 pytestmark = pytest.mark.slow
 
@@ -24,9 +24,9 @@ def explain(tmp_path, capsys):
     """Run the command; return its exit code, what it prints, and its last line on standard error."""
 
     def run(*arguments):
-        code = main(["explain", *map(str, arguments)])
+        code = main([*map(str, arguments)])
         captured = capsys.readouterr()
-        return code, captured.out, (captured.err.splitlines() or [""])[-1].removeprefix("translane-export: ")
+        return code, captured.out, (captured.err.splitlines() or [""])[-1].removeprefix("translane explain: ")
 
     return run
 
@@ -134,4 +134,4 @@ def test_a_damaged_bundle_is_refused(explain, tiny, tmp_path):
 def test_a_checkpoint_may_be_called_explain(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["./explain", "-o", "bundle"]) == 1
-    assert capsys.readouterr().err.endswith("translane-export: checkpoint explain: there is no such folder\n")
+    assert capsys.readouterr().err.endswith("translane explain: checkpoint explain: there is no such folder\n")
