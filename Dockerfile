@@ -64,4 +64,4 @@ EXPOSE 50051 9400
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=30s --timeout=10s --start-period=30s --retries=3 \
     CMD ["/opt/translane/bin/python", "-m", "translane_server.healthcheck"]
-ENTRYPOINT ["/opt/translane/bin/translane-server"]
+ENTRYPOINT ["/opt/translane/bin/translane", "serve"]

@@ -26,7 +26,7 @@ demo: .venv/.server  ## set up, start the server on the bundled model, translate
 	@$(BIN)/python scripts/demo --model $(MODEL)
 
 serve: .venv/.server  ## serve the bundled model (MODEL=… another) until Ctrl-C
-	@exec $(BIN)/translane-server --model $(MODEL) $(SERVER_ARGS)
+	@exec $(BIN)/translane serve $(MODEL) $(SERVER_ARGS)
 
 test: .venv/.everything .venv/.system examples/node/node_modules  ## set up everything, PyTorch included, and run all tests but the slow ones
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m 'not slow' $(PYTEST_ARGS)

@@ -1,4 +1,4 @@
-"""The settings of `translane-batch`. docs/batch.md describes each; a test compares the two."""
+"""The settings of `translane batch`. docs/batch.md describes each; a test compares the two."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class ServerProcess:
 
 def translane(bundle: Path, flags: Sequence[str] = ()) -> ServerProcess:
     """Translane as it is shipped, but for `flags`."""
-    return ServerProcess(["-m", "translane_server", "--model", str(bundle.resolve()), "--metrics-port", "0", *flags])
+    return ServerProcess(["-m", "translane", "serve", str(bundle.resolve()), "--metrics-port", "0", *flags])
 
 
 def ctranslate2(model: Path, bundle: Path, flags: Sequence[str], environment: Mapping[str, str]) -> ServerProcess:
@@ -104,7 +104,7 @@ def bench(address: str, *flags: str) -> dict[str, Any]:
         BenchError: there is no measurement.
     """
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
-        command = [sys.executable, "-m", "translane_client", "bench", "--server", address, "--json", file.name, *flags]
+        command = [sys.executable, "-m", "translane", "bench", "--server", address, "--json", file.name, *flags]
         done = subprocess.run(command, capture_output=True, text=True)
         report = Path(file.name).read_text(encoding="utf-8")
         if not report:

@@ -73,7 +73,7 @@ class Server(ServerProcess):
         flags += ["--keys-file", str(files.keys)] if access.keys else []
         self.access = access
         self._files = files
-        command = ["-m", "translane_server", "--model", str(DEMO), "--metrics-port", "0", "--replicas", "1"]
+        command = ["-m", "translane", "serve", str(DEMO), "--metrics-port", "0", "--replicas", "1"]
         super().__init__([*command, "--threads", "1", "--device", "cpu", *flags])
 
     def channel(self) -> grpc.Channel:

@@ -2,7 +2,7 @@
 
     python -m benchmarks.runs.avx2 python -m benchmarks.runs.offline --quick -o runs/bench/avx2/offline.json
     python -m benchmarks.runs.avx2 python -m benchmarks.runs.int8_kernels
-    python -m benchmarks.runs.avx2 translane-server --model models/zh-en
+    python -m benchmarks.runs.avx2 translane serve models/zh-en
 
 Processes that the program starts are hidden from these instructions, too. `benchmarks.processors.avx2` says how, and
 what is left out. It takes a C compiler and objdump, and 70 MB in runs/bench/processors.

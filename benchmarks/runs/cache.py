@@ -82,7 +82,7 @@ def main() -> None:
 
 def measure(rounds: int, calls: int) -> Mapping[str, Measured]:
     """Measure each way to be answered."""
-    command = ["-m", "translane_server", "--model", str(DEMO), "--metrics-port", "0", "--replicas", "1"]
+    command = ["-m", "translane", "serve", str(DEMO), "--metrics-port", "0", "--replicas", "1"]
     command += ["--threads", "1", "--device", "cpu"]
     found = {name: Measured() for name in (WITHOUT, UNKNOWN, KNOWN)}
     with ExitStack() as stack:

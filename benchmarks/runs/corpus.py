@@ -1,4 +1,4 @@
-"""A corpus of generated lines through `translane-batch` with kills in between: is each record there, once, and right?
+"""A corpus of generated lines through `translane batch` with kills in between: is each record there, once, and right?
 
     python -m benchmarks.runs.corpus                                  # a million records, 60,000 different, two kills
     python -m benchmarks.runs.corpus --records 50000 --different 4000
@@ -107,7 +107,7 @@ def read_record(path: Path) -> dict[str, Any]:
 
 def measure(arguments: argparse.Namespace, corpus: Path, output: Path, lines: Sequence[str]) -> Outcome:
     command = [
-        sys.executable, "-m", "translane_batch", str(corpus), "-o", str(output), "--model", str(arguments.model),
+        sys.executable, "-m", "translane", "batch", str(corpus), "-o", str(output), "--model", str(arguments.model),
         "--task-size", str(arguments.task_size), "--summary", "-",
     ]  # fmt: skip
     if arguments.ray:

@@ -172,7 +172,7 @@ def measure_rates(front_ends: Sequence[int], rounds: int, seconds: float) -> Map
 
 def server(flags: Sequence[str], bundle: Path = DEMO) -> ServerProcess:
     """A server of the demo model that takes as many calls as it gets."""
-    return ServerProcess(["-m", "translane_server", "--model", str(bundle), *FLAGS, *flags])
+    return ServerProcess(["-m", "translane", "serve", str(bundle), *FLAGS, *flags])
 
 
 def _part(name: str, running: ServerProcess, path: str, message: bytes) -> Part:

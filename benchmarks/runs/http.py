@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=CALLS, help="in each round")
     parser.add_argument("--write", action="store_true", help="write the table into docs/http.md")
     arguments = parser.parse_args()
-    command = ["-m", "translane_server", "--model", str(DEMO), "--metrics-port", "0", "--replicas", "1"]
+    command = ["-m", "translane", "serve", str(DEMO), "--metrics-port", "0", "--replicas", "1"]
     command += ["--threads", "1", "--device", "cpu"]
     http_port = free_port()
     with ExitStack() as stack:

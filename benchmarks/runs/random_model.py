@@ -1,7 +1,7 @@
 """Writes a checkpoint of random weights: benchmarks of speed need a model of some size, not a model that translates.
 
 python -m benchmarks.runs.random_model -o runs/base-random --preset base --vocab-size 32000
-translane-export runs/base-random -o runs/base-random-bundle
+translane export runs/base-random -o runs/base-random-bundle
 """
 
 from __future__ import annotations

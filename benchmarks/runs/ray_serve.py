@@ -117,10 +117,10 @@ def _systems(stack: ExitStack, folder: Path, engines: int) -> list[System]:
     several = f"{engines} engine{'s' * (engines > 1)}"
     server = stack.enter_context(translane(DEMO, ["--replicas", str(engines), *FLAGS]))
     (folder / several).mkdir()
-    argv = ["--model", str(DEMO), "--replicas", "1", *FLAGS, "--metrics-port", "0", "--serve-replicas", str(engines)]
+    argv = [str(DEMO), "--replicas", "1", *FLAGS, "--metrics-port", "0", "--serve-replicas", str(engines)]
     ray = stack.enter_context(ray_serve(folder / several, argv))
     return [
-        System(f"translane-server, {several}", server.address, family(server.pid)),
+        System(f"translane serve, {several}", server.address, family(server.pid)),
         System(f"Ray Serve, {several}", ray.address, family(ray.pid)),
     ]
 

@@ -78,7 +78,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--bound", type=float, default=0.5, help="what 95%% of the answers are to keep [s]")
     parser.add_argument("--bundle", action="append", default=[], metavar="MODEL-PRECISION=FOLDER")
-    parser.add_argument("--server-flag", action="append", default=[], metavar="FLAG", help="of translane-server")
+    parser.add_argument("--server-flag", action="append", default=[], metavar="FLAG", help="of translane serve")
     parser.add_argument("--sentences", type=Path, default=places.SENTENCES, help="source, tab, reference on each line")
     parser.add_argument("--folder", type=Path, default=places.MODELS, help="of converted models")
     parser.add_argument("-o", "--output", type=Path, default=places.result("serving"))

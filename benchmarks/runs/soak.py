@@ -221,7 +221,7 @@ def main() -> None:
     parser.add_argument(
         "-i", "--input", type=Path, default=places.SENTENCES, help="texts; what follows a tab is left out"
     )
-    parser.add_argument("--server-flag", action="append", default=[], metavar="FLAG", help="of translane-server")
+    parser.add_argument("--server-flag", action="append", default=[], metavar="FLAG", help="of translane serve")
     parser.add_argument("-o", "--output", type=Path, default=places.result("soak"))
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the server is ended, and the record written

@@ -110,7 +110,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--calls", type=int, default=100, help="of each method, in a round, to a server")
     arguments = parser.parse_args()
-    flags = ["-m", "translane_server", "--model", str(arguments.bundle.resolve()), "--metrics-port", "0"]
+    flags = ["-m", "translane", "serve", str(arguments.bundle.resolve()), "--metrics-port", "0"]
     flags += ["--replicas", "1", "--threads", "1"]
     with ExitStack() as stack:
         endpoint = stack.enter_context(receiver())

@@ -21,10 +21,10 @@ Format = Literal["onnx", "torchscript"]
 
 
 class ExportSettings(Settings):
-    """Exports a trained checkpoint as a model bundle. `translane-export explain BUNDLE TEXT` looks inside a bundle."""
+    """Exports a trained checkpoint as a model bundle. `translane explain BUNDLE TEXT` looks inside a bundle."""
 
     checkpoint: Annotated[Path, Flag(positional=True)] = Field(
-        description="Folder of the checkpoint: of translane-train, Hugging Face, fairseq, OpenNMT-py, OpenNMT-tf or"
+        description="Folder of the checkpoint: of translane train, Hugging Face, fairseq, OpenNMT-py, OpenNMT-tf or"
         " Marian, or a bundle."
     )
     output: Annotated[Path, Flag("FOLDER", short="-o")] = Field(
@@ -93,7 +93,7 @@ class ExportSettings(Settings):
     )
     shortlist: Annotated[Path | None, Flag("FILE")] = Field(
         default=None,
-        description="File of the target pieces of each source piece, such as `translane-export shortlist` writes;"
+        description="File of the target pieces of each source piece, such as `translane shortlist` writes;"
         " requests that use_shortlist generate no others.",
     )
     samples: Annotated[Path | None, Flag("FILE", heading="verification")] = Field(

@@ -1,4 +1,4 @@
-"""The model bundle: a folder that `translane-export` writes and the server reads. Its manifest describes it.
+"""The model bundle: a folder that `translane export` writes and the server reads. Its manifest describes it.
 
 Loading checks everything that can be checked without running the model: the schema version, every field, the sha256 of
 every file, and where links lead. The message of an error is one sentence.
@@ -73,7 +73,7 @@ def read_manifest(folder: Path) -> Manifest:
         _check_link(folder, MANIFEST)
         content = read_regular(path, MOST_DESCRIPTION_BYTES)
     except FileNotFoundError:
-        raise BundleError(f"model bundle {folder}: it has no {MANIFEST}; translane-export writes bundles") from None
+        raise BundleError(f"model bundle {folder}: it has no {MANIFEST}; translane export writes bundles") from None
     except OSError as error:
         raise BundleError(f"model bundle {folder}: {MANIFEST} cannot be read: {error.strerror}") from None
     return parse_manifest(content, str(folder))
@@ -96,7 +96,7 @@ def parse_manifest(text: bytes, place: str) -> Manifest:
         hint = (
             "upgrade the server"
             if version > READABLE_VERSIONS[-1]
-            else "export the checkpoint again with translane-export"
+            else "export the checkpoint again with translane export"
         )
         raise BundleError(
             f"model bundle {place}: this server reads schema versions"

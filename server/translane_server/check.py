@@ -1,4 +1,4 @@
-"""`translane-server --check`: looks at everything that a server reads when it starts, and serves nothing."""
+"""`translane serve --check`: looks at everything that a server reads when it starts, and serves nothing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def check(settings: ServerSettings) -> Iterator[str]:
         now = datetime.now(UTC)
         expired = sum(key.has_expired(now) for key in keys)
         if expired == len(keys):
-            raise KeysError(f"keys {settings.keys_file}: nobody has a key that is valid; translane-keys add makes one")
+            raise KeysError(f"keys {settings.keys_file}: nobody has a key that is valid; translane keys add makes one")
         yield f"keys {settings.keys_file}: holders {len(holders)}, keys {len(keys)}, expired keys {expired}"
     for place, remote in remote_models(settings).items():
         yield f"model bundle {place.url}: sha256:{remote.refresh()} is in {remote.folder}"

@@ -79,7 +79,7 @@ def _why_not_on_cuda(precision: Precision, schema_version: int) -> str:
     if schema_version < _CUDA_SCHEMA_VERSION:
         return (
             f"the model bundle has schema version {schema_version}, and CUDA takes {_CUDA_SCHEMA_VERSION};"
-            f" 'translane-export BUNDLE --output NEW --precision {precision}' writes it anew"
+            f" 'translane export BUNDLE --output NEW --precision {precision}' writes it anew"
         )
     return why_no_cuda(precision)
 

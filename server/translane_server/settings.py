@@ -70,7 +70,7 @@ class ServerSettings(Settings):
     pivot: bool = Field(
         default=True, description="Translate through a third language, with two models, where no model has a pair."
     )
-    unload_after: Annotated[float, Flag("SECONDS")] = Field(
+    idle_timeout: Annotated[float, Flag("SECONDS")] = Field(
         default=0.0,
         ge=0,
         le=31_536_000,
@@ -133,7 +133,7 @@ class ServerSettings(Settings):
     )
     metrics_tls: bool = Field(default=False, description="Use the certificates on the metrics port, too.")
     keys_file: Annotated[Path | None, Flag("FILE")] = Field(
-        default=None, description="Keys of callers, as translane-keys writes them; calls without a key are refused."
+        default=None, description="Keys of callers, as translane keys writes them; calls without a key are refused."
     )
     device: Annotated[Literal["auto", "cpu", "cuda"], Flag(heading="decoding")] = Field(
         default="auto", description="What runs the model; auto is cuda where a GPU can run it, else cpu."

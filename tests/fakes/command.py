@@ -1,4 +1,4 @@
-"""`translane-server` with a fake model; everything else is real. Run it as a script, with the command's own arguments.
+"""`translane serve` with a fake model; everything else is real. Run it as a script, with the command's own arguments.
 
 FAKE_WARM_UP_SECONDS and FAKE_STEP_SECONDS in the environment slow the server down. FAKE_FAIL_AT_STEP makes each replica
 fail. FAKE_MOST_LOSSES is how often a replica may be lost. FAKE_POISON is a character: a sentence that has it kills the

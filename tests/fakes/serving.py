@@ -169,7 +169,7 @@ def make_registry(
     metrics: Metrics,
     make: Callable[[ModelMetrics], Dispatcher],
     *,
-    unload_after: float = 0,
+    idle_timeout: float = 0,
     glossaries: GlossaryFolder | None = None,
     answers: Callable[[ModelMetrics], AnswerCache | None] = lambda _metrics: None,
 ) -> Registry:
@@ -183,7 +183,7 @@ def make_registry(
         of_model,
     )
     registry = Registry(
-        lambda: {name: Path()}, lambda _name, _folder: served, unload_after=unload_after, glossaries=glossaries
+        lambda: {name: Path()}, lambda _name, _folder: served, idle_timeout=idle_timeout, glossaries=glossaries
     )
     registry.add(served)
     return registry
@@ -235,7 +235,7 @@ async def serving(
         limits_of(settings, model.manifest),
         metrics,
         lambda of_model: make_dispatcher(backend, of_model, settings.sentences_waiting),
-        unload_after=settings.unload_after,
+        idle_timeout=settings.idle_timeout,
         glossaries=glossaries,
         answers=lambda of_model: answer_cache(settings, of_model, lambda: glossaries.current),
     )

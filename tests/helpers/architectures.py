@@ -17,7 +17,7 @@ _T5: dict[str, Any] = {
     "scale_embeddings": False,
     "bos_id": 0,
 }
-# Models that `translane-train` makes, in every arrangement that changes graphs.
+# Models that `translane train` makes, in every arrangement that changes graphs.
 TRAINED: dict[str, dict[str, Any]] = {
     "post-norm, two-way": {"tie_embeddings": "two-way"},
     "pre-norm, gelu, more decoder layers": {

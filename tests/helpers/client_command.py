@@ -8,7 +8,7 @@ import subprocess
 import sys
 from typing import IO, Any
 
-from translane_client.__main__ import main
+from translane.__main__ import main
 
 
 class Terminal(io.StringIO):
@@ -40,7 +40,7 @@ class Command:
 def shell(address: str, *argv: str, stdout: int | IO[bytes] = subprocess.PIPE) -> Any:
     """A `subprocess.Popen` whose pipes are open, which its type does not tell."""
     return subprocess.Popen(
-        [sys.executable, "-m", "translane_client", *argv],
+        [sys.executable, "-m", "translane", *argv],
         env={**os.environ, "TRANSLANE_CLIENT_SERVER": address, "LC_ALL": "C", "PYTHONUTF8": "0"},
         stdin=subprocess.PIPE,
         stdout=stdout,

@@ -1,4 +1,4 @@
-"""`translane-server` as a process, with a fake model."""
+"""`translane serve` as a process, with a fake model."""
 
 import contextlib
 import os
@@ -21,7 +21,7 @@ class ServerProcess:
     """A running server; `lines` grows with its log."""
 
     def __init__(self, *argv: str, **environ: str) -> None:
-        command = [sys.executable, str(TESTS / "fakes" / "command.py"), "--model", "x", "--port=0", "--metrics-port=0"]
+        command = [sys.executable, str(TESTS / "fakes" / "command.py"), "x", "--port=0", "--metrics-port=0"]
         path = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
         environ = {**os.environ, "PYTHONPATH": path, "GRPC_VERBOSITY": "NONE", **environ}
         self.process: Any = subprocess.Popen([*command, *argv], env=environ, stderr=subprocess.PIPE, text=True)

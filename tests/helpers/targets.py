@@ -64,6 +64,6 @@ def running_target(name: str, folder: Path, *flags: str) -> AbstractContextManag
     Args:
         name: of the way to serve, one of NAMES.
         folder: for logs; is there.
-        flags: of `translane-server`, which every way understands.
+        flags: of `translane serve`, which every way understands.
     """
     return _TARGETS[name](folder, flags)

@@ -154,7 +154,7 @@ def serve(folder, device, capability):
     """The lines that a server logs from its start to its end, and what it answers between."""
     options = ("--port=0", "--metrics-port=0", f"--device={device}", "--rows=8")
     server = subprocess.Popen(
-        arguments("run", "--cc", capability, "--", "translane-server", "--model", folder, *options),
+        arguments("run", "--cc", capability, "--", "translane", "serve", folder, *options),
         stderr=subprocess.PIPE,
         text=True,
     )
@@ -197,6 +197,6 @@ def test_a_server_on_cuda_starts_translates_and_drains(name, capability, device)
 def test_bf16_on_a_gpu_that_has_none_of_it_is_refused_in_a_sentence(name):
     folder = CUDA_MODELS[name].bundle().folder
     options = ("--port=0", "--metrics-port=0", "--device=cuda")
-    done = rehearse("run", "--cc", 75, "--", "translane-server", "--model", folder, *options)
+    done = rehearse("run", "--cc", 75, "--", "translane", "serve", folder, *options)
     assert done.returncode == 1
-    assert re.search(r"^translane-server: device cuda: bf16 needs a GPU of compute capability 8\.0", done.stderr, re.M)
+    assert re.search(r"^translane serve: device cuda: bf16 needs a GPU of compute capability 8\.0", done.stderr, re.M)

@@ -18,8 +18,8 @@ from translane_server.printable import printable
 BUNDLE = Path(__file__).parents[1] / "data" / "bundles" / "v5"
 PATIENCE = 120  # seconds, on a busy machine
 COMMANDS = {
-    "translane-export": ["-m", "translane_export", "FOLDER", "--output", "OUTPUT", "--threads", "1"],
-    "translane-server": ["-m", "translane_server", "--model", "FOLDER", "--port", "0", "--metrics-port", "0"],
+    "translane export": ["-m", "translane", "export", "FOLDER", "--output", "OUTPUT", "--threads", "1"],
+    "translane serve": ["-m", "translane", "serve", "FOLDER", "--port", "0", "--metrics-port", "0"],
 }
 
 
@@ -40,7 +40,7 @@ def sentence(command: str, folder: Path, memory: int | None = None) -> str:
         preexec_fn=limit,
     )
     error = ended.stderr.decode()
-    lines = [line for line in error.splitlines() if not line.startswith("translane-export: reading ")]
+    lines = [line for line in error.splitlines() if not line.startswith("translane export: reading ")]
     assert ended.returncode == 1, error
     assert len(lines) == 1, error
     assert lines[0] == printable(lines[0])
@@ -70,7 +70,7 @@ def vast(path: Path) -> None:
 
 HARMS = [pipe, nested, endless, vast]
 # The exporter takes seconds to start, and reads this file as the server does.
-HARMED = [("translane-server", harm) for harm in HARMS] + [("translane-export", harm) for harm in form([pipe], HARMS)]
+HARMED = [("translane serve", harm) for harm in HARMS] + [("translane export", harm) for harm in form([pipe], HARMS)]
 
 
 @pytest.mark.slow
@@ -85,5 +85,5 @@ def test_a_manifest_that_is_none(command: str, harm: Callable[[Path], None], tmp
 @pytest.mark.parametrize("command", COMMANDS)
 def test_too_little_memory(command: str, tmp_path: Path) -> None:
     folder = shutil.copytree(BUNDLE, tmp_path / "bundle")
-    said = sentence(command, folder, memory=60_000_000 if command == "translane-server" else 400_000_000)
+    said = sentence(command, folder, memory=60_000_000 if command == "translane serve" else 400_000_000)
     assert "memory" in said

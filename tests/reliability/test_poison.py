@@ -32,7 +32,7 @@ async def test_a_poisoned_sentence_is_refused_alone(start, figures):
         "FAKE_STEP_SECONDS": "0.005",
     }
     program = [str(TESTS / "fakes" / "command.py")]
-    flags = ["--model=x", "--replicas=2", "--threads=1", "--log-level=debug"]
+    flags = ["x", "--replicas=2", "--threads=1", "--log-level=debug"]
     ends: list[str] = []
     others: Counter[str] = Counter()
     is_over = asyncio.Event()

@@ -19,7 +19,7 @@ from translane.v1 import translation_pb2 as pb
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(form(580, 1800))]
 
 ENGINE = ("--replicas=1", "--threads=1", "--metrics-port=0")
-DEMO = (f"--model={BUNDLE}", *ENGINE)
+DEMO = (f"{BUNDLE}", *ENGINE)
 CALLERS = 6
 FAULTS = form(2, 10)
 BETWEEN = 20  # answers between two faults

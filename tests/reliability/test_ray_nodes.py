@@ -28,7 +28,7 @@ RECOVERY = 90.0  # until a node that has joined has a Serve replica [seconds]
 def cluster(client_flags, client_oracle, tmp_path_factory):
     """Ray on three nodes, each with a Serve replica and a proxy. The first one, which stays, has Ray's own services."""
     folder = tmp_path_factory.mktemp("cluster")
-    argv = [f"--model={BUNDLE}", "--metrics-port=0", *client_flags]
+    argv = [f"{BUNDLE}", "--metrics-port=0", *client_flags]
     with (
         ray_serve(folder, [*argv, "--serve-replicas=1"], cpus=1) as serving,
         ray_nodes(folder, serving.pid, cpus=1) as nodes,

@@ -33,8 +33,8 @@ RECOVERY = 90.0  # until Serve has replaced what was lost [seconds]
 
 @pytest.fixture(scope="module")
 def argv(client_flags):
-    """Of `translane-ray`, without the number of Serve replicas."""
-    return [f"--model={BUNDLE}", "--metrics-port=0", *client_flags]
+    """Of `translane ray`, without the number of Serve replicas."""
+    return [f"{BUNDLE}", "--metrics-port=0", *client_flags]
 
 
 @pytest.fixture(scope="module")

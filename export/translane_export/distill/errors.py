@@ -1,4 +1,4 @@
-"""What `translane-train distill` refuses or fails at."""
+"""What `translane distill` refuses or fails at."""
 
 from __future__ import annotations
 

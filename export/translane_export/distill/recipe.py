@@ -1,4 +1,4 @@
-"""The settings that `translane-train` trains the student with, as a TOML file that its ``--config`` takes."""
+"""The settings that `translane train` trains the student with, as a TOML file that its ``--config`` takes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def student_settings(
 
 
 def _sizes(config: TransformerConfig) -> dict[str, Value]:
-    """Return what of the configuration `translane-train` has a setting for, where it is not the default."""
+    """Return what of the configuration `translane train` has a setting for, where it is not the default."""
     known = TrainSettings.model_fields
     values = {field.name: getattr(config, field.name) for field in fields(config) if field.name in known}
     return {name: value for name, value in values.items() if value is not None and value != known[name].default}

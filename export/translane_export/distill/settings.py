@@ -1,4 +1,4 @@
-"""The settings of `translane-train distill`. docs/distillation.md describes each."""
+"""The settings of `translane distill`. docs/distillation.md describes each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class DistillSettings(Settings):
     """Writes what a teacher makes of the source side of a text, and the settings for a smaller student."""
 
     teacher: Annotated[Path, Flag(positional=True)] = Field(
-        description="Folder of a model bundle, or of any checkpoint that translane-export reads."
+        description="Folder of a model bundle, or of any checkpoint that translane export reads."
     )
     train: Annotated[Path, Flag("FILE")] = Field(
         description="Text whose sources the teacher translates: TSV, gzipped when it ends in .gz."

@@ -34,7 +34,7 @@ class Vocabularies:
 
 
 def shared_vocabularies(teacher: Checkpoint) -> Vocabularies | None:
-    """Return the teacher's vocabularies, if `translane-train` can train with them: its ids are SentencePiece's."""
+    """Return the teacher's vocabularies, if `translane train` can train with them: its ids are SentencePiece's."""
     config, entry = teacher.config, teacher.tokenizer.entry
     special = (config.pad_id, config.unk_id, config.bos_id, config.eos_id, config.start_id)
     if special != (PAD_ID, UNK_ID, BOS_ID, EOS_ID, BOS_ID) or not isinstance(entry, SentencePieceTokenizerEntry):
@@ -116,7 +116,7 @@ def _narrowed(weights: Mapping[str, Tensor], config: TransformerConfig) -> dict[
 
 
 def write_student(folder: Path, model: Transformer, vocabularies: Vocabularies, languages: tuple[str, str]) -> None:
-    """Write the student before training as a checkpoint, for ``translane-train --init``."""
+    """Write the student before training as a checkpoint, for ``translane train --init``."""
     save_checkpoint(
         folder,
         config=model.config,

@@ -1,4 +1,4 @@
-"""The settings of `translane-export explain`. docs/explain.md describes each."""
+"""The settings of `translane explain`. docs/explain.md describes each."""
 
 from __future__ import annotations
 

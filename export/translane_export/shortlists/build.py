@@ -1,4 +1,4 @@
-"""`translane-export shortlist`: parallel text to a file of rules, and how well the rules cover the text."""
+"""`translane shortlist`: parallel text to a file of rules, and how well the rules cover the text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings of `translane-export shortlist`. docs/export.md describes each."""
+"""The settings of `translane shortlist`. docs/export.md describes each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ENV_PREFIX = "TRANSLANE_SHORTLIST_"
 
 
 class ShortlistSettings(Settings):
-    """Finds which target pieces translate each source piece, from parallel text, for `translane-export --shortlist`."""
+    """Finds which target pieces translate each source piece, from parallel text, for `translane export --shortlist`."""
 
     checkpoint: Annotated[Path, Flag(positional=True)] = Field(
         description="Folder of the checkpoint or bundle whose pieces are meant."

@@ -64,7 +64,7 @@ def bring(
     Every number stays what it was, so the model computes what it did.
 
     Args:
-        folder: where to write; `translane-export` reads it. An older checkpoint there is replaced.
+        folder: where to write; `translane export` reads it. An older checkpoint there is replaced.
         transformer: with ``norm_first`` or without, with biases or without.
         source_embedding: [V, M] of the source words.
         target_embedding: [V, M] of the target words.

@@ -1,4 +1,4 @@
-"""Reads the checkpoints that `translane-train` writes."""
+"""Reads the checkpoints that `translane train` writes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from translane_export.file_readers import read_json
 class TranslaneReader:
     """See `translane_export.checkpoint` for the folder."""
 
-    format = "translane-train checkpoint"
+    format = "Translane checkpoint"
     family = "transformer"
 
     def recognises(self, folder: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Everything `translane-train` refuses or fails at, as one tree.
+"""Everything `translane train` refuses or fails at, as one tree.
 
 ::
 

@@ -44,7 +44,7 @@ _TOKEN = re.compile(PREFIX + "[0-9a-f]{64}")
 _SECRET = re.compile(PREFIX + "[0-9A-Za-z_-]{8,}")  # what may be a token, or a part of one
 _MOST_BYTES = 1 << 22
 
-_HEADER = "# Keys of callers, as hashes. translane-keys writes this file anew, and keeps no comments; a note stays.\n"
+_HEADER = "# Keys of callers, as hashes. translane keys writes this file anew, and keeps no comments; a note stays.\n"
 
 
 class _Part(BaseModel):

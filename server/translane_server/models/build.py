@@ -52,7 +52,7 @@ def build_registry(settings: ServerSettings, metrics: Metrics, cpus: int | None 
         lambda: find_models(fixed, settings.models),
         builder.serve,
         pivots=settings.pivot,
-        unload_after=settings.unload_after,
+        idle_timeout=settings.idle_timeout,
         glossaries=glossaries,
     )
     builder.registry = registry

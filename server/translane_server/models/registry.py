@@ -44,7 +44,7 @@ class Registry:
         find: returns the folder of each model, by the models' names. It may block, and is called on a thread.
         serve: makes the model of a name and a folder, which is not loaded. It may block, and is called on a thread.
         pivots: whether two models may translate one after the other.
-        unload_after: time without requests after which a model is unloaded [seconds]; 0 is never.
+        idle_timeout: time without requests after which a model is unloaded [seconds]; 0 is never.
         glossaries: the stored glossaries; by default none.
 
     Attributes:
@@ -57,14 +57,14 @@ class Registry:
         serve: Callable[[str, Path], ServedModel],
         *,
         pivots: bool = True,
-        unload_after: float = 0.0,
+        idle_timeout: float = 0.0,
         glossaries: GlossaryFolder | None = None,
     ) -> None:
         self.changed: Callable[[], None] = lambda: None
         self._find = find
         self._serve = serve
         self._pivots = pivots
-        self._unload_after = unload_after
+        self._idle_timeout = idle_timeout
         self._glossaries = glossaries or GlossaryFolder()
         self._models: dict[str, ServedModel] = {}
         self._only: ServedModel | None = None  # the model, if there is exactly one
@@ -120,7 +120,7 @@ class Registry:
         self._started = True
         self._run(self._reload_on_request())
         self._run(self._glossaries.watch())
-        if self._unload_after:
+        if self._idle_timeout:
             self._run(self._unload_unused())
 
     def close(self) -> None:
@@ -348,9 +348,9 @@ class Registry:
 
     async def _unload_unused(self) -> None:
         while not self._closed:
-            await asyncio.sleep(max(self._unload_after / _CHECKS, _SHORTEST_CHECK))
+            await asyncio.sleep(max(self._idle_timeout / _CHECKS, _SHORTEST_CHECK))
             for model in list(self._models.values()):
-                await model.unload_if_unused(self._unload_after)
+                await model.unload_if_unused(self._idle_timeout)
 
     def _model_changed(self) -> None:
         self._only = next(iter(self._models.values())) if len(self._models) == 1 else None

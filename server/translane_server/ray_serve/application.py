@@ -24,7 +24,7 @@ _ENDING_TIME = 10.0
 
 
 def build(args: dict[str, Any]) -> Application:
-    """Return the application. `translane-ray` writes a configuration that names this function.
+    """Return the application. `translane ray` writes a configuration that names this function.
 
     Args:
         args: `groups` has the settings of each deployment's engines, by the name of the deployment.

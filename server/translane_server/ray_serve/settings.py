@@ -1,4 +1,4 @@
-"""The settings of `translane-ray`: those of the server, and what Ray has to know beside them."""
+"""The settings of `translane ray`: those of the server, and what Ray has to know beside them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _REFUSED: Mapping[str, str] = {
     "max_connection_idle": "connections end at Serve's gRPC proxy",
     "max_connection_age": "connections end at Serve's gRPC proxy",
     "max_streams": "connections end at Serve's gRPC proxy",
-    "check": "translane-server has it",
+    "check": "translane serve has it",
 }
 
 

@@ -31,7 +31,7 @@ class RayServe:
 
     Args:
         folder: a folder for files of the run.
-        argv: arguments of `translane-ray`, without ports.
+        argv: arguments of `translane ray`, without ports.
         cpus: how many CPUs Ray thinks it has; they are more than there are, where tests start many replicas.
         environment: variables of Ray's processes.
         change: see `deploy`.
@@ -70,7 +70,7 @@ class RayServe:
         """Deploy the application with other arguments, and wait until all of it is new.
 
         Args:
-            argv: arguments of `translane-ray`, without ports.
+            argv: arguments of `translane ray`, without ports.
             change: changes each deployment of the configuration, as an operator does by hand.
         """
         config = config_of([*self._ports, *argv], {})
@@ -139,7 +139,7 @@ def ray_serve(
     environment: Mapping[str, str] | None = None,
     change: Callable[[dict[str, Any]], object] = lambda _: None,
 ) -> Iterator[RayServe]:
-    """Run Ray with the application that `translane-ray` makes of `argv`. See `RayServe`."""
+    """Run Ray with the application that `translane ray` makes of `argv`. See `RayServe`."""
     running = RayServe(folder, argv, cpus, environment or {}, change)
     try:
         yield running
@@ -157,9 +157,9 @@ def running_ray_serve(
         folder: a folder for files of the run.
         models: folders of bundles.
         replicas: number of Serve replicas, each with one engine of one replica and one thread.
-        flags: further flags of `translane-ray`, among them the server's own.
+        flags: further flags of `translane ray`, among them the server's own.
     """
-    places = [part for model in models for part in ("--model", str(model))]
+    places = [part for model in models for part in (str(model))]
     engine = ["--replicas", "1", "--threads", "1", "--metrics-port", "0"]
     with ray_serve(folder, [*places, *engine, "--serve-replicas", str(replicas), *flags]) as running:
         yield running.address

@@ -30,7 +30,7 @@ _ADDRESS_SPACE = 8 * 1024 * 1024
 
 
 class ServerProcess:
-    """A running `python -m translane_server`, or another program with the same flags.
+    """A running `python -m translane serve`, or another program with the same flags.
 
     Args:
         log: the file for what the server prints.
@@ -53,13 +53,13 @@ class ServerProcess:
         environment: Mapping[str, str] | None = None,
         *,
         pipes_log: bool = False,
-        program: Sequence[str] = ("-m", "translane_server"),
+        program: Sequence[str] = ("-m", "translane", "serve"),
         host: str = "127.0.0.1",
     ) -> None:
         self._log = log
         ulimits = {"v": _ADDRESS_SPACE} | dict(limits or {})
         prelude = "".join(f"ulimit -{option} {value} && " for option, value in ulimits.items())
-        model = [] if any(flag.startswith("--model") for flag in flags) else ["--model", str(BUNDLE)]
+        model = [] if any(flag.startswith("--model") for flag in flags) else [str(BUNDLE)]
         command = [sys.executable, *program, *model, f"--host={host}", "--port=0", "--metrics-port=0", *flags]
         self.log_reader: subprocess.Popen[bytes] | None = None
         with log.open("wb") as file, contextlib.ExitStack() as pipe:
@@ -190,7 +190,7 @@ def running_server(
     limits: Mapping[str, int] | None = None,
     environment: Mapping[str, str] | None = None,
     pipes_log: bool = False,
-    program: Sequence[str] = ("-m", "translane_server"),
+    program: Sequence[str] = ("-m", "translane", "serve"),
 ) -> Iterator[ServerProcess]:
     """Start a server, wait until it serves, and stop it at the end. The arguments are those of `ServerProcess`."""
     server = ServerProcess(log, flags, limits, environment, pipes_log=pipes_log, program=program)

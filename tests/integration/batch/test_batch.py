@@ -1,4 +1,4 @@
-"""Whole runs of `translane-batch` with the bundled model: kills, Ctrl-C, servers elsewhere, and a cluster of Ray."""
+"""Whole runs of `translane batch` with the bundled model: kills, Ctrl-C, servers elsewhere, and a cluster of Ray."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def argv_of_any(corpus: Path, output: Path) -> list[str]:
 
 
 def started(argv: list[str]) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "translane_batch", *argv]
+    command = [sys.executable, "-m", "translane", "batch", *argv]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 
@@ -170,7 +170,7 @@ def test_ctrl_c_says_how_to_go_on(
     os.killpg(process.pid, number)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert err.endswith("translane-batch: interrupted; the same command goes on\n")
+    assert err.endswith("translane batch: interrupted; the same command goes on\n")
     assert "Traceback" not in err
     assert_gone(*children)
     assert not list(temporary.glob("translane*"))

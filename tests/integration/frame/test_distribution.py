@@ -106,8 +106,8 @@ def test_its_commands_exist(wheel, info):
     lines = wheel.read(f"{info}/entry_points.txt").decode().splitlines()
     commands = dict(line.split(" = ") for line in lines if " = " in line)
     assert set(commands) == {
-        "translane", "translane-server", "translane-keys", "translane-ray", "translane-batch", "translane-train",
-        "translane-export", "translane-plan",
+        "translane", "translane serve", "translane keys", "translane ray", "translane batch", "translane train",
+        "translane export", "translane-plan",
     }  # fmt: skip
     for target in commands.values():
         module, function = target.split(":")
@@ -139,7 +139,7 @@ def test_it_serves_the_model_beside_it(release, environment, tmp_path):
         archive.extractall(tmp_path, filter="data")
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("TRANSLANE_", "PYTHON"))}
     environ["no_grpc_proxy"] = "127.0.0.1"
-    command = [environment / "translane-server", "--model", "zh-en", "--port", "0", "--metrics-port", "0"]
+    command = [environment / "translane", "serve", "zh-en", "--port", "0", "--metrics-port", "0"]
     with subprocess.Popen(command, cwd=tmp_path, env=environ, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
         try:

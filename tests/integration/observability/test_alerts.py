@@ -163,7 +163,7 @@ async def lose(server):
 
 
 def make_key(file):
-    command = [sys.executable, "-m", "translane_server.access", "add", "--file", str(file), "shop"]
+    command = [sys.executable, "-m", "translane", "keys", "add", "--file", str(file), "shop"]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
@@ -215,21 +215,21 @@ async def test_every_alert_fires_and_every_query_has_data(prometheus, begin, tmp
         ),
         "shop/translane-slow": begin(
             "slow",
-            *("--model=x", *one, "--rows=16", "--texts-per-request=1", "--sentences-waiting=24"),
+            *("x", *one, "--rows=16", "--texts-per-request=1", "--sentences-waiting=24"),
             *("--caller-header=x-caller", "--caller-share=1", "--max-calls=48"),
             environment=environment(FAKE_STEP_SECONDS="0.3"),
             **fake,
         ),
         "translane-faulty": begin(
             "faulty",
-            *("--model=x", "--replicas=4", "--threads=1", f"--keys-file={keys}"),
+            *("x", "--replicas=4", "--threads=1", f"--keys-file={keys}"),
             environment=environment(FAKE_FAIL_AT_STEP="0", FAKE_MOST_LOSSES="1000"),
             **fake,
         ),
         "translane-divided": begin(
-            "divided", "--model=x", "--front-ends=2", "--replicas=2", environment=environment(), **fake
+            "divided", "x", "--front-ends=2", "--replicas=2", environment=environment(), **fake
         ),
-        "translane-quiet": begin("quiet", "--model=x", *one, environment=environment(), **fake),
+        "translane-quiet": begin("quiet", "x", *one, environment=environment(), **fake),
     }
     watching = asyncio.create_task(watch())
     async with asyncio.timeout(LONGEST):

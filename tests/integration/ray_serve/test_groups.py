@@ -34,7 +34,7 @@ def address(token, tmp_path_factory):
     keys = folder / "keys.toml"
     keys.write_text(write_keys({"me": KeyHolder(keys=(Key(sha256=digest_of(token).hex()),))}))
     engine = ["--replicas", "1", "--threads", "1", "--metrics-port", "0", "--keys-file", str(keys)]
-    models = ["--model", f"a={BUNDLE}", "--model", f"b={BUNDLE}", "--separate-models"]
+    models = [f"a={BUNDLE}", f"b={BUNDLE}", "--separate-models"]
     with ray_serve(folder, [*models, *engine]) as running:
         assert len(running.replicas("a")) == len(running.replicas("b")) == 1
         assert len(running.replicas("router")) == 2

@@ -23,7 +23,7 @@ def test_engines_of_a_machine_download_a_model_once(tmp_path):
     digest = hashlib.sha256((BUNDLE / "manifest.json").read_bytes()).hexdigest()
     with serving_files() as store:
         store.put(BUNDLE, "models/8")
-        model = ["--model", f"far={store.url}/models/8@sha256:{digest}", "--model-cache", str(tmp_path / "cache")]
+        model = [f"far={store.url}/models/8@sha256:{digest}", "--model-cache", str(tmp_path / "cache")]
         engines = ["--serve-replicas", "2", "--replicas", "1", "--threads", "1", "--metrics-port", "0"]
         with ray_serve(tmp_path, [*model, *engines]) as running:
             assert len(running.replicas()) == 2

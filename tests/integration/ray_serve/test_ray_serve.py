@@ -30,7 +30,7 @@ pytestmark = [
     pytest.mark.skipif(not BUNDLE.exists(), reason="the bundled model is not in this tree"),
 ]
 
-ENGINE = ["--model", str(BUNDLE), "--replicas", "1", "--threads", "1", "--rows", "32"]
+ENGINE = [str(BUNDLE), "--replicas", "1", "--threads", "1", "--rows", "32"]
 # Long enough to be cancelled in the middle: no translation ends by itself.
 LONG = pb.TranslateRequest(texts=["我有一只猫。"] * 128, options=pb.DecodingOptions(min_length=200, max_length=200))
 

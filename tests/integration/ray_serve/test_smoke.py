@@ -19,7 +19,7 @@ pytestmark = [
 
 def test_an_engine_answers_and_nothing_is_left_of_it(tmp_path):
     engine = ["--replicas", "1", "--threads", "1", "--metrics-port", "0"]
-    with ray_serve(tmp_path, ["--model", str(BUNDLE), *engine]) as running, Client(running.address) as client:
+    with ray_serve(tmp_path, [str(BUNDLE), *engine]) as running, Client(running.address) as client:
         assert "cat" in client.translate("我有一只猫。").text
         (replica,) = running.replicas()
         processes = [replica, *replica.children(recursive=True)]

@@ -22,7 +22,7 @@ from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
 from translane_server import command, healthcheck
 from translane_server.access import guard
-from translane_server.access.key_command import run as run_keys
+from helpers.commands import keys as run_keys
 from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
 from translane_server.errors import StartupError
 
@@ -460,7 +460,7 @@ def _log_stays(monkeypatch):
 
 
 def check(capsys, *argv):
-    code = command.run(["--check", "--model", str(BUNDLE), *map(str, argv)], {})
+    code = command.run(["--check", str(BUNDLE), *map(str, argv)], {})
     return code, capsys.readouterr()
 
 
@@ -506,7 +506,7 @@ def test_check_fails_where_a_server_would_not_start(secrets, tokens, tmp_path, c
         argv += ["--tls-client-ca", tmp_path / "none"]
     code, said = check(capsys, *argv)
     assert code in (1, 2)
-    assert said.err.startswith("translane-server: ")
+    assert said.err.startswith("translane serve: ")
     assert named in said.err
     assert said.err.count("\n") == 1
 

@@ -1,4 +1,4 @@
-"""`translane-server` as a process: its exit codes, its signals, and what it says."""
+"""`translane serve` as a process: its exit codes, its signals, and what it says."""
 
 import json
 import os
@@ -179,7 +179,7 @@ def test_a_replica_that_ends_while_it_loads_is_named(start, count, killed):
     time.sleep(0.5)
     found[killed].kill()
     assert server.exit_code() == 1
-    server.wait_for("^translane-server: replica [01] was ended by SIGKILL while it loaded the model$")
+    server.wait_for("^translane serve: replica [01] was ended by SIGKILL while it loaded the model$")
     assert_gone(*found)
 
 
@@ -189,7 +189,7 @@ def test_a_port_in_use(start):
     port = first.wait_for(r"listening on 127\.0\.0\.1:(\d+)")[1]
     second = start(f"--port={port}")
     assert second.exit_code() == 1
-    second.wait_for(f"^translane-server: cannot listen on 127.0.0.1:{port}: Address already in use$")
+    second.wait_for(f"^translane serve: cannot listen on 127.0.0.1:{port}: Address already in use$")
     assert len(second.lines) == 1
 
 
@@ -230,7 +230,7 @@ def test_a_receiver_that_is_away_is_told_and_stops_nothing(start, call):
 
 def run(*argv, **environ):
     clean = {name: value for name, value in os.environ.items() if not name.startswith("TRANSLANE_")}
-    command = [sys.executable, "-m", "translane_server", *argv]
+    command = [sys.executable, "-m", "translane", "serve", *argv]
     return subprocess.run(command, env=clean | environ, capture_output=True, text=True, timeout=60)
 
 
@@ -238,16 +238,16 @@ def run(*argv, **environ):
 def test_foreseeable_problems_are_one_sentence(tmp_path):
     problems = [
         run(),
-        run("--model", str(tmp_path), TRANSLANE_PROT="1"),
-        run("--model", str(tmp_path / "none")),
-        run("--model", str(tmp_path)),
+        run(str(tmp_path), TRANSLANE_PROT="1"),
+        run(str(tmp_path / "none")),
+        run(str(tmp_path)),
     ]
     assert [problem.returncode for problem in problems] == [2, 2, 1, 1]
     assert [problem.stdout for problem in problems] == [""] * 4
     for problem, part in zip(
-        problems, ("--model is required", "TRANSLANE_PROT", "no such folder", "no manifest"), strict=True
+        problems, ("MODEL is required", "TRANSLANE_PROT", "no such folder", "no manifest"), strict=True
     ):
-        assert problem.stderr.startswith("translane-server: ")
+        assert problem.stderr.startswith("translane serve: ")
         assert problem.stderr.count("\n") == 1
         assert part in problem.stderr
 

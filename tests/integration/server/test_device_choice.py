@@ -1,4 +1,4 @@
-"""`translane-server` where CUDA does not work: on the CPU, saying why, or not at all."""
+"""`translane serve` where CUDA does not work: on the CPU, saying why, or not at all."""
 
 import re
 import shutil
@@ -42,7 +42,7 @@ def why_not():
 
 def command(folder, device):
     ports = ("--port=0", "--metrics-port=0", "--threads=1")
-    return [sys.executable, "-m", "translane_server", "--model", str(folder), "--device", device, *ports]
+    return [sys.executable, "-m", "translane", "serve", str(folder), "--device", device, *ports]
 
 
 def serve(folder, device):
@@ -99,4 +99,4 @@ def test_cuda_that_does_not_work_ends_the_server_with_one_sentence(kind, why_not
         command(request.getfixturevalue(kind), "cuda"), capture_output=True, text=True, timeout=60, check=False
     )
     assert ended.returncode == 1
-    assert re.fullmatch(r"translane-server: device cuda: [^\n]+\n", ended.stderr)
+    assert re.fullmatch(r"translane serve: device cuda: [^\n]+\n", ended.stderr)

@@ -1,4 +1,4 @@
-"""`translane-server --front-ends 2`: one server to its callers, and several processes to whoever looks closer."""
+"""`translane serve --front-ends 2`: one server to its callers, and several processes to whoever looks closer."""
 
 import contextlib
 import json
@@ -89,7 +89,7 @@ def start():
 
 def command(*argv):
     return subprocess.run(
-        [sys.executable, "-m", "translane_server", *argv], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-m", "translane", "serve", *argv], capture_output=True, text=True, timeout=60, check=False
     )
 
 
@@ -305,24 +305,24 @@ def test_a_port_in_use(start):
     for others in (["--front-ends=2"], ["--front-ends=1"]):
         second = start(*others, f"--port={port}")
         assert second.exit_code() == 1
-        second.wait_for(f"^translane-server: cannot listen on 127.0.0.1:{port}: Address already in use$")
+        second.wait_for(f"^translane serve: cannot listen on 127.0.0.1:{port}: Address already in use$")
         assert len(second.lines) == 1
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         third = start(f"--port={port}")
         assert third.exit_code() == 1
-        third.wait_for(f"^translane-server: cannot listen on 127.0.0.1:{port}: Address already in use$")
+        third.wait_for(f"^translane serve: cannot listen on 127.0.0.1:{port}: Address already in use$")
 
 
 @pytest.mark.slow
 def test_what_stops_a_front_end_stops_the_server(tmp_path, start):
-    refused = command("--front-ends=64", "--model", str(tmp_path), "--rows=8")
+    refused = command("--front-ends=64", str(tmp_path), "--rows=8")
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
-    assert refused.stderr.startswith("translane-server: --front-ends (64) must be at most")
-    checked = command("--front-ends=64", "--model", str(tmp_path), "--rows=8", "--check")
+    assert refused.stderr.startswith("translane serve: --front-ends (64) must be at most")
+    checked = command("--front-ends=64", str(tmp_path), "--rows=8", "--check")
     assert (checked.returncode, checked.stdout, checked.stderr) == (2, "", refused.stderr)
     server = start("--glossaries", str(tmp_path / "none"))
     assert server.exit_code() == 2
     (line,) = server.lines
-    assert line.startswith("translane-server: ")
+    assert line.startswith("translane serve: ")
     assert line.endswith("the folder cannot be read: No such file or directory")

@@ -176,9 +176,9 @@ def test_a_check_downloads_and_tells_the_digest(store, tmp_path):
 
 
 def checking(store: FileServer, cache: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "translane_server", "--check", f"--model-cache={cache}"]
+    command = [sys.executable, "-m", "translane", "serve", "--check", f"--model-cache={cache}"]
     environ = {name: value for name, value in os.environ.items() if not name.startswith("TRANSLANE_")}
-    return subprocess.Popen([*command, f"--model={store.url}/zh-en"], env=environ, stdout=-1, stderr=-1)
+    return subprocess.Popen([*command, f"{store.url}/zh-en"], env=environ, stdout=-1, stderr=-1)
 
 
 @pytest.mark.slow
@@ -228,9 +228,9 @@ def test_two_processes_download_once(store, tmp_path):
 def test_front_ends_download_once(store, tmp_path):
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("needs two CPUs")
-    command = [sys.executable, "-m", "translane_server", "--port=0", "--metrics-port=0", "--front-ends=2", "--rows=8"]
+    command = [sys.executable, "-m", "translane", "serve", "--port=0", "--metrics-port=0", "--front-ends=2", "--rows=8"]
     environ = {name: value for name, value in os.environ.items() if not name.startswith("TRANSLANE_")}
-    place = f"--model={store.url}/zh-en@sha256:{digest_of(store)}"
+    place = f"{store.url}/zh-en@sha256:{digest_of(store)}"
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen([*command, place, f"--model-cache={tmp_path}"], env=environ, stderr=log)
     try:

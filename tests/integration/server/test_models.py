@@ -94,7 +94,7 @@ class Running:
 
 @asynccontextmanager
 async def serving(*argv: str):
-    command = [sys.executable, "-m", "translane_server", "--port=0", "--metrics-port=0", "--admin-port=0", "--rows=8"]
+    command = [sys.executable, "-m", "translane", "serve", "--port=0", "--metrics-port=0", "--admin-port=0", "--rows=8"]
     environ = {name: value for name, value in os.environ.items() if not name.startswith("TRANSLANE_")}
     environ["GRPC_VERBOSITY"] = "NONE"
     process = await asyncio.create_subprocess_exec(*command, *argv, env=environ, stderr=asyncio.subprocess.PIPE)
@@ -272,7 +272,7 @@ async def test_the_operator_unloads_and_loads(library):
 
 
 async def test_an_unused_model_is_unloaded_and_the_next_request_loads_it(library):
-    async with serving(f"--models={library}", "--unload-after=0.5") as running:
+    async with serving(f"--models={library}", "--idle-timeout=0.5") as running:
         await running.wait_for("serving on cpu", 2)
         await running.wait_for("unloaded model=zh-en")
         assert await running.health("") == SERVING
@@ -283,7 +283,7 @@ async def test_an_unused_model_is_unloaded_and_the_next_request_loads_it(library
 
 async def test_one_model_as_ever(tmp_path):
     folder = put(tmp_path / "only", name="only")
-    async with serving(f"--model={folder}") as running:
+    async with serving(f"{folder}") as running:
         await running.wait_for("serving on cpu with 8 rows model=only")
         assert (await running.translate()).model == "only"
         put(tmp_path / "next", name="only", version="next")
@@ -299,12 +299,12 @@ async def test_one_model_as_ever(tmp_path):
 
 
 async def refused_start(*argv: str) -> str:
-    command = [sys.executable, "-m", "translane_server", "--port=0", "--metrics-port=0", *argv]
+    command = [sys.executable, "-m", "translane", "serve", "--port=0", "--metrics-port=0", *argv]
     process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
     _, output = await asyncio.wait_for(process.communicate(), PATIENCE)
     assert process.returncode in (1, 2)
     lines = output.decode().splitlines()
-    assert lines[-1].startswith("translane-server: ")
+    assert lines[-1].startswith("translane serve: ")
     return lines[-1]
 
 
@@ -316,8 +316,8 @@ async def test_what_is_wrong_at_the_start_is_a_sentence(library, tmp_path):
     settings.write_text("[model_settings.fr-en]\nrows = 4\n", encoding="utf-8")
     models = f"--models={library}"
     sentences = await asyncio.gather(
-        refused_start(models, f"--model=bad={broken}"),
-        refused_start(models, f"--model=zh-en={broken}"),
+        refused_start(models, f"bad={broken}"),
+        refused_start(models, f"zh-en={broken}"),
         refused_start(f"--models={tmp_path / 'empty'}"),
         refused_start(models, f"--config={settings}"),
     )

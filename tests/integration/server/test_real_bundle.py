@@ -1,4 +1,4 @@
-"""The command itself, on a bundle that `translane-export` wrote."""
+"""The command itself, on a bundle that `translane export` wrote."""
 
 import json
 import re
@@ -75,7 +75,7 @@ def test_the_command_refuses_a_tampered_bundle(tmp_path):
     content = bytearray(weights.read_bytes())
     content[100] ^= 1
     weights.write_bytes(content)
-    command_line = [sys.executable, "-m", "translane_server", "--model", str(folder)]
+    command_line = [sys.executable, "-m", "translane", "serve", str(folder)]
     answer = subprocess.run(command_line, capture_output=True, text=True, timeout=60)
     assert answer.returncode == 1
     assert answer.stderr.count("\n") == 1

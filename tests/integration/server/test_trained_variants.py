@@ -22,7 +22,7 @@ from translane_export.checkpoint import load_checkpoint
 from translane_export.model import Transformer, TransformerConfig
 from translane_export.model.greedy import greedy_decode
 from translane_export.model.loss import label_smoothed_cross_entropy
-from translane_export.train.__main__ import main as train
+from helpers.commands import train
 from translane_export.train.settings import TrainSettings
 from translane_server.bundle import load_bundle
 from translane_server.settings_loader import Flag

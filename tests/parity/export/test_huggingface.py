@@ -14,7 +14,7 @@ import transformers
 
 from helpers import hugging_face
 from helpers.driver import BundleDecoder
-from translane_export.__main__ import main
+from helpers.commands import export as main
 from translane_server.bundle import load_bundle
 from translane_server.options import DecodingOptions
 from translane_server.sentence import Sentence

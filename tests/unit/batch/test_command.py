@@ -38,7 +38,7 @@ def test_a_run_says_what_it_has_done(
         f"{tmp_path / 'out'}: 5 records in 1 file: 3 translated, 1 blank, 1 left out (refused 1);"
         " 3 different sources, 25.0% duplicates\n"
     )
-    assert "translane-batch: 4 texts, 3 different sources (25.0% duplicates), 3 to translate\n" in err
+    assert "translane batch: 4 texts, 3 different sources (25.0% duplicates), 3 to translate\n" in err
     figures = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
     assert (figures["records"], figures["left_out"]) == (5, {"refused": 1})
     assert command.run([*argv, "--summary", "-"], {}) == 0
@@ -69,7 +69,7 @@ def test_what_goes_wrong_is_one_sentence(
 
     monkeypatch.setattr(command, "run_batch", fail)
     assert command.run(argv, {}) == code
-    assert capsys.readouterr().err == f"translane-batch: {sentence}\n"
+    assert capsys.readouterr().err == f"translane batch: {sentence}\n"
 
 
 def test_a_closed_terminal_ends_no_run(
@@ -139,7 +139,7 @@ def test_a_missing_package_is_told(
 
     monkeypatch.setattr(command, "run", fail)
     assert main(argv) == 1
-    assert capsys.readouterr().err == f"translane-batch: {package} is not installed; install translane[{extra}]\n"
+    assert capsys.readouterr().err == f"translane batch: {package} is not installed; install translane[{extra}]\n"
 
 
 def test_parquet_without_its_package_is_told(

@@ -1,4 +1,4 @@
-"""The settings of `translane-batch`, and their documentation."""
+"""The settings of `translane batch`, and their documentation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DOCS = (Path(__file__).parents[3] / "docs" / "batch.md").read_text(encoding="utf
 
 
 def load(argv: list[str], environ: dict[str, str] | None = None) -> BatchSettings:
-    return load_settings(BatchSettings, argv, environ or {}, prog="translane-batch", env_prefix=ENV_PREFIX)
+    return load_settings(BatchSettings, argv, environ or {}, prog="translane batch", env_prefix=ENV_PREFIX)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_lists_and_switches() -> None:
 def test_the_environment_has_every_setting_and_is_nobody_elses() -> None:
     environ = {"TRANSLANE_BATCH_CORPUS": "a", "TRANSLANE_BATCH_OUTPUT": "b", "TRANSLANE_BATCH_MODEL": "c"}
     assert load([], environ).corpus == Path("a")
-    load_settings(ServerSettings, ["--model=m"], environ, prog="translane-server", env_prefix="TRANSLANE_")
+    load_settings(ServerSettings, ["--model=m"], environ, prog="translane serve", env_prefix="TRANSLANE_")
     with pytest.raises(SettingsError, match="TRANSLANE_BATCH_BEAMS"):
         load(NEEDED, {"TRANSLANE_BATCH_BEAMS": "1"})
 

@@ -1,4 +1,4 @@
-"""Whole runs of `translane-train distill`, tiny."""
+"""Whole runs of `translane distill`, tiny."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from translane_export.distill.journal import Record
 from translane_export.distill.teacher import Teacher
 from translane_export.distill.unique_sources import UniqueSource
 from translane_export.sources.bundle import BundleReader
-from translane_export.train.__main__ import main
+from helpers.commands import train as main
 from translane_server.bundle import load_bundle
 from translane_server.text.tokenizer import load_tokenizer
 
@@ -252,7 +252,7 @@ def test_failures_are_one_sentence(
         text.write_bytes(content)
     assert main(flags(**overrides)) in (1, 2)
     last = capfd.readouterr().err.strip().splitlines()[-1]
-    assert last.startswith("translane-train distill: ")
+    assert last.startswith("translane distill: ")
     assert sentence in last
 
 

@@ -1,4 +1,4 @@
-"""The settings of `translane-train distill`, and their documentation."""
+"""The settings of `translane distill`, and their documentation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DOCS = Path(__file__).parents[3] / "docs" / "distillation.md"
 
 
 def _load(argv: list[str], environ: dict[str, str] | None = None) -> DistillSettings:
-    return load_settings(DistillSettings, argv, environ or {}, prog="translane-train distill", env_prefix=ENV_PREFIX)
+    return load_settings(DistillSettings, argv, environ or {}, prog="translane distill", env_prefix=ENV_PREFIX)
 
 
 @pytest.mark.parametrize(

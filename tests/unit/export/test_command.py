@@ -1,4 +1,4 @@
-"""`translane-export`: every failure is one sentence, an exit code and nothing left behind."""
+"""`translane export`: every failure is one sentence, an exit code and nothing left behind."""
 
 import json
 import re
@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from translane_export import bundle_writer
-from translane_export.__main__ import main
+from helpers.commands import export as main
 from translane_export.graphs import writer
 from translane_export.graphs.shared_weights import share_weights
 from translane_server.bundle import load_bundle
@@ -32,8 +32,8 @@ def fails(tmp_path, capsys):
         assert main([*map(str, arguments)]) == code
         assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
         last = capsys.readouterr().err.splitlines()[-1]
-        assert last.startswith("translane-export: ")
-        return last.removeprefix("translane-export: ")
+        assert last.startswith("translane export: ")
+        return last.removeprefix("translane export: ")
 
     return run
 
@@ -154,7 +154,7 @@ def test_what_is_no_checkpoint(tmp_path, fails):
     assert "model.pt: it is a file; name the folder that it is in" in fails(tmp_path / "model.pt", "-o", output)
     assert "File name too long" in fails(tmp_path / ("a" * 300), "-o", output)
     (tmp_path / "empty").mkdir()
-    assert "no known format (known: translane-train checkpoint, model bundle, " in fails(
+    assert "no known format (known: Translane checkpoint, model bundle, " in fails(
         tmp_path / "empty", "-o", output
     )
     for name in ("fp16", "int8"):
@@ -228,7 +228,7 @@ def test_sigterm_leaves_nothing(checkpoint, tmp_path, monkeypatch, capsys):
         assert main([str(checkpoint), "-o", str(tmp_path / "out" / "bundle")]) == 128 + signal.SIGTERM
     finally:
         signal.signal(signal.SIGTERM, previous)
-    assert capsys.readouterr().err.endswith("translane-export: ended by SIGTERM; nothing is written\n")
+    assert capsys.readouterr().err.endswith("translane export: ended by SIGTERM; nothing is written\n")
     assert not (tmp_path / "out").exists()
 
 

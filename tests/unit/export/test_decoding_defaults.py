@@ -59,7 +59,7 @@ def test_wrong_text_is_one_sentence(text, problem):
 
 def load(flags=(), environ=()):
     return load_settings(
-        ExportSettings, ["model", "-o", "out", *flags], dict(environ), prog="translane-export", env_prefix=ENV_PREFIX
+        ExportSettings, ["model", "-o", "out", *flags], dict(environ), prog="translane export", env_prefix=ENV_PREFIX
     )
 
 

@@ -1,4 +1,4 @@
-"""`translane-export` and `translane-train` alike: help, version, and what they say where a package is missing."""
+"""`translane export` and `translane train` alike: help, version, and what they say where a package is missing."""
 
 import re
 import subprocess
@@ -11,7 +11,7 @@ from translane_export import __main__ as export
 from translane_export.missing_packages import say_missing
 from translane_export.train import __main__ as train
 
-COMMANDS = {"translane-export": export, "translane-train": train}
+COMMANDS = {"translane export": export, "translane train": train}
 both = pytest.mark.parametrize("program", COMMANDS)
 
 
@@ -30,7 +30,7 @@ def test_a_missing_package_is_one_sentence(program, package):
 def test_a_missing_module_of_our_own_is_no_missing_package():
     for error in (ModuleNotFoundError("x", name="translane_export.none"), ModuleNotFoundError("x")):
         with pytest.raises(ModuleNotFoundError):
-            say_missing("translane-export", error, ())
+            say_missing("translane export", error, ())
 
 
 @both

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from helpers import foreign_folders
-from translane_export.__main__ import main
+from helpers.commands import export as main
 from translane_export.errors import ExportError
 from translane_export.languages import choose_languages, is_tag
 from translane_export.sources import foreign_tokenizers

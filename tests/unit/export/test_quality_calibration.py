@@ -11,7 +11,7 @@ from helpers.bundles import SOURCES
 from helpers.driver import BundleDecoder
 from helpers.real_server import AS_THEY_ARE
 from translane.v1 import translation_pb2 as pb
-from translane_export.__main__ import main
+from helpers.commands import export as main
 from translane_export.checkpoint import load_checkpoint
 from translane_export.combinations import check_checkpoint
 from translane_export.errors import ExportError

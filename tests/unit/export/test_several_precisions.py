@@ -7,7 +7,7 @@ import weakref
 import pytest
 import torch
 
-from translane_export.__main__ import main
+from helpers.commands import export as main
 from translane_export.checkpoint import load_checkpoint
 from translane_export.checks import float32_twin
 from translane_export.graphs.numerics import choose_numerics, verified_as
@@ -98,7 +98,7 @@ def test_a_bf16_graph_that_is_not_the_verified_one_is_refused(checkpoint, tmp_pa
 )
 def test_bf16_has_one_storage_and_one_format(checkpoint, tmp_path, capsys, flags, problem):
     assert export(checkpoint, "-o", tmp_path / "bundle", "--precision", "bf16", *flags) == 1
-    assert capsys.readouterr().err.endswith(f"translane-export: {problem}\n")
+    assert capsys.readouterr().err.endswith(f"translane export: {problem}\n")
 
 
 def test_only_bf16_is_verified_as_something_else():

@@ -9,7 +9,7 @@ import pytest
 SCRIPT = """
 import os, signal, sys, time
 from translane_export.supervision import supervise
-code = supervise("translane-export")
+code = supervise("translane export")
 if code is not None:
     sys.exit(code)
 {body}
@@ -27,7 +27,7 @@ def test_an_export_that_a_signal_ends(name):
     process = start(f"os.kill(os.getpid(), signal.{name})")
     _, error = process.communicate(timeout=60)
     assert error == (
-        f"translane-export: ended by {name}: there is too little memory, or a file is damaged or was changed"
+        f"translane export: ended by {name}: there is too little memory, or a file is damaged or was changed"
         " meanwhile\n"
     )
     assert process.returncode == 1

@@ -22,10 +22,10 @@ PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs/ar
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 VERSION = PROJECT["version"]
 SETTINGS: dict[str, type[BaseModel]] = {
-    "translane-server": ServerSettings,
-    "translane-batch": BatchSettings,
-    "translane-export": ExportSettings,
-    "translane-train": TrainSettings,
+    "translane serve": ServerSettings,
+    "translane batch": BatchSettings,
+    "translane export": ExportSettings,
+    "translane train": TrainSettings,
 }
 
 
@@ -73,7 +73,7 @@ def test_the_settings_shown_have_these_defaults():
     fields = ServerSettings.model_fields
     for flags, defaults, _ in table("README.md", "Settings"):
         if defaults == "required":
-            assert flags == "`--model`, or `--models`"
+            assert flags == "`MODEL`, or `--models`"
             continue
         for flag, default in zip(re.findall(r"`--([a-z-]+)`", flags), defaults.split(", "), strict=True):
             field = fields[flag.replace("-", "_")]

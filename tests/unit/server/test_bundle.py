@@ -149,7 +149,7 @@ def test_a_newer_schema_version_says_to_upgrade(folder):
 
 def test_an_older_schema_version_says_to_export_again(folder):
     change(folder, schema_version=0)
-    assert "translane-export" in error(folder)
+    assert "translane export" in error(folder)
 
 
 def with_alignment(folder, **alignment):

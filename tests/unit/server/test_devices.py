@@ -121,7 +121,7 @@ def test_a_bundle_of_an_old_schema_is_not_run_on_cuda(probe, log):
     probe(WORKS)
     reason = (
         "the model bundle has schema version 4, and CUDA takes 5;"
-        " 'translane-export BUNDLE --output NEW --precision fp16' writes it anew"
+        " 'translane export BUNDLE --output NEW --precision fp16' writes it anew"
     )
     assert error("cuda", {"fp16": OLD}) == f"device cuda: {reason}"
     assert devices.choose_device("auto", "fp16", OLD) == "cpu"

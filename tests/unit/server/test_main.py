@@ -1,4 +1,4 @@
-"""The command line of `translane-server`: its help, its version, and a missing package."""
+"""The command line of `translane serve`: its help, its version, and a missing package."""
 
 import re
 import subprocess
@@ -12,7 +12,7 @@ from translane_server.settings_loader import flag_name
 
 
 def run(*argv, without=None):
-    """Runs `translane-server` in an interpreter that cannot import the package `without`."""
+    """Runs `translane serve` in an interpreter that cannot import the package `without`."""
     code = f"import sys; sys.modules.update({dict.fromkeys([without] if without else [])})\n"
     code += "from translane_server.__main__ import main; sys.exit(main())"
     return subprocess.run([sys.executable, "-c", code, *argv], capture_output=True, text=True, check=False, timeout=60)
@@ -20,20 +20,20 @@ def run(*argv, without=None):
 
 @pytest.mark.parametrize("package", ["grpc", "pydantic", "numpy", "onnxruntime"])
 def test_a_missing_package_is_one_sentence(package):
-    ended = run("--model", "bundle", without=package)
+    ended = run("bundle", without=package)
     sentence = f"{package} is not installed; install translane[server], or translane[server-cuda] for GPUs"
-    assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", f"translane-server: {sentence}\n")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", f"translane serve: {sentence}\n")
 
 
 def test_the_version():
     ended = run("--version")
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, f"translane-server {version('translane')}\n", "")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, f"translane serve {version('translane')}\n", "")
 
 
 def test_the_help_has_every_setting_and_words_for_values():
     ended = run("--help")
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert ended.stdout.startswith("usage: translane-server --model FOLDER [options]\n")
+    assert ended.stdout.startswith("usage: translane serve FOLDER [options]\n")
     flags = dict(re.findall(r"^  (--[\w-]+)(?:, --no-[\w-]+| (\S+))?(?:  |$)", ended.stdout, re.MULTILINE))
     assert set(flags) == {flag_name(ServerSettings, name) for name in ServerSettings.model_fields} - {
         "--model-settings"

@@ -16,7 +16,7 @@ SECRET = "hunter2"
 
 
 def load(*argv, **environ):
-    return load_settings(ServerSettings, argv, environ, prog="translane-server", env_prefix=ENV_PREFIX)
+    return load_settings(ServerSettings, argv, environ, prog="translane serve", env_prefix=ENV_PREFIX)
 
 
 @pytest.mark.parametrize(
@@ -97,13 +97,13 @@ def test_secrets_are_not_shown():
 )
 def test_a_wrong_setting_does_not_quote_them(places):
     with pytest.raises(SettingsError) as caught:
-        load(*(f"--model={place}" for place in places))
+        load(*(f"{place}" for place in places))
     assert "--model" in str(caught.value)
     assert SECRET not in str(caught.value)
 
 
 def test_places_are_folders_or_urls():
-    settings = load("--model=a", f"--model=b=https://host/x@sha256:{DIGEST}", "--model=https://host/y?a=b")
+    settings = load("a", f"b=https://host/x@sha256:{DIGEST}", "https://host/y?a=b")
     first, second, third = settings.model
     assert (type(first), second.name, third.name) == (ModelPlace, "b", "")
     assert [str(place.url) for place in (second, third)] == [f"https://host/x@sha256:{DIGEST}", "https://host/y?…"]

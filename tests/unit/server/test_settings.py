@@ -13,11 +13,11 @@ from translane_server.settings_loader import load_settings
 
 
 def load(*argv, **environ):
-    return load_settings(ServerSettings, argv, environ, prog="translane-server", env_prefix=ENV_PREFIX)
+    return load_settings(ServerSettings, argv, environ, prog="translane serve", env_prefix=ENV_PREFIX)
 
 
 def test_the_fixed_flags_and_ports():
-    settings = load("--model", "bundle")
+    settings = load("bundle")
     assert (settings.port, settings.metrics_port, settings.device) == (50051, 9400, "auto")
     argv = [
         "--model",
@@ -40,12 +40,12 @@ def test_the_fixed_flags_and_ports():
     settings = load(*argv)
     assert (settings.host, settings.port, settings.metrics_port) == ("::1", 1, 2)
     assert (settings.threads, settings.rows, settings.replicas) == (3, 4, 2)
-    assert load("--model", "b", TRANSLANE_REPLICAS="3").replicas == 3
+    assert load("b", TRANSLANE_REPLICAS="3").replicas == 3
 
 
 def test_a_full_request_must_be_able_to_wait():
     with pytest.raises(SettingsError, match=r"--sentences-waiting \(10\) must be at least --texts-per-request \(256\)"):
-        load("--model", "b", "--sentences-waiting", "10")
+        load("b", "--sentences-waiting", "10")
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_full_request_must_be_able_to_wait():
 )
 def test_certificates_are_whole(argv, problem):
     with pytest.raises(SettingsError, match=f"^{problem}$"):
-        load("--model", "b", *argv)
+        load("b", *argv)
 
 
 def test_token_limits():
@@ -89,25 +89,25 @@ def test_beams_have_rows(rows, beams, replicas, limit):
 
 def test_more_beams_than_rows_are_refused():
     with pytest.raises(SettingsError, match=r"--max-beam-size \(9\) must be at most --rows \(8\): a beam takes a row"):
-        load("--model", "b", "--rows", "8", "--max-beam-size", "9")
+        load("b", "--rows", "8", "--max-beam-size", "9")
     with pytest.raises(SettingsError, match=r"--max-beam-size \(9\) must be at most --rows \(32\) / --replicas \(4\)"):
-        load("--model", "b", "--rows", "32", "--replicas", "4", "--max-beam-size", "9")
+        load("b", "--rows", "32", "--replicas", "4", "--max-beam-size", "9")
 
 
 def test_a_replica_has_a_row():
     with pytest.raises(SettingsError, match=r"--replicas \(9\) must be at most --rows \(8\)"):
-        load("--model", "b", "--rows", "8", "--replicas", "9")
+        load("b", "--rows", "8", "--replicas", "9")
 
 
 @pytest.mark.parametrize(
     ("argv", "places"),
     [
-        (["--model", "a"], [("", "a")]),
-        (["--model", "zh-en=a", "--model", "b"], [("zh-en", "a"), ("", "b")]),
-        (["--model", "x=a,y=b,c"], [("x", "a"), ("y", "b,c")]),
-        (["--model", "/a,b"], [("", "/a,b")]),
-        (["--model", "./x=a"], [("", "x=a")]),
-        (["--models", "m", "--model", ""], []),
+        (["a"], [("", "a")]),
+        (["zh-en=a", "b"], [("zh-en", "a"), ("", "b")]),
+        (["x=a,y=b,c"], [("x", "a"), ("y", "b,c")]),
+        (["/a,b"], [("", "/a,b")]),
+        (["./x=a"], [("", "x=a")]),
+        (["--models", "m", ""], []),
     ],
 )
 def test_the_places_of_models(argv, places):
@@ -119,18 +119,18 @@ def test_the_places_of_models(argv, places):
 def test_a_variable_has_several_models():
     assert load(TRANSLANE_MODEL="x=a,y=b").model == (ModelPlace(Path("a"), "x"), ModelPlace(Path("b"), "y"))
     with pytest.raises(SettingsError, match="a model's name has at most 100 characters"):
-        load("--model", "x" * 101 + "=a")
+        load("x" * 101 + "=a")
 
 
 def test_a_model_is_required():
-    with pytest.raises(SettingsError, match=r"^--model is required \(or TRANSLANE_MODEL, .*--models"):
+    with pytest.raises(SettingsError, match=r"^MODEL is required \(or TRANSLANE_MODEL, .*--models"):
         load()
     assert load("--models", "m").model is None
 
 
 def in_file(tmp_path, text):
     (tmp_path / "settings.toml").write_text(text, encoding="utf-8")
-    return load("--config", str(tmp_path / "settings.toml"), "--model", "b", "--rows", "8")
+    return load("--config", str(tmp_path / "settings.toml"), "b", "--rows", "8")
 
 
 def test_a_table_changes_settings_of_one_model(tmp_path):
@@ -158,9 +158,9 @@ def test_a_wrong_table_is_a_sentence(tmp_path, table, sentence):
 
 def test_tables_are_in_the_file_alone():
     with pytest.raises(SettingsError, match="unknown argument --model-settings"):
-        load("--model", "b", "--model-settings", "{}")
+        load("b", "--model-settings", "{}")
     with pytest.raises(SettingsError, match="unknown environment variable TRANSLANE_MODEL_SETTINGS"):
-        load("--model", "b", TRANSLANE_MODEL_SETTINGS="{}")
+        load("b", TRANSLANE_MODEL_SETTINGS="{}")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import torch
 
 from helpers.bundles import random_checkpoint
 from translane_export.checkpoint import load_checkpoint, load_tensors
-from translane_export.train.__main__ import main
+from helpers.commands import train as main
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def test_what_contradicts_the_checkpoint_is_refused(
 ) -> None:
     assert main([*flags, *more]) == code
     (line,) = capfd.readouterr().err.splitlines()
-    assert line.startswith("translane-train: ")
+    assert line.startswith("translane train: ")
     assert sentence in line
     assert not (tmp_path / "run").exists()
 

@@ -148,7 +148,7 @@ def torchrun(flags: list[str]) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [
             *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"),
-            *("-m", "translane_export.train", *flags),
+            *("-m", "translane", "train", *flags),
         ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

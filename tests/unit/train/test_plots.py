@@ -12,7 +12,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from translane_export.checkpoint import load_tensors
 from translane_export.train import extras
-from translane_export.train.__main__ import main
+from helpers.commands import train as main
 from translane_export.train.event_files import EventFiles
 from translane_export.train.history import Record, StepRecord, ValidationRecord
 from translane_export.train.plot import draw_history
@@ -91,7 +91,7 @@ def test_a_missing_extra_is_told_before_anything_is_done(
 ) -> None:
     monkeypatch.setattr(extras, "find_spec", lambda _name: None)
     assert main([*run_flags(), flag]) == 2
-    assert capfd.readouterr().err.startswith(f"translane-train: {sentence}")
+    assert capfd.readouterr().err.startswith(f"translane train: {sentence}")
     assert not (tmp_path / "run").exists()
 
 

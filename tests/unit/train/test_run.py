@@ -1,4 +1,4 @@
-"""Whole runs of `translane-train`, tiny."""
+"""Whole runs of `translane train`, tiny."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from translane_export.checkpoint import load_checkpoint, load_tensors, save_tensors
-from translane_export.train.__main__ import main
+from helpers.commands import train as main
 from translane_export.train.history import StepRecord, ValidationRecord, read_history
 
 pytestmark = pytest.mark.slow
@@ -78,7 +78,7 @@ def test_a_run_killed_in_full_flight_resumes_exactly(run_flags: Flags, tmp_path:
     flags = run_flags("killed", max_steps=400, dropout=0.3)
     state = tmp_path / "killed" / "resume.safetensors"
     process = subprocess.Popen(
-        [sys.executable, "-m", "translane_export.train", *flags],
+        [sys.executable, "-m", "translane", "train", *flags],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -202,7 +202,7 @@ def test_failures_are_one_sentence(
 ) -> None:
     assert main(run_flags(**overrides)) == code
     last = capfd.readouterr().err.strip().splitlines()[-1]
-    assert last.startswith("translane-train: ")
+    assert last.startswith("translane train: ")
     assert sentence in last
 
 

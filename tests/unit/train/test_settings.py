@@ -13,7 +13,7 @@ DOCS = Path(__file__).parents[3] / "docs" / "training.md"
 
 
 def _load(argv: list[str], environ: dict[str, str] | None = None) -> TrainSettings:
-    return load_settings(TrainSettings, argv, environ or {}, prog="translane-train", env_prefix=ENV_PREFIX)
+    return load_settings(TrainSettings, argv, environ or {}, prog="translane train", env_prefix=ENV_PREFIX)
 
 
 def test_flag_wins_over_environment_over_file_over_default(tmp_path: Path) -> None:

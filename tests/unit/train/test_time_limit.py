@@ -87,7 +87,7 @@ def timed_run(
     def train(minutes: float, *, validation: Callable[[int], float], saving: float = 1.0, **overrides: object) -> Run:
         clock = Clock()
         argv = run_flags(max_steps=0, patience=0, max_minutes=minutes, **overrides)
-        settings = load_settings(TrainSettings, argv, {}, prog="translane-train", env_prefix=ENV_PREFIX)
+        settings = load_settings(TrainSettings, argv, {}, prog="translane train", env_prefix=ENV_PREFIX)
         assert settings.train
         assert settings.valid
         assert settings.output

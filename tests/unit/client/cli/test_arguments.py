@@ -13,7 +13,7 @@ import pytest
 from unit.client.fake_server import FakeServer, fails, reason
 
 from helpers.client_command import Command
-from translane_client.__main__ import main
+from translane.__main__ import main
 
 
 def test_arguments_are_translated_in_order(command: Command):

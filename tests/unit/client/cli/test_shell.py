@@ -12,7 +12,7 @@ import pytest
 from unit.client.fake_server import PATIENCE, FakeServer
 
 from helpers.client_command import shell
-from translane_client.__main__ import main
+from translane.__main__ import main
 
 
 def test_the_shell_sees_utf8_whatever_the_locale(server: FakeServer):
@@ -63,7 +63,7 @@ def test_ctrl_c_during_the_start_is_quiet(monkeypatch: pytest.MonkeyPatch, capsy
 
 @pytest.mark.parametrize("package", ["grpc", "google.rpc", "grpc_status"])
 def test_a_missing_package_is_one_sentence(package: str):
-    code = f"import sys; sys.modules[{package!r}] = None\nfrom translane_client.__main__ import main; sys.exit(main())"
+    code = f"import sys; sys.modules[{package!r}] = None\nfrom translane.__main__ import main; sys.exit(main())"
     done = subprocess.run([sys.executable, "-c", code, "models"], capture_output=True, text=True, timeout=60)
     sentence = f"translane: {package} is not installed; install translane with its dependencies\n"
     assert (done.returncode, done.stdout, done.stderr) == (1, "", sentence)
@@ -88,7 +88,7 @@ def test_a_missing_module_of_our_own_is_no_missing_package(monkeypatch: pytest.M
 )
 def test_closed_standard_streams_are_told(server: FakeServer, closing, argv: str, status, out: str, err: str):
     done = subprocess.run(
-        ["bash", "-c", f'"$0" -m translane_client {argv} {closing}', sys.executable],
+        ["bash", "-c", f'"$0" -m translane {argv} {closing}', sys.executable],
         env={**os.environ, "TRANSLANE_CLIENT_SERVER": server.address},
         capture_output=True,
         text=True,

@@ -1,4 +1,4 @@
-"""`translane-export explain`: a folder and a report, or one sentence, an exit code and nothing left behind."""
+"""`translane explain`: a folder and a report, or one sentence, an exit code and nothing left behind."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from translane_export.__main__ import main
+from helpers.commands import explain as main
 from translane_export.explain.settings import ExplainSettings
 from translane_server.settings_loader import flag_name
 
@@ -29,9 +29,9 @@ def explain(tmp_path, capsys):
     """Run the command; return its exit code, what it prints, and its last line on standard error."""
 
     def run(*arguments):
-        code = main(["explain", *map(str, arguments)])
+        code = main([*map(str, arguments)])
         captured = capsys.readouterr()
-        return code, captured.out, (captured.err.splitlines() or [""])[-1].removeprefix("translane-export: ")
+        return code, captured.out, (captured.err.splitlines() or [""])[-1].removeprefix("translane explain: ")
 
     return run
 
@@ -145,7 +145,7 @@ def test_without_matplotlib_nothing_is_done(tiny, tmp_path):
     ended = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == (
-        "translane-export: matplotlib is not installed, and explain draws with it: pip install 'translane[plot]'\n"
+        "translane explain: matplotlib is not installed, and explain draws with it: pip install 'translane[plot]'\n"
     )
     assert not list(tmp_path.iterdir())
 
@@ -153,12 +153,12 @@ def test_without_matplotlib_nothing_is_done(tiny, tmp_path):
 def test_a_checkpoint_may_be_called_explain(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["./explain", "-o", "bundle"]) == 1
-    assert capsys.readouterr().err.endswith("translane-export: checkpoint explain: there is no such folder\n")
+    assert capsys.readouterr().err.endswith("translane explain: checkpoint explain: there is no such folder\n")
 
 
 def test_the_help_tells_of_it(capsys):
     for arguments, word in (
-        (["--help"], "translane-export explain BUNDLE TEXT"),
+        (["--help"], "translane explain BUNDLE TEXT"),
         (["explain", "--help"], "--beam-size"),
     ):
         with pytest.raises(SystemExit) as ended:

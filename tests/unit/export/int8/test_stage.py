@@ -10,7 +10,7 @@ import pytest
 
 from helpers.bundles import SOURCES, TARGETS
 from helpers.reference_bundle import EXPECTED, decode
-from translane_export.__main__ import main
+from helpers.commands import export as main
 from translane_export.int8 import stage
 from translane_export.int8.calibration import measure_ranges
 from translane_export.ranges import Range, Ranges
@@ -146,7 +146,7 @@ def test_a_loss_that_is_too_large_is_refused_and_nothing_is_left(checkpoint, tmp
     assert Score.first is not None
     assert Score.last is not None
     assert sentence == (
-        f"translane-export: int8 loses {Score.first - Score.last:.2f} BLEU ({Score.first:.2f} to {Score.last:.2f}), and"
+        f"translane export: int8 loses {Score.first - Score.last:.2f} BLEU ({Score.first:.2f} to {Score.last:.2f}), and"
         " --max-bleu-loss is 0.5; more or better --samples may help"
     )
     assert list(tmp_path.iterdir()) == []
@@ -184,7 +184,7 @@ def test_what_does_not_go_together(checkpoint, tmp_path, pairs, capsys):
     def fails(*flags):
         assert main([str(checkpoint), "-o", str(output), *flags]) == 1
         assert not output.exists()
-        return capsys.readouterr().err.splitlines()[-1].removeprefix("translane-export: ")
+        return capsys.readouterr().err.splitlines()[-1].removeprefix("translane export: ")
 
     assert fails("--test", str(pairs)) == "--test is for precision int8, whose translations it scores"
     assert fails(*FLAGS, "--weight-storage", "float16") == (

@@ -1,4 +1,4 @@
-"""`translane-export shortlist` makes a file that an export takes."""
+"""`translane shortlist` makes a file that an export takes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The settings of `translane-export shortlist`, and what the exporter refuses about shortlists."""
+"""The settings of `translane shortlist`, and what the exporter refuses about shortlists."""
 
 import re
 from pathlib import Path
@@ -43,7 +43,7 @@ def test_the_environment_sets_what_flags_do():
 )
 def test_what_has_no_shortlist_is_refused(flags, named):
     settings = load_settings(
-        ExportSettings, ["model", "-o", "bundle", *flags], {}, prog="translane-export", env_prefix="TRANSLANE_EXPORT_"
+        ExportSettings, ["model", "-o", "bundle", *flags], {}, prog="translane export", env_prefix="TRANSLANE_EXPORT_"
     )
     with pytest.raises(ExportError, match=named):
         check_settings(settings)

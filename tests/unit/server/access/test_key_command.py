@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from translane_server.access.__main__ import main
-from translane_server.access.key_command import run
+from helpers.commands import keys as run
 from translane_server.access.keys import MOST_KEYS_OF_A_HOLDER, digest_of, is_token, load_keys
 
 
@@ -116,7 +116,7 @@ def test_remove_takes_a_key_or_a_name(keys, path):
         (["add", "a", "--sentences-per-second", "nan"], 2, "--sentences-per-second: "),
         (["add", "a", "--note", "n" * 201], 2, "--note: string should have at most 200 characters"),
         (["rotate", "a"], 2, "--keep"),
-        (["rotate", "a", "--keep", "1d"], 1, "a has no key yet; translane-keys add makes one"),
+        (["rotate", "a", "--keep", "1d"], 1, "a has no key yet; translane keys add makes one"),
         (["set", "a", "--note", "x"], 1, "there is no holder a"),
         (["set", "a"], 2, "set needs at least one of --sentences-in-flight, --sentences-per-second, --note"),
         (["remove", "a"], 1, "there is no holder a"),
@@ -132,7 +132,7 @@ def test_mistakes_are_one_sentence(keys, path, argv, code, problem):
     if code:
         assert problem in err
         assert (out, err.count("\n")) == ("", 1)
-        assert err.startswith("translane-keys: ")
+        assert err.startswith("translane keys: ")
         assert not path.exists()
 
 
@@ -172,7 +172,7 @@ def test_a_folder_that_is_missing_is_named(keys, path, capsys):
 
 def test_the_file_must_be_named(capsys):
     assert run(["list"], {}) == 2
-    assert capsys.readouterr().err == "translane-keys: --file is required (or TRANSLANE_KEYS_FILE)\n"
+    assert capsys.readouterr().err == "translane keys: --file is required (or TRANSLANE_KEYS_FILE)\n"
 
 
 def test_changes_at_the_same_time_all_stay(path):
@@ -188,7 +188,7 @@ def test_changes_at_the_same_time_all_stay(path):
 
 
 def test_the_entry_point_reads_the_command_line(monkeypatch, path, capsys):
-    monkeypatch.setattr("sys.argv", ["translane-keys", "add", "a", "--file", str(path)])
+    monkeypatch.setattr("sys.argv", ["translane keys", "add", "a", "--file", str(path)])
     assert main() == 0
     assert is_token(capsys.readouterr().out.strip())
 
@@ -199,10 +199,10 @@ def test_the_entry_point_reads_the_command_line(monkeypatch, path, capsys):
 )
 def test_an_answer_that_cannot_be_written_is_told(path, argv, told):
     assert run(["add", "b"], {"TRANSLANE_KEYS_FILE": str(path)}) == 0
-    command = [sys.executable, "-m", "translane_server.access", *argv, "--file", str(path)]
+    command = [sys.executable, "-m", "translane", "keys", *argv, "--file", str(path)]
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
-    problem = f"translane-keys: the answer cannot be written: No space left on device{told}\n"
+    problem = f"translane keys: the answer cannot be written: No space left on device{told}\n"
     assert (ended.returncode, ended.stderr) == (1, problem)
 
 

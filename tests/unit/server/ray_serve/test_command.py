@@ -1,4 +1,4 @@
-"""The configuration that translane-ray writes."""
+"""The configuration that translane ray writes."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def only_application(*argv, **environ):
 
 
 def test_a_model_and_nothing_else():
-    config = config_of(["--model", "/models/zh-en"], {})
+    config = config_of(["/models/zh-en"], {})
     assert config["http_options"] == {"host": "127.0.0.1"}
     assert config["grpc_options"] == {
         "port": 50051,
@@ -55,7 +55,7 @@ def test_a_model_and_nothing_else():
 
 
 def test_settings_of_the_server_reach_the_engine():
-    argv = ["--model", "a=models/a", "--rows", "8", "--cache-bytes", "1000", "--port", "7", "--keys-file", "keys"]
+    argv = ["a=models/a", "--rows", "8", "--cache-bytes", "1000", "--port", "7", "--keys-file", "keys"]
     values = only_application(*argv, TRANSLANE_RAY_LOG_LEVEL="debug")["args"]["groups"]["translane"]
     assert values == {
         "model": [f"a={Path('models/a').absolute()}"],
@@ -70,14 +70,14 @@ def test_settings_of_the_server_reach_the_engine():
 
 
 def test_every_setting_is_the_same_after_the_way_through_yaml():
-    argv = ["--models", "/models", "--pivot", "--unload-after", "1.5", "--device", "cpu", "--caller-header", "x-caller"]
+    argv = ["--models", "/models", "--pivot", "--idle-timeout", "1.5", "--device", "cpu", "--caller-header", "x-caller"]
     values = only_application(*argv)["args"]["groups"]["translane"]
-    given = ServerSettings(models=Path("/models"), unload_after=1.5, device="cpu", caller_header="x-caller")
+    given = ServerSettings(models=Path("/models"), idle_timeout=1.5, device="cpu", caller_header="x-caller")
     assert read_settings(yaml.safe_load(yaml.safe_dump(values))) == given
 
 
 def test_autoscaling():
-    argv = ["--model", "/m", "--serve-replicas", "2", "--max-serve-replicas", "8", "--serve-cpus", "4"]
+    argv = ["/m", "--serve-replicas", "2", "--max-serve-replicas", "8", "--serve-cpus", "4"]
     (deployment,) = only_application(*argv, "--target-load", "0.5")["deployments"]
     assert "num_replicas" not in deployment
     assert deployment["ray_actor_options"] == {"num_cpus": 4}
@@ -92,7 +92,7 @@ def test_autoscaling():
 @pytest.mark.skipif(not BUNDLE.exists(), reason="the bundled model is not in this tree")
 def test_separate_models_have_a_deployment_each(tmp_path):
     (tmp_path / "settings.toml").write_text("[model_settings.b]\nrows = 8\n", encoding="utf-8")
-    argv = ["--config", str(tmp_path / "settings.toml"), "--model", f"a={BUNDLE}", "--model", f"b={BUNDLE}"]
+    argv = ["--config", str(tmp_path / "settings.toml"), f"a={BUNDLE}", f"b={BUNDLE}"]
     application = only_application(*argv, "--separate-models", "--serve-gpus", "0.5")
     assert application["args"]["groups"] == {
         "a": {"model": [f"a={BUNDLE}"]},
@@ -104,7 +104,7 @@ def test_separate_models_have_a_deployment_each(tmp_path):
 
 def test_models_at_urls_are_written_as_they_were_given():
     urls = [f"s3://models/zh-en/8{DIGEST}", f"ja-en=https://models.example:8443/ja%2Cen{DIGEST}", "de=https://a/de"]
-    argv = [part for url in urls for part in ("--model", url)]
+    argv = [part for url in urls for part in (url)]
     values = only_application(*argv, "--model-cache", "~/cache", "--model-cache-bytes", "5000")["args"]["groups"]
     assert values == {"translane": {"model": urls, "model_cache": "~/cache", "model_cache_bytes": 5000}}
     settings = read_settings(yaml.safe_load(yaml.safe_dump(values["translane"])))
@@ -118,7 +118,7 @@ def test_models_at_urls_are_written_as_they_were_given():
 
 @pytest.mark.parametrize("url", ["https://me:secret@models.example/zh-en", "https://models.example/zh-en?sig=secret"])
 def test_a_url_with_a_secret_is_refused_and_not_shown(url, capsys):
-    assert run(["--model", f"zh-en={url}{DIGEST}"], {}) == 2
+    assert run([f"zh-en={url}{DIGEST}"], {}) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.count("\n") == 1
@@ -132,7 +132,7 @@ def test_a_url_with_a_secret_is_refused_and_not_shown(url, capsys):
 @pytest.mark.skipif(not BUNDLE.exists(), reason="the bundled model is not in this tree")
 def test_separate_models_at_urls_have_their_names_from_the_setting(tmp_path):
     (tmp_path / "settings.toml").write_text("[model_settings.de]\nrows = 8\n", encoding="utf-8")
-    argv = ["--config", str(tmp_path / "settings.toml"), "--model", str(BUNDLE), "--model", f"de=https://a/de{DIGEST}"]
+    argv = ["--config", str(tmp_path / "settings.toml"), str(BUNDLE), f"de=https://a/de{DIGEST}"]
     application = only_application(*argv, "--separate-models", "--model-cache", "/cache")
     assert application["args"]["groups"] == {
         "de": {"model": [f"de=https://a/de{DIGEST}"], "model_cache": "/cache", "model_settings": {"de": {"rows": 8}}},
@@ -150,7 +150,7 @@ def test_separate_models_at_urls_have_their_names_from_the_setting(tmp_path):
 )
 def test_separate_models_need_names_of_their_own(models, problem):
     with pytest.raises(SettingsError, match=f"^{problem}$"):
-        config_of([*(part for model in models for part in ("--model", model)), "--separate-models"], {})
+        config_of([*(part for model in models for part in (model)), "--separate-models"], {})
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_separate_models_need_names_of_their_own(models, problem):
         (["--tls-cert", "c", "--tls-key", "k"], "--tls-cert has no meaning under Ray Serve: Serve's gRPC proxy has no"),
         (["--http-port", "8080"], "--http-port has no meaning under Ray Serve"),
         (["--front-ends", "2"], "--front-ends has no meaning under Ray Serve: Serve has a proxy on each node"),
-        (["--check"], "--check has no meaning under Ray Serve: translane-server has it"),
+        (["--check"], "--check has no meaning under Ray Serve: translane serve has it"),
         (["--max-serve-replicas", "1", "--serve-replicas", "2"], r"--max-serve-replicas \(1\) must be at least"),
         (["--rows", "0"], "--rows: input should be greater than or equal to 1, not '0'"),
         (["--serve-cpus", "0"], "--serve-cpus: input should be greater than or equal to 1, not '0'"),
@@ -167,14 +167,14 @@ def test_separate_models_need_names_of_their_own(models, problem):
 )
 def test_what_is_refused(argv, problem):
     with pytest.raises(SettingsError, match=f"^{problem}"):
-        config_of(["--model", "/m", *argv], {})
+        config_of(["/m", *argv], {})
 
 
 def test_a_refusal_is_one_sentence_and_an_exit_code(capsys):
-    assert run(["--model", "/m", "--admin-port", "1"], {}) == 2
+    assert run(["/m", "--admin-port", "1"], {}) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err.startswith("translane-ray: --admin-port has no meaning under Ray Serve")
+    assert captured.err.startswith("translane ray: --admin-port has no meaning under Ray Serve")
     assert captured.err.count("\n") == 1
 
 
@@ -186,18 +186,18 @@ def test_an_output_that_takes_nothing_is_no_traceback(path, code, sentence):
     reading, writing = (0, os.open(path, os.O_WRONLY)) if path else os.pipe()
     if reading:
         os.close(reading)
-    command = [sys.executable, "-m", "translane_server.ray_serve", "--model", "/m"]
+    command = [sys.executable, "-m", "translane", "ray", "/m"]
     try:
         done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True)
     finally:
         os.close(writing)
-    told = f"translane-ray: standard output cannot be written: {sentence}\n" if sentence else ""
+    told = f"translane ray: standard output cannot be written: {sentence}\n" if sentence else ""
     assert (done.returncode, done.stderr) == (code, told)
 
 
 def test_the_output_is_yaml(capsys):
-    assert run(["--model", "/modèles/中文"], {}) == 0
-    assert yaml.safe_load(capsys.readouterr().out) == config_of(["--model", "/modèles/中文"], {})
+    assert run(["/modèles/中文"], {}) == 0
+    assert yaml.safe_load(capsys.readouterr().out) == config_of(["/modèles/中文"], {})
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_the_output_is_yaml(capsys):
         ({"model": ["/m"], "row": 1}, "row: extra inputs are not permitted"),
         ({"model": ["/m"], "rows": "many"}, "rows: input should be a valid integer"),
         ({"model": ["/m"], "http_port": 1}, "--http-port has no meaning under Ray Serve"),
-        ({}, "--model is required"),
+        ({}, "MODEL is required"),
     ],
 )
 def test_what_is_changed_by_hand_is_checked(values, problem):

@@ -37,5 +37,5 @@ def test_the_example_is_what_the_command_in_it_writes():
     from translane_server.ray_serve.command import config_of
 
     text = EXAMPLE.read_text(encoding="utf-8")
-    (command,) = re.findall(r"^# +translane-ray (.*)$", text, re.MULTILINE)
+    (command,) = re.findall(r"^# +translane ray (.*)$", text, re.MULTILINE)
     assert yaml.safe_load(text) == config_of(command.split(), {})
