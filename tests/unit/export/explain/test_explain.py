@@ -129,9 +129,3 @@ def test_a_damaged_bundle_is_refused(explain, tiny, tmp_path):
     code, _, sentence = explain(folder, TEXT, "-o", tmp_path / "seen")
     assert code == 1
     assert "weights.bin is not the file that was exported" in sentence
-
-
-def test_a_checkpoint_may_be_called_explain(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert main(["./explain", "-o", "bundle"]) == 1
-    assert capsys.readouterr().err.endswith("translane explain: checkpoint explain: there is no such folder\n")
