@@ -76,7 +76,7 @@ def test_lists_and_switches() -> None:
 def test_the_environment_has_every_setting_and_is_nobody_elses() -> None:
     environ = {"TRANSLANE_BATCH_CORPUS": "a", "TRANSLANE_BATCH_OUTPUT": "b", "TRANSLANE_BATCH_MODEL": "c"}
     assert load([], environ).corpus == Path("a")
-    load_settings(ServerSettings, ["--model=m"], environ, prog="translane serve", env_prefix="TRANSLANE_")
+    load_settings(ServerSettings, ["m"], environ, prog="translane serve", env_prefix="TRANSLANE_")
     with pytest.raises(SettingsError, match="TRANSLANE_BATCH_BEAMS"):
         load(NEEDED, {"TRANSLANE_BATCH_BEAMS": "1"})
 
