@@ -16,7 +16,8 @@ from unittest import mock
 
 from fakes.backend import FakeBackend
 from fakes.serving import FakeTokenizer, make_manifest
-from translane_server import command
+from translane.__main__ import main
+from translane_server import serving
 from translane_server.arrays import Int32Array, IntArray
 from translane_server.backend import BEST_TOKEN, Candidates, StepNeeds
 from translane_server.bundle import Bundle
@@ -72,10 +73,10 @@ def run_server() -> int:
     environ = {name: value for name, value in os.environ.items() if name.startswith(("TRANSLANE_", "OTEL_", "NOTIFY_"))}
     with (
         _fake_models(),
-        mock.patch.object(command, "Parent", partial(Parent, command=[sys.executable, __file__, FRONT_END])),
+        mock.patch.object(serving, "Parent", partial(Parent, command=[sys.executable, __file__, FRONT_END])),
         mock.patch.object(parent, "available_cpus", return_value=CPUS),
     ):
-        return command.run(sys.argv[1:], environ)
+        return main(["serve", *sys.argv[1:]], environ)
 
 
 def run_front_end() -> None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from typing import IO, Any
 
-from translane.__main__ import main
+from translane_client.cli.command import run
 
 
 class Terminal(io.StringIO):
@@ -26,7 +26,8 @@ class Command:
 
     def __call__(self, *argv: str, stdin: bytes | io.BytesIO = b"") -> int:
         stdin = io.BytesIO(stdin) if isinstance(stdin, bytes) else stdin
-        return main(argv, stdin=stdin, stdout=self.stdout, stderr=self.stderr, environ=self.environ)
+        name, *others = argv
+        return run(name, others, self.environ, stdin=stdin, stdout=self.stdout, stderr=self.stderr)
 
     @property
     def out(self) -> str:

@@ -159,7 +159,7 @@ def running_ray_serve(
         replicas: number of Serve replicas, each with one engine of one replica and one thread.
         flags: further flags of `translane ray`, among them the server's own.
     """
-    places = [part for model in models for part in (str(model))]
+    places = [str(model) for model in models]
     engine = ["--replicas", "1", "--threads", "1", "--metrics-port", "0"]
     with ray_serve(folder, [*places, *engine, "--serve-replicas", str(replicas), *flags]) as running:
         yield running.address

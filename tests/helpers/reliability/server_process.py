@@ -59,7 +59,8 @@ class ServerProcess:
         self._log = log
         ulimits = {"v": _ADDRESS_SPACE} | dict(limits or {})
         prelude = "".join(f"ulimit -{option} {value} && " for option, value in ulimits.items())
-        model = [] if any(flag.startswith("--model") for flag in flags) else [str(BUNDLE)]
+        first = next(iter(flags), "-")  # a model, where it is no flag
+        model = [] if first.startswith("--models") or not first.startswith("-") else [str(BUNDLE)]
         command = [sys.executable, *program, *model, f"--host={host}", "--port=0", "--metrics-port=0", *flags]
         self.log_reader: subprocess.Popen[bytes] | None = None
         with log.open("wb") as file, contextlib.ExitStack() as pipe:

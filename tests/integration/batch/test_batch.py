@@ -19,11 +19,11 @@ from typing import Any
 import psutil
 import pytest
 
+from helpers.commands import batch
 from helpers.demo import DEMO
 from helpers.file_server import serving_files
 from helpers.real_server import serving_bundle
 from helpers.server_process import assert_gone
-from translane_batch import command
 from translane_client.aio import AsyncClient
 from translane_server.bundle import load_bundle
 from translane_server.embedded import EmbeddedServer
@@ -94,7 +94,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def undisturbed(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """The outputs of a run that nobody disturbs."""
     output = tmp_path_factory.mktemp("undisturbed") / "out"
-    assert command.run(argv_of(corpus, output), {}) == 0
+    assert batch(argv_of(corpus, output), {}) == 0
     return outputs_of(output)
 
 
@@ -174,7 +174,7 @@ def test_ctrl_c_says_how_to_go_on(
     assert "Traceback" not in err
     assert_gone(*children)
     assert not list(temporary.glob("translane*"))
-    assert command.run(argv_of(corpus, output), {}) == 0
+    assert batch(argv_of(corpus, output), {}) == 0
     assert outputs_of(output) == undisturbed
 
 
@@ -182,14 +182,14 @@ async def test_servers_elsewhere_translate(corpus: Path, undisturbed: dict[str, 
     output = tmp_path / "out"
     async with serving_bundle(load_bundle(DEMO), rows=64) as running:
         argv = [*argv_of_any(corpus, output), f"--server=127.0.0.1:{running.server.port}"]
-        assert await asyncio.to_thread(command.run, argv, {}) == 0
+        assert await asyncio.to_thread(batch, argv, {}) == 0
     assert outputs_of(output) == undisturbed
 
 
 def test_a_model_at_a_url_is_downloaded_once(corpus: Path, undisturbed: dict[str, bytes], tmp_path: Path) -> None:
     def translated(name: str, url: str, *more: str) -> dict[str, bytes]:
         argv = argv_of(corpus, tmp_path / name, f"--model={url}", f"--model-cache={tmp_path / 'cache'}", *more)
-        assert command.run(argv, {}) == 0
+        assert batch(argv, {}) == 0
         return outputs_of(tmp_path / name)
 
     digest = hashlib.sha256((DEMO / "manifest.json").read_bytes()).hexdigest()
@@ -208,9 +208,9 @@ def test_a_wrong_option_is_found_before_anything_is_read(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = tmp_path / "out"
-    assert command.run(argv_of(corpus, output, "--beam-size=99"), {}) == 2
+    assert batch(argv_of(corpus, output, "--beam-size=99"), {}) == 2
     assert "--beam-size: " in capsys.readouterr().err
-    assert command.run(argv_of(corpus, output, "--target-language=fr"), {}) == 2
+    assert batch(argv_of(corpus, output, "--target-language=fr"), {}) == 2
     assert "--target-language: " in capsys.readouterr().err
     assert not (output / ".translane-batch" / "run.json").exists()
 

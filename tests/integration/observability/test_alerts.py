@@ -226,9 +226,7 @@ async def test_every_alert_fires_and_every_query_has_data(prometheus, begin, tmp
             environment=environment(FAKE_FAIL_AT_STEP="0", FAKE_MOST_LOSSES="1000"),
             **fake,
         ),
-        "translane-divided": begin(
-            "divided", "x", "--front-ends=2", "--replicas=2", environment=environment(), **fake
-        ),
+        "translane-divided": begin("divided", "x", "--front-ends=2", "--replicas=2", environment=environment(), **fake),
         "translane-quiet": begin("quiet", "x", *one, environment=environment(), **fake),
     }
     watching = asyncio.create_task(watch())

@@ -18,11 +18,12 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from fakes.serving import serving
+from helpers.commands import keys as run_keys
+from helpers.commands import serve
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
-from translane_server import command, healthcheck
+from translane_server import healthcheck
 from translane_server.access import guard
-from helpers.commands import keys as run_keys
 from translane_server.access.keys import Key, KeyHolder, digest_of, make_token, write_keys
 from translane_server.errors import StartupError
 
@@ -456,11 +457,11 @@ async def test_a_server_with_a_wrong_key_does_not_start(secrets, another):
 
 @pytest.fixture
 def _log_stays(monkeypatch):
-    monkeypatch.setattr(command, "configure_logging", lambda _format, _level: None)
+    monkeypatch.setattr("translane_server.serving.configure_logging", lambda _format, _level: None)
 
 
 def check(capsys, *argv):
-    code = command.run(["--check", str(BUNDLE), *map(str, argv)], {})
+    code = serve(["--check", str(BUNDLE), *map(str, argv)], {})
     return code, capsys.readouterr()
 
 

@@ -15,9 +15,9 @@ import pytest
 
 from fakes.serving import serving
 from helpers.certificates import Authority
+from helpers.commands import keys as run_keys
 from helpers.reliability.server_process import BUNDLE, ServerProcess, running_server
 from translane_client import AsyncClient, Client, ConnectionOptions, RetryPolicy, Unauthenticated
-from translane_server.access import key_command
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +25,7 @@ TRANSLATIONS = 'grpc_server_handled_total{grpc_code="OK",grpc_method="Translate"
 
 
 def key_of(file: Path, name: str, capsys: pytest.CaptureFixture[str]) -> str:
-    assert key_command.run(["add", name, "--file", str(file)], {}) == 0
+    assert run_keys(["add", name, "--file", str(file)], {}) == 0
     return capsys.readouterr().out.split()[-1]
 
 
@@ -101,7 +101,7 @@ async def test_certificates_and_keys_that_are_replaced_under_load_cost_no_call(t
             await asyncio.sleep(0.5)
             authority.files("127.0.0.1", stem="server")
             authority.files("client")
-            assert key_command.run(["rotate", "ours", "--keep", "5m", "--file", str(keys)], {}) == 0
+            assert run_keys(["rotate", "ours", "--keep", "5m", "--file", str(keys)], {}) == 0
             fresh = tmp_path / "fresh"
             fresh.write_text(capsys.readouterr().out.split()[-1])
             await known(running.server.port, ca=authority.file, cert=own.cert, key=own.key, token_file=fresh)

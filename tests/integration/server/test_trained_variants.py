@@ -14,15 +14,14 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from helpers.architectures import VARIANTS
+from helpers.commands import export, train
 from helpers.real_server import AS_THEY_ARE, serving_bundle
 from helpers.tiny_corpus import PAIRS, write_pairs
 from translane.v1 import translation_pb2 as pb
-from translane_export import command as export_command
 from translane_export.checkpoint import load_checkpoint
 from translane_export.model import Transformer, TransformerConfig
 from translane_export.model.greedy import greedy_decode
 from translane_export.model.loss import label_smoothed_cross_entropy
-from helpers.commands import train
 from translane_export.train.settings import TrainSettings
 from translane_server.bundle import load_bundle
 from translane_server.settings_loader import Flag
@@ -144,7 +143,7 @@ async def test_a_served_variant_translates_as_pytorch_does(tmp_path, name):
     model = read_model(checkpoint)
     assert {key: getattr(model.config, key) for key in variant} == variant
     bundle_folder = tmp_path / "bundle"
-    assert export_command.run([str(checkpoint), f"--output={bundle_folder}", "--threads=1"], {}) == 0
+    assert export([str(checkpoint), f"--output={bundle_folder}", "--threads=1"], {}) == 0
     bundle = load_bundle(bundle_folder)
     tokenizer = load_tokenizer(bundle)
     expected = greedy_decode(model, tokenizer.encode(TEXTS), MAX_LENGTH, complete=True)

@@ -13,8 +13,8 @@ import torch
 import transformers
 
 from helpers import hugging_face
-from helpers.driver import BundleDecoder
 from helpers.commands import export as main
+from helpers.driver import BundleDecoder
 from translane_server.bundle import load_bundle
 from translane_server.options import DecodingOptions
 from translane_server.sentence import Sentence

@@ -7,10 +7,10 @@ import dataclasses
 import pytest
 import torch
 
+from helpers.commands import export as main
 from helpers.driver import BundleDecoder
 from helpers.foreign_folders import corpus
 from helpers.foreign_models import FOREIGN_MODELS, export
-from helpers.commands import export as main
 from translane_export.bundle_writer import write_bundle
 from translane_export.narrowing.narrowing import plan_narrowing
 from translane_export.settings import ExportSettings

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from unit.batch.fake_workers import FakeWorkers
 
-from translane_batch import command
-from translane_batch.__main__ import main
+from helpers.commands import batch
 from translane_batch.errors import BatchError
 from translane_batch.progress import Progress
 from translane_batch.summary import Summary
@@ -31,7 +30,7 @@ def argv(tmp_path: Path) -> list[str]:
 def test_a_run_says_what_it_has_done(
     argv: list[str], tmp_path: Path, workers: FakeWorkers, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert command.run([*argv, "--summary", str(tmp_path / "figures.json")], {}) == 0
+    assert batch([*argv, "--summary", str(tmp_path / "figures.json")], {}) == 0
     out, err = capsys.readouterr()
     assert (tmp_path / "out" / "in.txt").read_text(encoding="utf-8") == "[a]\n[b]\n\n[a]\n\n"
     assert out == (
@@ -41,7 +40,7 @@ def test_a_run_says_what_it_has_done(
     assert "translane batch: 4 texts, 3 different sources (25.0% duplicates), 3 to translate\n" in err
     figures = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
     assert (figures["records"], figures["left_out"]) == (5, {"refused": 1})
-    assert command.run([*argv, "--summary", "-"], {}) == 0
+    assert batch([*argv, "--summary", "-"], {}) == 0
     assert json.loads(capsys.readouterr().out) == figures
 
 
@@ -67,8 +66,8 @@ def test_what_goes_wrong_is_one_sentence(
     def fail(*_: object) -> Any:
         raise error
 
-    monkeypatch.setattr(command, "run_batch", fail)
-    assert command.run(argv, {}) == code
+    monkeypatch.setattr("translane_batch.run.run", fail)
+    assert batch(argv, {}) == code
     assert capsys.readouterr().err == f"translane batch: {sentence}\n"
 
 
@@ -83,7 +82,7 @@ def test_a_closed_terminal_ends_no_run(
     closed.close()
     for number, stderr in enumerate((Closed(), closed, None)):
         monkeypatch.setattr(sys, "stderr", stderr)
-        assert command.run([*argv, "-o", str(tmp_path / f"out{number}")], {}) == 0
+        assert batch([*argv, "-o", str(tmp_path / f"out{number}")], {}) == 0
         assert (tmp_path / f"out{number}" / "in.txt").exists()
 
 
@@ -97,7 +96,7 @@ def test_names_need_not_be_unicode(tmp_path: Path, workers: FakeWorkers, capsys:
         pytest.skip("this file system has no such names")
     output = os.fsdecode(os.fsencode(tmp_path) + b"/\xfe")
     for _ in range(2):
-        assert command.run([corpus, "-o", output, "--model=m"], {}) == 0
+        assert batch([corpus, "-o", output, "--model=m"], {}) == 0
         assert "/\\udcfe: 1 records in 1 file" in capsys.readouterr().out
     assert Path(output, name).read_text(encoding="utf-8") == "[a]\n"
 
@@ -106,9 +105,9 @@ def test_a_bug_is_not_hidden(argv: list[str], monkeypatch: pytest.MonkeyPatch) -
     def fail(*_: object) -> Any:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(command, "run_batch", fail)
+    monkeypatch.setattr("translane_batch.run.run", fail)
     with pytest.raises(RuntimeError, match="a bug"):
-        command.run(argv, {})
+        batch(argv, {})
 
 
 @pytest.mark.parametrize(
@@ -122,14 +121,15 @@ def test_a_bug_is_not_hidden(argv: list[str], monkeypatch: pytest.MonkeyPatch) -
 def test_settings_that_fit_nothing(
     argv: list[str], changes: list[str], code: int, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert command.run([*argv, *changes], {}) == code
+    assert batch([*argv, *changes], {}) == code
     err = capsys.readouterr().err
     assert sentence in err
     assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("package", "extra"), [("onnxruntime", "server"), ("ray", "ray"), ("pydantic", "server"), ("pyarrow", "batch")]
+    ("package", "extra"),
+    [("onnxruntime", "server"), ("ray", "ray"), ("pydantic", "server,batch"), ("pyarrow", "batch")],
 )
 def test_a_missing_package_is_told(
     package: str, extra: str, argv: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -137,9 +137,9 @@ def test_a_missing_package_is_told(
     def fail(*_: object) -> int:
         raise ModuleNotFoundError(name=package)
 
-    monkeypatch.setattr(command, "run", fail)
-    assert main(argv) == 1
-    assert capsys.readouterr().err == f"translane batch: {package} is not installed; install translane[{extra}]\n"
+    monkeypatch.setattr("translane_batch.run.run", fail)
+    assert batch(argv, {}) == 1
+    assert f"translane batch: {package} is not installed: pip install 'translane[{extra}]'" in capsys.readouterr().err
 
 
 def test_parquet_without_its_package_is_told(
@@ -148,7 +148,7 @@ def test_parquet_without_its_package_is_told(
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.delitem(sys.modules, "translane_batch.records.parquet_files", raising=False)
     (tmp_path / "a.parquet").touch()
-    assert command.run([str(tmp_path / "a.parquet"), "-o", str(tmp_path / "out"), "--model", "m"], {}) == 1
+    assert batch([str(tmp_path / "a.parquet"), "-o", str(tmp_path / "out"), "--model", "m"], {}) == 1
     assert "files of Parquet need pyarrow: install translane[batch]" in capsys.readouterr().err
 
 

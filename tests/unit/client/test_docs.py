@@ -21,26 +21,23 @@ COMMANDS = re.findall(r"^\$ (?:paste .* \| )?(translane .*)$", PAGE, re.MULTILIN
 
 
 def flags_of(command: str) -> set[str]:
-    parser: argparse.ArgumentParser = parse_arguments([command], {}).parser
+    parser: argparse.ArgumentParser = parse_arguments(command, [], {}).parser
     return set(parser._option_string_actions)
 
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_the_commands_shown_are_understood(line: str):
-    _, *argv = shlex.split(line.partition(" >")[0] if "--print-completion" in line else line, comments=True)
-    if "--print-completion" in argv:
-        with pytest.raises(SystemExit) as caught:
-            parse_arguments(argv, {})
-        assert caught.value.code == 0
-        return
-    parse_arguments([each for each in argv if each not in ("<", ">")], {})
+    _, name, *argv = shlex.split(line, comments=True)
+    if name.startswith("-"):
+        pytest.skip("no command of the client")
+    parse_arguments(name, [each for each in argv if each not in ("<", ">")], {})
 
 
 def test_every_flag_named_exists():
     known = set[str]().union(*map(flags_of, ("translate", "score", "models", "bench")))
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", PAGE))
     assert len(named) > len(FLAGS)
-    assert named - known == {"--version", "--print-completion"}
+    assert named - known == {"--version"}
 
 
 def test_the_table_of_options_is_that_of_the_protocol():

@@ -28,7 +28,7 @@ def test_everything_public_is_exported():
 
 
 def test_the_command_starts_without_importing_grpc_first():
-    program = "import sys, translane_client.__main__; print('grpc' in sys.modules)"
+    program = "import sys, translane.__main__; print('grpc' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

@@ -21,6 +21,7 @@ import torch
 from helpers.bundles import SOURCES, TARGETS, random_checkpoint
 from helpers.foreign_folders import corpus
 from helpers.foreign_models import FOREIGN_MODELS, hugging_face_folder
+from translane.__main__ import main
 from translane_export.checkpoint import load_checkpoint
 from translane_export.checks.translate import translate_greedily
 from translane_export.distill import command
@@ -28,7 +29,6 @@ from translane_export.distill.journal import Record
 from translane_export.distill.teacher import Teacher
 from translane_export.distill.unique_sources import UniqueSource
 from translane_export.sources.bundle import BundleReader
-from helpers.commands import train as main
 from translane_server.bundle import load_bundle
 from translane_server.text.tokenizer import load_tokenizer
 
@@ -76,7 +76,7 @@ def test_the_student_starts_from_the_teacher_and_trains(flags: Flags, tmp_path: 
     (tmp_path / "valid.tsv").write_text(f"{SOURCES[0]}\t{TARGETS[0]}\n", encoding="utf-8")
     training = ["--max-steps=1", "--valid-every=1", "--threads=1", "--device=cpu", "--precision=fp32"]
     files = [f"--config={out / 'student.toml'}", f"--valid={tmp_path / 'valid.tsv'}", f"--output={tmp_path / 'run'}"]
-    assert main([*files, *training]) == 0
+    assert main(["train", *files, *training]) == 0
     assert load_checkpoint(tmp_path / "run" / "best").config == student.config
 
 
@@ -117,8 +117,8 @@ def test_a_killed_run_goes_on_to_the_same_files(flags: Flags, tmp_path: Path, te
     text.write_text("".join(f"{a}{b}\t-\n" for a in SOURCES for b in SOURCES), encoding="utf-8")
     assert main(flags("whole")) == 0
     run = (
-        "import sys; from translane_export.distill import command; command._AT_ONCE = 1;"
-        " sys.exit(command.run(sys.argv[1:], {}))"
+        "import sys; from translane.__main__ import main; from translane_export.distill import run; run._AT_ONCE = 1;"
+        " sys.exit(main(['distill', *sys.argv[1:]], {}))"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", run, *flags("killed")[1:]],

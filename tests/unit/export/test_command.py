@@ -10,8 +10,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from translane_export import bundle_writer
 from helpers.commands import export as main
+from translane_export import bundle_writer
 from translane_export.graphs import writer
 from translane_export.graphs.shared_weights import share_weights
 from translane_server.bundle import load_bundle
@@ -154,9 +154,7 @@ def test_what_is_no_checkpoint(tmp_path, fails):
     assert "model.pt: it is a file; name the folder that it is in" in fails(tmp_path / "model.pt", "-o", output)
     assert "File name too long" in fails(tmp_path / ("a" * 300), "-o", output)
     (tmp_path / "empty").mkdir()
-    assert "no known format (known: Translane checkpoint, model bundle, " in fails(
-        tmp_path / "empty", "-o", output
-    )
+    assert "no known format (known: Translane checkpoint, model bundle, " in fails(tmp_path / "empty", "-o", output)
     for name in ("fp16", "int8"):
         (tmp_path / "several" / name).mkdir(parents=True)
         (tmp_path / "several" / name / "manifest.json").write_text("{}")

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from helpers.bundles import SOURCES
+from helpers.commands import export as main
 from helpers.driver import BundleDecoder
 from helpers.real_server import AS_THEY_ARE
 from translane.v1 import translation_pb2 as pb
-from helpers.commands import export as main
 from translane_export.checkpoint import load_checkpoint
 from translane_export.combinations import check_checkpoint
 from translane_export.errors import ExportError

@@ -98,7 +98,7 @@ def test_secrets_are_not_shown():
 def test_a_wrong_setting_does_not_quote_them(places):
     with pytest.raises(SettingsError) as caught:
         load(*(f"{place}" for place in places))
-    assert "--model" in str(caught.value)
+    assert "MODEL" in str(caught.value)
     assert SECRET not in str(caught.value)
 
 

@@ -20,7 +20,6 @@ def test_the_fixed_flags_and_ports():
     settings = load("bundle")
     assert (settings.port, settings.metrics_port, settings.device) == (50051, 9400, "auto")
     argv = [
-        "--model",
         "b",
         "--host",
         "::1",

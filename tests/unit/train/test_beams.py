@@ -11,9 +11,9 @@ import torch
 
 from helpers import reference_decoding
 from helpers.bundles import SMALL_SIZES, SOURCES, TARGETS, random_checkpoint, random_model
+from helpers.commands import train as main
 from translane_export.model import Transformer, TransformerConfig
 from translane_export.model.greedy import greedy_decode
-from helpers.commands import train as main
 from translane_export.train.beams import Beams, beam_search
 from translane_server.arrays import FloatArray
 from translane_server.options import DecodingOptions

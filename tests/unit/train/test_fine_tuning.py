@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from helpers.bundles import random_checkpoint
-from translane_export.checkpoint import load_checkpoint, load_tensors
 from helpers.commands import train as main
+from translane_export.checkpoint import load_checkpoint, load_tensors
 
 
 @pytest.fixture(scope="module")

@@ -19,10 +19,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from helpers.commands import train as run
 from translane_export.checkpoint import load_checkpoint, load_tensors
 from translane_export.model import Transformer
 from translane_export.train.batches import EncodedPair
-from translane_export.train.command import run
 from translane_export.train.history import StepRecord, read_history
 from translane_export.train.parallel import Alone, part
 from translane_export.train.settings import TrainSettings

@@ -10,9 +10,9 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from helpers.commands import train as main
 from translane_export.checkpoint import load_tensors
 from translane_export.train import extras
-from helpers.commands import train as main
 from translane_export.train.event_files import EventFiles
 from translane_export.train.history import Record, StepRecord, ValidationRecord
 from translane_export.train.plot import draw_history

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from translane_export.checkpoint import load_checkpoint, load_tensors, save_tensors
 from helpers.commands import train as main
+from translane_export.checkpoint import load_checkpoint, load_tensors, save_tensors
 from translane_export.train.history import StepRecord, ValidationRecord, read_history
 
 pytestmark = pytest.mark.slow

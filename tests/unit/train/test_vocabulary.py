@@ -7,7 +7,8 @@ import pytest
 from translane_export.errors import ExportError
 from translane_export.train.data import Columns, read_parallel_text
 from translane_export.train.errors import DataError
-from translane_export.train.vocabulary import Vocabulary, VocabularyKind, VocabularySettings, train_vocabulary
+from translane_export.train.settings import VocabularyKind
+from translane_export.train.vocabulary import Vocabulary, VocabularySettings, train_vocabulary
 
 pytestmark = pytest.mark.slow
 

@@ -65,7 +65,9 @@ def test_ctrl_c_during_the_start_is_quiet(monkeypatch: pytest.MonkeyPatch, capsy
 def test_a_missing_package_is_one_sentence(package: str):
     code = f"import sys; sys.modules[{package!r}] = None\nfrom translane.__main__ import main; sys.exit(main())"
     done = subprocess.run([sys.executable, "-c", code, "models"], capture_output=True, text=True, timeout=60)
-    sentence = f"translane: {package} is not installed; install translane with its dependencies\n"
+    sentence = (
+        f"translane models: {package.partition('.')[0]} is not installed; install translane with its dependencies\n"
+    )
     assert (done.returncode, done.stdout, done.stderr) == (1, "", sentence)
 
 

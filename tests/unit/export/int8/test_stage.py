@@ -9,8 +9,8 @@ import onnx
 import pytest
 
 from helpers.bundles import SOURCES, TARGETS
-from helpers.reference_bundle import EXPECTED, decode
 from helpers.commands import export as main
+from helpers.reference_bundle import EXPECTED, decode
 from translane_export.int8 import stage
 from translane_export.int8.calibration import measure_ranges
 from translane_export.ranges import Range, Ranges

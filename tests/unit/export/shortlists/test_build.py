@@ -3,7 +3,7 @@
 import pytest
 
 from helpers.bundles import SOURCES, TARGETS, random_checkpoint
-from translane_export.command import run
+from helpers.commands import shortlist
 from translane_export.file_readers import load_sentencepiece
 from translane_export.shortlists.alignments import TokenPair
 from translane_export.shortlists.build import coverage
@@ -20,9 +20,7 @@ def checkpoint(tmp_path):
 
 def build(checkpoint, *flags):
     folder = checkpoint.parent
-    return run(
-        ["shortlist", str(checkpoint), "--text", str(folder / "text.tsv"), "-o", str(folder / "rules"), *flags], {}
-    )
+    return shortlist([str(checkpoint), "--text", str(folder / "text.tsv"), "-o", str(folder / "rules"), *flags], {})
 
 
 def test_rules_of_a_text(checkpoint, capsys):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from translane_server.access.__main__ import main
 from helpers.commands import keys as run
+from translane.__main__ import main
 from translane_server.access.keys import MOST_KEYS_OF_A_HOLDER, digest_of, is_token, load_keys
 
 
@@ -188,7 +188,7 @@ def test_changes_at_the_same_time_all_stay(path):
 
 
 def test_the_entry_point_reads_the_command_line(monkeypatch, path, capsys):
-    monkeypatch.setattr("sys.argv", ["translane keys", "add", "a", "--file", str(path)])
+    monkeypatch.setattr("sys.argv", ["translane", "keys", "add", "a", "--file", str(path)])
     assert main() == 0
     assert is_token(capsys.readouterr().out.strip())
 

@@ -108,7 +108,7 @@ def test_what_a_folder_of_models_may_not_be(tmp_path):
         find_models([], tmp_path / "none")
     with pytest.raises(SettingsError, match="there is no model bundle in this folder"):
         find_models([], tmp_path)
-    with pytest.raises(SettingsError, match="this folder is a model bundle itself; --model serves it"):
+    with pytest.raises(SettingsError, match="this folder is a model bundle itself; name it without --models"):
         find_models([], put(tmp_path / "bundle"))
     put(tmp_path / "a b")
     with pytest.raises(BundleError, match="the name of a model has letters"):

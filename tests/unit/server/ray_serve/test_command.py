@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers.commands import ray
 from translane_server.errors import SettingsError
 from translane_server.model_places import ModelPlace, RemotePlace
 from translane_server.model_urls import ModelUrl
@@ -15,7 +16,7 @@ from translane_server.model_urls import ModelUrl
 yaml = pytest.importorskip("yaml", reason="the extra ray is not installed")
 pydantic = pytest.importorskip("pydantic")
 
-from translane_server.ray_serve.command import config_of, run  # noqa: E402
+from translane_server.ray_serve.command import config_of  # noqa: E402
 from translane_server.ray_serve.settings import RaySettings, read_settings  # noqa: E402
 from translane_server.settings import ServerSettings  # noqa: E402
 
@@ -104,7 +105,7 @@ def test_separate_models_have_a_deployment_each(tmp_path):
 
 def test_models_at_urls_are_written_as_they_were_given():
     urls = [f"s3://models/zh-en/8{DIGEST}", f"ja-en=https://models.example:8443/ja%2Cen{DIGEST}", "de=https://a/de"]
-    argv = [part for url in urls for part in (url)]
+    argv = urls
     values = only_application(*argv, "--model-cache", "~/cache", "--model-cache-bytes", "5000")["args"]["groups"]
     assert values == {"translane": {"model": urls, "model_cache": "~/cache", "model_cache_bytes": 5000}}
     settings = read_settings(yaml.safe_load(yaml.safe_dump(values["translane"])))
@@ -118,7 +119,7 @@ def test_models_at_urls_are_written_as_they_were_given():
 
 @pytest.mark.parametrize("url", ["https://me:secret@models.example/zh-en", "https://models.example/zh-en?sig=secret"])
 def test_a_url_with_a_secret_is_refused_and_not_shown(url, capsys):
-    assert run([f"zh-en={url}{DIGEST}"], {}) == 2
+    assert ray([f"zh-en={url}{DIGEST}"], {}) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.count("\n") == 1
@@ -143,14 +144,14 @@ def test_separate_models_at_urls_have_their_names_from_the_setting(tmp_path):
 @pytest.mark.parametrize(
     ("models", "problem"),
     [
-        (["https://a/de"], "--model https://a/de: --separate-models takes the name of a model, too: NAME=URL"),
+        (["https://a/de"], "MODEL https://a/de: --separate-models takes the name of a model, too: NAME=URL"),
         (["a=https://a/de", "a=https://a/fr"], "two models have the name a: a=https://a/de and a=https://a/fr"),
         (["a=https://a/de", "a=/models/a"], "two models have the name a: a=https://a/de and a=/models/a"),
     ],
 )
 def test_separate_models_need_names_of_their_own(models, problem):
     with pytest.raises(SettingsError, match=f"^{problem}$"):
-        config_of([*(part for model in models for part in (model)), "--separate-models"], {})
+        config_of([*models, "--separate-models"], {})
 
 
 @pytest.mark.parametrize(
@@ -171,7 +172,7 @@ def test_what_is_refused(argv, problem):
 
 
 def test_a_refusal_is_one_sentence_and_an_exit_code(capsys):
-    assert run(["/m", "--admin-port", "1"], {}) == 2
+    assert ray(["/m", "--admin-port", "1"], {}) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith("translane ray: --admin-port has no meaning under Ray Serve")
@@ -196,7 +197,7 @@ def test_an_output_that_takes_nothing_is_no_traceback(path, code, sentence):
 
 
 def test_the_output_is_yaml(capsys):
-    assert run(["/modèles/中文"], {}) == 0
+    assert ray(["/modèles/中文"], {}) == 0
     assert yaml.safe_load(capsys.readouterr().out) == config_of(["/modèles/中文"], {})
 
 

@@ -158,7 +158,7 @@ async def test_stopping_ends_all_work(make):
 
 SERVER = """
 import asyncio, sys, threading, time
-from translane_server import __main__, command
+from translane_server import command, serving
 from translane_server.rpc.text_workers import TextWorkers
 
 async def serve(stuck):
@@ -172,13 +172,13 @@ async def serve(stuck):
     workers.stop()
     await asyncio.gather(task, return_exceptions=True)
 
-def run(argv, environ):
-    asyncio.run(serve(argv == ["stuck"]))
+def run(settings, environ):
+    asyncio.run(serve(settings.model[0].folder.name == "stuck"))
     print("ended")
     return 3
 
-command.run = run
-sys.exit(__main__.main())
+serving.run = run
+sys.exit(command.serve(sys.argv[1:], {}))
 """
 
 

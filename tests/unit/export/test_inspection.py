@@ -1,0 +1,51 @@
+"""`translane inspect`: what a bundle is, without PyTorch, and what a checkpoint is."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from helpers.bundles import random_checkpoint
+from helpers.commands import inspect
+from helpers.pickled_checkpoints import fairseq_checkpoint
+
+ROOT = Path(__file__).parents[3]
+DEMO = ROOT / "models" / "zh-en"
+
+
+def test_a_bundle_needs_no_pytorch():
+    code = "import sys; sys.modules['torch'] = None\nfrom translane.__main__ import main; sys.exit(main())"
+    command = [sys.executable, "-c", code, "inspect", str(DEMO), "--json"]
+    found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout)
+    manifest = json.loads((DEMO / "manifest.json").read_text(encoding="utf-8"))
+    assert found["languages"] == {"source": ["zh"], "target": ["en"]}
+    assert found["attention"] == ["4 heads of 64", "sinusoidal positions"]
+    assert (found["precision"], found["parity"]["token_mismatches"]) == ("int8", 0)
+    assert found["bytes_on_disk"] > sum(entry["size"] for entry in manifest["files"].values())
+
+
+def test_a_checkpoint_of_ours(tmp_path, capsys):
+    folder = random_checkpoint(tmp_path / "tiny", kv_heads=1, heads=2, relative_window=3, norm="pre")
+    assert inspect([str(folder), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert "1 heads of keys and values (grouped queries)" in found["attention"]
+    assert "vectors by distance up to 3, shared" in found["attention"]
+    assert found["weights"] == "float32"
+    assert inspect([str(folder)]) == 0
+    assert "pre-norm" in capsys.readouterr().out
+
+
+def test_a_checkpoint_of_fairseq(tmp_path, capsys):
+    made = fairseq_checkpoint(tmp_path, "FSMT")
+    assert inspect([str(made.folder), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["format"] == "fairseq Transformer"
+
+
+@pytest.mark.parametrize(("name", "said"), [("", "no known format"), ("none", "there is no such folder")])
+def test_a_folder_that_is_neither(tmp_path, capsys, name, said):
+    assert inspect([str(tmp_path / name)]) == 1
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert said in err
