@@ -46,6 +46,8 @@ check: .venv/.everything  ## lint, format, types, generated code, policies of de
 	$(BIN)/buf lint
 	$(BIN)/buf format --diff --exit-code
 	$(BIN)/buf breaking --against protos/released.binpb
+	@$(BIN)/python scripts/weigh
+	@$(BIN)/python scripts/count-calls
 
 format: .venv/.everything  ## let ruff fix and format the code
 	$(BIN)/ruff check --fix .
