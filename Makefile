@@ -34,11 +34,12 @@ test: .venv/.everything .venv/.system examples/node/node_modules  ## set up ever
 soak: .venv/.everything  ## load, kill and reload a server for SOAK_SECONDS; exit code 1 if anything is lost or grows
 	@PYTHONPATH=tests:$(PYTHONPATH) $(BIN)/python -m reliability.soak --seconds $(SOAK_SECONDS)
 
-check: .venv/.everything  ## lint, format, types, generated code, policies of deployments
+check: .venv/.everything  ## lint, format, types, imports, generated code, policies of deployments
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy scripts/demo
+	$(BIN)/lint-imports
 	scripts/generate-stubs --check
 	scripts/build-kernels --check
 	$(BIN)/python scripts/generate-chart --check
@@ -93,7 +94,7 @@ sbom:  ## copy the image's bill of materials and its licences into build; DEVICE
 	    /opt/translane/share/translane/$$file >build/$$file && echo build/$$file; done
 
 clean:  ## remove what these commands made
-	rm -rf .venv .venv-stubs .venv-cuda examples/node/node_modules .nox .coverage* build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-stubs .venv-cuda examples/node/node_modules .nox .coverage* build dist .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.made: scripts/make-venv
