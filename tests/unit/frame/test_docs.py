@@ -101,13 +101,6 @@ def test_layout_names_every_top_level_folder():
     assert {folder for folder in folders if not folder.startswith(".")} - {"docs", "scripts"} <= listed
 
 
-def test_the_architecture_names_every_module_of_the_server():
-    package = ROOT / "server" / "translane_server"
-    modules = {path.stem for path in package.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
-    rooms = {name for row in table("docs/architecture.md", "Rooms") for name in re.findall(r"`(\w+)`", row[0])}
-    assert rooms == modules - {"__init__"}
-
-
 def test_the_version_is_the_same_everywhere():
     assert f"\n## [{VERSION}]" in read("CHANGELOG.md")
     assert f"ARG VERSION={VERSION}\n" in read("Dockerfile")
