@@ -39,11 +39,12 @@ soak: .venv/.everything  ## load, kill and reload a server for SOAK_SECONDS, the
 	@PYTHONPATH=tests:$(PYTHONPATH) $(BIN)/python -m reliability.soak --seconds $(SOAK_SECONDS)
 	RELIABILITY=long $(BIN)/python -m pytest tests/reliability $(PYTEST_ARGS)
 
-check: .venv/.everything  ## lint, format, types, generated code, policies of deployments
+check: .venv/.everything  ## lint, format, types, imports, generated code, policies of deployments
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy scripts/demo
+	$(BIN)/lint-imports
 	scripts/generate-stubs --check
 	scripts/build-kernels --check
 	$(BIN)/python scripts/generate-chart --check
@@ -52,6 +53,8 @@ check: .venv/.everything  ## lint, format, types, generated code, policies of de
 	$(BIN)/buf lint
 	$(BIN)/buf format --diff --exit-code
 	$(BIN)/buf breaking --against protos/released.binpb
+	@$(BIN)/python scripts/weigh
+	@$(BIN)/python scripts/count-calls
 
 format: .venv/.everything  ## let ruff fix and format the code
 	$(BIN)/ruff check --fix .
@@ -100,7 +103,7 @@ sbom:  ## copy the image's bill of materials and its licences into build; DEVICE
 	    /opt/translane/share/translane/$$file >build/$$file && echo build/$$file; done
 
 clean:  ## remove what these commands made
-	rm -rf .venv .venv-stubs .venv-cuda examples/node/node_modules .nox .coverage* build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-stubs .venv-cuda examples/node/node_modules .nox .coverage* build dist .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.made: scripts/make-venv

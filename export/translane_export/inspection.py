@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from translane.arguments import Parser
 from translane.command_error import CommandError, packages_load
 from translane_export.model.config import TransformerConfig
 from translane_server.bundle import MANIFEST, read_manifest
@@ -31,7 +31,7 @@ def inspect(argv: Sequence[str], _environ: Mapping[str, str]) -> int:
         CommandError: the folder is neither a bundle nor a checkpoint, or it cannot be read.
         ModuleNotFoundError: PyTorch is missing, and the folder is no bundle.
     """
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         _PROGRAM, description="Tells what a model bundle or a checkpoint is. It runs no model, and checks no digests."
     )
     parser.add_argument("path", metavar="PATH", type=Path, help="folder of a model bundle or of a checkpoint")
@@ -63,7 +63,7 @@ def _bundle(folder: Path) -> dict[str, Any]:
         "version": manifest.version,
         "languages": {"source": list(manifest.source_languages), "target": list(manifest.target_languages)},
         "architecture": described["architecture"],
-        **_composition(manifest.provenance.get("model")),
+        **_composition(manifest.provenance.model),
         "precision": manifest.precision,
         "weights": manifest.weight_storage,
         "limits": described["limits"],
@@ -71,7 +71,7 @@ def _bundle(folder: Path) -> dict[str, Any]:
         "decoding_defaults": described["decoding_defaults"],
         **{name: described[name] for name in ("shortlist", "alignment", "parity", "quality") if name in described},
         "license": manifest.license,
-        "provenance": {name: value for name, value in manifest.provenance.items() if name not in ("model", "training")},
+        "provenance": manifest.provenance.model_dump(exclude={"model", "training"}),
         "bytes_on_disk": sum(path.stat().st_size for path in files),
     }
 
