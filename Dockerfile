@@ -28,8 +28,8 @@ RUN case "$DEVICE" in \
 COPY scripts/write-contents scripts/
 COPY models/zh-en models/zh-en
 RUN mkdir -p /opt/translane/share/translane \
- && /build/bin/python scripts/write-contents /opt/translane/bin/python --model models/zh-en \
-      --output /opt/translane/share/translane
+ && /build/bin/python scripts/write-contents /opt/translane/bin/python models/zh-en \
+      /opt/translane/share/translane
 
 # The licences are Translane's and that of the model's data, which SPDX has no name for.
 FROM python:3.11-slim-bookworm
