@@ -27,10 +27,10 @@ help:  ## what can be made
 	@sed -n 's/^\([a-z]*\):.*##\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 demo: .venv/.server  ## set up, start the server on the bundled model, translate over gRPC, show metrics, stop
-	@$(BIN)/python scripts/demo --model $(MODEL)
+	@$(BIN)/python scripts/demo $(MODEL)
 
 serve: .venv/.server  ## serve the bundled model (MODEL=… another) until Ctrl-C
-	@exec $(BIN)/translane-server --model $(MODEL) $(SERVER_ARGS)
+	@exec $(BIN)/translane serve $(MODEL) $(SERVER_ARGS)
 
 test: .venv/.everything .venv/.system examples/node/node_modules  ## set up everything, PyTorch included, and run all tests but the slow ones
 	$(PYTEST) -m '$(MARKS)' $(PYTEST_ARGS)

@@ -40,12 +40,12 @@ def servers(bundle):
         process.pid
         for process in psutil.process_iter(["cmdline"])
         if str(bundle) in " ".join(process.info.get("cmdline") or [])
-        and "translane-server" in " ".join(process.info["cmdline"])
+        and "translane serve" in " ".join(process.info["cmdline"])
     ]
 
 
 def command(bundle):
-    return [sys.executable, DEMO, "--model", bundle]
+    return [sys.executable, DEMO, bundle]
 
 
 @pytest.mark.slow
