@@ -126,7 +126,7 @@ examples/node/node_modules: examples/node/package-lock.json
 	@if command -v npm >/dev/null; then echo 'installing what examples/node needs …'; \
 	    npm ci --prefix examples/node --silent --no-audit --no-fund || echo 'npm cannot install it'; fi
 
-.venv/.system: .venv/.made scripts/system-packages
+.venv/.system: .venv/.made scripts/install-system-packages
 	@scripts/install-system-packages
 	@touch $@
 
