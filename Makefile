@@ -27,7 +27,7 @@ help:  ## what can be made
 	@sed -n 's/^\([a-z]*\):.*##\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 demo: .venv/.server  ## set up, start the server on the bundled model, translate over gRPC, show metrics, stop
-	@$(BIN)/python scripts/demo --model $(MODEL)
+	@$(BIN)/python scripts/demo $(MODEL)
 
 serve: .venv/.server  ## serve the bundled model (MODEL=… another) until Ctrl-C
 	@exec $(BIN)/translane serve $(MODEL) $(SERVER_ARGS)
@@ -129,7 +129,7 @@ examples/node/node_modules: examples/node/package-lock.json
 	@if command -v npm >/dev/null; then echo 'installing what examples/node needs …'; \
 	    npm ci --prefix examples/node --silent --no-audit --no-fund || echo 'npm cannot install it'; fi
 
-.venv/.system: .venv/.made scripts/system-packages
+.venv/.system: .venv/.made scripts/install-system-packages
 	@scripts/install-system-packages
 	@touch $@
 

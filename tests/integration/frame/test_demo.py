@@ -1,6 +1,7 @@
 """`make demo`, on a bundle of random weights."""
 
 import importlib.util
+import itertools
 import re
 import signal
 import subprocess
@@ -45,7 +46,7 @@ def servers(bundle):
 
 
 def command(bundle):
-    return [sys.executable, DEMO, "--model", bundle]
+    return [sys.executable, DEMO, bundle]
 
 
 @pytest.mark.slow
@@ -53,8 +54,8 @@ def test_it_translates_every_sentence_and_leaves_no_server(bundle, module):
     done = subprocess.run(command(bundle), capture_output=True, encoding="utf-8", timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    for text in module.SIMPLIFIED + module.TRADITIONAL:
-        assert re.search(rf"^  {re.escape(text)} +→ ", done.stdout, re.MULTILINE)
+    for text in itertools.chain(*module.TEXTS.values()):
+        assert re.search(rf"^  {re.escape(text)}\s+→ ", done.stdout, re.MULTILINE)
     for flags in module.WAYS:
         assert re.search(rf"^  {re.escape(module.shlex.join(flags))} +→ .", done.stdout, re.MULTILINE)
     for metric in re.findall(r"^  (translane_\w+|grpc_\w+) +(\S+) ", done.stdout, re.MULTILINE):
@@ -86,8 +87,3 @@ def test_a_bundle_that_is_missing_is_one_clear_error(tmp_path):
     assert done.returncode == 1
     assert "there is no such folder" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_columns_line_up(module):
-    assert module.padded("我有", 6) + "→" == "我有  →"
-    assert module.padded("ab", 6) + "→" == "ab    →"

@@ -16,6 +16,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 pytest.importorskip("cyclonedx_py", reason="cyclonedx-bom is not installed")
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[3]
@@ -117,7 +120,9 @@ def test_the_bill_lists_packages_interpreter_model_and_system(tmp_path, image):
     made = write()
     assert made.returncode == 0, made.stderr
 
-    written = json.loads((tmp_path / "sbom.cdx.json").read_text())
+    text = (tmp_path / "sbom.cdx.json").read_text()
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    written = json.loads(text)
     assert written["specVersion"] == "1.6"
     assert written["metadata"]["component"]["name"] == "translane"
     components = {component["name"]: component for component in written["components"]}
