@@ -51,7 +51,7 @@ def batch(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     except (RuntimeError, MemoryError) as error:
         if not is_about_memory(error):
             raise
-        raise BatchError(f"there is not enough memory; lower --rows or --replicas, and {_AGAIN}") from error
+        raise BatchError(f"there is not enough memory; lower --max-batch-size or --replicas, and {_AGAIN}") from error
     except KeyboardInterrupt:
         _log(f"interrupted; {_AGAIN}")
         return _INTERRUPTED

@@ -9,7 +9,7 @@ from translane_server.errors import SettingsError
 from translane_server.settings import ServerSettings
 from translane_server.settings_loader import what_is_wrong
 
-_SENTENCES_WAITING = 1 << 20  # the requests at once bound the sentences already
+_MAX_QUEUE_SIZE = 1 << 20  # the requests at once bound the sentences already
 _SECONDS = 86400.0  # in which a request must be answered
 
 
@@ -27,8 +27,8 @@ def server_settings(settings: BatchSettings) -> ServerSettings:
             device=settings.device,
             replicas=settings.replicas,
             threads=settings.threads,
-            rows=settings.rows,
-            sentences_waiting=_SENTENCES_WAITING,
+            max_batch_size=settings.max_batch_size,
+            max_queue_size=_MAX_QUEUE_SIZE,
             caller_share=1.0,
             request_timeout=_SECONDS,
             log_level="warning",

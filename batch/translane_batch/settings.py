@@ -31,7 +31,7 @@ _OPTIONS = (
 )
 
 # Settings of the server within a process that translates.
-_OF_THIS_MACHINE = ("model_cache", "model_cache_bytes", "device", "replicas", "threads", "rows")
+_OF_THIS_MACHINE = ("model_cache", "model_cache_bytes", "device", "replicas", "threads", "max_batch_size")
 
 
 class BatchSettings(Settings):
@@ -39,7 +39,7 @@ class BatchSettings(Settings):
 
     short_help: ClassVar = (
         *("kind", "field", "output_field", "source_language", "target_language", "beam_size"),
-        *("leave_out", "device", "replicas", "rows", "server", "token_file", "ray"),
+        *("leave_out", "device", "replicas", "max_batch_size", "server", "token_file", "ray"),
     )
 
     corpus: Annotated[Path, Flag(positional=True)] = Field(
@@ -130,7 +130,7 @@ class BatchSettings(Settings):
     threads: int | None = Field(
         default=None, ge=1, le=1024, description="Threads of each replica; by default its part of the CPUs granted."
     )
-    rows: int | None = Field(
+    max_batch_size: int | None = Field(
         default=None, ge=1, le=4096, description="Hypotheses that decode at once; by default 64, or more on many CPUs."
     )
     requests: int | None = Field(

@@ -181,7 +181,7 @@ class _RetryableError(RequestError):
 
 
 class QueueFullError(_RetryableError):
-    """More sentences would wait than `sentences_waiting`, or than the caller's part of it.
+    """More sentences would wait than `max_queue_size`, or than the caller's part of it.
 
     Or too many requests wait to be read, or for their model.
     """

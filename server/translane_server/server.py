@@ -87,7 +87,7 @@ class Server:
         self.guard = guard or Guard(settings, metrics)
         self._workers = TextWorkers()
         self._service = TranslationService(
-            models, settings.texts_per_request, self._workers, log_texts=settings.log_texts
+            models, settings.max_request_texts, self._workers, log_texts=settings.log_texts
         )
         self._health = HealthService()
         self.health: Mapping[str, int] = {}

@@ -33,12 +33,12 @@ PER_MODEL = (
     "device",
     "replicas",
     "threads",
-    "rows",
+    "max_batch_size",
     "encode_tokens",
     "max_beam_size",
     "max_source_tokens",
     "max_target_tokens",
-    "sentences_waiting",
+    "max_queue_size",
     "decoding_defaults",
     "cache_bytes",
 )
@@ -49,7 +49,7 @@ class ServerSettings(Settings):
 
     short_help: ClassVar = (
         *("models", "host", "port", "http_port", "tls_cert", "tls_key", "keys_file"),
-        *("device", "replicas", "threads", "rows", "check", "log_level"),
+        *("device", "replicas", "threads", "max_batch_size", "check", "log_level"),
     )
 
     model: Annotated[
@@ -154,7 +154,7 @@ class ServerSettings(Settings):
     threads: int | None = Field(
         default=None, ge=1, le=1024, description="Threads of each replica; by default its part of the CPUs granted."
     )
-    rows: int | None = Field(
+    max_batch_size: int | None = Field(
         default=None,
         ge=1,
         le=4096,
@@ -201,8 +201,8 @@ class ServerSettings(Settings):
         default=True,
         description="Take the bundle's search for requests that set no search; without, greedy search.",
     )
-    texts_per_request: int = Field(default=256, ge=1, le=_MAX_COUNT, description="Most texts of a request.")
-    sentences_waiting: int = Field(
+    max_request_texts: int = Field(default=256, ge=1, le=_MAX_COUNT, description="Most texts of a request.")
+    max_queue_size: int = Field(
         default=1024, ge=1, le=_MAX_COUNT, description="Most sentences that wait for a row; more are refused."
     )
     max_priority: int = Field(
@@ -315,10 +315,10 @@ class ServerSettings(Settings):
 
     @model_validator(mode="after")
     def _a_full_request_can_wait(self) -> ServerSettings:
-        if self.sentences_waiting < self.texts_per_request:
+        if self.max_queue_size < self.max_request_texts:
             raise ValueError(
-                f"--sentences-waiting ({self.sentences_waiting}) must be at least --texts-per-request"
-                f" ({self.texts_per_request}), or a request of that many texts could never be accepted"
+                f"--max-queue-size ({self.max_queue_size}) must be at least --max-request-texts"
+                f" ({self.max_request_texts}), or a request of that many texts could never be accepted"
             )
         return self
 
@@ -336,11 +336,14 @@ class ServerSettings(Settings):
     def _beams_have_rows(self) -> ServerSettings:
         replicas, rows = self.replicas or 1, self.rows_of(self.replicas or 1)
         if replicas > rows:
-            raise ValueError(f"--replicas ({replicas}) must be at most --rows ({rows}), or one would have no row")
+            raise ValueError(
+                f"--replicas ({replicas}) must be at most --max-batch-size ({rows}), or one would have no row"
+            )
         if self.max_beam_size is not None and self.max_beam_size > rows // replicas:
             divided = f" / --replicas ({replicas})" if replicas > 1 else ""
             raise ValueError(
-                f"--max-beam-size ({self.max_beam_size}) must be at most --rows ({rows}){divided}: a beam takes a row"
+                f"--max-beam-size ({self.max_beam_size}) must be at most --max-batch-size ({rows}){divided}:"
+                " a beam takes a row"
             )
         return self
 
@@ -371,8 +374,8 @@ class ServerSettings(Settings):
             raise ValueError(f"model_settings.{name}{key}: {what_is_wrong(problem)}") from None
 
     def rows_of(self, replicas: int) -> int:
-        """The setting `rows`, or its default for this number of replicas."""
-        return self.rows or max(_DEFAULT_ROWS, _DEFAULT_ROWS_OF_A_REPLICA * replicas)
+        """The setting `max_batch_size`, or its default for this number of replicas."""
+        return self.max_batch_size or max(_DEFAULT_ROWS, _DEFAULT_ROWS_OF_A_REPLICA * replicas)
 
     @property
     def beam_limit(self) -> int:

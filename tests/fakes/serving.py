@@ -189,7 +189,7 @@ def make_registry(
 
 
 def make_settings(**changes: Any) -> ServerSettings:
-    ours = {"model": "unused", "port": 0, "metrics_port": 0, "texts_per_request": 8, "sentences_waiting": 64}
+    ours = {"model": "unused", "port": 0, "metrics_port": 0, "max_request_texts": 8, "max_queue_size": 64}
     return ServerSettings.model_validate(ours | changes)
 
 
@@ -233,7 +233,7 @@ async def serving(
         model,
         limits_of(settings, model.manifest),
         metrics,
-        lambda of_model: make_dispatcher(backend, of_model, settings.sentences_waiting),
+        lambda of_model: make_dispatcher(backend, of_model, settings.max_queue_size),
         idle_timeout=settings.idle_timeout,
         glossaries=glossaries,
         answers=lambda of_model: answer_cache(settings, of_model, lambda: glossaries.current),

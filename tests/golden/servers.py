@@ -42,7 +42,13 @@ _KEYS = {
     "slow": "sentences_per_second = 0.001\n",
 }
 _LIMITS = (
-    *("--rows=4", "--texts-per-request=8", "--sentences-waiting=40", "--max-beam-size=2", "--max-source-tokens=20"),
+    *(
+        "--max-batch-size=4",
+        "--max-request-texts=8",
+        "--max-queue-size=40",
+        "--max-beam-size=2",
+        "--max-source-tokens=20",
+    ),
     *("--max-message-bytes=4096", "--max-bytes-in-flight=12288", "--message-timeout=0.2", "--request-timeout=1"),
     *("--max-target-tokens=200", "--max-calls=4"),
 )
@@ -86,7 +92,9 @@ def _keys(folder: Path) -> Iterator[Ports]:
         digest = hashlib.sha256(token(holder).encode()).hexdigest()
         lines.append(f'[{holder}]\n{limits}keys = [{{sha256 = "{digest}"{expires}}}]\n')
     (folder / "keys.toml").write_text("".join(lines), encoding="utf-8")
-    with _serving(folder, f"--keys-file={folder / 'keys.toml'}", "--cache-bytes=1000000", "--rows=16") as ports:
+    with _serving(
+        folder, f"--keys-file={folder / 'keys.toml'}", "--cache-bytes=1000000", "--max-batch-size=16"
+    ) as ports:
         yield ports
 
 

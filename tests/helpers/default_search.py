@@ -36,7 +36,7 @@ NAMES = ("Marian", "BART", "T5", "M2M100, NLLB-200", "mBART-50")
 RENORMALIZED = ("Marian", "BART")  # their files ban an id
 ROWS = 48
 
-_SETTINGS = {"model": "unused", "rows": ROWS}
+_SETTINGS = {"model": "unused", "max_batch_size": ROWS}
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 

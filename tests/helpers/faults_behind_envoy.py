@@ -22,7 +22,7 @@ CALLS = 150  # after each event
 
 _NAME = "translane.test"
 _ADDRESSES = [f"127.0.0.{number}" for number in range(11, 16)]
-_FLAGS = ("--threads=1", "--replicas=1", "--rows=8")  # each server has the share of one core
+_FLAGS = ("--threads=1", "--replicas=1", "--max-batch-size=8")  # each server has the share of one core
 _TRANSLATED = 'grpc_server_handled_total{grpc_code="OK",grpc_method="Translate'
 _RESOLVER = "type.googleapis.com/envoy.extensions.network.dns_resolver.cares.v3.CaresDnsResolverConfig"
 

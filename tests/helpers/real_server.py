@@ -44,14 +44,16 @@ async def serving_models(settings: ServerSettings, tracer: Tracer | None = None)
 
 
 @asynccontextmanager
-async def serving_bundle(bundle: Bundle, *, rows: int, replicas: int = 1, **changes: Any) -> AsyncIterator[Running]:
+async def serving_bundle(
+    bundle: Bundle, *, max_batch_size: int, replicas: int = 1, **changes: Any
+) -> AsyncIterator[Running]:
     settings = ServerSettings(
         model=(ModelPlace(bundle.folder),),
         port=0,
         metrics_port=0,
         replicas=replicas,
         threads=1,
-        rows=rows,
+        max_batch_size=max_batch_size,
         device="cpu",
         **changes,
     )

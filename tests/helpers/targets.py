@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from helpers.ray_cluster.serve import RayServe
 
 # One engine is as small as can be, so that a caller can fill it. Limits that callers meet have their defaults.
-_ENGINE = ("--threads=1", "--replicas=1", "--rows=16")
+_ENGINE = ("--threads=1", "--replicas=1", "--max-batch-size=16")
 
 
 @dataclass(frozen=True)

@@ -152,7 +152,7 @@ def test_lengths_of_others_are_not_taken_for_a_kernels_own():
 
 def serve(folder, device, capability):
     """The lines that a server logs from its start to its end, and what it answers between."""
-    options = ("--port=0", "--metrics-port=0", f"--device={device}", "--rows=8")
+    options = ("--port=0", "--metrics-port=0", f"--device={device}", "--max-batch-size=8")
     server = subprocess.Popen(
         arguments("run", "--cc", capability, "--", "translane", "serve", folder, *options),
         stderr=subprocess.PIPE,

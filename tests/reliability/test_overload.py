@@ -26,7 +26,7 @@ async def test_ten_times_the_load_is_answered_or_refused(start, oracle, figures)
     callers = form(64, 256)
     many = [case for case in oracle.cases if case.name.startswith("many")]  # 24 texts each
     with contextlib.ExitStack() as stack:
-        server = stack.enter_context(start(f"--sentences-waiting={WAITING}", f"--texts-per-request={WAITING}"))
+        server = stack.enter_context(start(f"--max-queue-size={WAITING}", f"--max-request-texts={WAITING}"))
         memory = stack.enter_context(watched_memory(server.pid))
         async with Load(server.address, oracle, callers, cases=many) as load:
             await asyncio.sleep(form(2, 60))

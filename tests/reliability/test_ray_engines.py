@@ -130,7 +130,7 @@ async def test_a_new_version_of_a_model_takes_over_in_a_running_engine(serving, 
 async def test_rows_decide_how_many_engines_there_are(serving, oracle, unary, figures):
     """Serve looks at the figures every second here, and acts at once."""
     quick = {"upscale_delay_s": 0.0, "downscale_delay_s": 2.0, "look_back_period_s": 3.0, "metrics_interval_s": 1.0}
-    argv = [*DEMO, "--rows=8", "--max-serve-replicas=2", "--target-load=0.5"]
+    argv = [*DEMO, "--max-batch-size=8", "--max-serve-replicas=2", "--target-load=0.5"]
     await deploy(serving, argv, change=lambda each: each["autoscaling_config"].update(quick))
     async with Load(serving.address, oracle, CALLERS, cases=unary, timeout=DEADLINE) as load:
         assert await within(RECOVERY, lambda: len(serving.replicas()) == 2)

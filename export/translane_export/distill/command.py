@@ -30,7 +30,7 @@ def distill(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     except (RuntimeError, MemoryError) as error:
         if not is_about_memory(error):
             raise
-        raise CommandError("there is not enough memory; lower --rows or --max-length") from error
+        raise CommandError("there is not enough memory; lower --max-batch-size or --max-length") from error
     except KeyboardInterrupt:
         print(f"{_PROGRAM}: interrupted; --resume goes on from the last outputs", file=sys.stderr)
         return _INTERRUPTED

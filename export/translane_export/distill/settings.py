@@ -48,7 +48,7 @@ class DistillSettings(Settings):
     nbest: int = Field(
         default=1, ge=1, le=64, description="Of so many best translations, take the one closest to the target side."
     )
-    rows: int = Field(default=64, ge=1, le=4096, description="Hypotheses that decode at once.")
+    max_batch_size: int = Field(default=64, ge=1, le=4096, description="Hypotheses that decode at once.")
     threads: int | None = Field(
         default=None, ge=1, le=1024, description="Threads to compute with; by default the CPUs granted."
     )

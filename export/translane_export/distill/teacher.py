@@ -117,7 +117,7 @@ class Teacher:
         )
         backend = OrtBackend(
             Sessions(taught.bundle, threads=settings.computing_threads),
-            rows=max(settings.rows, self._options.rows),
+            rows=max(settings.max_batch_size, self._options.rows),
             source_capacity=self._longest,
             target_capacity=len(forced) + most,
         )

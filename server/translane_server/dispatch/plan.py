@@ -84,7 +84,7 @@ def plan_replicas(settings: ServerSettings, parameters: int, device: Device, cpu
         return ReplicaPlan(divided(settings.rows_of(number), number), settings.threads or max(1, cpus // number))
     if parameters < _SMALL_MODEL:
         return _small_plan(settings, cpus)
-    rows = settings.rows or max(settings.rows_of(1), _ROWS * cpus)
+    rows = settings.max_batch_size or max(settings.rows_of(1), _ROWS * cpus)
     if cpus == 1 or cpus > _MOST_LARGER_REPLICAS or rows // cpus < settings.beam_limit:
         return ReplicaPlan(divided(settings.rows_of(1), 1), cpus)
     return ReplicaPlan(divided(rows, cpus), threads=1, lone_threads=cpus)

@@ -15,8 +15,8 @@ from translane_server.settings_loader import what_is_wrong
 # The settings that are divided. Each of them counts something of the whole server.
 DIVIDED = (
     "replicas",
-    "rows",
-    "sentences_waiting",
+    "max_batch_size",
+    "max_queue_size",
     "max_calls",
     "max_connections",
     "max_bytes_in_flight",
@@ -70,7 +70,7 @@ def _part(settings: ServerSettings, place: int) -> dict[str, Any]:
     number = settings.front_ends
     values = {name: getattr(settings, name) for name in type(settings).model_fields}
     least = {
-        "sentences_waiting": settings.texts_per_request,
+        "max_queue_size": settings.max_request_texts,
         "max_bytes_in_flight": -int(-settings.max_message_bytes // settings.caller_share),
     }
     for name in DIVIDED:

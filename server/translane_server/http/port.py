@@ -83,7 +83,7 @@ class HttpPort:
         self.port = self._listener.port
         self._tls = certificates.ssl_context() if certificates else None
         self._forwarder = Forwarder(self.door.address, settings.max_streams)
-        self._conversions = Conversions(most_values(settings.texts_per_request))
+        self._conversions = Conversions(most_values(settings.max_request_texts))
         body_bytes = _BYTES_OF_JSON * settings.max_message_bytes
         self._body_bytes = body_bytes
         self._times = ConnectionTimes(

@@ -84,7 +84,7 @@ def make_dispatcher(
     ]
     dispatcher = Dispatcher(
         replicas,
-        waiting_limit=settings.sentences_waiting,
+        waiting_limit=settings.max_queue_size,
         lone_rows=plan.lone_rows,
         most_priority=settings.max_priority,
         observe=metrics.observe,

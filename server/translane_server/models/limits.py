@@ -19,8 +19,8 @@ def limits_of(settings: ServerSettings, manifest: Manifest) -> RequestLimits:
         SettingsError: a setting exceeds the limit of the model.
     """
     return RequestLimits(
-        settings.texts_per_request,
-        settings.sentences_waiting,
+        settings.max_request_texts,
+        settings.max_queue_size,
         token_limits(settings, manifest),
         settings.beam_limit,
         _search(settings, manifest),

@@ -66,7 +66,7 @@ class ModelFamilies:
         self.rows = self._gauge("translane_rows", "Rows by state: active or free.", "state", _ROW_STATES)
         self.rows_limit = self._gauge("translane_rows_limit", "Rows of all replicas: hypotheses that decode at once.")
         self.waiting_limit = self._gauge(
-            "translane_sentences_waiting_limit", "Most sentences that may wait: the setting sentences_waiting."
+            "translane_sentences_waiting_limit", "Most sentences that may wait: the setting max_queue_size."
         )
         self.waiting = self._gauge("translane_sentences_waiting", "Sentences that wait for a row.")
         self.losses = self._counter("translane_replica_losses_total", "Replicas that were lost.")

@@ -42,7 +42,7 @@ class TranslationService(TranslationServiceServicer):
 
     Args:
         models: the models of the server.
-        texts_per_request: the setting, for ListModels.
+        texts_per_request: the setting `max_request_texts`, for ListModels.
         workers: turn texts into tokens, and tokens into texts.
         log_texts: whether texts and translations are logged.
         clock: seconds, monotonic.

@@ -180,7 +180,7 @@ def test_ctrl_c_says_how_to_go_on(
 
 async def test_servers_elsewhere_translate(corpus: Path, undisturbed: dict[str, bytes], tmp_path: Path) -> None:
     output = tmp_path / "out"
-    async with serving_bundle(load_bundle(DEMO), rows=64) as running:
+    async with serving_bundle(load_bundle(DEMO), max_batch_size=64) as running:
         argv = [*argv_of_any(corpus, output), f"--server=127.0.0.1:{running.server.port}"]
         assert await asyncio.to_thread(batch, argv, {}) == 0
     assert outputs_of(output) == undisturbed

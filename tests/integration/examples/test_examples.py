@@ -54,8 +54,10 @@ async def places(tmp_path_factory):
     secret = {"tls_cert": files.cert, "tls_key": files.key, "keys_file": keys}
     shown = {"TRANSLANE_CLIENT_CA": str(authority.file), "TRANSLANE_CLIENT_TOKEN": token}
     async with AsyncExitStack() as opened:
-        plain = (await opened.enter_async_context(serving_bundle(bundle, rows=8, http_port=0))).server
-        secured = (await opened.enter_async_context(serving_bundle(bundle, rows=8, http_port=0, **secret))).server
+        plain = (await opened.enter_async_context(serving_bundle(bundle, max_batch_size=8, http_port=0))).server
+        secured = (
+            await opened.enter_async_context(serving_bundle(bundle, max_batch_size=8, http_port=0, **secret))
+        ).server
         async with AsyncClient(f"localhost:{plain.port}") as client:
             expected = [translation.text for translation in await client.translate(TEXTS)]
 

@@ -215,7 +215,7 @@ async def test_every_alert_fires_and_every_query_has_data(prometheus, begin, tmp
         ),
         "shop/translane-slow": begin(
             "slow",
-            *("x", *one, "--rows=16", "--texts-per-request=1", "--sentences-waiting=24"),
+            *("x", *one, "--max-batch-size=16", "--max-request-texts=1", "--max-queue-size=24"),
             *("--caller-header=x-caller", "--caller-share=1", "--max-calls=48"),
             environment=environment(FAKE_STEP_SECONDS="0.3"),
             **fake,

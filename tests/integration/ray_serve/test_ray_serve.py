@@ -29,7 +29,7 @@ pytestmark = [
     pytest.mark.skipif(not BUNDLE.exists(), reason="the bundled model is not in this tree"),
 ]
 
-ENGINE = [str(BUNDLE), "--replicas", "1", "--threads", "1", "--rows", "32"]
+ENGINE = [str(BUNDLE), "--replicas", "1", "--threads", "1", "--max-batch-size", "32"]
 # Long enough to be cancelled in the middle: no translation ends by itself.
 LONG = pb.TranslateRequest(texts=["我有一只猫。"] * 128, options=pb.DecodingOptions(min_length=200, max_length=200))
 
@@ -62,7 +62,7 @@ def oracle():
     """What a server answers within this program."""
 
     async def asked():
-        settings = ServerSettings(model=(ModelPlace(BUNDLE),), replicas=1, threads=1, rows=32)
+        settings = ServerSettings(model=(ModelPlace(BUNDLE),), replicas=1, threads=1, max_batch_size=32)
         embedded = await EmbeddedServer.start(settings)
         try:
             return await asyncio.to_thread(Oracle, embedded.address, [*make_cases(16), single()])

@@ -24,7 +24,7 @@ def test_an_engine_answers_and_nothing_is_left_of_it(ray_cluster):
     assert len(processes) > 1
     with Client(ray_cluster.address) as client:
         assert "cat" in client.translate("我有一只猫。").text
-        ray_cluster.deploy([*engine, "--rows", "8"])
+        ray_cluster.deploy([*engine, "--max-batch-size", "8"])
         assert "cat" in client.translate("我有一只猫。").text
     _, alive = psutil.wait_procs(processes, timeout=20)
     assert alive == []

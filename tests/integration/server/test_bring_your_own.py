@@ -78,7 +78,7 @@ async def test_the_page_brings_a_model_that_translates_as_in_the_notebook(tmp_pa
     run(BRING, names | {"model": model})
     with no_decomposition():
         export_checkpoint(ExportSettings(checkpoint=tmp_path / "brought", output=tmp_path / "bundle", threads=1))
-    async with serving_bundle(load_bundle(tmp_path / "bundle"), rows=8) as running:
+    async with serving_bundle(load_bundle(tmp_path / "bundle"), max_batch_size=8) as running:
         names |= {"model": model, "address": f"127.0.0.1:{running.server.port}", "texts": texts()}
         await asyncio.to_thread(run, COMPARE, names)
     translations = [each.hypotheses[0] for each in names["translations"]]

@@ -157,7 +157,7 @@ async def test_thousands_of_random_requests_have_the_same_answers(size):
     """A small cache forgets most answers, and a large one knows most texts."""
     pick = random.Random(size)
     requests = [*random_requests(600, pick, TEXTS, [{}, {"source_language": "zh"}, {"target_language": "xx"}], 40)]
-    changes: dict[str, Any] = {"rows": 16, "model": FakeModel(make_manifest(), _Tokenizer()), "sentences_waiting": 1000}
+    changes: dict[str, Any] = {"rows": 16, "model": FakeModel(make_manifest(), _Tokenizer()), "max_queue_size": 1000}
     async with serving(**changes) as plain, serving(**changes, cache_bytes=size, http_port=0) as cached:
         for running in (plain, cached):
             running.backend.takes_others = True
@@ -173,7 +173,7 @@ async def test_thousands_of_random_requests_have_the_same_answers(size):
 @asynccontextmanager
 async def serving_library(library, **changes):
     """A server of all models in a folder."""
-    values = {"models": library, "port": 0, "metrics_port": 0, "replicas": 1, "threads": 1, "rows": 16}
+    values = {"models": library, "port": 0, "metrics_port": 0, "replicas": 1, "threads": 1, "max_batch_size": 16}
     settings = ServerSettings.model_validate(values | {"device": "cpu"} | changes)
     async with serving_models(settings) as running:
         yield running.server, running.stub
@@ -285,7 +285,7 @@ async def test_a_caller_who_goes_away_leaves_nothing():
 
 
 async def test_known_texts_need_no_place_in_the_queue():
-    async with serving(cache_bytes=CACHE, rows=1, texts_per_request=8, sentences_waiting=8) as running:
+    async with serving(cache_bytes=CACHE, rows=1, max_request_texts=8, max_queue_size=8) as running:
         await running.stub.Translate(pb.TranslateRequest(texts=["one", "two"]))
         running.backend.hold()
         running.backend.step_started.acquire(blocking=False)

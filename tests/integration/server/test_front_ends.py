@@ -316,10 +316,10 @@ def test_a_port_in_use(start):
 
 @pytest.mark.slow
 def test_what_stops_a_front_end_stops_the_server(tmp_path, start):
-    refused = command("--front-ends=64", str(tmp_path), "--rows=8")
+    refused = command("--front-ends=64", str(tmp_path), "--max-batch-size=8")
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
     assert refused.stderr.startswith("translane serve: --front-ends (64) must be at most")
-    checked = command("--front-ends=64", str(tmp_path), "--rows=8", "--check")
+    checked = command("--front-ends=64", str(tmp_path), "--max-batch-size=8", "--check")
     assert (checked.returncode, checked.stdout, checked.stderr) == (2, "", refused.stderr)
     server = start("--glossaries", str(tmp_path / "none"))
     assert server.exit_code() == 2

@@ -118,7 +118,7 @@ async def test_random_requests_get_the_answers_of_grpc():
         if message.options.HasField("top_k") and not message.options.HasField("seed"):
             message.options.seed = 1
     bundle = load_bundle(ROOT / "models/zh-en")
-    async with serving_bundle(bundle, rows=16, http_port=0, texts_per_request=4) as running:
+    async with serving_bundle(bundle, max_batch_size=16, http_port=0, max_request_texts=4) as running:
         answers = []
         for start in range(0, len(messages), 6):
             part = messages[start : start + 6]

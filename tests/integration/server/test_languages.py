@@ -42,7 +42,15 @@ def library(tmp_path_factory):
 @asynccontextmanager
 async def serving(library, tracer=None, **changes):
     settings = ServerSettings.model_validate(
-        {"models": library, "port": 0, "metrics_port": 0, "replicas": 1, "threads": 1, "rows": 4, "device": "cpu"}
+        {
+            "models": library,
+            "port": 0,
+            "metrics_port": 0,
+            "replicas": 1,
+            "threads": 1,
+            "max_batch_size": 4,
+            "device": "cpu",
+        }
         | changes
     )
     async with serving_models(settings, tracer) as running:

@@ -163,7 +163,7 @@ async def test_a_request_that_takes_too_long():
 
 @pytest.mark.slow
 async def test_a_burst_from_many_connections_is_answered_or_refused_with_a_reason():
-    limited = serving(max_calls=500, caller_share=0.8, sentences_waiting=300)
+    limited = serving(max_calls=500, caller_share=0.8, max_queue_size=300)
     async with limited as running, AsyncExitStack() as stack:
         channels = [await stack.enter_async_context(of_a_connection_of_its_own(running)) for _ in range(15)]
         for channel in channels:
@@ -187,7 +187,7 @@ async def test_many_calls_in_one_moment_are_all_answered():
 
 
 async def test_calls_beyond_the_streams_of_a_connection_wait_at_the_client():
-    async with serving(max_streams=4, sentences_waiting=8) as running:
+    async with serving(max_streams=4, max_queue_size=8) as running:
         calls = [running.stub.Translate(pb.TranslateRequest(texts=["abc"])) for _ in range(100)]
         assert Counter(await asyncio.gather(*map(outcome, calls))) == {"OK": 100}
 

@@ -49,12 +49,20 @@ def digest_of(store: FileServer) -> str:
 def settings_of(store: FileServer, cache: Path, digest: str = "") -> ServerSettings:
     place = f"{store.url}/zh-en" + (f"@sha256:{digest}" if digest else "")
     return ServerSettings.model_validate(
-        {"model": place, "model_cache": cache, "port": 0, "metrics_port": 0, "replicas": 1, "threads": 1, "rows": 4}
+        {
+            "model": place,
+            "model_cache": cache,
+            "port": 0,
+            "metrics_port": 0,
+            "replicas": 1,
+            "threads": 1,
+            "max_batch_size": 4,
+        }
     )
 
 
 def settings_of_folder() -> ServerSettings:
-    return ServerSettings(model=(ModelPlace(TINY),), port=0, metrics_port=0, replicas=1, threads=1, rows=4)
+    return ServerSettings(model=(ModelPlace(TINY),), port=0, metrics_port=0, replicas=1, threads=1, max_batch_size=4)
 
 
 async def translate(running: Running) -> list[str]:
@@ -228,7 +236,16 @@ def test_two_processes_download_once(store, tmp_path):
 def test_front_ends_download_once(store, tmp_path):
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("needs two CPUs")
-    command = [sys.executable, "-m", "translane", "serve", "--port=0", "--metrics-port=0", "--front-ends=2", "--rows=8"]
+    command = [
+        sys.executable,
+        "-m",
+        "translane",
+        "serve",
+        "--port=0",
+        "--metrics-port=0",
+        "--front-ends=2",
+        "--max-batch-size=8",
+    ]
     environ = {name: value for name, value in os.environ.items() if not name.startswith("TRANSLANE_")}
     place = f"{store.url}/zh-en@sha256:{digest_of(store)}"
     with (tmp_path / "log").open("wb") as log:

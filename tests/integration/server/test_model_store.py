@@ -61,7 +61,7 @@ async def test_a_model_from_s3_translates(environ, tmp_path):
             "metrics_port": 0,
             "replicas": 1,
             "threads": 1,
-            "rows": 4,
+            "max_batch_size": 4,
         }
     )
     async with serving_models(settings) as running:

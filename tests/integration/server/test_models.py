@@ -94,7 +94,16 @@ class Running:
 
 @asynccontextmanager
 async def serving(*argv: str):
-    command = [sys.executable, "-m", "translane", "serve", "--port=0", "--metrics-port=0", "--admin-port=0", "--rows=8"]
+    command = [
+        sys.executable,
+        "-m",
+        "translane",
+        "serve",
+        "--port=0",
+        "--metrics-port=0",
+        "--admin-port=0",
+        "--max-batch-size=8",
+    ]
     environ = {name: value for name, value in os.environ.items() if not name.startswith("TRANSLANE_")}
     environ["GRPC_VERBOSITY"] = "NONE"
     process = await asyncio.create_subprocess_exec(*command, *argv, env=environ, stderr=asyncio.subprocess.PIPE)
@@ -139,7 +148,7 @@ def library(tmp_path):
 
 async def test_the_name_or_the_languages_choose_the_model(library, tmp_path):
     settings = tmp_path / "settings.toml"
-    settings.write_text("[model_settings.de-en]\nrows = 2\nreplicas = 1\n", encoding="utf-8")
+    settings.write_text("[model_settings.de-en]\nmax_batch_size = 2\nreplicas = 1\n", encoding="utf-8")
     async with serving(f"--models={library}", f"--config={settings}") as running:
         await running.wait_for("serving on cpu", 2)
         assert (await running.translate(model="de-en")).model == "de-en"
@@ -313,7 +322,7 @@ async def test_what_is_wrong_at_the_start_is_a_sentence(library, tmp_path):
     (broken / "decoder.onnx").unlink()
     (tmp_path / "empty").mkdir()
     settings = tmp_path / "settings.toml"
-    settings.write_text("[model_settings.fr-en]\nrows = 4\n", encoding="utf-8")
+    settings.write_text("[model_settings.fr-en]\nmax_batch_size = 4\n", encoding="utf-8")
     models = f"--models={library}"
     sentences = await asyncio.gather(
         refused_start(models, f"bad={broken}"),

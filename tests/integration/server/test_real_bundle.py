@@ -27,7 +27,7 @@ def bundle(tmp_path_factory):
 
 @pytest.mark.slow
 async def test_a_text_translates_alone_as_it_does_among_others(bundle):
-    async with serving_bundle(bundle, rows=4) as running:
+    async with serving_bundle(bundle, max_batch_size=4) as running:
         together = (await running.stub.Translate(pb.TranslateRequest(texts=SOURCES))).translations
         alone = [(await running.stub.Translate(pb.TranslateRequest(texts=[text]))).translations[0] for text in SOURCES]
     assert list(together) == alone
@@ -59,7 +59,7 @@ async def test_a_manifest_that_does_not_fit_its_graphs_is_one_sentence(tmp_path,
 
     async def start():
         bundle = load_bundle(folder)
-        settings = ServerSettings(model=(ModelPlace(folder),), rows=2)
+        settings = ServerSettings(model=(ModelPlace(folder),), max_batch_size=2)
         limits = RequestLimits(256, 1024, TokenLimits(source=32, target=32, default_max_length=32), beam_size=2)
         model = CheckedModel(bundle, "cpu", load_tokenizer(bundle), limits, "")
         dispatcher, _ = make_dispatcher("broken", settings, model, Metrics().of_model("broken"), cpus=1)

@@ -49,7 +49,7 @@ def metric(running, name):
 
 async def test_two_replicas_under_load_answer_as_one_does_alone(bundle):
     requests = [request for seed in range(CALLERS) for request in make_requests(seed)]
-    async with serving_bundle(bundle, rows=ROWS) as running:
+    async with serving_bundle(bundle, max_batch_size=ROWS) as running:
         expected = [(await running.stub.Translate(request)).translations for request in requests]
 
     async def call(stub, number):
@@ -64,7 +64,7 @@ async def test_two_replicas_under_load_answer_as_one_does_alone(bundle):
                 await calling
 
     name = bundle.manifest.name
-    async with serving_bundle(bundle, rows=ROWS, replicas=2) as running:
+    async with serving_bundle(bundle, max_batch_size=ROWS, replicas=2) as running:
         assert await asyncio.to_thread(metric, running, f'translane_rows{{model="{name}",state="free"}}') == ROWS
         calls = [call(running.stub, number) for number in range(CALLERS)]
         *found, _ = await asyncio.gather(*calls, give_up(running.stub, CALLERS))
@@ -75,7 +75,7 @@ async def test_two_replicas_under_load_answer_as_one_does_alone(bundle):
 
 
 async def test_draining_two_replicas_loses_nothing(bundle):
-    async with serving_bundle(bundle, rows=ROWS, replicas=2) as running:
+    async with serving_bundle(bundle, max_batch_size=ROWS, replicas=2) as running:
         calls = [running.stub.Translate(request) for seed in range(CALLERS) for request in make_requests(seed)[:2]]
         done = asyncio.gather(*calls, return_exceptions=True)
         await asyncio.sleep(0.1)

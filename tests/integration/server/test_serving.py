@@ -107,7 +107,7 @@ async def test_translate():
 
 
 async def test_many_callers_get_their_own_answers():
-    async with serving(rows=3, sentences_waiting=512) as running:
+    async with serving(rows=3, max_queue_size=512) as running:
         calls = [translate(running, f"text {n}", "x" * (n % 20 + 1)) for n in range(100)]
         assert await asyncio.gather(*calls) == [[f"text {n}", "x" * (n % 20 + 1)] for n in range(100)]
 
@@ -208,7 +208,7 @@ async def test_invalid_requests():
 
 
 async def test_violations_of_every_text_fit_into_the_answer():
-    async with serving(texts_per_request=500, sentences_waiting=500) as running:
+    async with serving(max_request_texts=500, max_queue_size=500) as running:
         options = pb.DecodingOptions(split_sentences=False)
         bad = request(*["长" * 40] * 500, source_language="语" * 100, target_language="言" * 100, options=options)
         code, _, details = await failure(running.stub.Translate(bad))
@@ -251,7 +251,7 @@ async def test_a_bug_says_nothing_to_the_caller(caplog):
 
 
 async def test_a_full_queue():
-    async with serving(rows=1, texts_per_request=2, sentences_waiting=2) as running:
+    async with serving(rows=1, max_request_texts=2, max_queue_size=2) as running:
         running.backend.hold()
         first = asyncio.create_task(translate(running, "a"))
         await until(lambda: running.dispatcher.active_rows == 1)

@@ -135,7 +135,10 @@ async def test_it_tells_that_the_server_is_gone(browser):
 async def test_translations_and_their_alignment(browser):
     text = "我有一只猫，它很喜欢吃鱼。"
     options = {"beamSize": 4, "numHypotheses": 3, "returnTokens": True, "returnAlignment": True}
-    async with serving_bundle(load_bundle(DEMO), rows=8, http_port=0) as running, showing(running, browser) as page:
+    async with (
+        serving_bundle(load_bundle(DEMO), max_batch_size=8, http_port=0) as running,
+        showing(running, browser) as page,
+    ):
         await wait_for(page, "#connection", "live")
         await submit(page, text, hypotheses=3)
         lines = page.locator("#hypotheses .words")

@@ -172,7 +172,7 @@ async def test_a_text_longer_than_the_model_takes_is_translated_in_parts():
     ],
 )
 async def test_what_is_wrong_is_named(fields, wrong):
-    async with serving(sentences_waiting=64) as running:
+    async with serving(max_queue_size=64) as running:
         code, reason, found = await failure(start(running, **fields))
         assert (code, reason, set(found)) == ("INVALID_ARGUMENT", "INVALID_FIELD", wrong)
 
@@ -257,7 +257,7 @@ def sentences():
     ids=["greedy", "sampling", "beams", "early beams", "with a prefix"],
 )
 async def test_streams_of_the_demo_model_are_what_translate_answers(sentences, options):
-    async with serving_bundle(load_bundle(DEMO), rows=32) as running:
+    async with serving_bundle(load_bundle(DEMO), max_batch_size=32) as running:
         limit = asyncio.Semaphore(64)
 
         async def both(text):
@@ -274,7 +274,7 @@ async def test_streams_of_the_demo_model_are_what_translate_answers(sentences, o
 
 async def test_a_document_streams_as_translate_translates_it(sentences):
     text = "　　" + "".join(sentences[:20]) + "\r\n\n" + "\n".join(sentences[20:40]) + "\n"
-    async with serving_bundle(load_bundle(DEMO), rows=32) as running:
+    async with serving_bundle(load_bundle(DEMO), max_batch_size=32) as running:
         options = {"split_sentences": True, "return_tokens": True, "return_token_scores": True}
         deltas, last = await stream(running, text, options=options, timeout=120)
         assert last.hypothesis == await unary(running, text, options=options)

@@ -147,7 +147,7 @@ async def test_a_served_variant_translates_as_pytorch_does(tmp_path, name):
     bundle = load_bundle(bundle_folder)
     tokenizer = load_tokenizer(bundle)
     expected = greedy_decode(model, tokenizer.encode(TEXTS), MAX_LENGTH, complete=True)
-    async with serving_bundle(bundle, rows=8) as running:
+    async with serving_bundle(bundle, max_batch_size=8) as running:
         options = pb.DecodingOptions(max_length=MAX_LENGTH, return_tokens=True, **AS_THEY_ARE)
         translations = (await running.stub.Translate(pb.TranslateRequest(texts=TEXTS, options=options))).translations
     for translation, ids in zip(translations, expected, strict=True):

@@ -51,7 +51,7 @@ async def test_a_server_answers_what_generate_answers():
     generation = {"num_beams": 4, "length_penalty": 0.5, "no_repeat_ngram_size": 2, "min_length": 3, "max_length": 16}
     foreign = dataclasses.replace(FOREIGN_MODELS["Marian"], generation=generation)
     exported = export(foreign)
-    async with serving_bundle(exported.bundle, rows=16) as running:
+    async with serving_bundle(exported.bundle, max_batch_size=16) as running:
         [listed] = (await running.stub.ListModels(pb.ListModelsRequest())).models
         answer = await running.stub.Translate(
             pb.TranslateRequest(texts=TEXTS, options=pb.DecodingOptions(**AS_THEY_ARE))

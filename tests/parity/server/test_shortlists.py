@@ -165,7 +165,7 @@ async def test_a_request_sets_use_shortlist(tmp_path, rules):
     texts = ["".join(random.Random(seed).sample("".join(SOURCES), 12)) for seed in range(20)]
     source_ids = load_tokenizer(bundle).encode(texts)
     options = {asked: pb.DecodingOptions(max_length=LENGTH, use_shortlist=asked) for asked in (True, False)}
-    async with serving_bundle(bundle, rows=8, replicas=2) as running:
+    async with serving_bundle(bundle, max_batch_size=8, replicas=2) as running:
         found = {}
         for asked, each in options.items():
             each.return_tokens = True

@@ -51,7 +51,11 @@ def test_a_run_says_what_it_has_done(
         (BatchError("--beam-size: is 99", exit_code=2), 2, "--beam-size: is 99"),
         (Unavailable("cannot reach a:1"), 1, "cannot reach a:1; the same command goes on"),
         (OSError(28, "No space left on device", "f"), 1, "f: No space left on device; the same command goes on"),
-        (MemoryError(), 1, "there is not enough memory; lower --rows or --replicas, and the same command goes on"),
+        (
+            MemoryError(),
+            1,
+            "there is not enough memory; lower --max-batch-size or --replicas, and the same command goes on",
+        ),
         (KeyboardInterrupt(), 130, "interrupted; the same command goes on"),
     ],
 )

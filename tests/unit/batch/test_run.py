@@ -184,7 +184,7 @@ def test_a_run_is_not_resumed_with_anything_else(tmp_path: Path, go: Go, workers
     corpus_of(tmp_path, [["a"], ["b"], ["c"]])
     (tmp_path / "out" / ".translane-batch" / "run.json").unlink()
     workers.most = 1 << 30
-    go(beam_size=2, threads=1, requests=3, rows=8)
+    go(beam_size=2, threads=1, requests=3, max_batch_size=8)
 
 
 def test_two_runs_do_not_share_a_folder(tmp_path: Path, go: Go) -> None:

@@ -41,7 +41,7 @@ def load(argv: list[str], environ: dict[str, str] | None = None) -> BatchSetting
         ([*NEEDED, "--server=a:1", "--model-cache=folder"], "--model-cache and --server exclude each other"),
         ([*NEEDED, "--server=a:1", "--replicas=2"], "--replicas and --server exclude each other"),
         ([*NEEDED, "--server=a:1", "--threads=2"], "--threads and --server exclude each other"),
-        ([*NEEDED, "--server=a:1", "--rows=64"], "--rows and --server exclude each other"),
+        ([*NEEDED, "--server=a:1", "--max-batch-size=64"], "--max-batch-size and --server exclude each other"),
         ([*NEEDED, "--workers=2"], "--workers needs --ray"),
         ([*NEEDED, "--cpus-per-worker=2"], "--cpus-per-worker needs --ray"),
         ([*NEEDED, "--model=ftp://a/b"], "--model: the URL of a model begins with https://, http:// or s3://"),
@@ -88,8 +88,8 @@ def test_all_that_decides_the_outputs_is_compared() -> None:
     """
     elsewhere = {"corpus", "model"}  # by their contents
     of_no_effect = {
-        "model_cache", "model_cache_bytes", "work", "summary", "device", "replicas", "threads", "rows", "requests",
-        "server", "ca", "token_file", "ray", "workers", "cpus_per_worker",
+        "model_cache", "model_cache_bytes", "work", "summary", "device", "replicas", "threads", "max_batch_size",
+        "requests", "server", "ca", "token_file", "ray", "workers", "cpus_per_worker",
     }  # fmt: skip
     assert set(load(NEEDED).what_decides) == set(BatchSettings.model_fields) - elsewhere - of_no_effect
 

@@ -122,10 +122,10 @@ def test_ports_are_those_of_the_container(rendered, name):
 
 def test_the_settings_file_is_one_of_the_server(rendered, tmp_path):
     values = {
-        "rows": 128, "sentences_waiting": 2**31 - 1, "caller_share": 0.25, "log_texts": True,
+        "max_batch_size": 128, "max_queue_size": 2**31 - 1, "caller_share": 0.25, "log_texts": True,
         "caller_header": "x-caller",
         "request_timeout": 12.5, "glossaries": '/a "quoted"\\ é', "max_bytes_in_flight": 2**33,
-        "model_settings": {"zh-en": {"replicas": 2, "decoding_defaults": False}, "a.b": {"rows": 32}},
+        "model_settings": {"zh-en": {"replicas": 2, "decoding_defaults": False}, "a.b": {"max_batch_size": 32}},
     }  # fmt: skip
     text = of_kind(manifests({"settings": values}), "ConfigMap")["data"]["translane.toml"]
     file = tmp_path / "translane.toml"
@@ -143,7 +143,7 @@ def test_new_settings_are_new_pods(rendered):
         return annotations["checksum/settings"]
 
     assert checksum({}) == checksum({"replicaCount": 5})
-    assert checksum({}) != checksum({"settings": {"rows": 3}})
+    assert checksum({}) != checksum({"settings": {"max_batch_size": 3}})
 
 
 def test_tls_and_keys_come_from_secrets(rendered):
@@ -397,7 +397,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a digest that is none": ({"image": {"digest": "sha256:12"}}, "at '/image/digest'"),
     "a name that is none": ({"tls": {"secretName": "My_Secret"}}, "at '/tls/secretName'"),
     "an unknown setting": ({"settings": {"row": 3}}, "at '/settings': additional properties 'row' not allowed"),
-    "a setting out of its range": ({"settings": {"rows": 0}}, "at '/settings/rows': minimum"),
+    "a setting out of its range": ({"settings": {"max_batch_size": 0}}, "at '/settings/max_batch_size': minimum"),
     "a setting of the chart": ({"settings": {"port": 1}}, "'port' not allowed"),
     "a wrong setting of a model": ({"settings": {"model_settings": {"a": {"host": "b"}}}}, "'host' not allowed"),
     "an image without a name": ({"models": {"source": "image"}}, "models.image.reference: name the image"),

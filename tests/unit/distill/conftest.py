@@ -39,7 +39,7 @@ def flags(teacher: Path, text: Path, tmp_path: Path) -> Callable[..., list[str]]
             "output": tmp_path / output,
             "max_length": 24,
             "max_ratio": 1000,
-            "rows": 8,
+            "max_batch_size": 8,
             "threads": 1,
             **overrides,
         }

@@ -31,20 +31,20 @@ def test_the_fixed_flags_and_ports():
         "cpu",
         "--threads",
         "3",
-        "--rows",
+        "--max-batch-size",
         "4",
         "--replicas",
         "2",
     ]
     settings = load(*argv)
     assert (settings.host, settings.port, settings.metrics_port) == ("::1", 1, 2)
-    assert (settings.threads, settings.rows, settings.replicas) == (3, 4, 2)
+    assert (settings.threads, settings.max_batch_size, settings.replicas) == (3, 4, 2)
     assert load("b", TRANSLANE_REPLICAS="3").replicas == 3
 
 
 def test_a_full_request_must_be_able_to_wait():
-    with pytest.raises(SettingsError, match=r"--sentences-waiting \(10\) must be at least --texts-per-request \(256\)"):
-        load("b", "--sentences-waiting", "10")
+    with pytest.raises(SettingsError, match=r"--max-queue-size \(10\) must be at least --max-request-texts \(256\)"):
+        load("b", "--max-queue-size", "10")
 
 
 @pytest.mark.parametrize(
@@ -83,19 +83,23 @@ def test_limits_beyond_the_model_are_refused(name):
     [(64, None, None, 16), (8, None, None, 8), (64, 32, None, 32), (4, 4, 1, 4), (64, None, 8, 8), (64, None, 4, 16)],
 )
 def test_beams_have_rows(rows, beams, replicas, limit):
-    assert make_settings(rows=rows, max_beam_size=beams, replicas=replicas).beam_limit == limit
+    assert make_settings(max_batch_size=rows, max_beam_size=beams, replicas=replicas).beam_limit == limit
 
 
 def test_more_beams_than_rows_are_refused():
-    with pytest.raises(SettingsError, match=r"--max-beam-size \(9\) must be at most --rows \(8\): a beam takes a row"):
-        load("b", "--rows", "8", "--max-beam-size", "9")
-    with pytest.raises(SettingsError, match=r"--max-beam-size \(9\) must be at most --rows \(32\) / --replicas \(4\)"):
-        load("b", "--rows", "32", "--replicas", "4", "--max-beam-size", "9")
+    with pytest.raises(
+        SettingsError, match=r"--max-beam-size \(9\) must be at most --max-batch-size \(8\): a beam takes a row"
+    ):
+        load("b", "--max-batch-size", "8", "--max-beam-size", "9")
+    with pytest.raises(
+        SettingsError, match=r"--max-beam-size \(9\) must be at most --max-batch-size \(32\) / --replicas \(4\)"
+    ):
+        load("b", "--max-batch-size", "32", "--replicas", "4", "--max-beam-size", "9")
 
 
 def test_a_replica_has_a_row():
-    with pytest.raises(SettingsError, match=r"--replicas \(9\) must be at most --rows \(8\)"):
-        load("b", "--rows", "8", "--replicas", "9")
+    with pytest.raises(SettingsError, match=r"--replicas \(9\) must be at most --max-batch-size \(8\)"):
+        load("b", "--max-batch-size", "8", "--replicas", "9")
 
 
 @pytest.mark.parametrize(
@@ -129,14 +133,16 @@ def test_a_model_is_required():
 
 def in_file(tmp_path, text):
     (tmp_path / "settings.toml").write_text(text, encoding="utf-8")
-    return load("--config", str(tmp_path / "settings.toml"), "b", "--rows", "8")
+    return load("--config", str(tmp_path / "settings.toml"), "b", "--max-batch-size", "8")
 
 
 def test_a_table_changes_settings_of_one_model(tmp_path):
-    settings = in_file(tmp_path, 'sentences_waiting = 500\n[model_settings."zh-en"]\nrows = 4\nmax_beam_size = 3\n')
+    settings = in_file(
+        tmp_path, 'max_queue_size = 500\n[model_settings."zh-en"]\nmax_batch_size = 4\nmax_beam_size = 3\n'
+    )
     model = settings.of_model("zh-en")
-    assert (model.rows, model.beam_limit, model.sentences_waiting, model.port) == (4, 3, 500, 50051)
-    assert (settings.rows, settings.beam_limit) == (8, 8)
+    assert (model.max_batch_size, model.beam_limit, model.max_queue_size, model.port) == (4, 3, 500, 50051)
+    assert (settings.max_batch_size, settings.beam_limit) == (8, 8)
     assert settings.of_model("other") is settings
 
 
@@ -145,9 +151,9 @@ def test_a_table_changes_settings_of_one_model(tmp_path):
     [
         ("thread = 4", r"^model_settings.m: unknown key thread; did you mean threads\?$"),
         ("port = 4", r"^model_settings.m: unknown key port$"),
-        ("rows = 0", r"^model_settings.m.rows: input should be greater than or equal to 1, not 0$"),
-        ("max_beam_size = 9", r"^model_settings.m: --max-beam-size \(9\) must be at most --rows \(8\)"),
-        ("sentences_waiting = 9", r"^model_settings.m: --sentences-waiting \(9\) must be at least"),
+        ("max_batch_size = 0", r"^model_settings.m.max_batch_size: input should be greater than or equal to 1, not 0$"),
+        ("max_beam_size = 9", r"^model_settings.m: --max-beam-size \(9\) must be at most --max-batch-size \(8\)"),
+        ("max_queue_size = 9", r"^model_settings.m: --max-queue-size \(9\) must be at least"),
     ],
 )
 def test_a_wrong_table_is_a_sentence(tmp_path, table, sentence):

@@ -30,7 +30,7 @@ def test_a_larger_model_has_one_on_each_cpu_too_and_all_threads_for_a_lone_one()
 
 
 def test_a_larger_model_has_one_where_rows_or_cpus_do_not_suit_many():
-    assert plan(LARGE, rows=31) == ReplicaPlan(rows=(31,), threads=2)
+    assert plan(LARGE, max_batch_size=31) == ReplicaPlan(rows=(31,), threads=2)
     assert plan(LARGE, cpus=65) == ReplicaPlan(rows=(64,), threads=65)
     assert plan(LARGE, max_beam_size=64) == ReplicaPlan(rows=(64,), threads=2)
 
@@ -42,7 +42,7 @@ def test_a_very_large_model_has_one():
 def test_replicas_and_threads_can_be_set():
     assert plan(LARGE, replicas=2) == ReplicaPlan(rows=(32, 32), threads=1)
     assert plan(LARGE, replicas=2, cpus=8).threads == 4
-    assert plan(replicas=3, threads=2, rows=20) == ReplicaPlan(rows=(7, 7, 6), threads=2)
+    assert plan(replicas=3, threads=2, max_batch_size=20) == ReplicaPlan(rows=(7, 7, 6), threads=2)
     assert plan(replicas=4, cpus=2).threads == 1
 
 
@@ -55,11 +55,11 @@ def test_threads_alone_are_those_of_one_replica():
     [(64, None, 4), (256, None, 16), (64, 32, 2), (64, 2, 16), (8, None, 1), (None, 32, 16), (None, 64, 1)],
 )
 def test_the_largest_beam_fits_into_each_replica(rows, max_beam_size, replicas):
-    planned = plan(cpus=16, rows=rows, max_beam_size=max_beam_size)
+    planned = plan(cpus=16, max_batch_size=rows, max_beam_size=max_beam_size)
     assert len(planned.rows) == replicas
     assert sum(planned.rows) == (rows or max(64, 32 * replicas))
     assert planned.threads == (1 if replicas > 1 else 16)
-    assert min(planned.rows) >= make_settings(rows=rows, max_beam_size=max_beam_size).beam_limit
+    assert min(planned.rows) >= make_settings(max_batch_size=rows, max_beam_size=max_beam_size).beam_limit
 
 
 def test_cuda_has_one():

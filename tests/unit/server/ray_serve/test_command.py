@@ -56,18 +56,18 @@ def test_a_model_and_nothing_else():
 
 
 def test_settings_of_the_server_reach_the_engine():
-    argv = ["a=models/a", "--rows", "8", "--cache-bytes", "1000", "--port", "7", "--keys-file", "keys"]
+    argv = ["a=models/a", "--max-batch-size", "8", "--cache-bytes", "1000", "--port", "7", "--keys-file", "keys"]
     values = only_application(*argv, TRANSLANE_RAY_LOG_LEVEL="debug")["args"]["groups"]["translane"]
     assert values == {
         "model": [f"a={Path('models/a').absolute()}"],
-        "rows": 8,
+        "max_batch_size": 8,
         "cache_bytes": 1000,
         "log_level": "debug",
         "keys_file": str(Path("keys").absolute()),
     }
     settings = read_settings(json.loads(json.dumps(values)))
     assert settings.model == (ModelPlace(Path("models/a").absolute(), "a"),)
-    assert (settings.rows, settings.port) == (8, 50051)
+    assert (settings.max_batch_size, settings.port) == (8, 50051)
 
 
 def test_every_setting_is_the_same_after_the_way_through_yaml():
@@ -92,12 +92,12 @@ def test_autoscaling():
 
 @pytest.mark.skipif(not BUNDLE.exists(), reason="the bundled model is not in this tree")
 def test_separate_models_have_a_deployment_each(tmp_path):
-    (tmp_path / "settings.toml").write_text("[model_settings.b]\nrows = 8\n", encoding="utf-8")
+    (tmp_path / "settings.toml").write_text("[model_settings.b]\nmax_batch_size = 8\n", encoding="utf-8")
     argv = ["--config", str(tmp_path / "settings.toml"), f"a={BUNDLE}", f"b={BUNDLE}"]
     application = only_application(*argv, "--separate-models", "--serve-gpus", "0.5")
     assert application["args"]["groups"] == {
         "a": {"model": [f"a={BUNDLE}"]},
-        "b": {"model": [f"b={BUNDLE}"], "model_settings": {"b": {"rows": 8}}},
+        "b": {"model": [f"b={BUNDLE}"], "model_settings": {"b": {"max_batch_size": 8}}},
     }
     assert [each["name"] for each in application["deployments"]] == ["a", "b"]
     assert application["deployments"][0]["ray_actor_options"] == {"num_cpus": 1, "num_gpus": 0.5}
@@ -132,11 +132,15 @@ def test_a_url_with_a_secret_is_refused_and_not_shown(url, capsys):
 
 @pytest.mark.skipif(not BUNDLE.exists(), reason="the bundled model is not in this tree")
 def test_separate_models_at_urls_have_their_names_from_the_setting(tmp_path):
-    (tmp_path / "settings.toml").write_text("[model_settings.de]\nrows = 8\n", encoding="utf-8")
+    (tmp_path / "settings.toml").write_text("[model_settings.de]\nmax_batch_size = 8\n", encoding="utf-8")
     argv = ["--config", str(tmp_path / "settings.toml"), str(BUNDLE), f"de=https://a/de{DIGEST}"]
     application = only_application(*argv, "--separate-models", "--model-cache", "/cache")
     assert application["args"]["groups"] == {
-        "de": {"model": [f"de=https://a/de{DIGEST}"], "model_cache": "/cache", "model_settings": {"de": {"rows": 8}}},
+        "de": {
+            "model": [f"de=https://a/de{DIGEST}"],
+            "model_cache": "/cache",
+            "model_settings": {"de": {"max_batch_size": 8}},
+        },
         "zh-en": {"model": [f"zh-en={BUNDLE}"], "model_cache": "/cache"},
     }
 
@@ -162,7 +166,7 @@ def test_separate_models_need_names_of_their_own(models, problem):
         (["--front-ends", "2"], "--front-ends has no meaning under Ray Serve: Serve has a proxy on each node"),
         (["--check"], "--check has no meaning under Ray Serve: translane serve has it"),
         (["--max-serve-replicas", "1", "--serve-replicas", "2"], r"--max-serve-replicas \(1\) must be at least"),
-        (["--rows", "0"], "--rows: input should be greater than or equal to 1, not '0'"),
+        (["--max-batch-size", "0"], "--max-batch-size: input should be greater than or equal to 1, not '0'"),
         (["--serve-cpus", "0"], "--serve-cpus: input should be greater than or equal to 1, not '0'"),
     ],
 )
@@ -205,7 +209,7 @@ def test_the_output_is_yaml(capsys):
     ("values", "problem"),
     [
         ({"model": ["/m"], "row": 1}, "row: extra inputs are not permitted"),
-        ({"model": ["/m"], "rows": "many"}, "rows: input should be a valid integer"),
+        ({"model": ["/m"], "max_batch_size": "many"}, "max_batch_size: input should be a valid integer"),
         ({"model": ["/m"], "http_port": 1}, "--http-port has no meaning under Ray Serve"),
         ({}, "MODEL is required"),
     ],

@@ -182,7 +182,10 @@ async def test_a_caller_who_goes_cancels_the_call_of_the_engine():
         ({}, "args has groups"),
         ({"groups": {}}, "args has groups"),
         ({"groups": {"a": {"model": ["/m"]}}, "more": 1}, "args has groups"),
-        ({"groups": {"a": {"model": ["/m"], "rows": 0}}}, "groups.a: rows: input should be greater than or equal to 1"),
+        (
+            {"groups": {"a": {"model": ["/m"], "max_batch_size": 0}}},
+            "groups.a: max_batch_size: input should be greater than or equal to 1",
+        ),
         (
             {"groups": {"router": {"model": ["/m"]}, "a": {"model": ["/m"]}}},
             "groups.router: the deployment before the others has this name",
