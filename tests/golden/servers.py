@@ -108,7 +108,7 @@ def _limits(folder: Path) -> Iterator[Ports]:
 def _faults(folder: Path) -> Iterator[Ports]:
     """A model that cannot decode the letter that is its poison, and fails at another."""
     environment = {"FAKE_POISON": "x", "PYTHONPATH": str(ROOT / "tests")}
-    with _serving(folder, "--model=x", program=(str(_FAKES),), environment=environment) as ports:
+    with _serving(folder, "x", program=(str(_FAKES),), environment=environment) as ports:
         yield ports
 
 
@@ -134,7 +134,7 @@ def servers(folder: Path) -> Iterator[Callable[[str], Ports]]:
 @contextmanager
 def _serving(folder: Path, *flags: str, **more: Any) -> Iterator[Ports]:
     with (
-        running_server(folder / "log", "--replicas=1", "--threads=1", *flags, **more) as server,
+        running_server(folder / "log", *flags, "--replicas=1", "--threads=1", **more) as server,
         grpc.insecure_channel(server.address) as channel,
         grpc.insecure_channel(f"127.0.0.1:{_port(server, 'unloaded on')}") as admin,
     ):

@@ -34,7 +34,7 @@ class ServerProcess:
 
     Args:
         log: the file for what the server prints.
-        flags: of the command, beside the ports.
+        flags: of the command, beside the ports; models come first. Without any, the bundled model is served.
         limits: options of the shell's `ulimit`, such as {"n": 64} for 64 file descriptors.
         environment: variables that are set for the server.
         pipes_log: whether the server writes to a pipe, which another process reads into the file.
@@ -59,8 +59,9 @@ class ServerProcess:
         self._log = log
         ulimits = {"v": _ADDRESS_SPACE} | dict(limits or {})
         prelude = "".join(f"ulimit -{option} {value} && " for option, value in ulimits.items())
-        first = next(iter(flags), "-")  # a model, where it is no flag
-        model = [] if first.startswith("--models") or not first.startswith("-") else [str(BUNDLE)]
+        models_first = not next(iter(flags), "-").startswith("-")
+        has_models = models_first or any(flag.startswith("--models") for flag in flags)
+        model = [] if has_models else [str(BUNDLE)]
         command = [sys.executable, *program, *model, f"--host={host}", "--port=0", "--metrics-port=0", *flags]
         self.log_reader: subprocess.Popen[bytes] | None = None
         with log.open("wb") as file, contextlib.ExitStack() as pipe:

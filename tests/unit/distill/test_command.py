@@ -24,7 +24,7 @@ from helpers.foreign_models import FOREIGN_MODELS, hugging_face_folder
 from translane.__main__ import main
 from translane_export.checkpoint import load_checkpoint
 from translane_export.checks.translate import translate_greedily
-from translane_export.distill import command
+from translane_export.distill import run
 from translane_export.distill.journal import Record
 from translane_export.distill.teacher import Teacher
 from translane_export.distill.unique_sources import UniqueSource
@@ -92,7 +92,7 @@ def test_a_student_of_another_width_starts_at_random_with_the_same_pieces(flags:
 def test_a_run_that_broke_off_goes_on_to_the_same_files(
     flags: Flags, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(command, "_AT_ONCE", 3)
+    monkeypatch.setattr(run, "_AT_ONCE", 3)
     assert main(flags("whole")) == 0
     translate, calls = Teacher.translate, iter([None, None])
 
