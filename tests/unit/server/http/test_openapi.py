@@ -48,9 +48,9 @@ def kind_of_field(field):
     """What the schema of a field has to say of its type, by the rules of protobuf's JSON."""
     named = field.message_type or field.enum_type
     if named is not None and named.full_name != "google.protobuf.Duration":
-        kind = {"$ref": f"#/components/schemas/{named.name}"}
+        kind: dict[str, object] = {"$ref": f"#/components/schemas/{named.name}"}
     else:
-        kind = SCALARS.get(field.type, {"type": "string"})
+        kind = dict(SCALARS.get(field.type, {"type": "string"}))
     return {"type": "array", "items": kind} if field.is_repeated else kind
 
 
