@@ -87,15 +87,6 @@ class Prometheus:
         found: list[Series] = self._get("query", query=query)["result"]
         return found
 
-    def query_range(self, query: str, start: float, end: float, step: float) -> list[Series]:
-        """The series that `query` gives from `start` to `end`, every `step` [seconds since 1970; seconds].
-
-        Raises:
-            urllib.error.HTTPError: it is no query.
-        """
-        found: list[Series] = self._get("query_range", query=query, start=start, end=end, step=step)["result"]
-        return found
-
     def alerts(self) -> list[Mapping[str, Any]]:
         """The alerts that are pending or fire: `state`, `labels` and `annotations` of each."""
         found: list[Mapping[str, Any]] = self._get("alerts")["alerts"]

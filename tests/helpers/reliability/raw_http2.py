@@ -7,7 +7,6 @@ import contextlib
 import socket
 import struct
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 
@@ -196,14 +195,6 @@ def settings() -> bytes:
 def message(payload: bytes) -> bytes:
     """Return a message with gRPC's prefix: not compressed, and its length."""
     return b"\0" + struct.pack(">I", len(payload)) + payload
-
-
-def open_for(connections: Sequence[RawConnection], seconds: float) -> int:
-    """How many of the connections are open when `seconds` have passed, or earlier when none is."""
-    deadline = time.monotonic() + seconds
-    while (count := sum(not each.gone.is_set() for each in connections)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return count
 
 
 def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:

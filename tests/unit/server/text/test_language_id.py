@@ -12,7 +12,6 @@ from translane_server.text.language_tags import is_auto
 GERMAN = "Das Wetter ist heute sehr schön, und wir gehen in den Park."
 ENGLISH = "The weather is very nice today, and we are going to the park."
 CHINESE = "今天天气很好，我们去公园吧。"
-SERBIAN = "Данас је време веома лепо и идемо у парк."
 
 
 @pytest.fixture(scope="module")
