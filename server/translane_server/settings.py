@@ -48,7 +48,7 @@ class ServerSettings(Settings):
     """Serves translations of model bundles over gRPC."""
 
     short_help: ClassVar = (
-        *("models", "host", "port", "http_port", "tls_cert", "tls_key", "keys_file"),
+        *("models", "host", "port", "metrics_port", "http_port", "tls_cert", "tls_key", "keys_file"),
         *("device", "replicas", "threads", "max_batch_size", "check", "log_level"),
     )
 

@@ -37,8 +37,8 @@ def add_flags(parser: Parser, flags: Flags) -> None:
     flags.add("--priority", type=integer, default=0, metavar="N", help="texts of a higher priority go first")
     decoding_flags.add_flags(flags)
     parser.short_help = (
-        *("server", "token_file", "input", "output", "json", "file_format", "format", "model"),
-        *("source_language", "target_language", "beam_size", "split_sentences", "terms", "glossary", "nbest"),
+        *("server", "ca", "token_file", "input", "output", "json", "scores", "stream", "resume", "format", "model"),
+        *("source_language", "target_language", "beam_size", "terms", "nbest"),
     )
 
 
