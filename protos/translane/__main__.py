@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import NamedTuple, NoReturn
 
-from translane.command_error import CommandError, PackageError, packages_load
+from translane.command_error import CommandError, PackageError, escaped, packages_load
 
 _INTERRUPTED = 130  # 128 + SIGINT
 _BROKEN_PIPE = 141  # 128 + SIGPIPE
@@ -67,6 +67,8 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] | None = 
     # gRPC reads this variable when it is imported. Its own log lines would stand among the command's.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     argv = sys.argv[1:] if argv is None else argv
+    if sys.stderr is None:  # the descriptor was closed before the start; a file opened later would take its place
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     try:
         code = _run(argv, os.environ if environ is None else environ)
         if sys.stdout:  # None if the descriptor was closed before the start
@@ -74,10 +76,20 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] | None = 
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:
-        # Python flushes standard output again as it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_unwritten()
         return _BROKEN_PIPE
+    except OSError as error:  # a full disk under standard output, or a path that cannot be looked at
+        _forget_unwritten()
+        place = f"{escaped(str(error.filename))}: " if error.filename else ""
+        print(f"translane: {place}{error.strerror or error}", file=sys.stderr)
+        return 1
     return code
+
+
+def _forget_unwritten() -> None:
+    """Keep Python from a second failure as it ends, when it would flush standard output again."""
+    if sys.stdout:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:

@@ -9,6 +9,8 @@ from difflib import get_close_matches
 from functools import partial
 from typing import Any, NoReturn
 
+from translane.command_error import escaped
+
 _MOST_LINES = 60  # of the short help
 _ALIKE = 0.75  # from 0, of names that have nothing in common, to 1
 
@@ -63,7 +65,7 @@ class Parser(argparse.ArgumentParser):
         if unknown:  # Only the first one is surely wrong: the next one may be its value.
             name = unknown[0].partition("=")[0]
             advice = hint(name, self._flags()) or "; --help-all lists the known ones"
-            self.error(f"unknown argument {name}{advice}")
+            self.error(f"unknown argument {escaped(name)}{advice}")
         return found
 
     def _flags(self) -> Iterator[str]:

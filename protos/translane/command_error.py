@@ -31,4 +31,11 @@ def packages_load() -> Iterator[None]:
         raise PackageError(f"a package does not load; is there enough memory? ({reason})") from error
 
 
+def escaped(text: str) -> str:
+    """`text` on one line of a terminal: with escapes for what is not printable, and cut where it is long."""
+    if len(text) > _MOST_CHARACTERS:
+        text = f"{text[: _MOST_CHARACTERS // 2]} … {text[-_MOST_CHARACTERS // 2 :]}"
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+
+
 _MOST_CHARACTERS = 200  # some packages explain themselves at length

@@ -26,7 +26,7 @@ from translane_server.files import read_regular
 from translane_server.printable import shown
 
 # Each command reads the variables with its own prefix. The server's prefix is also the start of the other prefixes.
-_COMMANDS = ("TRAIN", "DISTILL", "EXPORT", "EXPLAIN", "CLIENT", "RAY", "BATCH", "PLAN")
+_COMMANDS = ("TRAIN", "DISTILL", "EXPORT", "EXPLAIN", "CLIENT", "RAY", "BATCH")
 _COMMAND_PREFIXES = tuple(f"TRANSLANE_{name}_" for name in _COMMANDS)
 _CONFIG = "config"  # the name of the settings file, which is no field
 _MOST_BYTES = 1 << 20  # of a settings file

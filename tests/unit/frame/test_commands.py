@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -101,3 +103,35 @@ sys.exit(main(["serve", "--help"]))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_full_disk_under_standard_output_is_one_sentence():
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "translane", "--version"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (1, "translane: No space left on device\n")
+
+
+def test_a_path_that_cannot_be_looked_at_is_one_sentence():
+    done = translane("inspect", "x" * 300)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 2)  # the second line is of this test's program
+    assert "File name too long" in done.stderr
+
+
+def test_a_command_runs_with_standard_error_closed():
+    code = f"exec {shlex.quote(sys.executable)} -m translane export --version 2>&-"
+    done = subprocess.run(["sh", "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("translane export ")
+
+
+def test_a_mistyped_flag_cannot_write_to_the_terminal():
+    done = translane("translate", "--\x1b[2J\nmore")
+    assert done.returncode == 2
+    assert "unknown argument --\\x1b[2J\\nmore" in done.stderr
