@@ -37,7 +37,7 @@ _OF_THIS_MACHINE = ("model_cache", "model_cache_bytes", "device", "replicas", "t
 class BatchSettings(Settings):
     """Translates a corpus, a file or a folder of files, and writes a file of the same records for each of its files."""
 
-    short_help: ClassVar = (
+    short_help: ClassVar[tuple[str, ...]] = (
         *("kind", "field", "output_field", "source_language", "target_language", "beam_size"),
         *("leave_out", "device", "replicas", "max_batch_size", "server", "token_file", "ray"),
     )

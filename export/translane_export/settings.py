@@ -23,7 +23,7 @@ Format = Literal["onnx", "torchscript"]
 class ExportSettings(Settings):
     """Exports a trained checkpoint as a model bundle. `translane explain BUNDLE TEXT` looks inside a bundle."""
 
-    short_help: ClassVar = (
+    short_help: ClassVar[tuple[str, ...]] = (
         *("precision", "force", "threads", "name", "license", "source_language", "target_language", "languages"),
         *("decoding_defaults", "shortlist", "test"),
     )

@@ -47,7 +47,7 @@ PER_MODEL = (
 class ServerSettings(Settings):
     """Serves translations of model bundles over gRPC."""
 
-    short_help: ClassVar = (
+    short_help: ClassVar[tuple[str, ...]] = (
         *("models", "host", "port", "metrics_port", "http_port", "tls_cert", "tls_key", "keys_file"),
         *("device", "replicas", "threads", "max_batch_size", "check", "log_level"),
     )

@@ -42,7 +42,7 @@ _KEPT_BY_INIT = (
 class TrainSettings(Settings):
     """Trains a Transformer on parallel text, or scores a trained one (--evaluate)."""
 
-    short_help: ClassVar = (
+    short_help: ClassVar[tuple[str, ...]] = (
         *("train", "valid", "output", "source_language", "target_language", "source_vocabulary_size"),
         *("target_vocabulary_size", "init", "preset", "max_tokens", "device", "max_epochs", "resume"),
         *("evaluate", "test"),

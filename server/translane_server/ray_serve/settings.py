@@ -37,7 +37,7 @@ _REFUSED: Mapping[str, str] = {
 class RaySettings(ServerSettings):
     """Writes the configuration of Ray Serve that serves translations of model bundles over gRPC."""
 
-    short_help: ClassVar = (
+    short_help: ClassVar[tuple[str, ...]] = (
         *("models", "port", "metrics_port", "keys_file", "device", "replicas", "threads", "max_batch_size"),
         *("serve_replicas", "max_serve_replicas", "serve_cpus", "serve_gpus", "separate_models"),
     )
