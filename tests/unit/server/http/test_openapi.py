@@ -18,7 +18,7 @@ SCHEMAS = DOCUMENT["components"]["schemas"]
 SERVICE = pb.DESCRIPTOR.services_by_name["TranslationService"]
 MESSAGES = pb.DESCRIPTOR.message_types_by_name
 KEYS = ("type", "format", "items", "$ref")
-SCALARS = {
+SCALARS: dict[int, dict[str, object]] = {
     Field.TYPE_BOOL: {"type": "boolean"},
     Field.TYPE_INT32: {"type": "integer", "format": "int32"},
     Field.TYPE_INT64: {"type": ["string", "integer"], "format": "int64"},
@@ -46,11 +46,12 @@ def kind_of(schema):
 
 def kind_of_field(field):
     """What the schema of a field has to say of its type, by the rules of protobuf's JSON."""
+    kind: dict[str, object]
     named = field.message_type or field.enum_type
     if named is not None and named.full_name != "google.protobuf.Duration":
-        kind: dict[str, object] = {"$ref": f"#/components/schemas/{named.name}"}
+        kind = {"$ref": f"#/components/schemas/{named.name}"}
     else:
-        kind = dict(SCALARS.get(field.type, {"type": "string"}))
+        kind = SCALARS.get(field.type, {"type": "string"})
     return {"type": "array", "items": kind} if field.is_repeated else kind
 
 
