@@ -88,6 +88,7 @@ def test_a_closed_terminal_ends_no_run(
         monkeypatch.setattr(sys, "stderr", stderr)
         assert batch([*argv, "-o", str(tmp_path / f"out{number}")], {}) == 0
         assert (tmp_path / f"out{number}" / "in.txt").exists()
+        sys.stderr.close()  # which the command has opened where there was none
 
 
 def test_names_need_not_be_unicode(tmp_path: Path, workers: FakeWorkers, capsys: pytest.CaptureFixture[str]) -> None:
