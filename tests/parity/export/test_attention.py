@@ -61,6 +61,7 @@ def test_weights_at_every_step(tmp_path, layer):
             assert not attention[row, length:].any()
 
 
+@pytest.mark.slow
 def test_asking_for_them_changes_nothing_else(tmp_path):
     bundle = load_bundle(random_bundle(tmp_path / "bundle", export={"alignment_layer": 2}, **CONFIG))
     backend = OrtBackend(Sessions(bundle, threads=1), rows=2, source_capacity=8, target_capacity=8)

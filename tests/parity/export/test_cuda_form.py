@@ -118,6 +118,7 @@ def test_the_encoder_attends_to_each_source_and_to_none_of_its_padding(written, 
             np.testing.assert_allclose(ours[row, :, :length][..., where], theirs[0].numpy(), atol=2e-5, rtol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_the_greedy_graph_chooses_what_the_scoring_graph_likes_best(written, name):
     model, _, graphs, sessions = written(name)

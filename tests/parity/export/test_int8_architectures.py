@@ -16,6 +16,8 @@ from translane_server.runtime.ort import OrtBackend
 from translane_server.runtime.sessions import Sessions
 from translane_server.text.tokenizer import load_tokenizer
 
+pytestmark = pytest.mark.slow  # exports of every architecture take minutes
+
 SIZES = {"encoder_layers": 1, "decoder_layers": 2, "max_positions": 24, "tie_embeddings": "two-way"}
 NAMES = ("Marian", "mBART", "T5 v1.1", "of everything", "rotary, grouped, windows, softmax1", "batch norm, pre")
 ROWS, STEPS = 5, 6
@@ -53,7 +55,6 @@ def decode(bundle, sources, targets):
     return found
 
 
-@pytest.mark.slow
 def test_nothing_but_what_is_computed_on_request_is_left_in_float(case):
     bundle, _ = case
     for name in ("encoder.onnx", "decoder.onnx"):

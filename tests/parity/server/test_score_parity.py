@@ -94,6 +94,7 @@ def test_log_probabilities_of_decoded_tokens_are_the_models_alone(search):
                     assert hypothesis.score == pytest.approx(sum(hypothesis.token_log_probs[2:]), abs=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", ["greedy with rules", "beams with rules", "sampling", "alternatives"])
 def test_scoring_a_hypothesis_gives_its_log_probabilities_and_alignment(search):
     """However rows were copied and moved while it was found."""

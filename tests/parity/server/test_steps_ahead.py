@@ -10,6 +10,8 @@ from translane_server.runtime.ort import OrtBackend
 from translane_server.runtime.sessions import Sessions
 from translane_server.text.tokenizer import load_tokenizer
 
+pytestmark = pytest.mark.slow
+
 STEPS = 9
 
 
