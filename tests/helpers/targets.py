@@ -46,7 +46,7 @@ def _two_servers(folder: Path, flags: Sequence[str]) -> Iterator[Target]:
 
 
 def _ray_serve(cluster: RayServe, flags: Sequence[str]) -> Target:
-    cluster.deploy(["--model", str(BUNDLE), *_ENGINE, "--metrics-port=0", "--serve-replicas=2", *flags])
+    cluster.deploy([str(BUNDLE), *_ENGINE, "--metrics-port=0", "--serve-replicas=2", *flags])
     cluster.settled(2)
     return Target(cluster.address, engines=2)
 
