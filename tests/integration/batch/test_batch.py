@@ -182,7 +182,8 @@ async def test_servers_elsewhere_translate(corpus: Path, undisturbed: dict[str, 
     output = tmp_path / "out"
     async with serving_bundle(load_bundle(DEMO), max_batch_size=64) as running:
         argv = [*argv_of_any(corpus, output), f"--server=127.0.0.1:{running.server.port}"]
-        assert await asyncio.to_thread(batch, argv, {}) == 0
+        process = await asyncio.create_subprocess_exec(sys.executable, "-m", "translane", "batch", *argv)
+        assert await process.wait() == 0
     assert outputs_of(output) == undisturbed
 
 
