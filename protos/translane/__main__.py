@@ -11,9 +11,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
-from translane.command_error import CommandError, PackageError, escaped, packages_load
+from translane.command_error import CommandError, PackageError, end_at_once, escaped, packages_load
 
 _INTERRUPTED = 130  # 128 + SIGINT
 _BROKEN_PIPE = 141  # 128 + SIGPIPE
@@ -110,7 +110,7 @@ def _run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
             raise
         return _fail(name, _missing(command, package), 1)
     except PackageError as error:
-        _end_at_once(_fail(name, str(error), error.exit_code))
+        end_at_once(_fail(name, str(error), error.exit_code))
     except CommandError as error:
         return _fail(name, str(error), error.exit_code)
     return code
@@ -156,13 +156,6 @@ def _missing(command: _Command, package: str) -> str:
 def _fail(name: str, sentence: str, code: int) -> int:
     print(f"translane {name}: {sentence}", file=sys.stderr)
     return code
-
-
-def _end_at_once(code: int) -> NoReturn:
-    """End the process without waiting for threads: a package that is loaded in part, as gRPC, may have some."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
 
 
 if __name__ == "__main__":

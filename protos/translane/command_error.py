@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 
 class CommandError(Exception):
@@ -36,6 +39,19 @@ def escaped(text: str) -> str:
     if len(text) > _MOST_CHARACTERS:
         text = f"{text[: _MOST_CHARACTERS // 2]} … {text[-_MOST_CHARACTERS // 2 :]}"
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+
+
+def end_at_once(code: int) -> NoReturn:
+    """End the process without waiting for threads, which may be within a library's call that nothing can end.
+
+    An ordinary exit takes the interpreter from under such a thread. If the thread then returns from the call, the
+    process may abort. A package that is loaded in part may have such threads of its own, as gRPC has.
+    """
+    if logging := sys.modules.get("logging"):
+        logging.shutdown()
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # None if the descriptor was closed before the start
+        stream.flush()
+    os._exit(code)
 
 
 _MOST_CHARACTERS = 200  # some packages explain themselves at length

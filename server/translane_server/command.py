@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from typing import NoReturn
 
-from translane.command_error import packages_load
+from translane.command_error import end_at_once, packages_load
 from translane_server.errors import StartupError, is_about_memory
 from translane_server.model_places import users_cache
 from translane_server.settings import ENV_PREFIX, ServerSettings
@@ -50,22 +47,10 @@ def serve(argv: Sequence[str], environ: Mapping[str, str]) -> int:
             raise
         code = _fail("there is not enough memory, or the limit of threads is reached", 1)
     if any_thread_runs():
-        _end_at_once(code)
+        end_at_once(code)
     return code
 
 
 def _fail(sentence: str, code: int) -> int:
     print(f"{PROGRAM}: {sentence}", file=sys.stderr)
     return code
-
-
-def _end_at_once(code: int) -> NoReturn:
-    """End the process, although a thread is within a library's call, which nothing can end.
-
-    An ordinary exit takes the interpreter from under the thread. If the thread then returns from the call, the process
-    may abort.
-    """
-    logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)

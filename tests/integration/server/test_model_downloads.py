@@ -236,16 +236,8 @@ def test_two_processes_download_once(store, tmp_path):
 def test_front_ends_download_once(store, tmp_path):
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("needs two CPUs")
-    command = [
-        sys.executable,
-        "-m",
-        "translane",
-        "serve",
-        "--port=0",
-        "--metrics-port=0",
-        "--front-ends=2",
-        "--max-batch-size=8",
-    ]
+    ports = ("--port=0", "--metrics-port=0", "--front-ends=2")
+    command = [sys.executable, "-m", "translane", "serve", *ports, "--max-batch-size=8"]
     environ = {name: value for name, value in os.environ.items() if not name.startswith("TRANSLANE_")}
     place = f"{store.url}/zh-en@sha256:{digest_of(store)}"
     with (tmp_path / "log").open("wb") as log:

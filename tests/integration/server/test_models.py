@@ -94,16 +94,8 @@ class Running:
 
 @asynccontextmanager
 async def serving(*argv: str):
-    command = [
-        sys.executable,
-        "-m",
-        "translane",
-        "serve",
-        "--port=0",
-        "--metrics-port=0",
-        "--admin-port=0",
-        "--max-batch-size=8",
-    ]
+    ports = ("--port=0", "--metrics-port=0", "--admin-port=0")
+    command = [sys.executable, "-m", "translane", "serve", *ports, "--max-batch-size=8"]
     environ = {name: value for name, value in os.environ.items() if not name.startswith("TRANSLANE_")}
     environ["GRPC_VERBOSITY"] = "NONE"
     process = await asyncio.create_subprocess_exec(*command, *argv, env=environ, stderr=asyncio.subprocess.PIPE)
@@ -292,7 +284,7 @@ async def test_an_unused_model_is_unloaded_and_the_next_request_loads_it(library
 
 async def test_one_model_as_ever(tmp_path):
     folder = put(tmp_path / "only", name="only")
-    async with serving(f"{folder}") as running:
+    async with serving(str(folder)) as running:
         await running.wait_for("serving on cpu with 8 rows model=only")
         assert (await running.translate()).model == "only"
         put(tmp_path / "next", name="only", version="next")
