@@ -221,18 +221,23 @@ def test_workers_of_ray_are_lost_and_nothing_else_is(
     corpus: Path, undisturbed: dict[str, bytes], tmp_path: Path, processes: list[subprocess.Popen[str]]
 ) -> None:
     output = tmp_path / "out"
-    process = started(argv_of(corpus, output, "--ray=local", "--cpus-per-worker=1"))
+    process = started(argv_of(corpus, output, "--ray=local", "--cpus-per-worker=1", "--task-size=4"))
     processes.append(process)
+    family: list[psutil.Process] = []
+
+    def actors() -> list[psutil.Process]:
+        family[:] = psutil.Process(process.pid).children(recursive=True)
+        return [each for each in family if _title(each).startswith("ray::_Actor")]
+
     try:
+        wait_for(lambda: len(actors()) == 2, process)
+        one, _ = actors()  # found early: once they translate, it is a matter of seconds
         wait_for(lambda: translations_in(output) >= 2, process)
     except AssertionError as error:
         if "timed out during startup" in str(error):
             pytest.skip("the machine is too busy for Ray to start in its half minute")
         raise
-    family = psutil.Process(process.pid).children(recursive=True)
-    actors = [each for each in family if _title(each).startswith("ray::_Actor")]
-    assert actors
-    actors[0].kill()
+    one.kill()
     out, err = process.communicate(timeout=240)
     assert process.returncode == 0, err
     assert "3,000 records in 2 files" in out

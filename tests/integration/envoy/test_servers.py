@@ -164,7 +164,8 @@ async def test_a_server_that_loses_connections_gets_no_calls_for_a_while(tmp_pat
             assert envoy.stats("cluster.translane.")["membership_healthy"] == 2
             for _ in range(40):
                 assert envoy.call("Translate", {"texts": ["abc"]}).status == 200
-            assert envoy.stats("cluster.translane.outlier_detection.")["ejections_enforced_total"] == 1
+            # On a slow machine the server comes back after its five seconds, and is put aside once more.
+            assert envoy.stats("cluster.translane.outlier_detection.")["ejections_enforced_total"] >= 1
 
     async with serving() as running:
         await asyncio.to_thread(check, f"127.0.0.1:{running.server.port}")
